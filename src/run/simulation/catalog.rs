@@ -27,12 +27,32 @@ pub struct SimulatedCatalog {
 #[derive(Debug, Default)]
 struct State {
     passes: BTreeMap<i64, SimulatedPass>,
+    /// The passes of each job and region, of which there can be thousands.
+    of_region: HashMap<(String, String), Vec<i64>>,
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
     fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
     /// The slices that were complete before the simulation, by job and region, and the pages of the last one.
     backfills: HashMap<(String, String), (Arc<Backfill>, PagesByStep)>,
+}
+
+/// Those of the passes that are unfinished, oldest first.
+fn open_passes<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> Vec<OpenPass> {
+    let open = passes.filter(|(_, pass)| pass.end.is_none());
+    let mut open: Vec<OpenPass> = open
+        .map(|(id, pass)| OpenPass {
+            id: PassId(id),
+            region: pass.region.clone(),
+            slice: pass.slice,
+            started_at: pass.started_at,
+            greatest: None,
+            steps: pass.positions.clone(),
+            batches: pass.batches.clone(),
+        })
+        .collect();
+    open.sort_by_key(|pass| (pass.started_at, pass.id));
+    open
 }
 
 /// Pages, by the step's index.
@@ -154,21 +174,25 @@ impl State {
 
     fn put(&mut self, id: PassId, pass: SimulatedPass) {
         self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
-        self.passes.insert(id.0, pass);
+        let region = (pass.job.clone(), pass.region.clone());
+        if self.passes.insert(id.0, pass).is_none() {
+            self.of_region.entry(region).or_default().push(id.0);
+        }
+    }
+
+    fn of_region(&self, job: &str, region: &str) -> impl Iterator<Item = (i64, &SimulatedPass)> {
+        let ids = self.of_region.get(&(job.to_owned(), region.to_owned()));
+        ids.into_iter()
+            .flatten()
+            .filter_map(|id| Some((*id, self.passes.get(id)?)))
     }
 
     /// The newest pass of a region that ended so, outside its slices.
     fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &SimulatedPass)> {
-        let of_region = |(_, pass): &(&i64, &SimulatedPass)| {
-            pass.end == Some(end)
-                && pass.slice.is_none()
-                && pass.region == region
-                && pass.job == job
-        };
-        let passes = self.passes.iter().filter(of_region);
-        passes
-            .max_by_key(|(id, pass)| (pass.started_at, **id))
-            .map(|(id, pass)| (*id, pass))
+        let ended =
+            |(_, pass): &(i64, &SimulatedPass)| pass.end == Some(end) && pass.slice.is_none();
+        let passes = self.of_region(job, region).filter(ended);
+        passes.max_by_key(|(id, pass)| (pass.started_at, *id))
     }
 
     fn region_state(&self, job: &str, region: &str) -> RegionState {
@@ -191,9 +215,9 @@ impl State {
             last_abandoned: self
                 .last(job, region, PassEnd::Abandoned)
                 .map(|(_, pass)| pass.ended_at),
-            unfinished: self
-                .open(job)
-                .rfind(|pass| pass.region == region && pass.slice.is_none()),
+            unfinished: open_passes(self.of_region(job, region))
+                .into_iter()
+                .rfind(|pass| pass.slice.is_none()),
             last_pages: complete.map(pages).unwrap_or_default(),
         }
     }
@@ -202,61 +226,38 @@ impl State {
     fn slices(&self, job: &str, region: &str) -> Vec<SliceState> {
         let before = self.backfills.get(&(job.to_owned(), region.to_owned()));
         let before = before.map_or(&[][..], |(backfill, _)| &backfill.done);
-        let of_region = |pass: &&SimulatedPass| pass.region == region && pass.job == job;
-        let ended = |(id, pass): (&i64, &SimulatedPass)| {
+        let ended = |(id, pass): (i64, &SimulatedPass)| {
             Some(EndedSlice {
-                slice: Some(pass).filter(of_region)?.slice?,
-                pass: PassId(*id),
+                slice: pass.slice?,
+                pass: PassId(id),
                 end: pass.end?,
                 started_at: pass.started_at,
                 finished_at: pass.ended_at,
             })
         };
-        let mut ended: Vec<EndedSlice> = self
-            .passes
-            .iter()
-            .filter_map(|(id, pass)| ended((id, pass)))
-            .collect();
+        let mut ended: Vec<EndedSlice> = self.of_region(job, region).filter_map(ended).collect();
         ended.sort_by_key(|one| (one.started_at, one.pass));
-        let open = self.open(job).filter(|pass| pass.region == region);
-        let now = slice_states(region, &ended, open.collect());
+        let open = open_passes(self.of_region(job, region));
+        let now = slice_states(region, &ended, open);
         before.iter().cloned().chain(now).collect()
     }
 
     /// The pages of the last complete slice of a region.
     fn last_pages(&self, job: &str, region: &str) -> Option<PagesByStep> {
-        let of_region = |pass: &&SimulatedPass| {
-            pass.end == Some(PassEnd::Complete)
-                && pass.slice.is_some()
-                && pass.region == region
-                && pass.job == job
+        let complete = |(_, pass): &(i64, &SimulatedPass)| {
+            pass.end == Some(PassEnd::Complete) && pass.slice.is_some()
         };
-        let passes = self.passes.values().filter(of_region);
-        let last = passes.max_by_key(|pass| pass.started_at);
+        let passes = self.of_region(job, region).filter(complete);
+        let last = passes.max_by_key(|(id, pass)| (pass.started_at, *id));
         let before = || self.backfills.get(&(job.to_owned(), region.to_owned()));
-        last.map(SimulatedPass::pages)
+        last.map(|(_, pass)| pass.pages())
             .or_else(|| before().map(|(_, pages)| pages.clone()))
     }
 
     /// The unfinished passes of a job, oldest first.
-    fn open<'a>(&'a self, job: &'a str) -> std::vec::IntoIter<OpenPass> {
-        let open = self
-            .passes
-            .iter()
-            .filter(|(_, pass)| pass.end.is_none() && pass.job == job);
-        let mut open: Vec<OpenPass> = open
-            .map(|(id, pass)| OpenPass {
-                id: PassId(*id),
-                region: pass.region.clone(),
-                slice: pass.slice,
-                started_at: pass.started_at,
-                greatest: None,
-                steps: pass.positions.clone(),
-                batches: pass.batches.clone(),
-            })
-            .collect();
-        open.sort_by_key(|pass| (pass.started_at, pass.id));
-        open.into_iter()
+    fn open(&self, job: &str) -> Vec<OpenPass> {
+        let passes = self.passes.iter().map(|(id, pass)| (*id, pass));
+        open_passes(passes.filter(|(_, pass)| pass.job == job))
     }
 
     /// Returns the id of a pass, which is put among the others if it is new.
@@ -344,19 +345,21 @@ impl State {
         }
         let newest = self.last(&job, &region, end).map(|(id, _)| id);
         // Only the last one of each is ever read.
-        self.passes.retain(|id, pass| {
-            pass.end != Some(end)
-                || pass.slice.is_some()
-                || pass.job != job
-                || pass.region != region
-                || Some(*id) == newest
-        });
+        let is_older = |id: &mut i64| {
+            let pass = self.passes.get(id);
+            Some(*id) != newest
+                && pass.is_some_and(|pass| pass.end == Some(end) && pass.slice.is_none())
+        };
+        let ids = self.of_region.entry((job, region)).or_default();
+        for older in ids.extract_if(.., is_older).collect::<Vec<i64>>() {
+            self.passes.remove(&older);
+        }
         id
     }
 
     fn pending(&self, snapshot: &CatalogSnapshot, query: &PendingQuery) -> Vec<PendingId> {
         let passes: Vec<PassId> = match &query.scope {
-            PassScope::Open => self.open(&query.job).map(|pass| pass.id).collect(),
+            PassScope::Open => self.open(&query.job).iter().map(|pass| pass.id).collect(),
             PassScope::Passes(passes) => passes.clone(),
         };
         let requested_kind = (query.upstream.clone(), query.kind.clone());
@@ -551,7 +554,7 @@ impl PassReader for SimulatedCatalog {
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
-        Ok(self.state().open(job).collect())
+        Ok(self.state().open(job))
     }
 
     async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {

@@ -122,10 +122,11 @@ fn measure(records: usize, directory: Option<PathBuf>, times: usize) {
             .fold((*words).to_owned(), |name, (filter, value)| {
                 format!("{name}, {filter} {value}")
             });
-        let ranked = match (&answer["only_newest"], &answer["only_newest_records"]) {
+        let ranked = match (&answer["only_newest"], &answer["searched_since"]) {
             (Value::Null, Value::Null) => "all".to_owned(),
             (matches, Value::Null) => format!("the newest {matches} matches"),
-            (_, records) => format!("the newest {records} records"),
+            (_, Value::String(since)) => format!("records since {since}"),
+            (_, since) => panic!("searched_since is {since}"),
         };
         table.add_row([
             &name,

@@ -215,10 +215,10 @@ pub trait PassStore: PassReader {
         now: Timestamp,
     ) -> Result<(), CatalogError>;
 
-    /// Stores how a run left a pass that is not complete, or that is complete with notes for people. A pass that is not in the
-    /// catalog is stored as failed if it failed, and is not stored otherwise. Of the passes of a region that failed before any
+    /// Stores whether the run of a pass failed, with notes for people: of a pass that is not complete, or is complete with notes. A
+    /// pass that is not in the catalog is stored if it failed. Of the passes of a region that failed before any
     /// request, only the last is kept: they cost nothing, and there is one with every run.
-    async fn leave(
+    async fn store_outcome(
         &self,
         _pass: &PassRef,
         _failed: bool,

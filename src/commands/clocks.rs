@@ -44,7 +44,7 @@ pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &Ledge
     clock.correct(Some(theirs));
 }
 
-/// Whether the clock of a shared ledger is nearer to this machine's than to one that is so far apart from it.
+/// Whether a shared ledger's clock is nearer to this machine's clock, `own`, than to the database's, which is `apart` from it.
 async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool {
     let LedgerStore::Redis(url) = &ledger.store else {
         return false;

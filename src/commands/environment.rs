@@ -39,7 +39,7 @@ pub struct Environment {
     pub state_dir: PathBuf,
     /// The clock: the machine's, or that of the catalog's database where the machine's is wrong.
     pub clock: Arc<dyn Clock>,
-    /// The same.
+    /// The same clock, for corrections.
     corrected: Arc<CorrectedClock>,
     /// The lock that shows that this process charges the ledger.
     charging: OnceLock<Charging>,

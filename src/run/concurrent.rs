@@ -126,8 +126,8 @@ async fn list_all(
                 .push(*listed),
             Turn::Left(candidate, outcome, why) => {
                 let candidates = [*candidate];
-                walked.leave(&candidates, outcome, why.as_ref());
-                context.not_walked(&candidates, why.as_ref()).await;
+                walked.add_not_walked(&candidates, outcome, why.as_ref());
+                context.store_not_walked(&candidates, why.as_ref()).await;
             }
         }
     }
@@ -265,7 +265,7 @@ async fn complete(
     while let Some(one) = ends.next().await {
         let reference = one.pass.reference.clone();
         let report = walked.add(one.pass, one.reason.as_ref());
-        context.leave(&reference, &report).await;
+        context.store_outcome(&reference, &report).await;
     }
     drop(ends);
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
@@ -273,7 +273,7 @@ async fn complete(
     let reference = batches.reference(job, began);
     context.count_unproductive(&reference, &batches.stats).await;
     if let Some(report) = walked.add_batches(job, batches) {
-        context.leave(&reference, &report).await;
+        context.store_outcome(&reference, &report).await;
     }
 }
 

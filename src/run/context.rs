@@ -166,9 +166,9 @@ impl Context {
         }
     }
 
-    /// Stores in the catalog how this run left a pass. The end of a complete pass is stored already, so there is nothing to
-    /// store where nothing was noticed.
-    pub async fn leave(&self, pass: &PassRef, report: &PassReport) {
+    /// Stores in the catalog whether this run of a pass failed, with its notes. The end of a complete pass is stored already: it adds
+    /// its notes alone.
+    pub async fn store_outcome(&self, pass: &PassRef, report: &PassReport) {
         let is_whole = report.outcome == PassOutcome::Complete && report.detail.is_none();
         if !is_whole {
             let failed = report.outcome.is_failure();
@@ -178,7 +178,7 @@ impl Context {
     }
 
     /// Stores in the catalog that regions were not walked because something failed, once for each job.
-    pub async fn not_walked(&self, candidates: &[Candidate], why: Option<&StopReason>) {
+    pub async fn store_not_walked(&self, candidates: &[Candidate], why: Option<&StopReason>) {
         let Some(why) = why.filter(|why| why.outcome().is_failure()) else {
             return;
         };
@@ -205,7 +205,7 @@ impl Context {
 
     async fn store_why(&self, pass: &PassRef, (failed, notes): (bool, Option<&str>)) {
         let now = self.clock.now();
-        if let Err(error) = self.catalog.leave(pass, failed, notes, now).await {
+        if let Err(error) = self.catalog.store_outcome(pass, failed, notes, now).await {
             tracing::warn!("cannot store in the catalog why a pass stopped: {error}");
         }
     }

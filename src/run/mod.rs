@@ -97,7 +97,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
             .partition(|one| one.is_due(now));
     if let Err(error) = some_credential(context, &queue).await {
         let reason = StopReason::Failed(error.to_string());
-        context.not_walked(&queue, Some(&reason)).await;
+        context.store_not_walked(&queue, Some(&reason)).await;
         return Err(error);
     }
     fairest_first(&mut queue, now);
@@ -107,12 +107,12 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
             Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
             Err(reason) => {
                 let left = std::mem::take(&mut queue);
-                walked.leave(&left, reason.outcome(), Some(&reason));
-                context.not_walked(&left, Some(&reason)).await;
+                walked.add_not_walked(&left, reason.outcome(), Some(&reason));
+                context.store_not_walked(&left, Some(&reason)).await;
             }
         }
     }
-    walked.leave(&not_due, PassOutcome::NotDue, None);
+    walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
     if context.stop.signal().is_none()
         && let Err(error) = drop_unseen(context, selection).await
     {

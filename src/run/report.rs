@@ -50,7 +50,7 @@ impl Walked {
     }
 
     /// Adds regions that were not walked.
-    pub fn leave(
+    pub fn add_not_walked(
         &mut self,
         candidates: &[Candidate],
         outcome: PassOutcome,

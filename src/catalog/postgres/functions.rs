@@ -4,7 +4,8 @@
 //! a function plans, each connection of the server keeps. A program that is older than the schema may still call them: a change is
 //! a function of another name.
 
-/// What a statement of a function may not do: a plan that reads a whole table fits the table that is small when it is planned.
+/// The settings of every function. The server keeps a plan while the table grows, so no plan may read the whole table, as the best
+/// one for a small table does.
 macro_rules! planned {
     () => {
         "language plpgsql set enable_seqscan to off set jit to off"

@@ -73,7 +73,7 @@ const FINISH: &str = "with fetched as (delete from batch where pass = $1)
         notes = case when $2 <> 'complete' then notes end,
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
-const LEAVE: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
+const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
 /// The pass that failed without a page and began at this time, or the last one that failed before any request.
 const FAILED: &str = "select id from pass
     where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
@@ -441,8 +441,8 @@ pub async fn history(
     rows.iter().map(pass_record).collect()
 }
 
-/// Stores how a run left a pass, and what it noticed.
-pub async fn leave(
+/// Stores whether the run of a pass failed, and its notes.
+pub async fn store_outcome(
     tx: &Transaction<'_>,
     pass: &PassRef,
     (failed, notes): (bool, Option<&str>),
@@ -454,7 +454,7 @@ pub async fn leave(
         PassRef::New { .. } => return Ok(()),
     };
     let notes = notes.map(stored);
-    tx.execute(LEAVE, parameters![pass.0, time(now), failed, notes])
+    tx.execute(STORE_OUTCOME, parameters![pass.0, time(now), failed, notes])
         .await
         .map(drop)
 }

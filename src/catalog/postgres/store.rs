@@ -101,14 +101,14 @@ impl PassStore for PostgresCatalog {
         writing!(self, tx => passes::count_unproductive(&tx, pass, (requests, units), now))
     }
 
-    async fn leave(
+    async fn store_outcome(
         &self,
         pass: &PassRef,
         failed: bool,
         notes: Option<&str>,
         now: Timestamp,
     ) -> Result<(), CatalogError> {
-        writing!(self, tx => passes::leave(&tx, pass, (failed, notes), now))
+        writing!(self, tx => passes::store_outcome(&tx, pass, (failed, notes), now))
     }
 
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {

@@ -58,7 +58,7 @@ const FINISH: &str =
     notes = case when ?2 <> 'complete' then notes end,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
-const LEAVE: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
 /// The pass that failed without a page and began at this time, or the last one that failed before any request.
 const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or requests = 0)
@@ -99,7 +99,7 @@ pub const STATEMENTS: &[&str] = &[
     UNITS,
     COUNT,
     FINISH,
-    LEAVE,
+    STORE_OUTCOME,
     FAILED,
     FAIL_AGAIN,
     FAILURES,
@@ -416,8 +416,8 @@ pub fn count_unproductive(
     )
 }
 
-/// Stores how a run left a pass, and what it noticed.
-pub fn leave(
+/// Stores whether the run of a pass failed, and its notes.
+pub fn store_outcome(
     tx: &Transaction<'_>,
     pass: &PassRef,
     (failed, notes): (bool, Option<&str>),
@@ -429,7 +429,7 @@ pub fn leave(
         PassRef::New { .. } => return Ok(()),
     };
     let left = (pass.0, columns::time(now), failed, notes);
-    tx.prepare_cached(LEAVE)?.execute(left)?;
+    tx.prepare_cached(STORE_OUTCOME)?.execute(left)?;
     Ok(())
 }
 

@@ -127,7 +127,7 @@ impl PassStore for SqliteCatalog {
             .await
     }
 
-    async fn leave(
+    async fn store_outcome(
         &self,
         pass: &PassRef,
         failed: bool,
@@ -135,7 +135,7 @@ impl PassStore for SqliteCatalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, notes) = (pass.clone(), notes.map(str::to_owned));
-        self.write(move |tx| passes::leave(tx, &pass, (failed, notes.as_deref()), now))
+        self.write(move |tx| passes::store_outcome(tx, &pass, (failed, notes.as_deref()), now))
             .await
     }
 

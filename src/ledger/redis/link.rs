@@ -65,8 +65,8 @@ impl Link {
         Ok(link)
     }
 
-    /// The same connection with a longer deadline, for an operation on so many limits: a report of thousands takes Redis some
-    /// ten milliseconds, and a busy server many times that.
+    /// Returns the connection with a deadline that grows with the number of limits: a report of thousands takes Redis tens of
+    /// milliseconds, and a busy server many times that.
     pub fn for_limits(&self, limits: usize) -> Cow<'_, Self> {
         match u32::try_from(limits / LIMITS_IN_TIME).unwrap_or(u32::MAX) {
             0 => Cow::Borrowed(self),
@@ -112,7 +112,7 @@ impl Link {
         let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
         let reply = reply.unwrap_or(Err(Failure::Silent));
         if reply.is_err() {
-            self.leave().await;
+            self.disconnect().await;
         }
         reply.map_err(|failure| self.explain(failure))
     }
@@ -149,7 +149,7 @@ impl Link {
     async fn send_twice(&self, command: &Cmd) -> (Result<Value, Failure>, bool) {
         match self.send_once(command).await {
             Err(Failure::Redis(error)) if errors::needs_another_connection(&error) => {
-                self.leave().await;
+                self.disconnect().await;
                 (self.send_once(command).await, true)
             }
             reply => (reply, false),
@@ -176,7 +176,7 @@ impl Link {
         Ok(connection)
     }
 
-    async fn leave(&self) {
+    async fn disconnect(&self) {
         *self.held.lock().await = None;
     }
 

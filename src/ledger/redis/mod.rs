@@ -26,7 +26,7 @@ use crate::quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestam
 
 pub use inspect::{Finding, inspect, ready};
 use link::{Link, Sent};
-use reply::{Disagreement, Updated};
+use reply::{Disagreement, UpdateReply};
 use scripts::{Script, keys_of};
 use terms::Terms;
 
@@ -273,9 +273,13 @@ impl SharedLedger for RedisLedger {
         let account = &*terms::with_unknown_limits(account, &update);
         let mut sent = terms::for_update(account, &update);
         let is_whole = sent.limits.len() == account.limits.len();
-        let mut others = if is_whole { Others::Keep } else { Others::Ask };
+        let mut unsent = if is_whole {
+            UnsentLimits::Keep
+        } else {
+            UnsentLimits::Ask
+        };
         loop {
-            let (script, more) = script_of(&sent, update, others);
+            let (script, more) = script_of(&sent, update, unsent);
             let caller = Caller {
                 account,
                 sent: &sent,
@@ -283,10 +287,10 @@ impl SharedLedger for RedisLedger {
                 now,
             };
             match reply::updated(self.run(script, caller, more).await?)? {
-                Updated::Acknowledged(ack) => return Ok(ack),
-                Updated::TakesFrom(names) => {
+                UpdateReply::Acknowledged(ack) => return Ok(ack),
+                UpdateReply::TakesFrom(names) => {
                     let names: Vec<LimitName> = sent.limits.keys().cloned().chain(names).collect();
-                    (sent, others) = (terms::with_limits(account, names), Others::Keep);
+                    (sent, unsent) = (terms::with_limits(account, names), UnsentLimits::Keep);
                 }
             }
         }
@@ -340,7 +344,7 @@ fn log_mended(account: &str, what: &str) {
 
 /// What becomes of units that a settled charge took of limits that are not sent.
 #[derive(Clone, Copy)]
-enum Others {
+enum UnsentLimits {
     /// They stay: this configuration does not know the limits.
     Keep,
     /// The script names the limits and writes nothing: those of this configuration are then sent too.
@@ -348,16 +352,16 @@ enum Others {
 }
 
 /// The script that applies an update, and its arguments.
-fn script_of(sent: &Account, update: Update<'_>, others: Others) -> (Script, Vec<String>) {
+fn script_of(sent: &Account, update: Update<'_>, unsent: UnsentLimits) -> (Script, Vec<String>) {
     match update {
         Update::Settle { id, cost } => {
             let mut arguments = vec![id.as_str().to_owned()];
             terms::Components::of(sent).write(cost, &mut arguments);
-            let others = match others {
-                Others::Keep => "keep",
-                Others::Ask => "ask",
+            let unsent = match unsent {
+                UnsentLimits::Keep => "keep",
+                UnsentLimits::Ask => "ask",
             };
-            arguments.push(others.to_owned());
+            arguments.push(unsent.to_owned());
             (Script::Settle, arguments)
         }
         Update::Absorb(entries) => (Script::Absorb, absorbed("tell", sent, entries, &[])),

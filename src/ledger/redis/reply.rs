@@ -209,13 +209,13 @@ fn rejected(
 }
 
 /// The reply to an update.
-pub enum Updated {
+pub enum UpdateReply {
     Acknowledged(Ack),
     /// Nothing was written: the charge took from these limits too, which were not sent.
     TakesFrom(Vec<LimitName>),
 }
 
-pub fn updated(Sent { value, .. }: Sent) -> Result<Updated, LedgerError> {
+pub fn updated(Sent { value, .. }: Sent) -> Result<UpdateReply, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     let ack = match word.as_str() {
         "settled" | "closed" => Ack::Recorded {
@@ -227,10 +227,10 @@ pub fn updated(Sent { value, .. }: Sent) -> Result<Updated, LedgerError> {
             intact: reply.word()? == "1",
         },
         "lost" => Ack::Lost,
-        "others" => return Ok(Updated::TakesFrom(reply.0.collect())),
+        "others" => return Ok(UpdateReply::TakesFrom(reply.0.collect())),
         other => return Err(unexpected(other)),
     };
-    Ok(Updated::Acknowledged(ack))
+    Ok(UpdateReply::Acknowledged(ack))
 }
 
 pub fn usage(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {

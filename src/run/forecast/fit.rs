@@ -48,15 +48,15 @@ pub struct JobFit {
     pub most_regions: usize,
 }
 
-/// Why it cannot be said what fits.
-pub enum Unknown {
+/// Why a simulation of what fits has no result.
+pub enum FitError {
     /// The time for the simulation is over.
     Late,
     /// The catalog cannot be read.
     Catalog(CatalogError),
 }
 
-impl From<CatalogError> for Unknown {
+impl From<CatalogError> for FitError {
     fn from(error: CatalogError) -> Self {
         Self::Catalog(error)
     }
@@ -66,7 +66,7 @@ pub async fn fits(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<Vec<JobFit>, Unknown> {
+) -> Result<Vec<JobFit>, FitError> {
     let all_fits = refuses_nothing(snapshot, balances, plan).await?;
     let between = shortest_between(plan.starts).as_secs();
     let mut fits = Vec::new();
@@ -145,7 +145,7 @@ async fn first_that_fits(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<Option<usize>, Unknown> {
+) -> Result<Option<usize>, FitError> {
     let (mut from, mut to) = (0, guesses);
     while from < to {
         let middle = from + (to - from) / 2;
@@ -169,13 +169,13 @@ async fn refuses_nothing(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
-) -> Result<bool, Unknown> {
+) -> Result<bool, FitError> {
     let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
     let mut jobs = plan.selection.iter();
     let has_fallbacks = jobs.any(|(job, _)| !job.fallbacks.is_empty());
     for start in plan.starts {
         if plan.is_late().await {
-            return Err(Unknown::Late);
+            return Err(FitError::Late);
         }
         let report = simulation.run(*start, plan.concurrency).await?;
         // A job with several credentials goes on where one is refused.

@@ -226,8 +226,8 @@ pub async fn what_fits(
     let balances = balances(ledger, &accounts, plan.from).await;
     match fit::fits(&snapshot, &balances, plan).await {
         Ok(jobs) => Ok(Some(jobs)),
-        Err(fit::Unknown::Late) => Ok(None),
-        Err(fit::Unknown::Catalog(error)) => Err(error),
+        Err(fit::FitError::Late) => Ok(None),
+        Err(fit::FitError::Catalog(error)) => Err(error),
     }
 }
 

@@ -261,7 +261,7 @@ impl Both {
             Event::Leave(region, failed, noted) => {
                 let pass = self.pass(*region, None).await;
                 let notes = noted.then_some("it sent \0 and ä");
-                same!(self, catalog => catalog.leave(&pass, *failed, notes, now));
+                same!(self, catalog => catalog.store_outcome(&pass, *failed, notes, now));
                 same!(self, catalog => catalog.failures(at(0), 3));
             }
             Event::Learn(units) => {

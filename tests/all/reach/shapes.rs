@@ -22,6 +22,18 @@ fn detail(report: &Value) -> &str {
     report["passes"][0]["detail"].as_str().unwrap_or_default()
 }
 
+/// Returns the world after a run over `call`, whose notes contain `note`.
+fn noted_world(stub: &StubUpstream, call: &str, note: &str) -> World {
+    let world = Api {
+        call,
+        ..Api::default()
+    }
+    .world(stub);
+    let report = run(&world);
+    assert!(detail(&report).contains(note), "{report}");
+    world
+}
+
 /// Confluence: the path of the next page is relative to `_links.base`, not to the host.
 #[test]
 fn the_url_of_the_next_page_can_be_relative_to_a_base_that_the_response_names() {
@@ -110,15 +122,10 @@ fn rows_without_names_are_named_by_the_configuration() {
 #[test]
 fn a_record_that_is_a_list_cannot_take_a_value_of_its_request_and_the_run_says_what_to_do() {
     let stub = klines();
-    let world = Api {
-        call: r#"records = { kind = "kline", id = ["{region}", "/0"], columns = { symbol = "{region}" } }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert!(
-        detail(&report).contains("name their values by `fields`"),
-        "{report}"
+    let world = noted_world(
+        &stub,
+        r#"records = { kind = "kline", id = ["{region}", "/0"], columns = { symbol = "{region}" } }"#,
+        "name their values by `fields`",
     );
     assert_eq!(ids(&world).len(), 2);
 }
@@ -185,17 +192,12 @@ fn a_flag_that_is_neither_true_nor_false_is_named() {
         let start = number(request, "page", 0) * 2;
         StubAnswer::json(&json!({ "data": rows(start, 2), "more_url": "/list?page=1" }))
     });
-    let world = Api {
-        call: r#"
+    let world = noted_world(
+        &stub,
+        r#"
 page = { kind = "number", param = "page", first = 0, more = "/more_url" }
 records = { at = "/data", kind = "row", id = "/id" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert!(
-        detail(&report).contains("has no true or false at `/more_url` (`page.more`)"),
-        "{report}"
+        "has no true or false at `/more_url` (`page.more`)",
     );
     assert_eq!(ids(&world).len(), 5);
 }
@@ -206,17 +208,12 @@ fn a_list_that_ends_although_its_next_page_is_named_is_noted_as_such() {
     let stub = StubUpstream::answering([StubAnswer::json(
         &json!({ "data": rows(0, 2), "done": false, "nextRecordsUrl": "/list?page=2" }),
     )]);
-    let world = Api {
-        call: r#"
+    noted_world(
+        &stub,
+        r#"
 page = { kind = "next_url", next = "/nextRecordsUrl", more = "/done", size = 2 }
 records = { at = "/data", kind = "row", id = "/id" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert!(
-        detail(&report).contains("`page.more` and `page.done` are confused"),
-        "{report}"
+        "`page.more` and `page.done` are confused",
     );
 }
 
@@ -226,17 +223,12 @@ fn a_url_of_the_page_itself_is_named_as_the_likely_mistake() {
     let stub = StubUpstream::answering([StubAnswer::json(
         &json!({ "data": rows(0, 2), "uri": "/list?page=1" }),
     )]);
-    let world = Api {
-        call: r#"
+    noted_world(
+        &stub,
+        r#"
 page = { kind = "next_url", next = "/uri" }
 records = { at = "/data", kind = "row", id = "/id" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert!(
-        detail(&report).contains("`page.next` may name the page itself"),
-        "{report}"
+        "`page.next` may name the page itself",
     );
 }
 
@@ -247,17 +239,12 @@ fn larger_pages_of_further_requests_are_explained() {
         None => StubAnswer::json(&json!({ "data": rows(0, 1), "after": "a" })),
         Some(_) => StubAnswer::json(&json!({ "data": rows(1, 4), "after": null })),
     });
-    let world = Api {
-        call: r#"
+    let world = noted_world(
+        &stub,
+        r#"
 page = { kind = "token", param = "cursor", next = "/after", size_param = "per_page", size = 1, then = { path = "list" } }
 records = { at = "/data", kind = "row", id = "/id" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert!(
-        detail(&report).contains("add params = { per_page = \"1\" }"),
-        "{report}"
+        "add params = { per_page = \"1\" }",
     );
     assert_eq!(ids(&world).len(), 5);
 }

@@ -285,7 +285,7 @@ pub(crate) async fn a_pass_says_why_it_got_no_further_until_it_is_complete(f: Ca
     let open = f.land(&Page::of(vec![]).next("2")).await.pass;
     let pass = PassRef::Open(open);
     f.store
-        .leave(&pass, true, Some("a \0 and more"), at(5))
+        .store_outcome(&pass, true, Some("a \0 and more"), at(5))
         .await
         .unwrap();
     let failures = f.archive().failures(at(5), 9).await.unwrap();
@@ -311,7 +311,7 @@ pub(crate) async fn a_pass_says_why_it_got_no_further_until_it_is_complete(f: Ca
 pub(crate) async fn of_passes_that_failed_before_any_request_the_last_is_kept(f: Catalog) {
     for minute in 1..4 {
         f.store
-            .leave(
+            .store_outcome(
                 &new_pass("US", at(minute)),
                 true,
                 Some("no secret"),
@@ -321,7 +321,7 @@ pub(crate) async fn of_passes_that_failed_before_any_request_the_last_is_kept(f:
             .unwrap();
     }
     f.store
-        .leave(&new_pass("GB", at(1)), false, Some("a limit"), at(1))
+        .store_outcome(&new_pass("GB", at(1)), false, Some("a limit"), at(1))
         .await
         .unwrap();
     let counted = new_pass("US", at(7));
@@ -330,7 +330,7 @@ pub(crate) async fn of_passes_that_failed_before_any_request_the_last_is_kept(f:
         .await
         .unwrap();
     f.store
-        .leave(&counted, true, Some("it answered 500"), at(8))
+        .store_outcome(&counted, true, Some("it answered 500"), at(8))
         .await
         .unwrap();
     let failures = f.archive().failures(at(0), 9).await.unwrap();

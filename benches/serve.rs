@@ -370,8 +370,11 @@ async fn charge(charges: usize) {
         body.len()
     );
     let mut connection = Connection::open(&server.address).await;
-    let (mut by_http, mut by_ledger) = (Vec::new(), Vec::new());
+    let (mut without, mut by_http, mut by_ledger) = (Vec::new(), Vec::new(), Vec::new());
     for turn in 0..charges + charges / 10 {
+        let began = Instant::now();
+        connection.ask(&get("/healthz", 0)).await;
+        let bare = began.elapsed();
         let began = Instant::now();
         assert_eq!(connection.ask(&request).await.status, 200);
         let http = began.elapsed();
@@ -387,16 +390,23 @@ async fn charge(charges: usize) {
         ledger.acquire(ask).await.unwrap();
         // The first ones open files and connections.
         if turn >= charges / 10 {
+            without.push(bare);
             by_http.push(http);
             by_ledger.push(began.elapsed());
         }
     }
     for (name, times) in [
-        ("over HTTP", &mut by_http),
-        ("by the ledger", &mut by_ledger),
+        ("an answer without a charge", &mut without),
+        ("a charge over HTTP", &mut by_http),
+        ("a charge by the ledger", &mut by_ledger),
     ] {
         times.sort();
         let at = |part: usize| times[(times.len() - 1) * part / 100].as_micros();
-        println!("a charge {name}: median {} µs, p99 {} µs", at(50), at(99));
+        println!(
+            "{name}: median {} µs, p90 {} µs, p99 {} µs",
+            at(50),
+            at(90),
+            at(99)
+        );
     }
 }

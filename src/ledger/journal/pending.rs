@@ -98,7 +98,7 @@ impl Journal {
 
 fn void_abandoned(connection: &Connection, account: &str, now: Timestamp) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
-        "select id, owner, asked_at from charge where account = ? and state = 'asked'",
+        "select id, owner, asked_at from charge indexed by charge_open where account = ? and state = 'asked'",
     )?;
     let requested =
         statement.query_map([account], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -119,7 +119,7 @@ fn is_alive(process: i32) -> bool {
 
 fn pending(connection: &Connection, account: &str, most: i64) -> rusqlite::Result<Vec<Pending>> {
     let mut statement = connection.prepare_cached(
-        "select id, at, cost, state = 'sent' and not known, settled, version from charge
+        "select id, at, cost, state = 'sent' and not known, settled, version from charge indexed by charge_open
          where account = ? and told = 0 order by at limit ?",
     )?;
     let read = |row: &Row<'_>| {

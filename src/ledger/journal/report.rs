@@ -96,7 +96,8 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
 
 fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
     let mut statement = connection.prepare_cached(
-        "select cost from charge where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
+        "select cost from charge indexed by charge_open
+         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
     )?;
     let costs = statement.query_map([account], |row| row.get::<_, Json<Cost>>(0))?;
     let mut sum = Cost::none();

@@ -46,14 +46,16 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns the newest charge under `id` that is remembered. One without a call was absorbed, or settled before it
-    /// arrived: it is remembered while it may count.
+    /// arrived: it is remembered while it may count. The statement names its index: SQLite would rather go through all charges of
+    /// the account, newest first.
     pub fn known(
         &self,
         account: &Account,
         id: &ChargeId,
         now: Timestamp,
     ) -> Result<Option<LogPosition>> {
-        let sql = "SELECT at, n FROM charge WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL, ?4, ?3)
+        let sql = "SELECT at, n FROM charge INDEXED BY charge_by_id
+                   WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL, ?4, ?3)
                    ORDER BY at DESC, n DESC LIMIT 1";
         let (remembered, kept) = (remembered_from(account, now), kept_from(account, now));
         let params = (

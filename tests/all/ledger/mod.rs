@@ -7,6 +7,7 @@ mod memory;
 mod model;
 mod properties;
 mod protocol_model;
+mod reads;
 pub(crate) mod redis;
 mod sqlite;
 mod suite;

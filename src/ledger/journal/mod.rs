@@ -84,13 +84,19 @@ fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
     connection.transaction_with_behavior(TransactionBehavior::Immediate)
 }
 
+/// After how many pages of its log SQLite writes them into the file, which takes milliseconds: four times its default, so that
+/// fewer than one charge in a hundred waits for it. A loss of power takes what came after; the shared ledger has those charges.
+const CHECKPOINT: u32 = 4000;
+
 impl Journal {
     /// Opens the journal; creates the file if there is none.
     ///
     /// # Errors
     /// When the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        Ok(Self::over(Some(sqlite::open(path, schema::SCHEMA)?)))
+        let database = sqlite::open(path, schema::SCHEMA)?;
+        database.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
+        Ok(Self::over(Some(database)))
     }
 
     /// Opens the journal for reading.

@@ -68,10 +68,12 @@ const READ: usize = 2000;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The time that a search may take for the numbers of matches.
 const TO_FIND: Duration = Duration::from_millis(80);
+/// The same where filters may leave so few records that their texts are soon compared: enough for rare words.
+const TO_FIND_FILTERED: Duration = Duration::from_millis(25);
 /// The time that the index may take to rank. It counts the records with each word first.
 const TO_RANK: Duration = Duration::from_millis(40);
 /// The time that a search may take for the records that pass a filter.
-const TO_FILTER: Duration = Duration::from_millis(30);
+const TO_FILTER: Duration = Duration::from_millis(20);
 /// The time that a search may take to read texts.
 const TO_READ: Duration = Duration::from_millis(50);
 
@@ -146,24 +148,29 @@ enum End {
 impl Search<'_> {
     /// Ranks by the index where that takes a time that does not grow with the catalog.
     fn found(&self, index: &Connection) -> rusqlite::Result<Found> {
-        let Some((numbers, end)) = self.matches(index)? else {
+        let mut matches = self.matches(index)?;
+        let is_late = !matches!(matches, Some((_, End::All | End::Enough(_))));
+        if self.is_filtered() && is_late {
+            if let Some(few) = self.few()? {
+                return Ok(few);
+            }
+            if matches
+                .as_ref()
+                .is_none_or(|(found, _)| found.len() < self.query.limit as usize)
+            {
+                matches = self.in_time(index, &self.all, RANKED as usize, TO_FIND)?;
+            }
+        }
+        let Some((numbers, end)) = matches else {
             return self.unread(index);
         };
-        match end {
-            End::All => {
-                if let Some(numbers) = self.best(index, &numbers)? {
-                    return Ok(Found {
-                        numbers,
-                        ..Found::default()
-                    });
-                }
-            }
-            End::Late(_) => {
-                if let Some(few) = self.few()? {
-                    return Ok(few);
-                }
-            }
-            End::Enough(_) => {}
+        if let End::All = end
+            && let Some(numbers) = self.best(index, &numbers)?
+        {
+            return Ok(Found {
+                numbers,
+                ..Found::default()
+            });
         }
         let compared = COMPARED.max(self.query.limit as usize);
         Ok(Found {
@@ -175,22 +182,23 @@ impl Search<'_> {
 
     /// Returns the newest records that match and pass the filters; `None` if the index finds none in time.
     fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
-        self.in_time(index, Some(&self.all), RANKED as usize)
+        let time = match self.is_filtered() {
+            true => TO_FIND_FILTERED,
+            false => TO_FIND,
+        };
+        self.in_time(index, &self.all, RANKED as usize, time)
     }
 
-    /// Returns records that may have the words: the few that pass the filters, or the newest that have the whole words.
+    /// Returns records that may have the words: the newest that have the whole words, or the newest of all.
     fn unread(&self, index: &Connection) -> rusqlite::Result<Found> {
-        if let Some(few) = self.few()? {
-            return Ok(few);
-        }
         let is_narrower = !self.whole.is_empty() && self.whole != self.all;
         let whole = match is_narrower {
-            true => self.in_time(index, Some(&self.whole), READ)?,
+            true => self.in_time(index, &self.whole, READ, TO_FIND)?,
             false => None,
         };
         let (numbers, end) = match whole {
             Some(found) => found,
-            None => self.newest(index, None, READ, &RefCell::default())?,
+            None => self.newest(index, None, READ, (TO_FIND, &RefCell::default()))?,
         };
         Ok(Found {
             numbers,
@@ -204,12 +212,13 @@ impl Search<'_> {
     fn in_time(
         &self,
         index: &Connection,
-        words: Option<&str>,
+        words: &str,
         most: usize,
+        time: Duration,
     ) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
         let passed = RefCell::default();
-        let newest = || self.newest(index, words, most, &passed);
-        let found = self.interruptible.within(TO_FIND, index, newest)?;
+        let newest = || self.newest(index, Some(words), most, (time, &passed));
+        let found = self.interruptible.within(time, index, newest)?;
         Ok(found.or_else(|| {
             let passed = passed.take();
             let last = passed.last().copied()?;
@@ -217,16 +226,16 @@ impl Search<'_> {
         }))
     }
 
-    /// Returns the newest records that match and pass the filters, newest first; those found so far are in `passed`.
+    /// Returns the newest records that match and pass the filters, newest first; those found in time are in `passed`.
     fn newest(
         &self,
         index: &Connection,
         words: Option<&str>,
         most: usize,
-        passed: &RefCell<Vec<i64>>,
+        (time, passed): (Duration, &RefCell<Vec<i64>>),
     ) -> rusqlite::Result<(Vec<i64>, End)> {
         passed.take();
-        let until = computed() + TO_FIND * 3 / 4;
+        let until = computed() + time * 3 / 4;
         let mut statement = match words {
             Some(_) => index.prepare_cached(MATCHES)?,
             None => self.records.prepare_cached(RECORDS)?,

@@ -120,6 +120,7 @@ pub const TABLES: &[Table] = &[
             ("left_at", Time),
             ("failed", Truth),
             ("notes", Text),
+            ("request", Text),
         ],
         key: 1,
     },

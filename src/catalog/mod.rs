@@ -228,6 +228,11 @@ pub trait PassStore: PassReader {
         Ok(())
     }
 
+    /// Stores what the job requested in a pass that was refused, so that the region is due again when that changes.
+    async fn store_refusal(&self, _pass: PassId, _request: &str) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     /// Stores what a call is expected to cost from now on.
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError>;
 

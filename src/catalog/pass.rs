@@ -92,6 +92,8 @@ pub struct RegionState {
     pub since: Option<UncutPass>,
     /// When its last refused pass started, if that is later than `last_complete`.
     pub last_refused: Option<Timestamp>,
+    /// What the job requested in that pass, as [`PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
+    pub refused_request: Option<String>,
     /// When its last abandoned pass was given up.
     pub last_abandoned: Option<Timestamp>,
     /// Its unfinished pass.
@@ -110,7 +112,7 @@ pub struct SliceState {
 }
 
 /// A pass over a slice that ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedSlice {
     /// The slice.
     pub slice: Slice,
@@ -122,6 +124,8 @@ pub struct EndedSlice {
     pub started_at: Timestamp,
     /// When it ended.
     pub finished_at: Timestamp,
+    /// What the job requested in it; `None` unless it was refused.
+    pub request: Option<String>,
 }
 
 /// Gathers the passes over the slices of a region, both lists oldest first, into the state of each slice, by time.
@@ -135,8 +139,12 @@ pub fn slice_states(region: &str, ended: &[EndedSlice], open: Vec<OpenPass>) -> 
                 state.last_complete = Some(one.started_at);
                 state.last_complete_pass = Some(one.pass);
                 state.last_refused = None;
+                state.refused_request = None;
             }
-            PassEnd::Refused => state.last_refused = Some(one.started_at),
+            PassEnd::Refused => {
+                state.last_refused = Some(one.started_at);
+                state.refused_request.clone_from(&one.request);
+            }
             PassEnd::Abandoned => state.last_abandoned = Some(one.finished_at),
             PassEnd::Failed => {}
         }

@@ -157,7 +157,13 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
         .iter()
         .any(|step| step.due && step.assumes_one_page && step.requests.max != Some(0));
     let pages = "Each batch is expected to have one page; each further page of its list is one more request.";
+    let follows_first = steps
+        .iter()
+        .any(|step| step.due && step.follows_first_pass());
+    let first = "The only pass so far over a list with {since} was the first one, which listed everything. A pass is expected to \
+        have as many pages as the last one; the next lists only what is new, and so may take far fewer requests.";
     let mut parts = vec![text(&table)];
+    parts.extend(follows_first.then(|| screen.wrapped(first)));
     parts.extend(shared.then(|| screen.wrapped(batches)));
     parts.extend(assumes_one_page.then(|| screen.wrapped(pages)));
     parts.push(screen.wrapped(RETRIES));

@@ -157,11 +157,15 @@ keys! {
     /// Where responses report the state of a limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReportedState {
-        /// The header with the remaining units, or a JSON pointer into the body. If unset, `reset` alone closes the limit.
+        /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, `reset`
+        /// alone closes the limit.
         remaining: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
+        /// The header with the used units of the current window, or a JSON pointer into the body, where the upstream reports
+        /// those: `quota` less these units remain. It replaces `remaining`.
+        used: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-mbx-used-weight-1m'"),
         /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
-        /// milliseconds since 1970, or in seconds from now. Without `remaining`, a response that has it allows no further request
-        /// until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
+        /// milliseconds since 1970, or in seconds from now. Without `remaining` and `used`, a response that has it allows no
+        /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
         reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
         /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
         resource: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-resource'"),
@@ -171,19 +175,41 @@ keys! {
 const REPORTED: Leaf<ReportedState> = Leaf {
     read: |item| {
         let keys = table::<ReportedState>().read(item.clone())?;
-        match keys.remaining.is_none() && keys.reset.is_none() {
-            true => item.lacks(
+        match (&keys.remaining, &keys.used) {
+            (Some(_), Some(_)) => item
+                .find(&["used"])?
+                .refuse("`remaining` reports the same", "remove one of them"),
+            (None, None) if keys.reset.is_none() => item.lacks(
                 "remaining",
-                "\"x-ratelimit-remaining\", or reset = \"/backoff\"",
+                "\"x-ratelimit-remaining\", or used = \"x-used\", or reset = \"/backoff\"",
             ),
-            false => Some(keys),
+            (Some(at), None) if is_used(&at.to_string()) => {
+                let remaining = item.find(&["remaining"])?;
+                let name = remaining.text()?;
+                remaining.refuse(
+                    "expected the units that remain, not those that are used",
+                    format!("write used = \"{name}\""),
+                )
+            }
+            _ => Some(keys),
         }
     },
     shape: || {
-        let either = json!([{ "required": ["remaining"] }, { "required": ["reset"] }]);
-        Shape::table(ReportedState::keys()).with("anyOf", either)
+        let either = json!([{ "required": ["remaining"] }, { "required": ["used"] }, { "required": ["reset"] }]);
+        let both = json!({ "required": ["remaining", "used"] });
+        Shape::table(ReportedState::keys())
+            .with("anyOf", either)
+            .with("not", both)
     },
 };
+
+/// Whether a name says that the units are used, and not that they remain: `x-ratelimit-used`, `/quota/consumed`.
+fn is_used(name: &str) -> bool {
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let says = |some: &[&str]| words.iter().any(|word| some.contains(&word.as_str()));
+    says(&["used", "consumed"]) && !says(&["remaining", "left", "available"])
+}
 
 fn limit(item: Item<'_>) -> Option<CredentialLimit> {
     let keys = table::<LimitKeys>().read(item.clone())?;

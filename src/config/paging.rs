@@ -116,7 +116,8 @@ keys! {
         /// Where the last record of a page has the token of the next page. Such a list ends at an empty page; without `more`, it
         /// also ends at one that is not full.
         last: Option<Pointer> = Optional(POINTER, "'/id'"),
-        /// The token of the first page. If unset, the first request has no token.
+        /// The token of the first page. If unset, the first request has no token, or where a list begins at a stored value, the
+        /// one that `params` has under the same name: `params = { since_id = "{since}" }` with `param = "since_id"`.
         first: Option<String> = Optional(TEXT, "'*'"),
         /// Where the response says whether there are more pages: true or false. A list that ends while there are more is not
         /// complete.
@@ -483,6 +484,17 @@ impl Paging {
             }
         };
         text.map(CursorText::Text)
+    }
+
+    /// Whether the cursor is a token of the response, and the first page has none.
+    #[must_use]
+    pub const fn has_no_first_token(&self) -> bool {
+        match self {
+            Self::Token(by) => by.first.is_none(),
+            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
+                false
+            }
+        }
     }
 
     /// The count of ours that a page's parameter carries; 0 if the cursor is none.

@@ -17,6 +17,7 @@ use super::pass::{Pass, walk};
 use super::prefetch::{PrefetchSender, fetch_full_batches};
 use super::report::Walked;
 use super::shared_pass::Batches;
+use super::steps::refusable;
 use super::stop_reason::StopReason;
 use crate::catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use crate::config::{Job, Step};
@@ -291,11 +292,26 @@ async fn end(
     let now = context.clock.now();
     pass.reference = match end {
         Some(PassEnd::Complete) => PassRef::Open(pass.complete(context).await?),
-        Some(end) => PassRef::Open(context.catalog.finish(&pass.reference, end, now).await?),
+        Some(end) => {
+            let id = context.catalog.finish(&pass.reference, end, now).await?;
+            let request = refusable(&pass.job, &pass.region);
+            context.catalog.store_refusal(id, &request).await?;
+            pass.notes.extend(again(pass));
+            PassRef::Open(id)
+        }
         None => pass.reference.clone(),
     };
     context
         .count_unproductive(&pass.reference, &pass.stats)
         .await;
     ended
+}
+
+/// Returns when a refused region is requested again; `None` where the next run does.
+fn again(pass: &Pass) -> Option<String> {
+    Candidate::after_refusal(&pass.job, &pass.region)?;
+    let after = pass.job.every.map_or("a day", |_| "`every`");
+    Some(format!(
+        "it is requested again after {after}, or as soon as its configuration changes"
+    ))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
-use super::steps::{Edited, fit};
+use super::steps::{Edited, fit, refusable};
 use crate::catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
 use crate::config::{Job, Region, Slice, Slices};
 use crate::quota::Timestamp;
@@ -189,6 +189,11 @@ pub fn jobs<'c>(candidates: impl IntoIterator<Item = &'c Candidate>) -> Vec<Arc<
 
 impl Candidate {
     fn new(job: &Arc<Job>, region: &Arc<Region>, mut state: RegionState) -> Self {
+        // The refusal of a request that the configuration no longer has says nothing about the one that it has now.
+        let is_outdated = |request: &String| *request != refusable(job, region);
+        if state.refused_request.as_ref().is_some_and(is_outdated) {
+            state.last_refused = None;
+        }
         let pass = state.unfinished.as_mut();
         Self {
             edited: pass.map(|pass| fit(job, region, pass)).unwrap_or_default(),
@@ -204,6 +209,13 @@ impl Candidate {
     #[must_use]
     pub fn last_turn(&self) -> Option<Timestamp> {
         self.state.last_complete.max(self.state.last_refused)
+    }
+
+    /// Returns how long after a refusal the region is requested again; `None`: at the next run.
+    #[must_use]
+    pub fn after_refusal(job: &Job, region: &Region) -> Option<Duration> {
+        let of_slice = region.slice.map(|_| REFUSED_SLICE_EVERY);
+        job.every.or(of_slice)
     }
 
     /// Returns when the last complete pass over its region, or over a slice of it, started.
@@ -227,8 +239,7 @@ impl Candidate {
         if let Some(backfill) = self.backfill.as_ref().filter(|_| self.is_backfilled()) {
             return backfill.next_at;
         }
-        let of_slice = self.region.slice.map(|_| REFUSED_SLICE_EVERY);
-        Some(self.last_turn()? + self.job.every.or(of_slice)?)
+        Some(self.last_turn()? + Self::after_refusal(&self.job, &self.region)?)
     }
 
     /// Whether it is due, or has an unfinished pass.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::catalog::{OpenPass, Rearrangement, RegionState, StepPosition};
 use crate::config::{Job, Region, SinceValue, Step, Variable};
+use crate::fnv::fnv;
 use crate::quota::Timestamp;
 use crate::upstream::PageRequest;
 
@@ -41,6 +42,22 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
         known: None,
     };
     request.identity(&job.credential.upstream)
+}
+
+/// Returns a hash of everything in the configuration on which a refusal of this region can depend: the requests of all steps, where
+/// and with which credentials they are sent, and the rules that classify refusals.
+#[must_use]
+pub fn refusable(job: &Job, region: &Region) -> String {
+    let upstream = &job.credential.upstream;
+    let steps: Vec<String> = job
+        .steps
+        .iter()
+        .map(|step| request_of(job, step, region))
+        .collect();
+    let credentials: Vec<&str> = job.credentials().map(|one| &*one.name).collect();
+    let (url, rules) = (&upstream.base_url, &upstream.errors);
+    let text = format!("{} {credentials:?} {steps:?} {rules:?}", url.as_str());
+    format!("{:032x}", fnv(&text))
 }
 
 /// Returns the note on a list whose records are older than it requests.

@@ -294,15 +294,11 @@ fn of_quota<'a>(
     let is_reported = |limit: &LimitName| reported.limits.iter().any(|one| one.limit == *limit);
     let unreported = call.cost.limits().filter(move |limit| !is_reported(limit));
     let unreported = unreported.filter_map(|limit| {
+        let reported = limits.get(limit)?.reported.as_ref()?;
+        let at = reported.remaining.as_ref().or(reported.used.as_ref())?;
         Some(Missing::Reported {
             limit: limit.clone(),
-            header: limits
-                .get(limit)?
-                .reported
-                .as_ref()?
-                .remaining
-                .as_ref()?
-                .to_string(),
+            header: at.to_string(),
         })
     });
     unsettled.chain(unreported)

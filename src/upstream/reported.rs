@@ -65,9 +65,10 @@ fn report<'a>(
     }
     let reset = reported.reset.as_ref();
     let reset = reset.and_then(|at| self::reset(&value(at)?, parts.request.now));
-    let remaining = match &reported.remaining {
-        Some(at) => Some(left(&value(at)?)?),
-        None => reset.map(|_| None)?,
+    let remaining = match (&reported.remaining, &reported.used) {
+        (Some(at), _) => Some(left(&value(at)?)?),
+        (None, Some(at)) => Some(about.limit.quota().saturating_sub(units(&value(at)?)?)),
+        (None, None) => reset.map(|_| None)?,
     };
     Some(ReportedLimit {
         limit: limit.to_owned(),

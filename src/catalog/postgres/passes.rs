@@ -18,12 +18,12 @@ use crate::quota::{Cost, Timestamp};
 
 /// The passes of each region that the next run needs.
 const STATES: &str = "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
-        uncut.started_at, uncut.greatest, unfinished.*
+        uncut.started_at, uncut.greatest, refused.request, unfinished.*
     from unnest($2) with ordinality region (name, place)
     left join lateral (select id, started_at from pass
         where job = $1 and pass.region = region.name and outcome = 'complete' and started_at <= $3 and slice_from is null
         order by started_at desc, id desc limit 1) complete on true
-    left join lateral (select started_at from pass
+    left join lateral (select started_at, request from pass
         where job = $1 and pass.region = region.name and outcome = 'refused' and started_at <= $3 and slice_from is null
         order by started_at desc, id desc limit 1) refused on true
     left join lateral (select finished_at from pass
@@ -42,7 +42,7 @@ const OPEN_SLICES: &str = "select id, region, started_at, greatest, slice_from, 
     where job = $1 and region = any($2) and slice_from is not null and finished_at is null
     order by started_at, id";
 const ENDED_SLICES: &str =
-    "select id, region, started_at, finished_at, slice_from, slice_to, outcome from pass
+    "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request from pass
     where job = $1 and region = any($2) and slice_from is not null
         and outcome in ('complete', 'refused', 'abandoned') and started_at <= $3
     order by started_at, id";
@@ -74,6 +74,7 @@ const FINISH: &str = "with fetched as (delete from batch where pass = $1)
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
+const STORE_REFUSAL: &str = "update pass set request = $2 where id = $1";
 /// The pass that failed without a page and began at this time, or the last one that failed before any request.
 const FAILED: &str = "select id from pass
     where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
@@ -112,7 +113,7 @@ pub async fn region_states(
     let mut ids = Vec::new();
     for row in &rows {
         ids.extend(row.value::<Option<i64>>(1)?);
-        ids.extend(row.value::<Option<i64>>(7)?);
+        ids.extend(row.value::<Option<i64>>(8)?);
     }
     let mut details = Details::read(tx, ids).await?;
     rows.iter()
@@ -123,10 +124,13 @@ pub async fn region_states(
 fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, PostgresError> {
     let complete: Option<i64> = row.value(1)?;
     let last_complete = row.optional_time(2)?;
-    let refused = row.optional_time(3)?;
+    let refused = row
+        .optional_time(3)?
+        .filter(|refused| last_complete.is_none_or(|complete| *refused > complete));
+    let refused_request = row.optional_text(7)?.filter(|_| refused.is_some());
     let region = row.text(0)?;
-    let unfinished: Option<i64> = row.value(7)?;
-    let unfinished = unfinished.map(|_| details.open_pass(row, 7)).transpose()?;
+    let unfinished: Option<i64> = row.value(8)?;
+    let unfinished = unfinished.map(|_| details.open_pass(row, 8)).transpose()?;
     let since = row.optional_time(5)?.map(|began| {
         Ok::<_, PostgresError>(UncutPass {
             began,
@@ -139,8 +143,8 @@ fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, Postgre
         last_complete,
         last_complete_pass: complete.map(PassId),
         since: since.transpose()?,
-        last_refused: refused
-            .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+        last_refused: refused,
+        refused_request,
         last_abandoned: row.optional_time(4)?,
         unfinished,
         last_pages: positions.map_or_else(Vec::new, |steps| pages(steps)),
@@ -260,6 +264,7 @@ fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
         end,
         started_at: row.time(2)?,
         finished_at: row.time(3)?,
+        request: row.optional_text(7)?,
     }))
 }
 
@@ -455,6 +460,17 @@ pub async fn store_outcome(
     };
     let notes = notes.map(stored);
     tx.execute(STORE_OUTCOME, parameters![pass.0, time(now), failed, notes])
+        .await
+        .map(drop)
+}
+
+/// Stores what the job requested in a refused pass.
+pub async fn store_refusal(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    request: &str,
+) -> Result<(), PostgresError> {
+    tx.execute(STORE_REFUSAL, parameters![pass.0, stored(request)])
         .await
         .map(drop)
 }

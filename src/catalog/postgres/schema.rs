@@ -17,7 +17,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, and `notes` is why it got no further and what it noticed |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, and `request` is a hash of what the job requested where it was refused |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
@@ -38,7 +38,11 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_2],
     &[VERSION_3],
     &[VERSION_4],
+    &[VERSION_5],
 ];
+
+/// A refused region is requested again when the configuration of its requests changed.
+const VERSION_5: &str = "alter table pass add column request text collate \"C\"";
 
 /// A pass says why it got no further.
 const VERSION_3: &str = "

@@ -111,6 +111,10 @@ impl PassStore for PostgresCatalog {
         writing!(self, tx => passes::store_outcome(&tx, pass, (failed, notes), now))
     }
 
+    async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::store_refusal(&tx, pass, request))
+    }
+
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
         writing!(self, tx => estimates::learn(&tx, &estimate))
     }

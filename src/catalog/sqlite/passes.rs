@@ -18,7 +18,7 @@ const OPEN: &str =
 const OPEN_SLICES: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
     where job = ?1 and region = ?2 and slice_from is not null and outcome is null and finished_at is null
     order by started_at, id";
-const ENDED_SLICES: &str = "select id, outcome, started_at, finished_at, slice_from, slice_to from pass
+const ENDED_SLICES: &str = "select id, outcome, started_at, finished_at, slice_from, slice_to, request from pass
     where job = ?1 and region = ?2 and slice_from is not null and outcome in ('complete', 'refused', 'abandoned')
         and started_at <= ?3
     order by started_at, id";
@@ -29,7 +29,7 @@ const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursor
     coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
     from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const LAST: &str = "select id, started_at, finished_at from pass
+const LAST: &str = "select id, started_at, finished_at, request from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4 and slice_from is null
     order by started_at desc, id desc limit 1";
 const SINCE: &str = "select started_at, greatest from pass
@@ -59,6 +59,7 @@ const FINISH: &str =
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
 /// The pass that failed without a page and began at this time, or the last one that failed before any request.
 const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or requests = 0)
@@ -100,6 +101,7 @@ pub const STATEMENTS: &[&str] = &[
     COUNT,
     FINISH,
     STORE_OUTCOME,
+    STORE_REFUSAL,
     FAILED,
     FAIL_AGAIN,
     FAILURES,
@@ -126,15 +128,16 @@ fn region_state(
 ) -> rusqlite::Result<RegionState> {
     let last = |end| last(connection, (job, region, now), end);
     let complete = last(PassEnd::Complete)?;
-    let last_complete = complete.map(|ended| ended.started_at);
-    let refused = last(PassEnd::Refused)?.map(|ended| ended.started_at);
+    let last_complete = complete.as_ref().map(|ended| ended.started_at);
+    let refused = last(PassEnd::Refused)?
+        .filter(|refused| last_complete.is_none_or(|complete| refused.started_at > complete));
     Ok(RegionState {
         region: region.to_owned(),
         last_complete,
-        last_complete_pass: complete.map(|ended| ended.pass),
+        last_complete_pass: complete.as_ref().map(|ended| ended.pass),
         since: since(connection, (job, region, now))?,
-        last_refused: refused
-            .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+        last_refused: refused.as_ref().map(|refused| refused.started_at),
+        refused_request: refused.and_then(|refused| refused.request),
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
         unfinished: newest_open(connection, job, region)?,
         last_pages: match complete {
@@ -189,6 +192,7 @@ fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {
         end,
         started_at: columns::read_time(row, 2)?,
         finished_at: columns::read_time(row, 3)?,
+        request: row.get(6)?,
     }))
 }
 
@@ -261,11 +265,11 @@ fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<Step
 }
 
 /// A pass that is over.
-#[derive(Clone, Copy)]
 struct Ended {
     pass: PassId,
     started_at: Timestamp,
     finished_at: Timestamp,
+    request: Option<String>,
 }
 
 fn last(
@@ -278,6 +282,7 @@ fn last(
             pass: PassId(row.get(0)?),
             started_at: columns::read_time(row, 1)?,
             finished_at: columns::read_time(row, 2)?,
+            request: row.get(3)?,
         })
     };
     connection
@@ -430,6 +435,13 @@ pub fn store_outcome(
     };
     let left = (pass.0, columns::time(now), failed, notes);
     tx.prepare_cached(STORE_OUTCOME)?.execute(left)?;
+    Ok(())
+}
+
+/// Stores what the job requested in a refused pass.
+pub fn store_refusal(tx: &Transaction<'_>, pass: PassId, request: &str) -> Result<(), StoreError> {
+    tx.prepare_cached(STORE_REFUSAL)?
+        .execute((pass.0, request))?;
     Ok(())
 }
 

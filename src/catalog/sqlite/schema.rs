@@ -8,7 +8,7 @@ use crate::sqlite::Schema;
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned, null for one that is as an earlier release left it; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, and `notes` is why it got no further and what it noticed |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, `notes` is why it got no further and what it noticed, and `request` is a hash of what the job requested where it was refused |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
@@ -30,9 +30,12 @@ pub const SCHEMA: Schema = Schema {
     name: "catalog",
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-        VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14,
+        VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
     ],
 };
+
+/// A refused region is requested again when the configuration of its requests changed.
+const VERSION_15: &str = "alter table pass add column request text;";
 
 /// A pass says why it got no further.
 const VERSION_14: &str = "

@@ -139,6 +139,12 @@ impl PassStore for SqliteCatalog {
             .await
     }
 
+    async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
+        let request = request.to_owned();
+        self.write(move |tx| passes::store_refusal(tx, pass, &request))
+            .await
+    }
+
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
         self.write(move |tx| Ok(estimates::learn(tx, &estimate)?))
             .await

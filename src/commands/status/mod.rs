@@ -113,6 +113,10 @@ pub struct RegionStatus {
     pub last_complete: Option<Timestamp>,
     pub age_seconds: Option<f64>,
     pub due_at: Option<Timestamp>,
+    /// When the pass began that the upstream refused after the last complete one; absent if none was, or if the configuration
+    /// of its requests changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_at: Option<Timestamp>,
     pub unfinished: bool,
     /// The position of an unfinished pass.
     pub stopped_at: Option<StoppedAt>,
@@ -327,6 +331,7 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
             last_complete,
             age_seconds: last_complete.map(|began| now.since(began).as_secs_f64()),
             due_at: candidate.due_at(),
+            refused_at: candidate.state.last_refused,
             unfinished: candidate.resumable(now).is_some(),
             stopped_at: stopped_at(candidate, now),
             slices: backfill.map(|backfill| SliceProgress {

@@ -1,5 +1,6 @@
 //! The text of `status`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::output::{self, Colour, Screen, Style};
@@ -198,6 +199,7 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
     let backfills = backfills.map(|line| screen.wrapped(&line));
     let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
     lines.extend(backfills);
+    lines.extend(refused(regions, now).map(|line| screen.wrapped(&line)));
     if regions
         .iter()
         .all(|region| region.last_complete.is_none() && !region.unfinished)
@@ -220,6 +222,32 @@ fn backfill(region: &RegionStatus) -> Option<String> {
         count(*complete),
         count(*of)
     ))
+}
+
+/// The most regions that a line names.
+const NAMED: usize = 5;
+
+/// Returns a line for each job with regions that the upstream refused and that are not due again.
+fn refused(regions: &[RegionStatus], now: Timestamp) -> impl Iterator<Item = String> {
+    let waits = move |one: &&RegionStatus| {
+        one.refused_at.is_some() && one.due_at.is_some_and(|due| due > now)
+    };
+    let mut jobs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in regions.iter().filter(waits) {
+        jobs.entry(&one.job).or_default().push(&one.region);
+    }
+    jobs.into_iter().map(|(job, codes)| {
+        let more = match codes.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {} more", count(more as u64)),
+        };
+        let named: Vec<&str> = codes.into_iter().take(NAMED).collect();
+        format!(
+            "{job} {}{more}: refused by the upstream. A refused region is requested again when it is due, or as soon as its \
+            configuration changes; to request it now, run it with `--set jobs.{job}.every=1s`.",
+            output::shown(&named.join(", "))
+        )
+    })
 }
 
 pub fn walking(walking: &[Walking], screen: Screen) -> String {

@@ -494,11 +494,16 @@ fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
     leaves_paging_alone(params, call);
 }
 
-/// Only `page` sets the cursor. A step may set another page size.
+/// Only `page` sets the cursor, except that a list may begin at `{since}`. A step may set another page size.
 fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
     let size = call.paging.size().and_then(|size| size.param.as_deref());
     let cursor = call.paging.cursor_param();
-    if let Some(item) = cursor.and_then(|cursor| params.find(&[cursor])) {
+    let is_start = |item: &Item<'_>| {
+        let text = item.as_text().unwrap_or_default();
+        text.contains("{since") && call.paging.has_no_first_token()
+    };
+    let cursor = cursor.and_then(|cursor| params.find(&[cursor]));
+    if let Some(item) = cursor.filter(|item| !is_start(item)) {
         let expected = format!(
             "page.param of call {:?} sets this parameter already",
             call.name

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
 use crate::catalog::{CatalogError, PassReader};
-use crate::config::{Call, Job, Region, Step};
+use crate::config::{Call, Job, Region, Step, Variable};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::due::{Candidate, candidates, fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
@@ -180,6 +180,7 @@ fn estimated(job: &Job, region: &Region, index: usize, requests: Range) -> Optio
             .ids
             .as_ref()
             .is_some_and(|ids| pages_of_batch(step, ids).is_none()),
+        names_since: job.names(step, &Variable::Since),
     };
     Some(Estimated {
         key: (job.name.clone(), region.key(), index),

@@ -63,6 +63,17 @@ pub struct StepPreview {
     /// Whether it requests batches of which one page each is assumed, although their lists can have more.
     #[serde(skip)]
     pub assumes_one_page: bool,
+    /// Whether its list names `{since}`.
+    #[serde(skip)]
+    pub names_since: bool,
+}
+
+impl StepPreview {
+    /// Whether the only pass so far listed everything, and the next one lists what is new since.
+    #[must_use]
+    pub fn follows_first_pass(&self) -> bool {
+        self.names_since && self.previous.is_some_and(|previous| previous.passes == 1)
+    }
 }
 
 /// The pages of a step in the last complete passes of its region.

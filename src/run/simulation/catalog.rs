@@ -212,6 +212,8 @@ impl State {
                 .cloned(),
             last_refused: refused
                 .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+            // A refusal that the configuration outdated is not part of the state that a simulation begins with.
+            refused_request: None,
             last_abandoned: self
                 .last(job, region, PassEnd::Abandoned)
                 .map(|(_, pass)| pass.ended_at),
@@ -233,6 +235,7 @@ impl State {
                 end: pass.end?,
                 started_at: pass.started_at,
                 finished_at: pass.ended_at,
+                request: None,
             })
         };
         let mut ended: Vec<EndedSlice> = self.of_region(job, region).filter_map(ended).collect();

@@ -31,6 +31,32 @@ fn a_body_reports_the_remaining_units() {
     assert_eq!(limit["remaining"], 40, "{limit}");
 }
 
+/// Binance's shape: the weight that the current minute has used.
+#[test]
+fn a_header_reports_the_used_units() {
+    let answer =
+        |used| StubAnswer::json(&json!({ "data": [] })).header("x-mbx-used-weight-1m", used);
+    let used = r#"reported = { used = "X-MBX-USED-WEIGHT-1M" }"#;
+    assert_eq!(limit_after(answer("960"), used)["remaining"], 40);
+    // More than the quota, where others share it.
+    assert_eq!(limit_after(answer("1200"), used)["remaining"], 0);
+    // The charge of this request is more than the upstream had counted.
+    assert_eq!(limit_after(answer("0"), used)["remaining"], 999);
+}
+
+#[test]
+fn a_header_that_does_not_report_the_used_units_is_noted() {
+    let stub = StubUpstream::answering([StubAnswer::json(&json!({ "data": [] }))]);
+    let world = Api {
+        call: LIST,
+        limit: r#"reported = { used = "x-used" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let note = "does not report the limit `daily` in the header `x-used`";
+    assert!(run(&world).to_string().contains(note));
+}
+
 #[test]
 fn a_header_reports_the_cost() {
     let answer = StubAnswer::json(&json!({ "data": [] })).header("x-cost", "7");

@@ -1,6 +1,7 @@
 //! APIs of many shapes, by configuration alone.
 
 mod authentication;
+mod corrected;
 mod credentials;
 mod formats;
 mod limits;

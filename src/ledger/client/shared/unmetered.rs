@@ -6,6 +6,9 @@ use crate::ledger::client::{Acquired, ClientError};
 use crate::ledger::journal::Unmetered;
 use crate::quota::{Grant, Outage};
 
+/// What to do about a refusal that ends with the outage.
+const REMEDY: &str = "repeat it when the ledger answers, which `ingest check --connect` shows";
+
 impl SharedClient {
     /// Charges without the ledger, or refuses, as the call's policy says (L29, L31). `reason` is the outage.
     pub async fn charge_unmetered(
@@ -15,9 +18,11 @@ impl SharedClient {
     ) -> Result<Acquired, ClientError> {
         let request = attempt.request;
         if request.outage == Outage::Refuse {
-            let remedy = "calls above `ledger.cheap_max` units or with `outage = \"refuse\"` are \
+            let why = "calls above `ledger.cheap_max` units or with `outage = \"refuse\"` are \
                 refused during an outage";
-            return self.refuse(&attempt, format!("{reason}; {remedy}")).await;
+            return self
+                .refuse(&attempt, format!("{reason}; {why}; {REMEDY}"))
+                .await;
         }
         if let Some((limit, most)) = request.account.never_holds(request.cost, request.leave) {
             self.drop_charge(&attempt).await?;
@@ -42,8 +47,9 @@ impl SharedClient {
                 }
             }
             Unmetered::Exhausted => {
-                let reason =
-                    format!("{reason}; all {most} units of `ledger.unmetered_max` are used");
+                let reason = format!(
+                    "{reason}; all {most} units of `ledger.unmetered_max` are used; {REMEDY}"
+                );
                 return self.refuse(&attempt, reason).await;
             }
             // An outage and not a rejection, which would state when the charge fits: only the ledger knows that.

@@ -224,6 +224,9 @@ macro_rules! suite {
             a_star_stands_for_the_rest_of_a_word
             of_a_word_in_very_many_records_the_newest_are_ranked_and_the_result_says_so
         }
+        $crate::catalog::suite::behaviours! { $place, passes:
+            a_refusal_keeps_what_was_requested
+        }
         $crate::catalog::suite::behaviours! { $place, tags:
             a_page_that_came_under_a_tag_is_known_as_it_was_last_seen
             the_last_landing_is_what_is_known

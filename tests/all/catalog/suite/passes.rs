@@ -185,6 +185,21 @@ pub(crate) async fn a_refusal_counts_until_a_later_pass_is_complete(f: Catalog) 
     );
 }
 
+pub(crate) async fn a_refusal_keeps_what_was_requested(f: Catalog) {
+    let refused = f
+        .store
+        .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
+        .await
+        .unwrap();
+    assert_eq!(region_state(&f, "US").await.refused_request, None);
+    f.store.store_refusal(refused, "a\0b").await.unwrap();
+    let requested = region_state(&f, "US").await.refused_request;
+    assert_eq!(requested.as_deref(), Some("a\0b"));
+    let pass = f.land(&Page::of(vec![]).over("US", at(7))).await.pass;
+    finish(&f, pass, PassEnd::Complete).await;
+    assert_eq!(region_state(&f, "US").await.refused_request, None);
+}
+
 pub(crate) async fn an_abandoned_pass_is_over_and_what_it_landed_stays(f: Catalog) {
     let pass = f.land(&Page::of(vec![video("a", "")]).next("2")).await.pass;
     finish(&f, pass, PassEnd::Abandoned).await;

@@ -31,6 +31,7 @@ async fn an_expensive_call_is_refused_and_never_rejected() {
     let machine = cut_off();
     let why = refusal(machine.process().ask(&account(10), 1).await);
     assert!(why.contains("cannot be reached"), "{why}");
+    assert!(why.contains("repeat it when the ledger answers"), "{why}");
 }
 
 #[tokio::test]

@@ -30,11 +30,12 @@ const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
 const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
-/// A row that the parents of its record were written to since is the same one.
+/// A row that the parents of its record were written to since is the same one. Names its index: SQLite would rather go through all
+/// rows of the step.
 const LIST_REQUESTED: &str =
     "insert into listing (pass, step, position, call, upstream, kind, id, requested)
     select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
-        select 1 from listing
+        select 1 from listing indexed by listing_of_record
         where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)";
 const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)

@@ -158,22 +158,45 @@ fn what_is_no_catalog_is_refused_and_kept() {
 
 #[test]
 fn no_statement_of_a_run_walks_a_table_from_end_to_end() {
-    let f = Fixture::new();
-    let connection = rusqlite::Connection::open(f.path()).unwrap();
     assert!(SqliteCatalog::statements().len() > 20);
-    for sql in SqliteCatalog::statements() {
-        let mut explained = connection
-            .prepare(&format!("explain query plan {sql}"))
-            .unwrap();
-        let unbound = vec![rusqlite::types::Null; explained.parameter_count()];
-        let plan = explained.query_map(rusqlite::params_from_iter(unbound), |row| {
-            row.get::<_, String>("detail")
-        });
-        for step in plan.unwrap().map(Result::unwrap) {
+    for (sql, plan) in plans() {
+        for step in plan {
             let walks = step.starts_with("SCAN")
                 && !step.contains("VIRTUAL TABLE")
                 && !step.contains("CONSTANT ROW");
             assert!(!walks, "{step}\n{sql}");
         }
     }
+}
+
+#[test]
+fn a_statement_that_names_an_id_finds_its_row_by_the_id() {
+    let plans = plans();
+    let named = plans.iter().filter(|(sql, _)| sql.contains(" id = ?"));
+    let mut count = 0;
+    for (sql, plan) in named {
+        let is_found = plan.iter().any(|step| {
+            step.contains("(id=?") || step.contains("AND id=?") || step.contains("rowid=?")
+        });
+        assert!(is_found, "{plan:?}\n{sql}");
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+}
+
+/// The statements of a run, each with the steps of its plan.
+fn plans() -> Vec<(&'static str, Vec<String>)> {
+    let f = Fixture::new();
+    let connection = rusqlite::Connection::open(f.path()).unwrap();
+    let plans = SqliteCatalog::statements().into_iter().map(|sql| {
+        let mut explained = connection
+            .prepare(&format!("explain query plan {sql}"))
+            .unwrap();
+        let unbound = vec![rusqlite::types::Null; explained.parameter_count()];
+        let plan = explained
+            .query_map(rusqlite::params_from_iter(unbound), |row| row.get("detail"))
+            .unwrap();
+        (sql, plan.map(Result::unwrap).collect())
+    });
+    plans.collect()
 }

@@ -97,37 +97,17 @@ impl PostgresServer {
     }
 
     fn empty(settings: &[&str]) -> Self {
-        let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
-        if let Some((user, group)) = other_user() {
-            chown(directory.path(), Some(user), Some(group)).unwrap();
-        }
         Self {
             port: 5432,
             settings: settings.iter().map(|set| (*set).to_owned()).collect(),
-            directory,
+            directory: its_directory(),
             is_local: false,
             guard: None,
         }
     }
 
     fn initialise(&self) {
-        let made = as_its_user(program("initdb"))
-            .args([
-                "-U",
-                "postgres",
-                "-A",
-                "trust",
-                "-E",
-                "UTF8",
-                "--locale=C",
-                "--no-sync",
-                "-D",
-            ])
-            .arg(self.data())
-            .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
-            .status();
-        assert!(made.expect(MISSING).success(), "initdb failed");
+        copy_data(new_data(), &self.data());
     }
 
     /// Starts it, with the data that it has.
@@ -195,7 +175,7 @@ impl PostgresServer {
     pub(crate) fn copy(&mut self) -> PathBuf {
         self.kill();
         let copy = self.directory.path().join("copy");
-        self.copy_data(&self.data(), &copy);
+        copy_data(&self.data(), &copy);
         self.start();
         copy
     }
@@ -206,11 +186,6 @@ impl PostgresServer {
         fs::remove_dir_all(self.data()).unwrap();
         fs::rename(copy, self.data()).unwrap();
         self.start();
-    }
-
-    fn copy_data(&self, from: &Path, to: &Path) {
-        let copied = as_its_user("cp".into()).arg("-a").args([from, to]).status();
-        assert!(copied.unwrap().success());
     }
 
     /// Stops it in mid-air: connections stay open, and nothing answers.
@@ -307,6 +282,47 @@ impl Schema {
     pub(crate) fn count(&self, sql: &str) -> i64 {
         self.rows(sql)[0].get(0)
     }
+}
+
+/// A directory that the server's user owns.
+fn its_directory() -> TempDir {
+    let directory = tempfile::Builder::new().prefix("pg").tempdir().unwrap();
+    if let Some((user, group)) = other_user() {
+        chown(directory.path(), Some(user), Some(group)).unwrap();
+    }
+    directory
+}
+
+fn copy_data(from: &Path, to: &Path) {
+    let copied = as_its_user("cp".into()).arg("-a").args([from, to]).status();
+    assert!(copied.unwrap().success());
+}
+
+/// The data of a server that was never started. `initdb` takes ten times as long as a copy, so it runs once.
+fn new_data() -> &'static Path {
+    static NEW: OnceLock<PathBuf> = OnceLock::new();
+    NEW.get_or_init(|| {
+        let directory = its_directory().keep();
+        // The shell's input ends with this process.
+        let guard = as_its_user("sh".into())
+            .args(["-c", "cat >/dev/null; rm -rf \"$0\""])
+            .arg(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        std::mem::forget(guard.unwrap());
+        let data = directory.join("data");
+        let made = as_its_user(program("initdb"))
+            .args(["-U", "postgres", "-A", "trust", "-E", "UTF8"])
+            .args(["--locale=C", "--no-sync", "-D"])
+            .arg(&data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .status();
+        assert!(made.expect(MISSING).success(), "initdb failed");
+        data
+    })
 }
 
 fn try_rows(url: &str, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {

@@ -16,6 +16,8 @@ use ingest::sandbox::{Options, Sandbox};
 use reqwest::{Client, Response};
 use serde_json::Value;
 
+use crate::support::world::sandbox_client;
+
 /// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
 const NOON: i64 = 1_795_176_000_000_000;
 
@@ -59,7 +61,7 @@ impl Table {
         let sandbox = Sandbox::start(config, options, Arc::clone(&clock) as Arc<dyn Clock>)
             .await
             .unwrap();
-        let client = Client::builder()
+        let client = sandbox_client()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .build()

@@ -21,7 +21,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::world::shipped;
+use super::world::{sandbox_client, shipped};
 
 /// Twenty past midnight on 2026-03-01, UTC.
 const BEGIN: Timestamp = Timestamp::from_micros(1_772_324_400_000_000);
@@ -202,18 +202,17 @@ impl Lab {
 
     pub fn sandbox_says(&self, what: &str) -> Value {
         let url = format!("http://{}/_sandbox/{what}", self.sandbox.address());
+        let request = sandbox_client().build().unwrap().get(url);
         self.runtime
-            .block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
+            .block_on(async { request.send().await.unwrap().json().await.unwrap() })
     }
 
     /// How much the lists of a call hold from now on.
     pub fn lists_hold(&self, call: &str, total: u64) {
         let url = format!("http://{}/_sandbox/totals", self.sandbox.address());
         let totals = HashMap::from([(call, total)]);
-        let answer = self
-            .runtime
-            .block_on(reqwest::Client::new().post(url).json(&totals).send())
-            .unwrap();
+        let request = sandbox_client().build().unwrap().post(url).json(&totals);
+        let answer = self.runtime.block_on(request.send()).unwrap();
         assert!(answer.status().is_success(), "{answer:?}");
     }
 

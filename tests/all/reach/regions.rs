@@ -64,21 +64,21 @@ fn a_file_lists_regions_as_csv_as_lines_or_as_json() {
 #[test]
 fn thousands_of_regions_are_walked() {
     let directory = tempfile::tempdir().unwrap();
-    let codes: Vec<String> = (0..3_000).map(|number| format!("R{number}")).collect();
+    let codes: Vec<String> = (0..2_000).map(|number| format!("R{number}")).collect();
     let file = written(directory.path(), "places", &codes.join("\n"));
     let stub = stub();
     let mut world = world(&stub, &format!("{{ file = \"{file}\" }}"), "{region}");
     world.set("credentials.main.limits.daily.quota=5000");
     let report = super::run(&world);
     assert_eq!(report["outcome"], "complete");
-    assert_eq!(report["passes"].as_array().unwrap().len(), 3_000);
+    assert_eq!(report["passes"].as_array().unwrap().len(), 2_000);
     let asked: BTreeSet<String> = stub
         .requests()
         .iter()
         .map(|request| request.param("place").unwrap().to_owned())
         .collect();
-    assert_eq!(asked.len(), 3_000);
-    assert_eq!(stub.requests().len(), 3_000);
+    assert_eq!(asked.len(), 2_000);
+    assert_eq!(stub.requests().len(), 2_000);
 }
 
 #[test]

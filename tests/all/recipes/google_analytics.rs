@@ -23,13 +23,13 @@ pub const RECIPE: Recipe = Recipe {
     windows: &["hourly", "project"],
     limit: "daily/123456789",
     tries: &[("runReport", None)],
-    records: &[("ga4_page_view", 2 * 32_000)],
+    records: &[("ga4_page_view", 2 * 21_000)],
     answer,
     refuse,
     then: Then::Stops,
 };
 
-const TOTAL: usize = 32_000;
+const TOTAL: usize = 21_000;
 
 fn property(request: &StubRequest) -> &str {
     let path = request.path.strip_prefix("/v1beta/properties/").unwrap();

@@ -12,10 +12,15 @@ const MEBIBYTE: u64 = 1024;
 /// build for tests.
 const MOST: u64 = 180 * MEBIBYTE;
 
-/// The most memory that a run of all regions held against an upstream that always answers so, in KiB, and what it said.
+/// The most memory that a run of all eight regions held against an upstream that always answers so, in KiB, and its output.
 fn peak(answer: StubAnswer) -> (u64, String) {
+    peak_of(answer, &[])
+}
+
+/// The same of a run with these settings.
+fn peak_of(answer: StubAnswer, sets: &[&str]) -> (u64, String) {
     let upstream = StubUpstream::answering([answer]);
-    let mut world = World::new();
+    let mut world = World::configured(sets, |_| {});
     world.set(&format!(
         "upstreams.youtube.base_url=\"{}\"",
         upstream.url()
@@ -76,9 +81,11 @@ fn an_answer_of_millions_of_tiny_values_is_refused_within_200_mib() {
     assert!((1..MOST).contains(&peak), "{peak} KiB");
 }
 
-/// An answer that fits into the bounds, and as large as they let it be.
-fn large(body: String) -> StubAnswer {
-    StubAnswer::status(200).body(body)
+/// The same of a run of four regions, whose answers fit into the bounds and are as large as they let them be: each needs so much
+/// memory that two at once would be too many.
+fn peak_of_large(body: String) -> (u64, String) {
+    let regions = "regions=[\"US\", \"GB\", \"DE\", \"FR\"]";
+    peak_of(StubAnswer::status(200).body(body), &[regions])
 }
 
 #[test]
@@ -88,7 +95,7 @@ fn a_title_as_long_as_an_answer_is_landed_in_every_region_within_200_mib() {
     for title in ["a ".repeat(15 << 20), words.join(" ")] {
         let body =
             format!("{{\"items\":[{{\"id\":\"1\",\"snippet\":{{\"title\":\"{title}\"}}}}]}}");
-        let (peak, said) = peak(large(body));
+        let (peak, said) = peak_of_large(body);
         assert!(said.contains("complete"), "{said}");
         assert!((1..MOST).contains(&peak), "{peak} KiB");
     }
@@ -100,7 +107,7 @@ fn as_many_records_as_an_answer_holds_are_landed_in_every_region_within_200_mib(
     let items: Vec<String> = (0..120_000)
         .map(|number| format!("{{\"id\":\"{number}\"}}"))
         .collect();
-    let (peak, said) = peak(large(format!("{{\"items\":[{}]}}", items.join(","))));
+    let (peak, said) = peak_of_large(format!("{{\"items\":[{}]}}", items.join(",")));
     assert!(said.contains("complete"), "{said}");
     assert!((1..MOST).contains(&peak), "{peak} KiB");
 }

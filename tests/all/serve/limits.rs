@@ -170,27 +170,21 @@ fn pipelined(served: &Served, requests: impl Iterator<Item = String>) -> Vec<u16
         }
         stream
     });
-    let (mut text, mut statuses) = (Vec::new(), Vec::new());
+    let (mut text, mut statuses) = (String::new(), Vec::new());
     let mut bytes = vec![0; 1 << 16];
     while statuses.len() < count {
         let read = reader.read(&mut bytes).unwrap();
         assert!(read > 0, "closed after {}", statuses.len());
-        text.extend_from_slice(&bytes[..read]);
-        while let Some(at) = text
-            .windows(9)
-            .position(|nine| nine == b"HTTP/1.1 ")
-            .filter(|at| at + 12 <= text.len())
+        text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
+        let mut rest = text.as_str();
+        while let Some((_, status)) = rest.split_once("HTTP/1.1 ")
+            && let Some((status, after)) = status.split_at_checked(3)
         {
-            statuses.push(
-                std::str::from_utf8(&text[at + 9..at + 12])
-                    .unwrap()
-                    .parse()
-                    .unwrap(),
-            );
-            text.drain(..at + 12);
+            statuses.push(status.parse().unwrap());
+            rest = after;
         }
-        let keep = text.len().saturating_sub(20);
-        text.drain(..keep);
+        // The beginning of a status line may be at the end.
+        text = rest[rest.len().saturating_sub(20)..].to_owned();
     }
     drop(writer.join().unwrap());
     statuses
@@ -286,7 +280,10 @@ fn a_server_that_many_read_at_once_takes_little_memory() {
                     "/search?q=a",
                     "/api/v1/records/video",
                 ] {
-                    assert_eq!(served.get(path).status, 200, "{path}");
+                    // A server that is too busy for a request asks its client to send it again.
+                    let statuses = (0..100).map(|_| served.get(path).status);
+                    let status = statuses.into_iter().find(|status| *status != 503);
+                    assert_eq!(status, Some(200), "{path}");
                 }
             });
         }

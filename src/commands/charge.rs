@@ -86,6 +86,18 @@ pub struct Charging {
     id: ChargeId,
 }
 
+/// A charge of units, rather than of a call.
+#[cfg(feature = "serve")]
+pub struct UnitsArgs<'a> {
+    pub credential: &'a str,
+    /// By the names of the limits in the configuration, or in the ledger.
+    pub cost: &'a Cost,
+    pub region: Option<&'a str>,
+    /// Its call in reports.
+    pub purpose: &'a str,
+    pub id: Option<&'a str>,
+}
+
 impl Charging {
     /// Finds the credential and the call in the configuration.
     pub fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
@@ -93,14 +105,7 @@ impl Charging {
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
         let region = region(environment, args.region.as_deref())?;
         let cost = credential.in_ledger(&call.cost.times(args.times), &region);
-        let named = |why: String| match &args.region {
-            Some(_) => Error::Usage(why),
-            None => Error::Usage(format!(
-                "{} charges a limit with a scope: name a region with --region",
-                call.name
-            )),
-        };
-        let cost = cost.map_err(named)?;
+        let cost = cost.map_err(|why| without_region(&call.name, args.region.as_deref(), why))?;
         let cheap_max = environment.config.ledger.cheap_max;
         let single = call.outage_policy(cheap_max);
         let as_single = cost.largest() <= cheap_max || call.outage.is_some();
@@ -113,23 +118,19 @@ impl Charging {
         })
     }
 
-    /// A charge of these units of a credential, by the names of their limits in the configuration. `purpose` is its call in
-    /// reports.
+    /// Finds the credential and the limits in the configuration.
     #[cfg(feature = "serve")]
-    pub fn of_units(
-        environment: &Environment,
-        credential: &str,
-        units: &Cost,
-        purpose: &str,
-        id: Option<&str>,
-    ) -> Result<Self, Error> {
-        let credential = credential_named(environment, credential)?;
-        let limits = credential.account.limits.keys().map(String::as_str);
+    pub fn of_units(environment: &Environment, args: &UnitsArgs<'_>) -> Result<Self, Error> {
+        let credential = credential_named(environment, args.credential)?;
+        let region = region(environment, args.region)?;
+        let units = in_ledger(&credential, args.cost, &region)
+            .map_err(|why| without_region("the cost", args.region, why))?;
         if let Some(lacking) = units
             .limits()
             .find(|limit| !credential.account.limits.contains_key(*limit))
         {
-            return Err(Error::Usage(unknown("limit", lacking, limits)));
+            let known = credential.limits.keys().map(String::as_str);
+            return Err(Error::Usage(unknown("limit", lacking, known)));
         }
         if units.is_none() {
             return Err(Error::Usage("a charge needs at least one unit".to_owned()));
@@ -141,9 +142,9 @@ impl Charging {
             } else {
                 Outage::Refuse
             },
-            purpose: by_hand(purpose),
-            cost: units.clone(),
-            id: id.map_or_else(fresh_id, ChargeId::new),
+            purpose: by_hand(args.purpose),
+            cost: units,
+            id: args.id.map_or_else(fresh_id, ChargeId::new),
             credential,
         })
     }
@@ -210,6 +211,28 @@ fn region(environment: &Environment, code: Option<&str>) -> Result<Arc<Region>, 
     found
         .cloned()
         .ok_or_else(|| Error::Usage(unknown("region", code, known)))
+}
+
+/// Why a cost has no name of a limit in the ledger.
+fn without_region(what: &str, region: Option<&str>, why: String) -> Error {
+    Error::Usage(match region {
+        Some(_) => why,
+        None => format!(
+            "{what} charges a limit with a scope; name a region with --region, or over HTTP `region`"
+        ),
+    })
+}
+
+/// The units by the names of their limits in the ledger. A name in the ledger stays.
+#[cfg(feature = "serve")]
+pub fn in_ledger(credential: &Credential, units: &Cost, region: &Region) -> Result<Cost, String> {
+    let mut sum = Cost::none();
+    for (limit, units) in units.iter() {
+        let limit = credential.ledger_name(limit, region)?;
+        // A request can name one limit by both names.
+        sum.add(&Cost::from_iter([(limit, units)]));
+    }
+    Ok(sum)
 }
 
 fn find(

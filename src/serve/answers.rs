@@ -1,6 +1,6 @@
 //! The answers to charges, kept for requests that come again under the same `Idempotency-Key`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
@@ -16,15 +16,27 @@ const MOST: usize = 10_000;
 #[derive(Default)]
 pub struct Answers(Mutex<Kept>);
 
+/// An `Idempotency-Key`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IdempotencyKey {
+    /// Whose request has it: a client sends one request under a key.
+    pub client: String,
+    /// It is the id of a charge there.
+    pub id: (String, String),
+}
+
 #[derive(Default)]
 struct Kept {
-    by_key: HashMap<String, KeptAnswer>,
+    /// By client and id without its account.
+    by_key: HashMap<(String, String), KeptAnswer>,
+    /// The ids that are in use: two clients do not share one.
+    ids: HashSet<(String, String)>,
     /// The keys, oldest first.
-    order: VecDeque<String>,
+    order: VecDeque<IdempotencyKey>,
 }
 
 struct KeptAnswer {
-    /// Of the client and the body: another request under the same key is a mistake.
+    /// Of the body: another request under the same key is a mistake.
     fingerprint: [u8; 32],
     in_progress: bool,
     /// `None` before the first grant.
@@ -36,12 +48,15 @@ impl Answers {
     ///
     /// # Errors
     /// The key is that of another request, or of one in progress.
-    pub fn begin(&self, key: &str, fingerprint: [u8; 32]) -> Result<(), Problem> {
+    pub fn begin(&self, key: &IdempotencyKey, fingerprint: [u8; 32]) -> Result<(), Problem> {
+        let other = || {
+            let detail = "another request was sent under this Idempotency-Key; use a new one";
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail))
+        };
         let mut kept = self.kept();
-        if let Some(answer) = kept.by_key.get_mut(key) {
+        if let Some(answer) = kept.by_key.get_mut(&key.of_client()) {
             if answer.fingerprint != fingerprint {
-                let detail = "another request was sent under this Idempotency-Key; use a new one";
-                return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+                return other();
             }
             if answer.in_progress {
                 let detail =
@@ -51,29 +66,32 @@ impl Answers {
             answer.in_progress = true;
             return Ok(());
         }
+        if !kept.ids.insert(key.id.clone()) {
+            return other();
+        }
         let answer = KeptAnswer {
             fingerprint,
             in_progress: true,
             body: None,
         };
-        kept.by_key.insert(key.to_owned(), answer);
-        kept.order.push_back(key.to_owned());
+        kept.by_key.insert(key.of_client(), answer);
+        kept.order.push_back(key.clone());
         kept.forget_oldest();
         Ok(())
     }
 
     /// Notes what became of a charge; `None`: it failed. Returns the answer that was given before, if the ledger says that the
     /// charge still holds.
-    pub fn end(&self, key: &str, charged: Option<&Charged>) -> Option<Bytes> {
+    pub fn end(&self, key: &IdempotencyKey, charged: Option<&Charged>) -> Option<Bytes> {
         let mut kept = self.kept();
-        let answer = kept.by_key.get_mut(key)?;
+        let answer = kept.by_key.get_mut(&key.of_client())?;
         answer.in_progress = false;
         let is_held =
             |charged: &&Charged| matches!(charged.decision, Word::Granted | Word::Unmetered);
         let Some(charged) = charged.filter(is_held) else {
             // The ledger decides again on a charge that it did not record. An earlier answer stays with its own charge.
             if answer.body.is_none() {
-                kept.by_key.remove(key);
+                kept.forget(key);
                 kept.order.retain(|one| one != key);
             }
             return None;
@@ -90,18 +108,29 @@ impl Answers {
     }
 }
 
+impl IdempotencyKey {
+    fn of_client(&self) -> (String, String) {
+        (self.client.clone(), self.id.1.clone())
+    }
+}
+
 impl Kept {
+    fn forget(&mut self, key: &IdempotencyKey) {
+        self.by_key.remove(&key.of_client());
+        self.ids.remove(&key.id);
+    }
+
     fn forget_oldest(&mut self) {
         while self.order.len() > MOST {
             let Some(oldest) = self.order.pop_front() else {
                 return;
             };
-            match self.by_key.get(&oldest) {
+            match self.by_key.get(&oldest.of_client()) {
                 Some(answer) if answer.in_progress => {
                     self.order.push_back(oldest);
                     return;
                 }
-                _ => drop(self.by_key.remove(&oldest)),
+                Some(_) | None => self.forget(&oldest),
             }
         }
     }

@@ -19,18 +19,18 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
 use super::App;
-use super::answers::Answers;
+use super::answers::{Answers, IdempotencyKey};
 use super::api::{JSON, LONGEST_BODY, json_text};
 use super::client::{Client, Identity};
 use super::fields::whole_seconds;
 use super::header::only;
 use super::problem::{Problem, RETRY};
 use crate::cli::ChargeArgs;
-use crate::commands::charge::{Charged, Charging, Refusal, Word};
+use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_ledger};
 use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
-use crate::config::LedgerStore;
+use crate::config::{LedgerStore, Region};
 use crate::ledger::LedgerClient;
 use crate::quota::{Account, ChargeId, Cost, LimitName, Units};
 
@@ -88,7 +88,7 @@ pub struct ChargeBody {
     /// How many times; 1 if absent.
     #[schemars(range(min = 1))]
     times: Option<u64>,
-    /// The region of the requests; required if the call charges a limit with a scope.
+    /// The region of the requests; required if they charge a limit with a scope.
     region: Option<String>,
 }
 
@@ -110,7 +110,8 @@ pub struct SettleBody {
     id: Option<String>,
     /// The credential that was charged; required if it cannot be found by its id alone.
     credential: Option<String>,
-    /// The units that it truly cost.
+    /// The units that it truly cost, by the names of the limits in the answer to the charge. Those of the configuration are
+    /// understood too if the credential is clear.
     cost: UnitsBody,
 }
 
@@ -154,11 +155,12 @@ pub async fn charge(
     let body: ChargeBody = body(request).await?;
     may_charge(&client, &body.credential)?;
     let charging = charging(&app.environment, &body, key.as_deref())?;
-    let key = key.map(|key| format!("{} {key}", charging.account().name));
+    let key = key.map(|key| IdempotencyKey {
+        client: client.name.clone(),
+        id: (charging.account().name.clone(), key),
+    });
     if let Some(key) = &key {
-        app.charges
-            .answers
-            .begin(key, fingerprint(&client, &body))?;
+        app.charges.answers.begin(key, fingerprint(&body))?;
     }
     // A client that hangs up must not leave the charge half done: its next request would find it in progress for ever.
     let task = tokio::spawn(async move {
@@ -201,7 +203,7 @@ pub async fn settle(
     let key = key(request.headers())?;
     let body: SettleBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
-    let units = Cost::from(body.cost);
+    let units = true_cost(&app, &client, body.credential.as_deref(), body.cost.into());
     let (id, account) = app.correct(id, accounts, units.clone()).await?;
     Ok(json_text(&Settled {
         id,
@@ -209,6 +211,19 @@ pub async fn settle(
         settled: true,
         units,
     }))
+}
+
+/// The units by the names of their limits in the ledger. The names in the configuration are those of a credential: the named
+/// one, or the only one that the client may charge.
+fn true_cost(app: &App, client: &Client, credential: Option<&str>, units: Cost) -> Cost {
+    let credentials = app.environment.config.credentials.values();
+    let mut own = credentials.filter(|one| {
+        client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
+    });
+    match (own.next(), own.next()) {
+        (Some(only), None) => in_ledger(only, &units, &Region::shared()).unwrap_or(units),
+        (Some(_), Some(_)) | (None, _) => units,
+    }
 }
 
 fn client(identity: &Identity) -> Result<Arc<Client>, Problem> {
@@ -297,8 +312,14 @@ fn charging(
             },
         ),
         (None, Some(cost)) => {
-            let units = Cost::from(cost.clone()).times(times);
-            Charging::of_units(environment, &body.credential, &units, OF_UNITS, key)
+            let units = UnitsArgs {
+                credential: &body.credential,
+                cost: &Cost::from(cost.clone()).times(times),
+                region: body.region.as_deref(),
+                purpose: OF_UNITS,
+                id: key,
+            };
+            Charging::of_units(environment, &units)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(Problem::bad_request("expected one of `call` and `cost`"));
@@ -347,12 +368,8 @@ async fn locate(
     Ok(release_command::locate(ledger, accounts, only, id).await?)
 }
 
-fn fingerprint(client: &Client, body: &ChargeBody) -> [u8; 32] {
-    super::client::digest_of(
-        serde_json::json!([client.name, body])
-            .to_string()
-            .as_bytes(),
-    )
+fn fingerprint(body: &ChargeBody) -> [u8; 32] {
+    super::client::digest_of(serde_json::json!(body).to_string().as_bytes())
 }
 
 impl App {

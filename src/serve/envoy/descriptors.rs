@@ -13,7 +13,7 @@ use super::messages::{
 };
 use crate::cli::ChargeArgs;
 use crate::commands::Error;
-use crate::commands::charge::{Charged, Charging, Refusal, Word};
+use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word};
 use crate::commands::environment::Environment;
 use crate::config::{EnvoyConfig, EnvoyDescriptor};
 use crate::quota::{Account, ChargeId, Cost, Limit, LimitName, Units};
@@ -339,9 +339,16 @@ fn charging(
                 times: hits,
             },
         ),
-        (None, Some(cost)) => {
-            Charging::of_units(environment, credential, &cost.times(hits), "envoy", None)
-        }
+        (None, Some(cost)) => Charging::of_units(
+            environment,
+            &UnitsArgs {
+                credential,
+                cost: &cost.times(hits),
+                region: region.as_deref(),
+                purpose: "envoy",
+                id: None,
+            },
+        ),
         (None, None) => Err(Error::Usage(
             "a descriptor of [serve.envoy] needs `call` or `cost`".to_owned(),
         )),

@@ -5,6 +5,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::{CLIENT, Served, TOKEN};
+use crate::support::world::World;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
@@ -357,4 +358,108 @@ fn a_client_that_hangs_up_leaves_no_key_in_progress() {
         thread::sleep(std::time::Duration::from_millis(20));
     }
     panic!("the key stays in progress");
+}
+
+/// Limits that all credentials of an upstream share, and one of each region.
+const SHARED: &str = r#"
+regions = ["US", "GB"]
+[upstreams.things]
+base_url = "http://127.0.0.1:1"
+limits = { burst = { quota = 100, window = "1h" } }
+calls = { "things.list" = { cost = { daily = 1, hourly = 2 } }, "things.get" = { cost = 1 } }
+[credentials.first]
+upstream = "things"
+limits = { daily = { quota = 10, window = "1h" }, hourly = { quota = 5, window = "1h", scope = "{region}" } }
+[credentials.second]
+upstream = "things"
+limits = { daily = { quota = 10, window = "1h" }, hourly = { quota = 5, window = "1h", scope = "{region}" } }
+"#;
+
+#[test]
+fn units_are_charged_by_the_names_of_the_configuration() {
+    let served = Served::over(World::written(SHARED, &[MANY, CLIENT]));
+    let units = |body: &Value| {
+        let answer = served.post(CHARGE, None, body);
+        let id = answer.json()["id"].clone();
+        let released = served.post("/api/v1/release", None, &json!({ "id": id }));
+        (
+            answer.status,
+            answer.json()["units"].clone(),
+            released.status,
+        )
+    };
+    for (body, expected) in [
+        (
+            json!({ "credential": "first", "cost": 3 }),
+            json!({ "daily/first": 3 }),
+        ),
+        (
+            json!({ "credential": "second", "cost": { "daily": 2, "burst": 1 } }),
+            json!({ "burst": 1, "daily/second": 2 }),
+        ),
+        (
+            json!({ "credential": "first", "cost": { "hourly": 2 }, "region": "GB" }),
+            json!({ "hourly/first/GB": 2 }),
+        ),
+        (
+            json!({ "credential": "first", "cost": { "hourly": 2, "hourly/first/GB": 1 }, "region": "GB" }),
+            json!({ "hourly/first/GB": 3 }),
+        ),
+    ] {
+        assert_eq!(units(&body), (200, expected, 200), "{body}");
+    }
+    for (body, said) in [
+        (
+            json!({ "credential": "first", "cost": { "hourly": 1 } }),
+            "over HTTP `region`",
+        ),
+        (
+            json!({ "credential": "first", "cost": 1, "region": "XX" }),
+            "unknown region `XX`",
+        ),
+        (
+            json!({ "credential": "first", "cost": { "minutely": 1 } }),
+            "defined: burst, daily, hourly",
+        ),
+    ] {
+        let answer = served.post(CHARGE, None, &body);
+        assert_eq!(answer.status, 400, "{body}");
+        assert!(answer.text().contains(said), "{}", answer.text());
+    }
+    let charged = served.post(
+        CHARGE,
+        Some("two"),
+        &json!({ "credential": "first", "cost": 3 }),
+    );
+    assert_eq!(charged.status, 200);
+    let settle = json!({ "id": "two", "credential": "first", "cost": 2 });
+    let settled = served.post("/api/v1/settle", None, &settle);
+    assert_eq!(settled.json()["units"], json!({ "daily/first": 2 }));
+}
+
+#[test]
+fn a_client_sends_one_request_under_a_key_whatever_its_account() {
+    let text = SHARED.replace("limits = { burst = { quota = 100, window = \"1h\" } }", "");
+    let others = "serve.clients.others={ token = { env = \"OTHERS\" }, may = [\"charge\"] }";
+    let served = Served::over(World::written(&text, &[MANY, CLIENT, others]));
+    let first = json!({ "credential": "first", "cost": 1 });
+    let second = json!({ "credential": "second", "cost": 1 });
+    assert_eq!(served.post(CHARGE, Some("one"), &first).status, 200);
+    assert_eq!(served.post(CHARGE, Some("one"), &second).status, 422);
+    assert_eq!(served.post(CHARGE, Some("one"), &first).status, 200);
+    let as_other = |body: &Value| {
+        let headers = [
+            "Content-Type: application/json",
+            "Authorization: Bearer another-token",
+            "Idempotency-Key: one",
+        ];
+        let sent = served.send(&format!("POST {CHARGE}"), &headers, &body.to_string());
+        sent.status
+    };
+    assert_eq!(as_other(&first), 422, "an id of the account is taken");
+    assert_eq!(
+        as_other(&second),
+        200,
+        "clients choose their keys by themselves"
+    );
 }

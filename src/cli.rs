@@ -115,6 +115,13 @@ fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
     Err(command.error(ErrorKind::ArgumentConflict, message))
 }
 
+#[cfg(any(feature = "serve", feature = "sandbox"))]
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an IP address and a port; write for example 127.0.0.1:8080".to_owned()
+    })
+}
+
 /// A count of calls or days, from 1 on.
 fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     text.parse()
@@ -600,7 +607,7 @@ pub struct ReopenArgs {
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
     /// Address to listen on [default: serve.listen]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = socket_address)]
     pub listen: Option<SocketAddr>,
 }
 
@@ -609,7 +616,7 @@ pub struct ServeArgs {
 #[derive(Debug, Clone, Args)]
 pub struct SandboxArgs {
     /// Address to listen on
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = socket_address)]
     pub listen: SocketAddr,
     /// Latency of every response
     #[arg(long, value_name = "SPAN", default_value = "0ms", value_parser = humantime::parse_duration)]

@@ -1,7 +1,7 @@
 //! `[serve]`: the server of `ingest serve`, its clients, and their limits.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::json;
@@ -246,22 +246,27 @@ const ADDRESS: Leaf<SocketAddr> = Leaf {
     },
 };
 
-/// A host name, in lower case.
+/// A host name in lower case, or an IP address as it is usually written.
 const HOST: Leaf<String> = Leaf {
     read: |item| {
         let name = item.text()?.to_ascii_lowercase();
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Some(address.to_canonical().to_string());
+        }
         let is_right = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
         if !name.is_empty() && name.chars().all(is_right) {
             return Some(name);
         }
         item.refuse(
-            "expected a host name, without scheme and port",
+            "expected a host name or an IP address, without scheme and port",
             "write for example \"ingest.example.org\"",
         )
     },
     shape: || {
-        let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
-        Shape::scalar("host name", schema)
+        let schema =
+            json!({ "type": "string", "pattern": r"^[A-Za-z0-9._-]+$|^\[?[0-9A-Fa-f:.]+\]?$" });
+        Shape::scalar("host name or IP address", schema)
     },
 };
 

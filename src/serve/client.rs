@@ -1,7 +1,7 @@
 //! Whose request it is: a client with a token, or an address.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, header};
@@ -192,10 +192,21 @@ fn address(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
-    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
-        return Some(address.ip());
+    // Whatever stands for the port: a proxy may hide it.
+    match text.strip_prefix('[') {
+        Some(rest) => rest
+            .split_once(']')?
+            .0
+            .parse::<Ipv6Addr>()
+            .ok()
+            .map(IpAddr::V6),
+        None => text
+            .split_once(':')?
+            .0
+            .parse::<Ipv4Addr>()
+            .ok()
+            .map(IpAddr::V4),
     }
-    text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// `for="[2001:db8::1]:4711";proto=https`

@@ -6,16 +6,17 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::Request;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, Request, header};
 use axum::response::Response;
 use futures_util::future::select_all;
-use hyper::body::Incoming;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -47,6 +48,10 @@ const LEAST: usize = 64 * 1024;
 pub const LONGEST_HEAD: usize = 32 * 1024;
 /// How long requests in progress may take after a signal.
 const GRACE: Duration = Duration::from_secs(5);
+/// The most of a body, in bytes, that is read after its request was answered.
+const LONGEST_REST: usize = 1024 * 1024;
+/// How long that may take.
+const REST_WITHIN: Duration = Duration::from_secs(1);
 /// The pause after a failed accept: most often no file descriptor is left.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -160,8 +165,68 @@ fn connection(stream: Patient, peer: Peer, head: Duration, router: Router) -> im
         .serve_connection(TokioIo::new(stream), service)
 }
 
+/// Answers a request. A body that nobody read is read here, or else the answer says that the connection ends with it: the
+/// client would take it for a failure of its next request.
 async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
-    router.call(request.map(Body::new)).await
+    // A client that asks before it sends its body sends none to a request that is refused.
+    let asks = request.headers().contains_key(header::EXPECT);
+    let (head, body) = request.into_parts();
+    let body = SharedBody(Arc::new(Mutex::new(body)));
+    let request = Request::from_parts(head, Body::new(body.clone()));
+    let mut response = router.call(request).await?;
+    let is_read = body.is_end_stream()
+        || !asks && matches!(timeout(REST_WITHIN, body.discard()).await, Ok(true));
+    if !is_read {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    Ok(response)
+}
+
+/// The body of a request, of which the rest can be read when it is answered.
+#[derive(Clone)]
+struct SharedBody(Arc<Mutex<Incoming>>);
+
+impl SharedBody {
+    fn body(&self) -> MutexGuard<'_, Incoming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is left of a short body. Returns whether it came to its end.
+    async fn discard(mut self) -> bool {
+        let mut left = LONGEST_REST;
+        loop {
+            let bytes = match self.frame().await {
+                None => return true,
+                Some(Ok(frame)) => frame.data_ref().map_or(0, Bytes::len),
+                Some(Err(_)) => return false,
+            };
+            match left.checked_sub(bytes) {
+                Some(rest) => left = rest,
+                None => return false,
+            }
+        }
+    }
+}
+
+impl hyper::body::Body for SharedBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut *self.body()).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body().is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body().size_hint()
+    }
 }
 
 /// A connection that fails when the other side reads too slowly.

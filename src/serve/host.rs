@@ -48,7 +48,7 @@ fn is_allowed(host: &str, peer: Peer, hosts: &[String]) -> bool {
             let address = address.to_canonical();
             address.is_loopback()
                 || address == peer.local.ip().to_canonical()
-                || hosts.contains(&name)
+                || hosts.contains(&address.to_string())
         }
         Err(_) => name == "localhost" || hosts.contains(&name),
     }

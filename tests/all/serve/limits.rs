@@ -116,6 +116,10 @@ fn behind_proxies_the_client_is_counted_from_the_right() {
         429
     );
     assert_eq!(
+        get(&["Forwarded: for=\"198.51.100.2:_hidden\", for=10.0.0.9"]),
+        429
+    );
+    assert_eq!(
         get(&["Forwarded: for=\"[2001:db8:1:2::1]:4711\", for=10.0.0.9"]),
         200
     );

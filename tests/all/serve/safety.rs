@@ -17,7 +17,8 @@ const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
 #[test]
 fn a_page_whose_name_resolves_to_this_machine_reads_nothing() {
-    let served = Served::new(&[MANY, "serve.hosts=[\"Ingest.example.org\"]"]);
+    let hosts = "serve.hosts=[\"Ingest.example.org\", \"2001:DB8::5\", \"203.0.113.9\"]";
+    let served = Served::new(&[MANY, hosts]);
     let port = served.address.port();
     for host in [
         "localhost",
@@ -26,6 +27,8 @@ fn a_page_whose_name_resolves_to_this_machine_reads_nothing() {
         "[::1]",
         "127.8.8.8",
         "ingest.example.org",
+        "[2001:db8:0::5]",
+        "203.0.113.9",
     ] {
         for host in [
             host.to_owned(),
@@ -448,4 +451,64 @@ fn a_socket_of_systemd_is_used() {
         envoy: None,
     };
     assert_eq!(served.get("/healthz").status, 200);
+}
+
+/// Reads one answer, and leaves the connection open.
+fn one_answer(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+    stream.read_exact(&mut body).unwrap();
+    head
+}
+
+#[test]
+fn a_refused_post_leaves_its_connection_open_for_the_next_request() {
+    let served = Served::new(&[MANY]);
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    let host = format!("Host: {}\r\n", served.address);
+    for _ in 0..3 {
+        // Most clients send the body behind the head.
+        let head =
+            format!("POST /api/v1/charge HTTP/1.1\r\n{host}Content-Type: application/json\r\n");
+        stream
+            .write_all(format!("{head}Content-Length: 2\r\n\r\n").as_bytes())
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(b"{}").unwrap();
+        let refused = one_answer(&mut stream);
+        assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+        assert!(!refused.contains("connection: close"), "{refused}");
+        stream
+            .write_all(format!("GET /healthz HTTP/1.1\r\n{host}\r\n").as_bytes())
+            .unwrap();
+        let next = one_answer(&mut stream);
+        assert!(next.starts_with("HTTP/1.1 200"), "{next}");
+    }
+}
+
+#[test]
+fn an_answer_to_a_request_whose_body_is_not_wanted_says_that_the_connection_ends() {
+    let served = Served::new(&[MANY]);
+    let mut stream = TcpStream::connect(served.address).unwrap();
+    let head = format!(
+        "POST /api/v1/charge HTTP/1.1\r\nHost: {}\r\n",
+        served.address
+    );
+    let asks =
+        "Content-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    stream
+        .write_all(format!("{head}{asks}").as_bytes())
+        .unwrap();
+    let refused = one_answer(&mut stream);
+    assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
+    assert!(refused.contains("connection: close"), "{refused}");
 }

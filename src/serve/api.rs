@@ -71,15 +71,20 @@ async fn other_method() -> Problem {
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
-    json_text(&json!({ "status": "ok", "limits": app.limiter.store() }))
+    let limits = app.limiter.store(app.environment.clock.now()).await;
+    json_text(&json!({ "status": "ok", "limits": limits }))
 }
 
 /// Reads the parameters of a request.
 pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let query = Query::try_from_uri(uri);
-    query
-        .map(|Query(parameters)| parameters)
-        .map_err(|error| Problem::bad_request(crate::plain::one_line(&error.body_text())))
+    query.map(|Query(parameters)| parameters).map_err(|error| {
+        let text = crate::plain::one_line(&error.body_text());
+        let why = text
+            .rsplit_once("query string: ")
+            .map_or(&*text, |(_, why)| why);
+        Problem::bad_request(format!("the query: {why}"))
+    })
 }
 
 /// What a path names.
@@ -240,7 +245,7 @@ impl PlanParameters {
 /// Names that are separated by commas; absent or empty ones are `usual`.
 fn named(text: Option<&str>, usual: &[&str]) -> Vec<String> {
     match text.filter(|text| !text.is_empty()) {
-        Some(text) => text.split(',').map(str::to_owned).collect(),
+        Some(text) => text.split(',').map(|name| name.trim().to_owned()).collect(),
         None => usual.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -468,7 +473,9 @@ fn unless_known(
     let is_known = known.any(|known| known == "*" || opaque(known) == opaque(tag));
     let etag = [(header::ETAG, tag.to_owned())];
     if is_known {
-        return (StatusCode::NOT_MODIFIED, etag).into_response();
+        // As the response with the body has it.
+        let vary = [(header::VARY, "accept-encoding")];
+        return (StatusCode::NOT_MODIFIED, etag, vary).into_response();
     }
     (etag, [(header::CONTENT_TYPE, media_type)], body).into_response()
 }

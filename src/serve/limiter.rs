@@ -9,7 +9,9 @@ use std::time::Duration;
 use crate::commands::Error;
 use crate::config::{Config, LedgerStore};
 use crate::ledger::redis::RedisLedger;
-use crate::ledger::{Charge, ChargeReply, CircuitBreaker, Purpose, SharedLedger, fresh_id};
+use crate::ledger::{
+    Charge, ChargeReply, CircuitBreaker, LedgerError, Purpose, SharedLedger, fresh_id,
+};
 use crate::quota::admission::{Claim, LimitState};
 use crate::quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
 
@@ -102,10 +104,10 @@ impl Limiter {
         })
     }
 
-    /// Where requests are counted now: `memory` or `redis`.
-    pub fn store(&self) -> &'static str {
+    /// Where requests are counted now: `memory` or `redis`. After a failure, Redis is asked whether it replies again.
+    pub async fn store(&self, now: Timestamp) -> &'static str {
         match &self.redis {
-            Some(redis) if redis.breaker.open_reason().is_none() => "redis",
+            Some(redis) if redis.replies(&self.readers, now).await => "redis",
             Some(_) | None => "memory",
         }
     }
@@ -267,7 +269,7 @@ impl Redis {
     /// Counts a request in Redis; `None` while Redis cannot be reached. After a failure no request waits for it until an
     /// interval is over.
     async fn take(&self, key: &Key, policy: &Arc<Policy>, now: Timestamp) -> Option<Usage> {
-        if self.breaker.open_reason().is_some() {
+        if !self.breaker.admit_one() {
             return None;
         }
         let account = policy.account(key.account());
@@ -285,12 +287,32 @@ impl Redis {
                 usage(reply, policy, now)
             }
             Err(error) => {
-                self.breaker.record_failure(&format!(
-                    "{error}; requests of readers are counted in the memory of this server"
-                ));
+                self.failed(&error);
                 None
             }
         }
+    }
+
+    /// Whether the last call did not fail, or one that is due now does not.
+    async fn replies(&self, policy: &Arc<Policy>, now: Timestamp) -> bool {
+        if !self.breaker.is_open() {
+            return true;
+        }
+        if !self.breaker.admit_one() {
+            return false;
+        }
+        let account = policy.account(Key::Others.account());
+        match self.ledger.usage(&account, None, &[], now).await {
+            Ok(_) => self.breaker.record_success(),
+            Err(error) => self.failed(&error),
+        }
+        !self.breaker.is_open()
+    }
+
+    fn failed(&self, error: &LedgerError) {
+        self.breaker.record_failure(&format!(
+            "{error}; requests of readers are counted in the memory of this server"
+        ));
     }
 }
 

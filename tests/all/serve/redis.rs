@@ -230,3 +230,40 @@ fn without_the_ledger_the_outage_policy_decides_and_the_answer_says_so() {
     assert_eq!(last, 503, "no more than unmetered_max units go ahead");
     assert_eq!(served.get("/api/v1/status").status, 200);
 }
+
+#[test]
+fn limits_are_in_memory_until_redis_replies_again() {
+    let mut redis = RedisServer::start();
+    let served = Served::over(world_over(&redis, &["ledger.timeout=2s"]));
+    assert_eq!(served.get("/nothing").status, 404);
+    redis.kill();
+    assert_eq!(served.get("/nothing").status, 404);
+    // Longer than the first interval between two probes.
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(served.get("/healthz").json()["limits"], "memory");
+}
+
+#[test]
+fn one_request_at_a_time_tries_whether_redis_replies_again() {
+    let redis = RedisServer::start();
+    let served = Served::over(world_over(&redis, &["ledger.timeout=1s"]));
+    assert_eq!(served.get("/nothing").status, 404);
+    redis.hang();
+    assert_eq!(served.get("/nothing").status, 404);
+    // Longer than the first interval between two tries.
+    std::thread::sleep(Duration::from_millis(400));
+    let took_a_timeout = |_| {
+        let began = Instant::now();
+        assert_eq!(served.get("/nothing").status, 404);
+        began.elapsed() >= Duration::from_secs(1)
+    };
+    let waited = std::thread::scope(|scope| {
+        let requests: Vec<_> = (0..12)
+            .map(|n| scope.spawn(move || took_a_timeout(n)))
+            .collect();
+        let waited = requests.into_iter().map(|request| request.join().unwrap());
+        waited.filter(|waited| *waited).count()
+    });
+    redis.resume();
+    assert!(waited <= 1, "{waited} requests waited for Redis");
+}

@@ -18,6 +18,8 @@ struct Open {
     since: Monotonic,
     interval: Duration,
     reason: String,
+    /// Whether a call goes through to learn whether the ledger replies again. The others do not wait for its outcome.
+    is_probed: bool,
 }
 
 impl Open {
@@ -34,13 +36,33 @@ impl CircuitBreaker {
         Some(open.reason.clone())
     }
 
+    /// Whether the last call failed.
+    #[cfg(feature = "serve")]
+    pub fn is_open(&self) -> bool {
+        self.state().is_some()
+    }
+
+    /// Whether a call may go through. After an interval one may: the others would wait for a timeout each.
+    #[cfg(feature = "serve")]
+    pub fn admit_one(&self) -> bool {
+        match &mut *self.state() {
+            None => true,
+            Some(open) if open.blocks() => false,
+            Some(open) => {
+                open.since = Monotonic::now();
+                open.is_probed = true;
+                true
+            }
+        }
+    }
+
     /// Records that a call failed. Calls that fail together open the breaker once: the interval doubles only when a call
     /// fails after the last interval.
     pub fn record_failure(&self, reason: &str) {
         let mut state = self.state();
         let interval = match &*state {
             None => FIRST_INTERVAL,
-            Some(open) if open.blocks() => return,
+            Some(open) if open.blocks() && !open.is_probed => return,
             Some(open) => (open.interval * 2).min(LONGEST_INTERVAL),
         };
         if state.is_none() {
@@ -50,6 +72,7 @@ impl CircuitBreaker {
             since: Monotonic::now(),
             interval,
             reason: reason.to_owned(),
+            is_probed: false,
         });
     }
 

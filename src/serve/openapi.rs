@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::api::{JSON, tagged};
 use super::charge::{ChargeBody, ReleaseBody, Released, SettleBody, Settled};
+use super::page::TWINS;
 use super::problem::Problem;
 use crate::commands::charge::Charged;
 use crate::commands::history::History;
@@ -21,7 +22,7 @@ use crate::run::Preview;
 
 /// One line of `/api/v1/records/{kind}`.
 #[derive(Serialize, JsonSchema)]
-struct Record {
+pub struct Record {
     upstream: String,
     kind: String,
     id: String,
@@ -54,7 +55,7 @@ pub async fn description(headers: HeaderMap) -> Response {
 }
 
 /// The schemas of the answers, and of the bodies: what may be absent in a body is always in an answer.
-struct Schemas {
+pub struct Schemas {
     answers: SchemaGenerator,
     bodies: SchemaGenerator,
 }
@@ -68,7 +69,7 @@ impl Schemas {
         json!({ "application/json": { "schema": self.bodies.subschema_for::<T>().to_value() } })
     }
 
-    fn json<T: JsonSchema>(&mut self) -> Value {
+    pub fn json<T: JsonSchema>(&mut self) -> Value {
         json!({ "application/json": { "schema": self.of::<T>() } })
     }
 }
@@ -83,7 +84,7 @@ fn document() -> Value {
         bodies: settings.into_generator(),
     };
     let mut paths = Map::new();
-    for get in &GETS {
+    for get in GETS.iter().chain(&TWINS) {
         let operation = get.operation(&mut schemas);
         paths.insert(get.path.to_owned(), json!({ "get": operation }));
     }
@@ -113,13 +114,31 @@ fn document() -> Value {
 }
 
 /// A path that answers GET.
-struct Get {
-    path: &'static str,
-    summary: &'static str,
+pub struct Get {
+    pub path: &'static str,
+    pub summary: &'static str,
     /// The parameters of the query, each with its description.
-    query: &'static [(&'static str, &'static str)],
-    content: fn(&mut Schemas) -> Value,
+    pub query: &'static [Parameter],
+    pub content: fn(&mut Schemas) -> Value,
 }
+
+/// A parameter of a query, and its description.
+type Parameter = (&'static str, &'static str);
+
+pub const SINCE: Parameter = (
+    "since",
+    "Only passes that started within this time; 30d if absent",
+);
+pub const SEARCH_QUERY: [Parameter; 5] = [
+    (
+        "q",
+        "The words; one that ends in * stands for every word that begins so",
+    ),
+    ("kind", "Only records of this kind"),
+    ("region", "Only records listed for this region"),
+    ("since", "Only records seen within this time, such as 7d"),
+    ("limit", "The most records, up to 1000; 20 if absent"),
+];
 
 const GETS: [Get; 9] = [
     Get {
@@ -134,25 +153,13 @@ const GETS: [Get; 9] = [
     Get {
         path: "/api/v1/history",
         summary: "Passes and spend by day, job and region",
-        query: &[(
-            "since",
-            "Only passes that started within this time; 30d if absent",
-        )],
+        query: &[SINCE],
         content: Schemas::json::<History>,
     },
     Get {
         path: "/api/v1/search",
         summary: "Records that contain all words, best match first",
-        query: &[
-            (
-                "q",
-                "The words; one that ends in * stands for every word that begins so",
-            ),
-            ("kind", "Only records of this kind"),
-            ("region", "Only records listed for this region"),
-            ("since", "Only records seen within this time, such as 7d"),
-            ("limit", "The most records, up to 1000; 20 if absent"),
-        ],
+        query: &SEARCH_QUERY,
         content: Schemas::json::<SearchReport<'_>>,
     },
     Get {
@@ -218,10 +225,16 @@ impl Get {
         let in_query = self.query.iter().map(|(name, text)| parameter(name, text));
         let parameters = Value::from_iter(in_path.chain(in_query));
         let content = (self.content)(schemas);
+        let mut responses = responses(schemas, content, &[]);
+        if let Some(responses) = responses.as_object_mut() {
+            let unchanged =
+                json!({ "description": "The client has it: its ETag is in If-None-Match" });
+            responses.insert("304".to_owned(), unchanged);
+        }
         json!({
             "summary": self.summary,
             "parameters": parameters,
-            "responses": responses(schemas, content, &[]),
+            "responses": responses,
         })
     }
 }

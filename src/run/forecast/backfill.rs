@@ -12,6 +12,7 @@ use crate::quota::Timestamp;
 
 /// When a backfill is complete.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct BackfillForecast {
     /// The job.
     pub job: String,

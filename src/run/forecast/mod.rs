@@ -29,6 +29,7 @@ const SAMPLE: Duration = Duration::from_secs(60 * 60);
 
 /// What a schedule leads to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// When it begins.
     pub from: Timestamp,
@@ -57,6 +58,7 @@ pub struct Forecast {
 
 /// What a schedule charges to a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct LimitForecast {
     /// The account.
     pub account: String,
@@ -76,6 +78,7 @@ pub struct LimitForecast {
 
 /// A charge that a limit refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Hit {
     /// When.
     pub at: Timestamp,
@@ -91,6 +94,7 @@ pub struct Hit {
 
 /// The used units of a limit at an instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Used {
     /// When.
     pub at: Timestamp,
@@ -100,6 +104,7 @@ pub struct Used {
 
 /// How long a region waits for its next pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Stalest {
     /// The job.
     pub job: String,

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -61,8 +62,8 @@ impl HistoryFilter {
 }
 
 /// What the view shows.
-#[derive(Serialize)]
-struct Passes {
+#[derive(Serialize, JsonSchema)]
+pub struct Passes {
     #[serde(flatten)]
     history: History,
     /// The passes of the job or region that is asked for, newest first.
@@ -71,11 +72,16 @@ struct Passes {
 }
 
 /// A pass.
-#[derive(Serialize)]
-struct PassShown {
+#[derive(Serialize, JsonSchema)]
+pub struct PassShown {
+    #[schemars(with = "i64")]
     id: PassId,
     job: String,
+    /// With the slice, if it fetches one.
     region: String,
+    /// The region of the history, which has all slices of a region together.
+    #[serde(skip)]
+    region_code: String,
     started_at: Timestamp,
     finished_at: Option<Timestamp>,
     /// How it ended; null while it is unfinished.
@@ -96,6 +102,7 @@ impl PassShown {
     fn of(pass: PassRecord) -> Self {
         Self {
             region: Region::key_of(&pass.region, pass.slice),
+            region_code: pass.region,
             id: pass.id,
             job: pass.job,
             started_at: pass.started_at,
@@ -313,7 +320,7 @@ fn pass_shown(pass: &PassShown, uri: &Uri) -> Markup {
     let more = format!(
         "/history?job={}&region={}",
         encoded(&pass.job),
-        encoded(&pass.region)
+        encoded(&pass.region_code)
     );
     let took = pass.finished_at.map(|at| span(at.since(pass.started_at)));
     let units = cost(&pass.units);

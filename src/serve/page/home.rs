@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limit::{legend, limit_shown};
@@ -30,8 +31,8 @@ const MOST_FAILED: u32 = 10;
 const MOST_REGIONS: usize = 100;
 
 /// What the view shows.
-#[derive(Serialize)]
-struct Overview {
+#[derive(Serialize, JsonSchema)]
+pub struct Overview {
     status: Status,
     /// The spend of the last 24 hours, by account, limit and job.
     day: DaySpendings,
@@ -42,8 +43,9 @@ struct Overview {
 }
 
 /// A pass that failed in the last run that walked it.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Failed {
+    #[schemars(with = "i64")]
     pass: PassId,
     job: String,
     region: String,

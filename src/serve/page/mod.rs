@@ -25,9 +25,11 @@ use url::Url;
 
 use super::App;
 use super::api::tagged;
+use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
 use super::problem::Problem;
 use crate::catalog::PassId;
 use crate::commands::environment::Environment;
+use crate::commands::search::SearchReport;
 use crate::config::Pointer;
 use crate::plain::{one_line, plain};
 use crate::quota::Timestamp;
@@ -47,6 +49,62 @@ static STYLE_PATH: LazyLock<String> = LazyLock::new(|| {
 });
 
 const HTML: &str = "text/html; charset=utf-8";
+
+/// The twins of the views in JSON.
+pub const TWINS: [Get; 6] = [
+    Get {
+        path: "/index.json",
+        summary: "The overview: status, the spend of a day by job, and what failed last",
+        query: &[("regions", "Accepted, as for the page; there are always all")],
+        content: Schemas::json::<home::Overview>,
+    },
+    Get {
+        path: "/search.json",
+        summary: "As /api/v1/search; the last word stands for every word that begins so",
+        query: &SEARCH_QUERY,
+        content: Schemas::json::<SearchReport<'_>>,
+    },
+    Get {
+        path: "/history.json",
+        summary: "As /api/v1/history; with a job or a region also its passes",
+        query: &[
+            SINCE,
+            ("job", "Only this job"),
+            ("region", "Only this region"),
+        ],
+        content: Schemas::json::<history::Passes>,
+    },
+    Get {
+        path: "/pass.json",
+        summary: "A pass",
+        query: &[("id", "Its number; required")],
+        content: Schemas::json::<history::PassShown>,
+    },
+    Get {
+        path: "/record.json",
+        summary: "As /api/v1/records/{kind}/{id}",
+        query: &[
+            ("kind", "Required"),
+            ("id", "Required"),
+            (
+                "upstream",
+                "Required where several upstreams have a record of this kind and id",
+            ),
+        ],
+        content: Schemas::json::<Record>,
+    },
+    Get {
+        path: "/plan.json",
+        summary: "As /api/v1/plan; with a schedule also the forecast of its runs",
+        query: &[
+            ("region", "Regions, separated by commas; all if absent"),
+            ("job", "Jobs, separated by commas; all if absent"),
+            ("schedule", "When runs start, such as hourly"),
+            ("days", "The days ahead, up to 60; 2 if absent"),
+        ],
+        content: Schemas::json::<plan::Planned>,
+    },
+];
 
 pub fn routes() -> Router<Arc<App>> {
     Router::new()

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
-
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{lines, query_of, table, text_field, view};
@@ -56,8 +56,8 @@ struct Asked {
 }
 
 /// What the view shows.
-#[derive(Serialize)]
-struct Planned {
+#[derive(Serialize, JsonSchema)]
+pub struct Planned {
     #[serde(flatten)]
     preview: Preview,
     /// What a schedule leads to; absent if none is asked for.

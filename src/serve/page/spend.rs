@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::environment::Environment;
@@ -19,7 +20,7 @@ const BY_HAND: &str = "by hand";
 pub type ByJob = BTreeMap<String, Vec<u64>>;
 
 /// The spend of every limit, by account and limit.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, JsonSchema)]
 pub struct DaySpendings(BTreeMap<String, BTreeMap<LimitName, ByJob>>);
 
 impl DaySpendings {

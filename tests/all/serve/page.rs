@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Served;
+use crate::support::world::World;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
@@ -171,5 +172,47 @@ fn a_forecast_that_takes_longer_than_a_page_has_time_ends_earlier_and_says_so() 
     assert_eq!(
         (&day["cut"], &day["runs"]),
         (&Value::Null, &serde_json::json!(1))
+    );
+}
+
+#[test]
+fn a_pass_over_a_slice_leads_to_the_passes_over_its_region() {
+    let text = r#"
+regions = ["US", "GB"]
+[upstreams.things]
+base_url = "http://127.0.0.1:1"
+[upstreams.things.calls.list]
+path = "things"
+cost = 1
+params = { region = "{region}" }
+records = { at = "/items", kind = "thing", id = "/id" }
+[credentials.things]
+upstream = "things"
+limits = { daily = { quota = 100, window = "1h" } }
+[jobs.months]
+credential = "things"
+slices = { from = "2024-01-01", step = "month", to = "2024-02-01" }
+steps = [{ call = "list", params = { month = "{slice.from:%m}" } }]
+"#;
+    let world = World::written(text, &[MANY]);
+    let ran = world.ingest(&["--region", "US"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let served = Served::over(world);
+    let pass = served.get("/pass?id=1").text();
+    let (_, link) = pass.split_once("<a href=\"/history?").unwrap();
+    let (link, _) = link.split_once('"').unwrap();
+    let passes = served.get(&format!("/history?{}", link.replace("&amp;", "&")));
+    assert_eq!(passes.status, 200);
+    assert!(passes.text().contains("href=\"/pass?id=1\""), "{link}");
+}
+
+#[test]
+fn names_of_a_plan_may_have_spaces_between_them() {
+    let served = Served::new(&[MANY]);
+    let spaced = served.get("/plan.json?region=US,%20GB&job=trending");
+    assert_eq!(spaced.status, 200, "{}", spaced.text());
+    assert_eq!(
+        spaced.json()["steps"],
+        served.get("/plan.json?region=US,GB&job=trending").json()["steps"]
     );
 }

@@ -133,6 +133,7 @@ fn a_tag_that_the_client_has_is_answered_without_a_body() {
         );
         assert_eq!((again.status, again.body.len()), (304, 0), "{path}");
         assert_eq!(again.header("etag"), Some(tag.as_str()));
+        assert_eq!(again.header("vary"), first.header("vary"), "{path}");
         let other = served.send(&format!("GET {path}"), &["If-None-Match: W/\"0123\""], "");
         assert_eq!(other.status, 200);
     }
@@ -281,6 +282,15 @@ fn every_answer_is_as_the_openapi_document_describes_it() {
             &format!("/api/v1/records/video/{}", id.as_str().unwrap()),
         ),
         ("/healthz", "/healthz"),
+        ("/index.json", "/index.json"),
+        ("/search.json", "/search.json?q=a"),
+        ("/history.json", "/history.json?job=trending"),
+        ("/pass.json", "/pass.json?id=1"),
+        (
+            "/record.json",
+            &format!("/record.json?kind=video&id={}", id.as_str().unwrap()),
+        ),
+        ("/plan.json", "/plan.json?schedule=hourly&days=1"),
     ] {
         let place = format!(
             "/paths/{}/get/responses/200/content/application~1json/schema",

@@ -183,12 +183,18 @@ const REPORTED: Leaf<ReportedState> = Leaf {
                 "remaining",
                 "\"x-ratelimit-remaining\", or used = \"x-used\", or reset = \"/backoff\"",
             ),
-            (Some(at), None) if is_used(&at.to_string()) => {
+            (Some(at), None) if says_used(&at.to_string()) => {
                 let remaining = item.find(&["remaining"])?;
                 let name = remaining.text()?;
                 remaining.refuse(
                     "expected the units that remain, not those that are used",
                     format!("write used = \"{name}\""),
+                )
+            }
+            (Some(at), None) if ends_in(&at.to_string(), &["limit", "reset"]) => {
+                item.find(&["remaining"])?.refuse(
+                    "expected the units that remain, not the quota or its reset",
+                    "write for example \"x-ratelimit-remaining\"",
                 )
             }
             _ => Some(keys),
@@ -203,12 +209,24 @@ const REPORTED: Leaf<ReportedState> = Leaf {
     },
 };
 
-/// Whether a name says that the units are used, and not that they remain: `x-ratelimit-used`, `/quota/consumed`.
-fn is_used(name: &str) -> bool {
+/// The words of the name of a header, or of a place in the body, in lower case.
+fn words(name: &str) -> Vec<String> {
     let words = name.split(|letter: char| !letter.is_ascii_alphanumeric());
-    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    words.map(str::to_ascii_lowercase).collect()
+}
+
+/// Whether a name says that the units are used, and not that they remain: `x-ratelimit-used`, `/quota/consumed`.
+fn says_used(name: &str) -> bool {
+    let words = words(name);
     let says = |some: &[&str]| words.iter().any(|word| some.contains(&word.as_str()));
     says(&["used", "consumed"]) && !says(&["remaining", "left", "available"])
+}
+
+fn ends_in(name: &str, some: &[&str]) -> bool {
+    let words = words(name);
+    words
+        .last()
+        .is_some_and(|word| some.contains(&word.as_str()))
 }
 
 fn limit(item: Item<'_>) -> Option<CredentialLimit> {

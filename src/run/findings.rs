@@ -39,9 +39,11 @@ struct OfCall {
     first_rewritten: Option<String>,
 }
 
-/// Ids that another region of the run returned too.
+/// Ids that another region of the run returned too, or in a step of ids another request for one id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct BetweenRegions {
+    /// Whether the records belong to requests for one id each.
+    of_ids: bool,
     shared: u64,
     differing: u64,
     /// Ids whose record is the same, and one of the regions that has them.
@@ -129,6 +131,7 @@ impl Findings {
             found.rewritten += more.rewritten;
             let first = more.first_rewritten.clone();
             found.first_rewritten = found.first_rewritten.take().or(first);
+            found.regions.of_ids |= more.regions.of_ids;
             found.regions.same += more.regions.same;
             found.regions.shared += more.regions.shared;
             found.regions.differing += more.regions.differing;
@@ -219,10 +222,17 @@ impl BetweenRegions {
         let (id, first, second) = self.example.as_ref()?;
         let is_mistake = self.differing.saturating_mul(2) >= self.shared;
         is_mistake.then(|| {
+            let (differing, shared) = (self.differing, self.shared);
+            if self.of_ids {
+                return format!(
+                    "{call}: {differing} of {shared} ids that requests for two ids returned have different records, such as \
+                    `{id}` of {first} and {second}; only the last one is kept: if a record belongs to the requested id, add \
+                    \"{{id}}\" to records.id"
+                );
+            }
             format!(
-                "{call}: {} of {} ids that two regions returned have different records, such as `{id}` in {first} and \
-                {second}; only the last one is kept: if the region makes the difference, add it to records.id",
-                self.differing, self.shared
+                "{call}: {differing} of {shared} ids that two regions returned have different records, such as `{id}` in \
+                {first} and {second}; only the last one is kept: if the region makes the difference, add it to records.id"
             )
         })
     }
@@ -235,7 +245,8 @@ pub struct RegionalRecords(Mutex<BTreeMap<u64, SeenRecord>>);
 /// A record as it was returned first.
 #[derive(Debug)]
 struct SeenRecord {
-    region: Arc<str>,
+    /// The region, or the requested id.
+    origin: Arc<str>,
     /// The hash of the list.
     list: u64,
     /// The hash of its body.
@@ -253,22 +264,36 @@ pub struct ListRef<'a> {
     pub region: &'a Region,
     /// What it requests.
     pub request: &'a str,
+    /// The ids that it requests; none in a step that lists.
+    pub ids: &'a [String],
+}
+
+impl ListRef<'_> {
+    /// Returns what its records are compared by: its region, or the only id that it requests. `None` for a batch of several ids,
+    /// which belongs to no region.
+    fn origin(&self) -> Option<Arc<str>> {
+        match self.ids {
+            [] => Some(&*self.region.code).filter(|code| *code != Region::SHARED),
+            [id] => Some(id.as_str()),
+            _ => None,
+        }
+        .map(Arc::from)
+    }
 }
 
 impl RegionalRecords {
-    /// Compares the records of a page with those of earlier pages, and with those that other regions returned. Batches belong
-    /// to no region.
+    /// Compares the records of a page with those of earlier pages, and with those that other regions returned; in a step that
+    /// requests ids one by one, with those of the other ids.
     pub fn compare(&self, list: ListRef<'_>, records: &[Record], findings: &mut Findings) {
         let ListRef {
             job, step, region, ..
         } = list;
-        if region.code == Region::SHARED {
-            return;
-        }
-        let list = hash(&(&job.name, region.key(), list.request));
-        let region: Arc<str> = Arc::from(region.code.as_str());
+        let Some(origin) = list.origin() else { return };
+        let of_ids = !list.ids.is_empty();
+        let list = hash(&(&job.name, region.key(), list.request, list.ids));
         let (upstream, call) = (&job.credential.upstream.name, &step.call.name);
         let of_call = findings.0.entry(call.clone()).or_default();
+        of_call.regions.of_ids |= of_ids;
         of_call.landed += u64::try_from(records.len()).unwrap_or(u64::MAX);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for record in records {
@@ -280,8 +305,8 @@ impl RegionalRecords {
             let body = hash(&record.body);
             match all.entry(key) {
                 Entry::Vacant(free) => {
-                    let region = Arc::clone(&region);
-                    free.insert(SeenRecord { region, list, body });
+                    let origin = Arc::clone(&origin);
+                    free.insert(SeenRecord { origin, list, body });
                     if is_full {
                         all.pop_last();
                     }
@@ -294,9 +319,9 @@ impl RegionalRecords {
                     }
                     first.get_mut().body = body;
                 }
-                Entry::Occupied(first) if first.get().region != region => {
+                Entry::Occupied(first) if first.get().origin != origin => {
                     let is_same = first.get().body == body;
-                    let regions = (Arc::clone(&first.get().region), Arc::clone(&region));
+                    let regions = (Arc::clone(&first.get().origin), Arc::clone(&origin));
                     of_call.regions.add(&record.id, is_same, regions);
                 }
                 Entry::Occupied(_) => {}
@@ -310,7 +335,8 @@ impl BetweenRegions {
     /// their lists at the same time.
     fn note_same(&self, call: &str, landed: u64) -> Option<String> {
         const FEW: u64 = 3;
-        let other = self.same_as.as_ref()?;
+        // Several parents often have the same child.
+        let other = self.same_as.as_ref().filter(|_| !self.of_ids)?;
         (self.same >= FEW && self.same.saturating_mul(2) >= landed).then(|| {
             format!(
                 "{call}: {} of {landed} records are the same as those of {other}: if the region should make a difference, check \

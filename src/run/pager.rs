@@ -202,6 +202,7 @@ impl<'a> Pager<'a> {
             step: self.step,
             region: self.region,
             request: &request,
+            ids: place.batch.as_ref().map_or(&[], |batch| &batch.ids),
         };
         let regional = &self.context.regional_records;
         regional.compare(list, &page.records, &mut self.stats.findings);

@@ -12,7 +12,7 @@ use super::stats::PassStats;
 use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use crate::config::{Call, Job, Region, SinceValue, Step, Variable};
+use crate::config::{Call, Field, Job, Region, SinceValue, Step, Variable};
 use crate::quota::Timestamp;
 
 /// The variables with which a list is a list for a time.
@@ -222,6 +222,7 @@ pub async fn walk(
         let walked = pager.run(&mut list).await;
         if walked.is_ok() {
             pager.notes.extend(found_nothing(pass, &pager));
+            pager.notes.extend(lists_the_same(pass, &pager));
         }
         pass.stats.add(&pager.stats);
         pass.notes.append(&mut pager.notes);
@@ -346,10 +347,47 @@ pub fn same_cursor(call: &Call) -> String {
     )
 }
 
-/// Returns a note if a list that begins at a configured `{since}` has no record at all.
+/// Returns a note if a list has no record at all that begins at a configured `{since}`, or before the newest record that was seen.
 fn found_nothing(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
-    let is_first = pass.since.is_some() && pass.since == pass.job.since.first && !pass.resumed;
     let is_empty = pager.stats.records == 0 && pager.stats.skipped == 0;
-    (is_first && is_empty && pager.job.names(pager.step, &Variable::Since))
-        .then(|| nothing_since_first(&pager.step.call.name))
+    if pass.resumed || !is_empty || !pager.job.names(pager.step, &Variable::Since) {
+        return None;
+    }
+    let call = &pager.step.call.name;
+    if pass.since.is_some() && pass.since == pass.job.since.first {
+        return Some(nothing_since_first(call));
+    }
+    let has_seen_one = matches!(pass.since, Some(SinceValue::Text(_)));
+    (has_seen_one && pager.step.shifts_since()).then(|| {
+        format!(
+            "{call}: no record, although {{since}} begins before the newest record that was seen; check the parameter that carries \
+            it, and its format, such as {{since:%s}} for seconds"
+        )
+    })
+}
+
+/// Returns a note if another region requests the same list. Where `records.id` contains the region, the records do not show it.
+fn lists_the_same(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
+    let ids = &pager.step.call.records.as_ref()?.id;
+    let of_region = |field: &Field| match field {
+        Field::At(_) => false,
+        Field::Template(template) => template
+            .variables()
+            .iter()
+            .any(|variable| matches!(variable, Variable::Region | Variable::OfRegion(_))),
+    };
+    let first = pass
+        .job
+        .regions
+        .first()
+        .filter(|_| ids.iter().any(of_region))?;
+    let request = |region: &Region| request_of(&pass.job, pager.step, region);
+    let is_same = first.code != pass.region.code && request(first) == request(&pass.region);
+    is_same.then(|| {
+        format!(
+            "{}: the request is the same as for {}: no parameter, path or body contains {{region}} or a value of it, so each region \
+            requests the same list",
+            pager.step.call.name, first.code
+        )
+    })
 }

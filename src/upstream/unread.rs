@@ -93,11 +93,14 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     let mut search = Search {
         records: &records.at,
         found: Unread::default(),
+        says_more: None,
         more: None,
         done: None,
     };
     search.walk(document, &mut Vec::new());
     let (mut found, more, done) = (search.found, search.more, search.done);
+    // The value of a cursor says more than a flag.
+    found.next = found.next.or(search.says_more);
     let links = response.headers.get_all("link").iter();
     if next_link(links.filter_map(|value| value.to_str().ok())).is_some() {
         found
@@ -153,6 +156,8 @@ struct Search<'a> {
     /// Where the records are, which are not searched.
     records: &'a Pointer,
     found: Unread,
+    /// A place that says that there are more pages.
+    says_more: Option<String>,
     /// Where a value looks like the one that says whether there are more pages, or whether this is the last one.
     more: Option<String>,
     done: Option<String>,
@@ -193,7 +198,6 @@ impl Search<'_> {
             .collect();
         let at = || format!("`/{}`", path.join("/"));
         let names_next = match value {
-            Value::Bool(truth) => *truth && MORE.contains(&plain.as_str()),
             Value::String(text) => !text.trim().is_empty() && NEXT.contains(&plain.as_str()),
             Value::Number(number) => {
                 number.as_u64().is_some_and(|number| number > 0) && NEXT.contains(&plain.as_str())
@@ -204,8 +208,11 @@ impl Search<'_> {
                     .filter_map(|name| link.get(*name)?.as_str());
                 texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
             }
-            Value::Null | Value::Array(_) => false,
+            Value::Null | Value::Bool(_) | Value::Array(_) => false,
         };
+        if *value == Value::Bool(true) && MORE.contains(&plain.as_str()) {
+            self.says_more.get_or_insert_with(at);
+        }
         if names_next {
             self.found.next.get_or_insert_with(at);
         }

@@ -254,6 +254,12 @@ records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_para
     ("a wrong parameter for the region", r#"region = "{region}", updated"#, r#"country = "{region}", updated"#, Run("the same as those of")),
     ("a typo in the place of ids", r#"at = "/owner/id""#, r#"at = "/ownr/id""#, Both("list", "ids.at", "ids.at")),
     ("ids of a call that does not exist", r#"from = "list""#, r#"from = "lst""#, Check("list")),
+    ("no parameter for the region, which the ids contain", r#"params = { region = "{region}" }
+page = { kind = "offset", param = "start", first = 1, size_param = "per_page", size = 20, total = "/total" }
+records = { at = "/items", kind = "counted", id = "/id" }"#, r#"page = { kind = "offset", param = "start", first = 1, size_param = "per_page", size = 20, total = "/total" }
+records = { at = "/items", kind = "counted", id = ["{region}", "/id"] }"#, Both("offset", "each region requests the same list", "each region requests the same list")),
+    ("used units as remaining ones", r#""x-left""#, r#""x-used""#, Check("write used = \"x-used\"")),
+    ("the quota as the remaining units", r#""x-left""#, r#""x-ratelimit-limit""#, Check("the units that remain")),
     ("a wrong unit of a window", r#"window = "1h""#, r#"window = "60""#, Check("window")),
     ("plain http", "\"{stub}/v1\"", "\"http://api.example.com/v1\"", Check("https")),
 ];
@@ -325,4 +331,59 @@ fn every_mistake_is_rejected_or_named_by_try_and_by_the_first_run() {
         check("the run", notes(&run), ran);
     }
     assert!(unnamed.is_empty(), "{}", unnamed.join("\n\n"));
+}
+
+/// Comments of two posts, whose ids are unique within their post only. `of` is what a comment has of its post.
+fn comments(of: fn(&str) -> Value) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let ids: Vec<Value> = match request.param("post") {
+            None => ["a", "b"].map(|id| json!({ "id": id })).to_vec(),
+            Some(post) => (1..=3)
+                .map(|id| json!({ "id": id, "of": of(post) }))
+                .collect(),
+        };
+        StubAnswer::json(&json!(ids))
+    })
+}
+
+/// What a run notes whose children have this id.
+fn notes_of_children(stub: &StubUpstream, id: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[upstreams.blog]\nbase_url = \"{}\"\n\
+         [upstreams.blog.calls.posts]\npath = \"posts\"\ncost = 1\nrecords = {{ kind = \"post\", id = \"/id\" }}\n\
+         [upstreams.blog.calls.comments]\npath = \"comments\"\ncost = 1\nrecords = {{ kind = \"comment\", id = {id} }}\n\
+         [credentials.blog]\nupstream = \"blog\"\nlimits = {{ daily = {{ quota = 100, window = \"24h\" }} }}\n\
+         [jobs.all]\ncredential = \"blog\"\nsteps = [{{ call = \"posts\" }}, {{ call = \"comments\", \
+         params = {{ post = \"{{ids}}\" }}, ids = {{ from = \"posts\", at = \"/id\", batch = 1 }} }}]\n",
+        stub.url()
+    );
+    std::fs::write(directory.path().join("quotas.toml"), text).unwrap();
+    let output = Command::new(assert_cmd::cargo::cargo_bin!("ingest"))
+        .current_dir(directory.path())
+        .env_clear()
+        .args([
+            "--region",
+            "all",
+            "--format",
+            "json",
+            "--state-dir",
+            "state",
+        ])
+        .output();
+    notes(&Ran::of(output.unwrap()).json())
+}
+
+#[test]
+fn children_whose_ids_are_unique_within_their_parent_only_are_noted() {
+    let stub = comments(|post| json!(post));
+    let noted = notes_of_children(&stub, r#""/id""#);
+    assert!(noted.contains(r#"add "{id}" to records.id"#), "{noted}");
+    assert_eq!(notes_of_children(&stub, r#"["{id}", "/id"]"#), "");
+}
+
+#[test]
+fn a_child_of_several_parents_is_not_noted() {
+    let stub = comments(|_| json!("both"));
+    assert_eq!(notes_of_children(&stub, r#""/id""#), "");
 }

@@ -336,3 +336,21 @@ fn lists_of_ids_without_any_record_since_the_first_value_are_noted() {
     let note = "children: no record since the first value of `since`";
     assert_eq!(report.matches(note).count(), 1, "{report}");
 }
+
+/// Milliseconds are as good as seconds before there is a value, and far in the future afterwards.
+#[test]
+fn a_list_that_begins_before_the_newest_record_and_has_none_is_noted() {
+    let stub = StubUpstream::start(|request| {
+        let from: i64 = request.param("from").unwrap().parse().unwrap();
+        let rows = [1_709_251_200].into_iter().filter(|at| *at >= from);
+        let rows: Vec<Value> = rows.map(|at| json!({ "id": 1, "at": at })).collect();
+        StubAnswer::json(&json!({ "data": rows }))
+    });
+    for (template, noted) in [("{since:-1d:%s}", false), ("{since:-1d:%s%3f}", true)] {
+        let world = world(&stub, template, "since = { at = \"/at\" }", "");
+        run(&world);
+        let report = run(&world).to_string();
+        let note = "begins before the newest record that was seen";
+        assert_eq!(report.contains(note), noted, "{template}: {report}");
+    }
+}

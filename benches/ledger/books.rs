@@ -77,18 +77,9 @@ impl Books {
 
     /// How long one charge takes.
     pub(crate) async fn charge(&mut self) -> Duration {
-        let (id, purpose) = (fresh_id(), purpose());
-        let charge = Charge {
-            account: &self.account,
-            id: &id,
-            cost: &self.cost,
-            leave: &Cost::none(),
-            purpose: &purpose,
-        };
         self.now += self.step;
-        let began = Instant::now();
-        let decision = self.ledger.charge(charge, self.now).await.unwrap();
-        let took = began.elapsed();
+        let (took, decision) =
+            timed_charge(&*self.ledger, &self.account, &self.cost, self.now).await;
         assert_eq!(
             matches!(decision, Decision::Granted(_)),
             self.room == Room::Free,
@@ -98,10 +89,29 @@ impl Books {
     }
 }
 
-fn purpose() -> Purpose {
-    Purpose {
-        job: Some("trending".into()),
-        region: Some("US".into()),
-        call: "videos.list".into(),
-    }
+/// How long one charge takes, and its decision.
+pub(crate) async fn timed_charge(
+    ledger: &dyn Ledger,
+    account: &Account,
+    cost: &Cost,
+    now: Timestamp,
+) -> (Duration, Decision) {
+    let (id, purpose) = (
+        fresh_id(),
+        Purpose {
+            job: Some("trending".into()),
+            region: Some("US".into()),
+            call: "videos.list".into(),
+        },
+    );
+    let charge = Charge {
+        account,
+        id: &id,
+        cost,
+        leave: &Cost::none(),
+        purpose: &purpose,
+    };
+    let began = Instant::now();
+    let decision = ledger.charge(charge, now).await.unwrap();
+    (began.elapsed(), decision)
 }

@@ -1,14 +1,15 @@
 //! What a quota of 10,000,000 charges a day needs: counted exactly, and in 60 parts of the day.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use comfy_table::Table;
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
+use ingest::ledger::{Ledger, SqliteLedger};
 use ingest::quota::{Account, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
 use tempfile::TempDir;
 
+use super::books::timed_charge;
 use super::redis_server::RedisServer;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
@@ -111,23 +112,8 @@ impl Scenario {
 
     async fn charge(&mut self, step: Duration) -> Duration {
         self.now += step;
-        let purpose = Purpose {
-            job: Some("trending".to_owned()),
-            region: Some("US".to_owned()),
-            call: "videos.list".to_owned(),
-        };
         let cost: Cost = [("daily".to_owned(), Units::new(1))].into_iter().collect();
-        let id = fresh_id();
-        let charge = Charge {
-            account: &self.account,
-            id: &id,
-            cost: &cost,
-            leave: &Cost::none(),
-            purpose: &purpose,
-        };
-        let began = Instant::now();
-        let decision = self.ledger.charge(charge, self.now).await.unwrap();
-        let took = began.elapsed();
+        let (took, decision) = timed_charge(&*self.ledger, &self.account, &cost, self.now).await;
         assert!(matches!(decision, Decision::Granted(_)), "{decision:?}");
         took
     }

@@ -1,15 +1,16 @@
 //! A limit with a scope is one limit for each value: what a charge and a report cost in Redis where they are many.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use comfy_table::Table;
+use ingest::ledger::Ledger;
 use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Charge, Ledger, Purpose, fresh_id};
 use ingest::quota::{
     Account, Calendar, Cost, Decision, Limit, LimitName, Period, Timestamp, Units, Window,
 };
 
+use super::books::timed_charge;
 use super::redis_server::RedisServer;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
@@ -103,17 +104,7 @@ impl Scenario {
     async fn charge(&mut self, cost: Cost) -> Duration {
         self.now += Duration::from_millis(1);
         self.charges += 1;
-        let (id, purpose) = (fresh_id(), Purpose::default());
-        let charge = Charge {
-            account: &self.account,
-            id: &id,
-            cost: &cost,
-            leave: &Cost::none(),
-            purpose: &purpose,
-        };
-        let began = Instant::now();
-        let decision = self.ledger.charge(charge, self.now).await.unwrap();
-        let took = began.elapsed();
+        let (took, decision) = timed_charge(&*self.ledger, &self.account, &cost, self.now).await;
         assert!(matches!(decision, Decision::Granted(_)), "{decision:?}");
         took
     }

@@ -1,6 +1,6 @@
 //! What a server that crashed or took over from another one no longer has.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ingest::catalog::{Postgres, PostgresError};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
-use crate::support::postgres::PostgresServer;
+use crate::support::postgres::{PostgresServer, Schema};
 use crate::support::redis_server::wait_until;
 
 #[test]
@@ -86,12 +86,8 @@ fn a_page_whose_pass_a_failover_lost_brings_its_records_and_stops_no_later_run()
     assert_eq!(complete(&schema), 1);
 }
 
-#[test]
-fn the_requests_for_a_page_that_is_kept_are_counted_once() {
-    let server = PostgresServer::with(&[]);
-    let schema = server.schema();
-    let delay = Duration::from_millis(300);
-    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+/// Ends a run whose second page the database did not take, and its lease. Returns the file that keeps the page.
+fn keep_a_page(server: &PostgresServer, schema: &Schema, machines: &Machines) -> PathBuf {
     let run = machines.start(0);
     machines.wait_for_requests(2);
     server.hang();
@@ -103,6 +99,16 @@ fn the_requests_for_a_page_that_is_kept_are_counted_once() {
     server.resume();
     ended(run);
     schema.rows("update lease set expires_at = now()");
+    kept
+}
+
+#[test]
+fn the_requests_for_a_page_that_is_kept_are_counted_once() {
+    let server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
+    keep_a_page(&server, &schema, &machines);
     let next = machines.run(0);
     assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
     assert_eq!(
@@ -130,20 +136,11 @@ fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_stops_no_run() {
     let schema = server.schema();
     let delay = Duration::from_millis(300);
     let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1h"]);
-    let run = machines.start(0);
-    machines.wait_for_requests(2);
-    server.hang();
-    std::thread::sleep(Duration::from_millis(500));
-    signal(&run, Signal::TERM);
-    let kept = machines.state(0).join("unlanded.jsonl");
-    wait_until("the page is kept", || kept.exists());
-    server.resume();
-    ended(run);
+    let kept = keep_a_page(&server, &schema, &machines);
     let page = std::fs::read_to_string(&kept).unwrap();
     assert!(page.contains("A10"), "{page}");
     let page = page.replace("A10", &long_id());
     std::fs::write(&kept, &page).unwrap();
-    schema.rows("update lease set expires_at = now()");
     let next = machines.run(0);
     assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
     assert!(next.stderr.contains("a page stays there"), "{next:?}");

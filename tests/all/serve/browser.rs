@@ -3,7 +3,7 @@
 use fantoccini::key::Key;
 use serde_json::{Value, json};
 
-use super::{CLIENT, Served, TOKEN, start};
+use super::{CLIENT, Served, TOKEN};
 use crate::support::browser::Browser;
 use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
@@ -484,16 +484,8 @@ fn a_browser_shows_the_page_beyond_loopback_with_a_token_as_its_password() {
     let Some(browser) = Browser::start() else {
         return;
     };
-    let world = World::configured(&[MANY, CLIENT], |_| {});
-    let (child, mut address) = start(&world, &["--listen", "0.0.0.0:0"]);
-    address.set_ip([127, 0, 0, 1].into());
-    let served = Served {
-        world,
-        child,
-        address,
-        envoy: None,
-    };
-    browser.goto(&format!("http://somebody:{TOKEN}@{address}/"));
+    let served = Served::beyond_loopback(&[MANY, CLIENT]);
+    browser.goto(&format!("http://somebody:{TOKEN}@{}/", served.address));
     let shown = browser.script("return [document.querySelector('h1').textContent, getComputedStyle(document.querySelector('nav ul')).listStyleType]");
     assert_eq!(shown, json!(["Overview", "none"]), "the style sheet too");
     let leaked = browser.script("return document.documentElement.outerHTML");
@@ -507,7 +499,7 @@ fn a_browser_shows_the_page_beyond_loopback_with_a_token_as_its_password() {
     assert!(browser.console().is_empty());
     drop(browser);
     let browser = Browser::start().unwrap();
-    browser.goto(&format!("http://somebody:wrong@{address}/"));
+    browser.goto(&format!("http://somebody:wrong@{}/", served.address));
     assert!(
         !browser.source().contains("<h1>Overview"),
         "{}",

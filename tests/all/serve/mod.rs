@@ -61,7 +61,18 @@ impl Served {
     }
 
     pub fn over(world: World) -> Self {
-        let (child, said) = started(&world, &["--listen", "127.0.0.1:0"]);
+        Self::listening_at(world, "127.0.0.1:0")
+    }
+
+    /// A server that other machines can reach, over an empty state, with these values of the configuration.
+    pub fn beyond_loopback(sets: &[&str]) -> Self {
+        let mut served = Self::listening_at(World::configured(sets, |_| {}), "0.0.0.0:0");
+        served.address.set_ip([127, 0, 0, 1].into());
+        served
+    }
+
+    fn listening_at(world: World, address: &str) -> Self {
+        let (child, said) = started(&world, &["--listen", address]);
         let address = |name: &str| said[name].as_str().map(|text| text.parse().unwrap());
         Self {
             world,

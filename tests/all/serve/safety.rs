@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{CLIENT, Served, TOKEN, start};
+use super::{CLIENT, Served, TOKEN};
 use crate::support::world::{Ran, World};
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
@@ -167,22 +167,11 @@ fn an_address_that_others_reach_needs_a_client_with_a_token() {
 
 #[test]
 fn on_such_an_address_every_request_but_a_probe_needs_a_token() {
-    let world = World::configured(
-        &[
-            MANY,
-            CLIENT,
-            "serve.clients.charger={ token = { env = \"OTHERS\" }, may = [\"charge\"] }",
-        ],
-        |_| {},
-    );
-    let (child, mut address) = start(&world, &["--listen", "0.0.0.0:0"]);
-    address.set_ip([127, 0, 0, 1].into());
-    let served = Served {
-        world,
-        child,
-        address,
-        envoy: None,
-    };
+    let served = Served::beyond_loopback(&[
+        MANY,
+        CLIENT,
+        "serve.clients.charger={ token = { env = \"OTHERS\" }, may = [\"charge\"] }",
+    ]);
     for path in [
         "/",
         "/api/v1/status",

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-use crate::config::Pointer;
+use crate::config::{Pointer, Slice};
 use crate::quota::{Cost, Timestamp};
 use crate::record::{CachedPage, Tag};
 
@@ -75,6 +75,15 @@ pub trait PassReader: Send + Sync {
         regions: &[String],
         now: Timestamp,
     ) -> Result<Vec<SliceState>, CatalogError>;
+
+    /// Returns one of these slices; `None` if it has no pass.
+    async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        now: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError>;
 
     /// Returns the pages of each step, by the step's index, in each of the last `count` complete passes of a job over a
     /// region, its slices included, newest first. Empty from a catalog that keeps no passes.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use super::batches::fetch_batches;
 use super::context::Context;
-use super::due::{Candidate, candidates, jobs};
+use super::due::{Candidate, jobs, reread};
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};
@@ -179,19 +179,13 @@ async fn take_up(
         Taken::Granted(lease) => lease,
         Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
-    let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
     let now = context.clock.now();
-    let fresh = candidates(&*context.catalog, &selection, now).await?;
-    let mut fresh = fresh.into_iter();
-    let is_same = |fresh: &Candidate| fresh.region.slice == region.slice;
+    let fresh = reread(&*context.catalog, candidate, now).await?;
     // A region that another run completed since this one chose it is not the one that waited longest any more, even if it is due
     // again already.
     let was_walked =
         |fresh: &Candidate| fresh.state.last_complete_pass != candidate.state.last_complete_pass;
-    let Some(fresh) = fresh
-        .find(is_same)
-        .filter(|fresh| fresh.is_due(now) && !was_walked(fresh))
-    else {
+    let Some(fresh) = fresh.filter(|fresh| fresh.is_due(now) && !was_walked(fresh)) else {
         return Ok(Err(PassOutcome::NotDue));
     };
     if let Some(old) = fresh

@@ -91,6 +91,37 @@ pub async fn candidates(
     Ok(candidates)
 }
 
+/// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
+///
+/// # Errors
+/// When the catalog cannot be read.
+pub async fn reread(
+    catalog: &dyn PassReader,
+    candidate: &Candidate,
+    now: Timestamp,
+) -> Result<Option<Candidate>, CatalogError> {
+    let (job, region) = (&candidate.job, &candidate.region);
+    let Some(slice) = region.slice else {
+        let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
+        return Ok(candidates(catalog, &selection, now).await?.pop());
+    };
+    let until = now + LONGEST_TOLERANCE;
+    let known = catalog.slice(&job.name, &region.code, slice, until).await?;
+    let state = known.map(|known| known.state).unwrap_or_default();
+    let is_left = state.last_complete.is_none();
+    Ok(is_left.then(|| {
+        let state = RegionState {
+            region: region.code.clone(),
+            last_pages: candidate.state.last_pages.clone(),
+            ..state
+        };
+        Candidate {
+            backfill: candidate.backfill.clone(),
+            ..Candidate::new(job, region, state)
+        }
+    }))
+}
+
 /// A region of a job with slices.
 struct Sliced<'a> {
     job: &'a Arc<Job>,

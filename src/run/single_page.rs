@@ -50,8 +50,9 @@ impl SinglePage<'_> {
         };
         let (codes, now) = ([self.region.code.clone()], context.clock.now());
         if let Some(slice) = self.region.slice {
-            let slices = context.catalog.slices(job, &codes, now).await?;
-            if slices.iter().any(|one| one.slice == slice) {
+            let catalog = &context.catalog;
+            let known = catalog.slice(job, &self.region.code, slice, now).await?;
+            if known.is_some() {
                 return Err(StopReason::Failed(format!(
                     "{job} {region} has a pass already; nothing was requested"
                 )));

@@ -38,14 +38,30 @@ const STATES: &str = "select region.name, complete.id, complete.started_at, refu
     order by region.place";
 const OPEN: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
     where job = $1 and finished_at is null order by started_at, id";
-const OPEN_SLICES: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
-    where job = $1 and region = any($2) and slice_from is not null and finished_at is null
-    order by started_at, id";
-const ENDED_SLICES: &str =
-    "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request from pass
-    where job = $1 and region = any($2) and slice_from is not null
-        and outcome in ('complete', 'refused', 'abandoned') and started_at <= $3
-    order by started_at, id";
+macro_rules! open_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = $1 and region = any($2) and finished_at is null and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+macro_rules! ended_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request from pass
+    where job = $1 and region = any($2) and outcome in ('complete', 'refused', 'abandoned') and started_at <= $3 and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+const OPEN_SLICES: &str = open_slices!("slice_from is not null");
+const OPEN_SLICE: &str = open_slices!("slice_from = $3 and slice_to = $4");
+const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
+const ENDED_SLICE: &str = ended_slices!("slice_from = $4 and slice_to = $5");
 const LAST_COMPLETE: &str =
     "select id from pass where job = $1 and region = $2 and outcome = 'complete'
     order by started_at desc, id desc limit $3";
@@ -207,7 +223,7 @@ impl Details {
             region: row.text(column + 1)?,
             started_at: row.time(column + 2)?,
             greatest: row.optional_text(column + 3)?,
-            slice: slice(row, column + 4)?,
+            slice: slice_at(row, column + 4)?,
             steps: self.positions.get(&id).cloned().unwrap_or_default(),
             batches: self.batches.remove(&id).unwrap_or_default(),
         })
@@ -254,8 +270,31 @@ pub async fn slices(
     Ok(states.collect())
 }
 
+/// One of these slices; `None` if it has no pass.
+pub async fn slice(
+    tx: &Transaction<'_>,
+    (job, region): (&str, &str),
+    slice: Slice,
+    now: Timestamp,
+) -> Result<Option<SliceState>, PostgresError> {
+    let regions = [region.to_owned()];
+    let names = all_stored(&regions);
+    let (job, from, to) = (stored(job), time(slice.from), time(slice.to));
+    let rows = tx
+        .query(ENDED_SLICE, parameters![job, names, time(now), from, to])
+        .await?;
+    let ended = rows.iter().map(ended_slice);
+    let ended: Vec<Option<EndedSlice>> = ended.collect::<Result<_, _>>()?;
+    let ended: Vec<EndedSlice> = ended.into_iter().flatten().collect();
+    let rows = tx
+        .query(OPEN_SLICE, parameters![job, names, from, to])
+        .await?;
+    let open = with_details(tx, &rows).await?;
+    Ok(slice_states(region, &ended, open).pop())
+}
+
 fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
-    let Some((end, slice)) = PassEnd::parse(row.value(6)?).zip(slice(row, 4)?) else {
+    let Some((end, slice)) = PassEnd::parse(row.value(6)?).zip(slice_at(row, 4)?) else {
         return Ok(None);
     };
     Ok(Some(EndedSlice {
@@ -269,7 +308,7 @@ fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
 }
 
 /// Reads two columns that hold the edges of a slice, or null.
-pub fn slice(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
+pub fn slice_at(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
     let edges = (row.optional_time(column)?, row.optional_time(column + 1)?);
     Ok(match edges {
         (Some(from), Some(to)) => Some(Slice { from, to }),
@@ -536,7 +575,7 @@ fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
         units: values::cost(units)
             .map_err(|error| PostgresError::Unusable(format!("the units of a pass: {error}")))?,
         finished_at: row.optional_time(8)?,
-        slice: slice(row, 9)?,
+        slice: slice_at(row, 9)?,
         id: PassId(row.value(11)?),
         left_at: row.optional_time(12)?,
         failed: row.value(13)?,

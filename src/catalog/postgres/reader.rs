@@ -8,7 +8,7 @@ use crate::catalog::{
     CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
-use crate::config::Pointer;
+use crate::config::{Pointer, Slice};
 use crate::quota::Timestamp;
 use crate::record::{CachedPage, Tag};
 
@@ -30,6 +30,16 @@ impl PassReader for PostgresCatalog {
         now: Timestamp,
     ) -> Result<Vec<SliceState>, CatalogError> {
         reading!(self, tx => passes::slices(&tx, job, regions, now))
+    }
+
+    async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        now: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError> {
+        reading!(self, tx => passes::slice(&tx, (job, region), slice, now))
     }
 
     async fn last_pages(

@@ -38,11 +38,14 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_2],
     &[VERSION_3],
     &[VERSION_4],
-    &[VERSION_5],
+    &[VERSION_5, PASS_OF_SLICE],
 ];
 
 /// A refused region is requested again when the configuration of its requests changed.
 const VERSION_5: &str = "alter table pass add column request text collate \"C\"";
+/// The passes over one of thousands of slices are found by the slice.
+const PASS_OF_SLICE: &str =
+    "create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null";
 
 /// A pass says why it got no further.
 const VERSION_3: &str = "

@@ -1,12 +1,13 @@
 //! Passes: which are open and where they stopped, how they started over and how they ended.
 
-use rusqlite::{Connection, OptionalExtension, Row, Transaction};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{StoreError, columns};
 use crate::catalog::{
     EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
     StepPosition, UncutPass, slice_states, values,
 };
+use crate::config::Slice;
 use crate::quota::{Cost, Timestamp};
 
 const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
@@ -15,13 +16,30 @@ const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_fro
 const OPEN: &str =
     "select id, region, started_at, greatest, slice_from, slice_to from pass where job = ?1 and finished_at is null
     order by started_at, id";
-const OPEN_SLICES: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
-    where job = ?1 and region = ?2 and slice_from is not null and outcome is null and finished_at is null
-    order by started_at, id";
-const ENDED_SLICES: &str = "select id, outcome, started_at, finished_at, slice_from, slice_to, request from pass
-    where job = ?1 and region = ?2 and slice_from is not null and outcome in ('complete', 'refused', 'abandoned')
-        and started_at <= ?3
-    order by started_at, id";
+macro_rules! open_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and outcome is null and finished_at is null and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+macro_rules! ended_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, outcome, started_at, finished_at, slice_from, slice_to, request from pass
+    where job = ?1 and region = ?2 and outcome in ('complete', 'refused', 'abandoned') and started_at <= ?3 and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+const OPEN_SLICES: &str = open_slices!("slice_from is not null");
+const OPEN_SLICE: &str = open_slices!("slice_from = ?3 and slice_to = ?4");
+const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
+const ENDED_SLICE: &str = ended_slices!("slice_from = ?4 and slice_to = ?5");
 /// The cursor is that of the row with the greatest page.
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
 /// Earlier releases did not write when a batch began.
@@ -85,7 +103,9 @@ pub const STATEMENTS: &[&str] = &[
     OPEN,
     OPEN_OF_REGION,
     OPEN_SLICES,
+    OPEN_SLICE,
     ENDED_SLICES,
+    ENDED_SLICE,
     POSITIONS,
     BATCHES,
     END_BATCHES,
@@ -166,18 +186,47 @@ pub fn slices(
     regions: &[String],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<SliceState>> {
+    let now = columns::time(now);
     let mut states = Vec::new();
     for region in regions {
-        let mut ended = connection.prepare_cached(ENDED_SLICES)?;
-        let ended = ended.query_map((job, region, columns::time(now)), ended_slice)?;
-        let ended = ended.filter_map(Result::transpose);
-        let ended = ended.collect::<rusqlite::Result<Vec<_>>>()?;
-        let mut open = connection.prepare_cached(OPEN_SLICES)?;
-        let open = open.query_map((job, region), |row| open_pass(connection, row))?;
-        let open = open.collect::<rusqlite::Result<Vec<_>>>()?;
+        let ended = ended_slices(connection, ENDED_SLICES, params![job, region, now])?;
+        let open = open_slices(connection, OPEN_SLICES, params![job, region])?;
         states.extend(slice_states(region, &ended, open));
     }
     Ok(states)
+}
+
+/// One of these slices; `None` if it has no pass.
+pub fn slice(
+    connection: &Connection,
+    (job, region): (&str, &str),
+    slice: Slice,
+    now: Timestamp,
+) -> rusqlite::Result<Option<SliceState>> {
+    let [from, to, now] = [slice.from, slice.to, now].map(columns::time);
+    let ended = ended_slices(connection, ENDED_SLICE, params![job, region, now, from, to])?;
+    let open = open_slices(connection, OPEN_SLICE, params![job, region, from, to])?;
+    Ok(slice_states(region, &ended, open).pop())
+}
+
+fn ended_slices(
+    connection: &Connection,
+    sql: &str,
+    of: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<EndedSlice>> {
+    let mut ended = connection.prepare_cached(sql)?;
+    let ended = ended.query_map(of, ended_slice)?;
+    ended.filter_map(Result::transpose).collect()
+}
+
+fn open_slices(
+    connection: &Connection,
+    sql: &str,
+    of: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<OpenPass>> {
+    let mut open = connection.prepare_cached(sql)?;
+    open.query_map(of, |row| open_pass(connection, row))?
+        .collect()
 }
 
 fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {

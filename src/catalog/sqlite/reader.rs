@@ -7,7 +7,7 @@ use crate::catalog::{
     CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
-use crate::config::Pointer;
+use crate::config::{Pointer, Slice};
 use crate::quota::Timestamp;
 use crate::record::{CachedPage, Tag};
 
@@ -32,6 +32,18 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     ) -> Result<Vec<SliceState>, CatalogError> {
         let (job, regions) = (job.to_owned(), regions.to_vec());
         self.read(move |connection| passes::slices(connection, &job, &regions, now))
+            .await
+    }
+
+    async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        now: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError> {
+        let [job, region] = [job, region].map(str::to_owned);
+        self.read(move |connection| passes::slice(connection, (&job, &region), slice, now))
             .await
     }
 

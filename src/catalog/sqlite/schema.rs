@@ -34,8 +34,12 @@ pub const SCHEMA: Schema = Schema {
     ],
 };
 
-/// A refused region is requested again when the configuration of its requests changed.
-const VERSION_15: &str = "alter table pass add column request text;";
+/// A refused region is requested again when the configuration of its requests changed. The passes over one of thousands of
+/// slices are found by the slice.
+const VERSION_15: &str = "
+alter table pass add column request text;
+create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
+";
 
 /// A pass says why it got no further.
 const VERSION_14: &str = "

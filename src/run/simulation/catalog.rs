@@ -27,8 +27,8 @@ pub struct SimulatedCatalog {
 #[derive(Debug, Default)]
 struct State {
     passes: BTreeMap<i64, SimulatedPass>,
-    /// The passes of each job and region, of which there can be thousands.
-    of_region: HashMap<(String, String), Vec<i64>>,
+    /// The passes by job, region and slice, of which there can be thousands.
+    by_region: BTreeMap<(String, String, Option<Slice>), Vec<i64>>,
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
@@ -53,6 +53,23 @@ fn open_passes<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> Ve
         .collect();
     open.sort_by_key(|pass| (pass.started_at, pass.id));
     open
+}
+
+/// Those of the passes over slices that have ended, oldest first.
+fn ended_slices<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> Vec<EndedSlice> {
+    let ended = |(id, pass): (i64, &SimulatedPass)| {
+        Some(EndedSlice {
+            slice: pass.slice?,
+            pass: PassId(id),
+            end: pass.end?,
+            started_at: pass.started_at,
+            finished_at: pass.ended_at,
+            request: None,
+        })
+    };
+    let mut ended: Vec<EndedSlice> = passes.filter_map(ended).collect();
+    ended.sort_by_key(|one| (one.started_at, one.pass));
+    ended
 }
 
 /// Pages, by the step's index.
@@ -174,24 +191,41 @@ impl State {
 
     fn put(&mut self, id: PassId, pass: SimulatedPass) {
         self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
-        let region = (pass.job.clone(), pass.region.clone());
+        let region = (pass.job.clone(), pass.region.clone(), pass.slice);
         if self.passes.insert(id.0, pass).is_none() {
-            self.of_region.entry(region).or_default().push(id.0);
+            self.by_region.entry(region).or_default().push(id.0);
         }
     }
 
+    /// The passes of a region, those over its slices included.
     fn of_region(&self, job: &str, region: &str) -> impl Iterator<Item = (i64, &SimulatedPass)> {
-        let ids = self.of_region.get(&(job.to_owned(), region.to_owned()));
+        let first = (job.to_owned(), region.to_owned(), None);
+        let is_of = |place: &(String, String, _)| place.0 == first.0 && place.1 == first.1;
+        let ids = self.by_region.range(first.clone()..);
+        let ids: Vec<i64> = ids
+            .take_while(|(place, _)| is_of(place))
+            .flat_map(|(_, ids)| ids.iter().copied())
+            .collect();
         ids.into_iter()
-            .flatten()
-            .filter_map(|id| Some((*id, self.passes.get(id)?)))
+            .filter_map(|id| Some((id, self.passes.get(&id)?)))
+    }
+
+    /// The passes over one slice of a region, or outside its slices.
+    fn of_slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Option<Slice>,
+    ) -> impl Iterator<Item = (i64, &SimulatedPass)> {
+        let place = (job.to_owned(), region.to_owned(), slice);
+        let ids = self.by_region.get(&place).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.passes.get(id)?)))
     }
 
     /// The newest pass of a region that ended so, outside its slices.
     fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &SimulatedPass)> {
-        let ended =
-            |(_, pass): &(i64, &SimulatedPass)| pass.end == Some(end) && pass.slice.is_none();
-        let passes = self.of_region(job, region).filter(ended);
+        let ended = |(_, pass): &(i64, &SimulatedPass)| pass.end == Some(end);
+        let passes = self.of_slice(job, region, None).filter(ended);
         passes.max_by_key(|(id, pass)| (pass.started_at, *id))
     }
 
@@ -217,9 +251,7 @@ impl State {
             last_abandoned: self
                 .last(job, region, PassEnd::Abandoned)
                 .map(|(_, pass)| pass.ended_at),
-            unfinished: open_passes(self.of_region(job, region))
-                .into_iter()
-                .rfind(|pass| pass.slice.is_none()),
+            unfinished: open_passes(self.of_slice(job, region, None)).pop(),
             last_pages: complete.map(pages).unwrap_or_default(),
         }
     }
@@ -228,21 +260,15 @@ impl State {
     fn slices(&self, job: &str, region: &str) -> Vec<SliceState> {
         let before = self.backfills.get(&(job.to_owned(), region.to_owned()));
         let before = before.map_or(&[][..], |(backfill, _)| &backfill.done);
-        let ended = |(id, pass): (i64, &SimulatedPass)| {
-            Some(EndedSlice {
-                slice: pass.slice?,
-                pass: PassId(id),
-                end: pass.end?,
-                started_at: pass.started_at,
-                finished_at: pass.ended_at,
-                request: None,
-            })
-        };
-        let mut ended: Vec<EndedSlice> = self.of_region(job, region).filter_map(ended).collect();
-        ended.sort_by_key(|one| (one.started_at, one.pass));
-        let open = open_passes(self.of_region(job, region));
-        let now = slice_states(region, &ended, open);
+        let passes = || self.of_region(job, region);
+        let now = slice_states(region, &ended_slices(passes()), open_passes(passes()));
         before.iter().cloned().chain(now).collect()
+    }
+
+    /// One of these slices, which was not complete before the simulation.
+    fn slice(&self, job: &str, region: &str, slice: Slice) -> Option<SliceState> {
+        let passes = || self.of_slice(job, region, Some(slice));
+        slice_states(region, &ended_slices(passes()), open_passes(passes())).pop()
     }
 
     /// The pages of the last complete slice of a region.
@@ -350,10 +376,9 @@ impl State {
         // Only the last one of each is ever read.
         let is_older = |id: &mut i64| {
             let pass = self.passes.get(id);
-            Some(*id) != newest
-                && pass.is_some_and(|pass| pass.end == Some(end) && pass.slice.is_none())
+            Some(*id) != newest && pass.is_some_and(|pass| pass.end == Some(end))
         };
-        let ids = self.of_region.entry((job, region)).or_default();
+        let ids = self.by_region.entry((job, region, None)).or_default();
         for older in ids.extract_if(.., is_older).collect::<Vec<i64>>() {
             self.passes.remove(&older);
         }
@@ -544,6 +569,16 @@ impl PassReader for SimulatedCatalog {
         let state = self.state();
         let slices = |region: &String| state.slices(job, region);
         Ok(regions.iter().flat_map(slices).collect())
+    }
+
+    async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        _: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError> {
+        Ok(self.state().slice(job, region, slice))
     }
 
     async fn last_pages(

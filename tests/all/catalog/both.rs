@@ -369,7 +369,10 @@ impl Both {
         let regions = REGIONS.map(str::to_owned);
         let now = at(self.now);
         same!(self, catalog => catalog.region_states(JOB, &regions, now));
-        same!(self, catalog => catalog.slices(JOB, &regions, now));
+        for known in same!(self, catalog => catalog.slices(JOB, &regions, now)).unwrap() {
+            let region = &known.state.region;
+            same!(self, catalog => catalog.slice(JOB, region, known.slice, now));
+        }
         same!(self, catalog => catalog.last_pages(JOB, REGIONS[0], 3));
         same!(self, catalog => catalog.open_passes(JOB));
         same!(self, catalog => catalog.estimates());

@@ -10,7 +10,7 @@ use ingest::catalog::{
     PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
     SliceState, SqliteCatalog, StepListing,
 };
-use ingest::config::Pointer;
+use ingest::config::{Pointer, Slice};
 use ingest::quota::{Cost, Timestamp};
 use ingest::record::{CachedPage, Tag};
 use ingest::run::{self, RunOutcome, RunReport, Unlanded};
@@ -58,6 +58,7 @@ macro_rules! pass_on {
 pass_on! { PassReader:
     region_states(job: &str, regions: &[String], now: Timestamp) -> Vec<RegionState>;
     slices(job: &str, regions: &[String], now: Timestamp) -> Vec<SliceState>;
+    slice(job: &str, region: &str, slice: Slice, now: Timestamp) -> Option<SliceState>;
     open_passes(job: &str) -> Vec<OpenPass>;
     listing(pass: PassId) -> Vec<StepListing>;
     pending_ids(query: PendingQuery) -> Vec<PendingId>;

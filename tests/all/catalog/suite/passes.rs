@@ -104,6 +104,14 @@ pub(crate) async fn a_slice_has_its_own_passes_which_no_region_counts(mut f: Cat
     let regions = ["US".to_owned(), "GB".to_owned()];
     let slices = f.store.slices(JOB, &regions, at(59)).await.unwrap();
     assert_eq!(slices.len(), 3);
+    for one in &slices {
+        let alone = f.store.slice(JOB, "US", one.slice, at(59)).await.unwrap();
+        assert_eq!(alone.as_ref(), Some(one));
+    }
+    for (region, day) in [("US", 4), ("GB", 1)] {
+        let none = f.store.slice(JOB, region, slice(day), at(59)).await;
+        assert_eq!(none.unwrap(), None, "{region} {day}");
+    }
     assert!(slices.iter().all(|one| one.state.region == "US"));
     let [first, second, third] = [&slices[0], &slices[1], &slices[2]];
     assert_eq!(first.slice, slice(1));

@@ -18,7 +18,7 @@ use tokio_postgres::{NoTls, Row};
 use super::redis_server::{free_port, wait_until};
 
 /// The settings of every server: nothing survives a power cut, and nothing has to.
-const SETTINGS: [&str; 8] = [
+const SETTINGS: [&str; 9] = [
     "listen_addresses=127.0.0.1",
     "fsync=off",
     "full_page_writes=off",
@@ -27,6 +27,8 @@ const SETTINGS: [&str; 8] = [
     "log_min_messages=fatal",
     "autovacuum=off",
     "jit=off",
+    // In its directory: a server that is killed would leave its memory in `/dev/shm`.
+    "dynamic_shared_memory_type=mmap",
 ];
 
 /// A server. It ends with the process that started it, even if that is killed.

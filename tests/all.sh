@@ -95,7 +95,7 @@ if [ -n "$memory" ]; then
     [ "$free" -gt 2097152 ] && "$memory/program" 2>/dev/null && export TMPDIR="$memory"
 fi
 # Most tests wait for processes more than they compute.
-RUST_TEST_THREADS=$((3 * $(getconf _NPROCESSORS_ONLN)))
+RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
 export RUST_TEST_THREADS
 cargo test --locked --quiet --features envoy
 

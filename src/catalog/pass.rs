@@ -92,7 +92,7 @@ pub struct RegionState {
     pub since: Option<UncutPass>,
     /// When its last refused pass started, if that is later than `last_complete`.
     pub last_refused: Option<Timestamp>,
-    /// What the job requested in that pass, as [`PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
+    /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
     pub refused_request: Option<String>,
     /// When its last abandoned pass was given up.
     pub last_abandoned: Option<Timestamp>,

@@ -26,7 +26,7 @@ pub enum SecretProblem {
     Empty(String),
     /// The command succeeded and printed nothing.
     #[error(
-        "{0} printed no secret: run it by hand to see what it prints, or correct `secret.command`"
+        "{0} printed no secret: run it by hand to see what it prints, or correct the command in the configuration"
     )]
     PrintedNothing(String),
     /// A pipe stays open for longer than we wait.
@@ -48,7 +48,7 @@ pub enum SecretProblem {
     Unfit(String),
     /// A file cannot be read.
     #[error(
-        "cannot read the secret's file {path}: {error}; put the secret there, or correct `secret`"
+        "cannot read the secret's file {path}: {error}; put the secret there, or correct the path in the configuration"
     )]
     Unreadable {
         /// Its path.
@@ -64,7 +64,9 @@ pub enum SecretProblem {
     )]
     NoDirectory(String),
     /// The command cannot be started.
-    #[error("cannot run `{program}` for the secret: {error}; install it, or correct `secret`")]
+    #[error(
+        "cannot run `{program}` for the secret: {error}; install it, or correct the command in the configuration"
+    )]
     NotStarted {
         /// Its name.
         program: String,

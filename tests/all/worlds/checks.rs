@@ -444,8 +444,19 @@ pub fn exact(told: &Told<'_>) -> Held {
             limit
         );
         let expected = limit.units.expected;
+        let others_stopped = told
+            .report
+            .stopped_by
+            .iter()
+            .any(|stop| (&stop.account, &stop.limit) != (&limit.account, &limit.limit));
         let fits = match spent {
             spent if spent >= expected => Fits::All,
+            // Another limit kept the run from making the requests.
+            _ if others_stopped && limit.first_unfit.is_none() && limit.fits == Fits::All => {
+                let remaining = limit.remaining.map_or(u64::MAX, Units::get);
+                prop_assert!(expected <= remaining, "fits: {:?} spent {}", limit, spent);
+                Fits::All
+            }
             0 => Fits::None,
             _ => Fits::Part,
         };

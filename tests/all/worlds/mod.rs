@@ -51,11 +51,13 @@ fn so_it_is_with_backfills_several_credentials_and_limits_of_regions() {
     live(RICH_WORLDS, plan::rich_plans());
 }
 
-/// A run that a signal ended named the refusal of a credential after which another one was used.
 #[test]
 fn a_world_that_failed_once_holds() {
-    let mut runner = runner(136);
-    let world = plan::rich_plans().new_tree(&mut runner).unwrap();
+    // A run that a signal ended named the refusal of a credential after which another one was used.
+    let world = plan::rich_plans().new_tree(&mut runner(136)).unwrap();
+    life::live(&world.current()).unwrap();
+    // All requests fit a limit, and another one stopped the run before they were made.
+    let world = plan::plans().new_tree(&mut runner(33032)).unwrap();
     life::live(&world.current()).unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use ingest::catalog::Archive;
-use ingest::config::{Credential, Job};
+use ingest::config::{Credential, Job, Region};
 use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
 use ingest::quota::{ChargeId, Decision, Timestamp, Units};
 use ingest::run::{
@@ -352,21 +352,23 @@ fn fits(life: &Life, job: &Job, stop: &StoppedBy, at: Timestamp) -> bool {
     let ledger = SqliteLedger::open(&copy.path().join("ledger.db")).unwrap();
     let step = job.steps.iter().find(|step| step.call.name == stop.call);
     let credential = credential(job, stop).unwrap();
-    let regions = job.regions.iter().filter(|region| {
-        let name =
-            credential.ledger_name(&credential.configured_name(&stop.limit).to_owned(), region);
-        name.unwrap() == stop.limit
-    });
-    let mut regions = regions.take(1);
-    regions.any(|region| {
-        let cost = credential
+    let cost = |region: &Region| {
+        credential
             .in_ledger(&step.unwrap().call.cost, region)
-            .unwrap();
+            .unwrap()
+    };
+    // Of a limit without a scope, the charges of all regions: the one that was refused may charge others that have one.
+    let mut regions = job
+        .regions
+        .iter()
+        .filter(|region| cost(region) == stop.claim.cost)
+        .take(1);
+    regions.any(|region| {
         let leave = credential.in_ledger(&job.leave, region).unwrap();
         let charge = Charge {
             account: &credential.account,
             id: &ChargeId::new("tried"),
-            cost: &cost,
+            cost: &stop.claim.cost,
             leave: &leave,
             purpose: &Purpose::default(),
         };

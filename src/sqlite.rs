@@ -1,8 +1,6 @@
 //! Opens SQLite files: ledger, catalog, journal and full-text index.
 
 mod backup;
-#[cfg(target_os = "linux")]
-mod create;
 mod database;
 mod integrity;
 mod interrupt;
@@ -136,8 +134,6 @@ pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
         name: schema.name,
         why,
     };
-    #[cfg(target_os = "linux")]
-    create::create_whole(path, schema);
     private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
     if path.is_dir() {
         return Err(denied(DIRECTORY.to_owned()));

@@ -364,8 +364,7 @@ impl Drop for Session {
 /// the server does not look at the connection meanwhile.
 async fn cancel(connected: Connected) {
     if !connected.client.is_closed() {
-        let token = connected.client.cancel_token();
-        let _ = timeout(SHORT, token.cancel_query(connected.tls)).await;
+        let _ = timeout(SHORT, connected.cancel()).await;
     }
     connected.driver.abort();
 }

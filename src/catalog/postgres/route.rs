@@ -7,11 +7,12 @@ use secrecy::ExposeSecret;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
-use tokio_postgres::{Client, Config};
+use tokio_postgres::tls::TlsStream;
+use tokio_postgres::{Client, Config, Connection, NoTls, Socket};
 
 use super::error::{self, PostgresError};
 use super::password::Password;
-use super::tls::Tls;
+use super::tls::{Tls, tls};
 use crate::config::{PostgresAddress, PostgresHost, PostgresUrl, SecretSource};
 
 /// Sent data that nobody acknowledges for this long ends the connection, as does a peer that is silent for as long.
@@ -33,6 +34,17 @@ pub struct Connected {
     pub tls: Tls,
     /// Ends the connection at once.
     pub driver: AbortHandle,
+}
+
+impl Connected {
+    /// Cancels on the server what runs there.
+    pub async fn cancel(&self) -> Result<(), tokio_postgres::Error> {
+        let token = self.client.cancel_token();
+        match &self.tls {
+            Some(encrypted) => token.cancel_query(encrypted.clone()).await,
+            None => token.cancel_query(NoTls).await,
+        }
+    }
 }
 
 impl Route {
@@ -93,27 +105,25 @@ impl Route {
             why,
             is_passing: false,
         };
-        let tls = Tls::new(&self.url.tls_of(host)).map_err(lasting)?;
+        let tls = tls(&self.url.tls_of(host)).map_err(lasting)?;
         let config = self.config(host, &tls).await.map_err(lasting)?;
+        let connecting = async {
+            match &tls {
+                Some(encrypted) => Ok(driven(config.connect(encrypted.clone()).await?)),
+                None => Ok(driven(config.connect(NoTls).await?)),
+            }
+        };
         // The timeout of the client's own does not include the handshakes.
-        let connected = timeout(self.url.connect_timeout, config.connect(tls.clone())).await;
+        let connected = timeout(self.url.connect_timeout, connecting).await;
         let connected = connected.map_err(|_| PostgresError::Connect {
             why: format!("no answer within {:?}", self.url.connect_timeout),
             is_passing: true,
         })?;
-        let (client, connection) = connected.map_err(|error| refused(&error, &tls))?;
-        let driver = tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(
-                    "the connection to PostgreSQL ended: {}",
-                    error::explain(&error)
-                );
-            }
-        });
+        let (client, driver) = connected.map_err(|error| refused(&error, &tls))?;
         Ok(Connected {
             client,
             tls,
-            driver: driver.abort_handle(),
+            driver,
         })
     }
 
@@ -153,6 +163,22 @@ impl Route {
             .or_else(|| variable("LOGNAME"))
             .ok_or_else(|| "no role: write it in catalog.url: postgres://ROLE@HOST".to_owned())
     }
+}
+
+/// Lets the runtime drive a connection.
+fn driven<T>((client, connection): (Client, Connection<Socket, T>)) -> (Client, AbortHandle)
+where
+    T: TlsStream + Unpin + Send + 'static,
+{
+    let driver = tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(
+                "the connection to PostgreSQL ended: {}",
+                error::explain(&error)
+            );
+        }
+    });
+    (client, driver.abort_handle())
 }
 
 /// Why a host refused, with what to do where the cause is known.

@@ -12,7 +12,7 @@ use super::declare::{
     Table, Type, keys, table,
 };
 use super::item::{self, Item};
-use super::limit::{LIMIT, Limits};
+use super::limit::{CredentialLimit, LIMIT, Limits};
 use super::names::Named;
 use super::{Call, Region, Upstream};
 use crate::quota::{Account, Cost, Limit, LimitName};
@@ -54,6 +54,14 @@ impl Credential {
         self.limits
             .get(self.configured_name(limit))
             .map_or(Duration::ZERO, |limit| limit.wait)
+    }
+
+    /// Whether a limit, by its name in the ledger, only paces the requests: see [`CredentialLimit::paces`].
+    #[must_use]
+    pub fn is_paced_by(&self, limit: &str) -> bool {
+        self.limits
+            .get(self.configured_name(limit))
+            .is_some_and(CredentialLimit::paces)
     }
 
     /// Returns `cost` by the names of its limits in the ledger, for a request for `region`.

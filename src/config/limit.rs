@@ -41,6 +41,12 @@ pub struct CredentialLimit {
 pub type Limits = BTreeMap<LimitName, CredentialLimit>;
 
 impl CredentialLimit {
+    /// Whether a run always waits until its units return: it paces the requests, and stops none while it is open.
+    #[must_use]
+    pub fn paces(&self) -> bool {
+        self.wait >= self.limit.span()
+    }
+
     /// Returns the name in the ledger of the quota that a request for `region` uses. `None` where the region lacks a value of
     /// the scope.
     #[must_use]

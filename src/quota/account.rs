@@ -69,13 +69,13 @@ impl Account {
     /// Returns the longest that a charge of this account can count, with the grace at both ends.
     #[must_use]
     pub fn longest_window(&self) -> Duration {
-        self.longest_limit().map(span).unwrap_or_default()
+        self.longest_limit().map(Limit::span).unwrap_or_default()
     }
 
     /// Returns the limit that counts a charge for the longest time; `None` for an account without limits.
     #[must_use]
     pub fn longest_limit(&self) -> Option<&Limit> {
-        self.of_each_window().max_by_key(|limit| span(limit))
+        self.of_each_window().max_by_key(|limit| limit.span())
     }
 
     /// The limits, of neighbours by name with one window the first alone: the limits of thousands of values have one window.
@@ -92,8 +92,8 @@ impl Account {
     #[must_use]
     pub fn id_memory(&self) -> Duration {
         let memory = |limit: &Limit| match limit.window().parts() {
-            None => span(limit),
-            Some(_) => span(limit).min(SHORTEST_MEMORY),
+            None => limit.span(),
+            Some(_) => limit.span().min(SHORTEST_MEMORY),
         };
         self.of_each_window().map(memory).max().unwrap_or_default()
     }
@@ -131,10 +131,3 @@ impl Account {
 /// How long ids are remembered at least, or for the longest window where that is shorter: much longer than any operation or
 /// request takes, so that what comes twice or late is recognised.
 pub const SHORTEST_MEMORY: Duration = Duration::from_secs(10 * 60);
-
-/// The longest that a limit counts a charge.
-fn span(limit: &Limit) -> Duration {
-    let window = limit.window();
-    let part = window.parts().map(|parts| parts.length());
-    window.longest() + part.unwrap_or_default() + limit.grace() * 2
-}

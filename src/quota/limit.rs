@@ -71,6 +71,13 @@ impl Limit {
         self.window.grace()
     }
 
+    /// Returns the longest that it counts a charge, with the grace at both ends.
+    #[must_use]
+    pub fn span(&self) -> Duration {
+        let part = self.window.parts().map(|parts| parts.length());
+        self.window.longest() + part.unwrap_or_default() + self.grace() * 2
+    }
+
     /// Whether `units` fit beside `used` while `leave` stays free.
     #[must_use]
     pub fn fits(&self, used: Units, units: Units, leave: Units) -> bool {

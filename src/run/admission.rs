@@ -12,7 +12,7 @@ use super::report::accounts;
 use super::stop_reason::StopReason;
 use crate::config::{Credential, Job};
 use crate::ledger::Available;
-use crate::quota::{Cost, LimitUsage, Units};
+use crate::quota::{Cost, LimitUsage, Timestamp, Units};
 
 /// What each job charges.
 type Costs = Vec<(Arc<Job>, Cost)>;
@@ -27,7 +27,11 @@ pub async fn admit_regions(
 ) -> Result<Vec<Candidate>, StopReason> {
     let jobs = jobs(&*queue);
     let remaining = Remaining::read(context, &jobs).await;
-    // Most runs have enough for the worst case. They need no estimate, which reads the listings of earlier passes.
+    // Most runs have enough for the worst case, or wait for all of their limits. They need no estimate, which reads the listings
+    // of earlier passes.
+    if jobs.iter().all(|job| remaining.only_pace(job)) {
+        return Ok(std::mem::take(queue));
+    }
     if let Some(most) = most(context, &jobs, queue).await?
         && remaining.cover(&most)
     {
@@ -117,7 +121,10 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
 }
 
 /// The remaining units by account; without the accounts whose units cannot be read.
-struct Remaining(HashMap<String, Available>);
+struct Remaining {
+    accounts: HashMap<String, Available>,
+    now: Timestamp,
+}
 
 impl Remaining {
     async fn read(context: &Context, jobs: &[Arc<Job>]) -> Self {
@@ -127,7 +134,34 @@ impl Remaining {
                 remaining.insert(account.name.clone(), available);
             }
         }
-        Self(remaining)
+        Self {
+            accounts: remaining,
+            now: context.clock.now(),
+        }
+    }
+
+    /// Whether a run always waits for a limit, by its name in the ledger. One that is closed for longer than its `wait` stops
+    /// requests.
+    fn paces(&self, job: &Job, limit: &str) -> bool {
+        let credential = &job.credential;
+        let Some(Available::Metered(usages)) = self.accounts.get(&credential.account.name) else {
+            return false;
+        };
+        let closed_until = LimitUsage::find(usages, limit).and_then(|usage| usage.closed_until);
+        let closed = closed_until.map(|until| until.since(self.now));
+        credential.is_paced_by(limit) && closed <= Some(credential.wait(limit))
+    }
+
+    /// Whether a run waits for every limit of a job, so that all of its regions can walk together.
+    fn only_pace(&self, job: &Job) -> bool {
+        let Some(Available::Metered(usages)) = self.accounts.get(&job.credential.account.name)
+        else {
+            return false;
+        };
+        let mut charged = job.steps.iter().flat_map(|step| step.call.cost.limits());
+        let mut closed = usages.iter().filter(|usage| usage.closed_until.is_some());
+        charged.all(|limit| job.credential.is_paced_by(limit))
+            && closed.all(|usage| self.paces(job, &usage.limit))
     }
 
     /// Whether these costs fit together. Each job leaves its `leave` of what all of them charge, or another job would use it
@@ -143,14 +177,16 @@ impl Remaining {
             let total = totals.get(account).cloned().unwrap_or_default();
             if !job.fallbacks.is_empty() {
                 let mut limits = cost.limits();
-                return limits.all(|limit| total.of(limit) <= self.of_all(job, limit));
+                return limits.all(|limit| {
+                    total.of(limit) <= self.of_all(job, limit) || self.paces(job, limit)
+                });
             }
-            match self.0.get(account) {
+            match self.accounts.get(account) {
                 Some(Available::Metered(usages)) => cost.limits().all(|limit| {
                     let usage = LimitUsage::find(usages, limit);
                     let remaining = usage.map(|usage| usage.remaining).unwrap_or_default();
                     let leave = job.leave.of(job.credential.configured_name(limit));
-                    total.of(limit) + leave <= remaining
+                    total.of(limit) + leave <= remaining || self.paces(job, limit)
                 }),
                 Some(Available::Unmetered(units)) => total.largest() <= *units,
                 None => false,
@@ -162,19 +198,20 @@ impl Remaining {
     /// Returns the units of a limit that all credentials of a job have left for it together.
     fn of_all(&self, job: &Job, limit: &str) -> Units {
         let limit = job.credential.configured_name(limit);
-        let remaining = |credential: &Arc<Credential>| match self.0.get(&credential.account.name) {
-            Some(Available::Metered(usages)) => {
-                let is_same =
-                    |usage: &&LimitUsage| credential.configured_name(&usage.limit) == limit;
-                let remaining = usages.iter().filter(is_same).map(|usage| usage.remaining);
-                remaining
-                    .min()
-                    .unwrap_or_default()
-                    .saturating_sub(job.leave.of(limit))
-            }
-            Some(Available::Unmetered(units)) => *units,
-            None => Units::ZERO,
-        };
+        let remaining =
+            |credential: &Arc<Credential>| match self.accounts.get(&credential.account.name) {
+                Some(Available::Metered(usages)) => {
+                    let is_same =
+                        |usage: &&LimitUsage| credential.configured_name(&usage.limit) == limit;
+                    let remaining = usages.iter().filter(is_same).map(|usage| usage.remaining);
+                    remaining
+                        .min()
+                        .unwrap_or_default()
+                        .saturating_sub(job.leave.of(limit))
+                }
+                Some(Available::Unmetered(units)) => *units,
+                None => Units::ZERO,
+            };
         job.credentials().map(remaining).sum()
     }
 }

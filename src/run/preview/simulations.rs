@@ -178,7 +178,7 @@ impl Simulations {
             spends: self.fitting.as_ref().map(|fitting| fitting.charged(limit)),
             fits: match self.continues_elsewhere(limit, selection) {
                 true => Fits::All,
-                false => self.fits(limit),
+                false => self.fits(limit, selection),
             },
             first_unfit: None,
         }
@@ -240,7 +240,7 @@ impl Simulations {
 
     /// Returns how much of the requests fits a limit. One that refuses nothing fits them all, unless another limit kept the run
     /// from making them.
-    fn fits(&self, limit: &LimitReport) -> Fits {
+    fn fits(&self, limit: &LimitReport, selection: &Selection) -> Fits {
         let Some(fitting) = &self.fitting else {
             return Fits::Unknown;
         };
@@ -250,9 +250,10 @@ impl Simulations {
             .unwrap_or_default();
         let charged = fitting.charged(limit);
         match fitting.first_refused.get(&key(limit)) {
-            None if limit
-                .remaining
-                .is_none_or(|remaining| requested <= remaining) =>
+            None if is_paced_by(selection, limit)
+                || limit
+                    .remaining
+                    .is_none_or(|remaining| requested <= remaining) =>
             {
                 Fits::All
             }
@@ -300,6 +301,12 @@ fn of_several<'s>(selection: &'s Selection, account: &str) -> impl Iterator<Item
         !job.fallbacks.is_empty() && credentials.any(|one| one.account.name == account)
     };
     selection.iter().map(|(job, _)| job).filter(draws_on)
+}
+
+/// Whether a run always waits for a limit.
+fn is_paced_by(selection: &Selection, limit: &LimitReport) -> bool {
+    let mut credentials = selection.iter().flat_map(|(job, _)| job.credentials());
+    credentials.any(|one| one.account.name == limit.account && one.is_paced_by(&limit.limit))
 }
 
 /// Returns when a charge fits a limit. The ledger says that more exactly where the simulation does not have each of its

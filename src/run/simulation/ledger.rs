@@ -1,10 +1,11 @@
 //! The ledger of a simulation: it starts with the balance of the real one, and records its decisions.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
+use crate::config::Credential;
 use crate::ledger::{
     Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
 };
@@ -82,6 +83,8 @@ pub enum Bounds {
 #[derive(Debug)]
 pub struct SimulatedLedger {
     bounds: Bounds,
+    /// Whose limits a run waits for.
+    credentials: Vec<Arc<Credential>>,
     ledger: MemoryLedger,
     decisions: Mutex<Decisions>,
 }
@@ -93,7 +96,11 @@ struct Decisions {
 }
 
 impl SimulatedLedger {
-    pub fn new(balances: &HashMap<String, Balance>, bounds: Bounds) -> Self {
+    pub fn new(
+        balances: &HashMap<String, Balance>,
+        bounds: Bounds,
+        credentials: Vec<Arc<Credential>>,
+    ) -> Self {
         let ledger = MemoryLedger::default();
         for (account, balance) in balances {
             for (limit, charges) in &balance.charges {
@@ -105,6 +112,7 @@ impl SimulatedLedger {
         }
         Self {
             bounds,
+            credentials,
             ledger,
             decisions: Mutex::default(),
         }
@@ -151,6 +159,15 @@ impl SimulatedLedger {
 
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         self.ledger.used(account, at)
+    }
+
+    /// Whether a run waits until a rejected charge fits, so that nothing is refused.
+    fn is_waited_for(&self, account: &Account, rejection: &Rejection) -> bool {
+        let mut credentials = self.credentials.iter();
+        credentials.any(|credential| {
+            credential.account.name == account.name
+                && rejection.retry_after <= credential.wait(&rejection.limit)
+        })
     }
 
     fn decisions(&self) -> MutexGuard<'_, Decisions> {
@@ -237,7 +254,7 @@ impl Ledger for SimulatedLedger {
         };
         match &decision {
             Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
-            Decision::Rejected(rejection) => {
+            Decision::Rejected(rejection) if !self.is_waited_for(charge.account, rejection) => {
                 self.decisions().refuse(charge, rejection, now);
             }
             _ => {}

@@ -85,12 +85,14 @@ impl Snapshot {
         bounds: Bounds,
         now: Timestamp,
     ) -> Simulation {
-        let jobs = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
+        let jobs: Vec<Arc<Job>> = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
+        let credentials = jobs.iter().flat_map(|job| job.credentials());
+        let credentials = credentials.cloned().collect();
         Simulation {
             selection: selection.clone(),
             clock: Arc::new(SimulatedClock::at(now)),
             catalog: Arc::new(self.catalog()),
-            ledger: Arc::new(SimulatedLedger::new(balances, bounds)),
+            ledger: Arc::new(SimulatedLedger::new(balances, bounds, credentials)),
             upstream: Arc::new(SimulatedUpstream::new(Arc::clone(&self.snapshot), jobs)),
         }
     }

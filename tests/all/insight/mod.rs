@@ -6,6 +6,7 @@ mod by_hand;
 mod fairness;
 mod forecast;
 mod next_charge;
+mod paced;
 mod passed_on;
 mod pictured;
 mod preview;

@@ -138,26 +138,28 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
             .flat_map(|one| one.limits.values())
             .filter_map(|one| one.upstream_name.as_deref())
     };
-    for (place, rule) in upstream.errors.iter().enumerate() {
-        let Some(limit) = rule
-            .limit
-            .as_deref()
-            .filter(|limit| names().chain(theirs()).all(|name| name != *limit))
-        else {
-            continue;
-        };
-        let item = root.find(&[
-            "upstreams",
-            &upstream.name,
-            "errors",
-            &place.to_string(),
-            "limit",
-        ]);
+    let refuse = |limit: &str, place: usize, key: &[&str]| {
+        let place = place.to_string();
+        let place = ["upstreams", &upstream.name, "errors", &place];
+        let item = root.find(&[&place, key].concat());
         if let Some(item) = item.filter(|_| !credentials.is_empty()) {
             item.refuse::<()>(
                 "no credential of this upstream has this limit",
                 advice(limit, names()),
             );
+        }
+    };
+    for (place, rule) in upstream.errors.iter().enumerate() {
+        let limit = rule.limit.as_deref();
+        if let Some(limit) =
+            limit.filter(|limit| names().chain(theirs()).all(|name| name != *limit))
+        {
+            refuse(limit, place, &["limit"]);
+        }
+        for (index, limit) in rule.free.limits().iter().enumerate() {
+            if names().all(|name| name != limit) {
+                refuse(limit, place, &["free", &index.to_string()]);
+            }
         }
     }
 }

@@ -1,16 +1,19 @@
 //! `errors`: rules that classify refusals, or the names of built-in sets of them.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::Pointer;
 use super::declare::{
-    AndThen, FlatOptional, Leaf, ListOf, OneOrMore, Optional, Or, POINTER, Required, SCALAR, Shape,
-    TEXT, TRUTH, Table, Type, Words, keys, table,
+    AndThen, DURATION, FlatOptional, Leaf, ListOf, OneOrMore, Optional, Or, POINTER, Required,
+    SCALAR, Shape, TEXT, Table, Type, Words, keys, table,
 };
 use super::item::{self, Document, Item};
 use super::names::advice;
 use super::tree::{Kind, Node};
 use super::upstream::HEADER_NAME;
+use crate::quota::{Cost, LimitName};
 
 /// How one kind of refusal is recognised, and what it means. Every condition must hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +30,57 @@ pub struct Rule {
     pub limit_at: Option<Pointer>,
     /// Where the response says when to retry.
     pub until: Option<Until>,
-    /// Whether the upstream does not count such a request: its charge is released.
-    pub free: bool,
+    /// How long to wait where the response does not say when to retry.
+    pub pause: Option<Duration>,
+    /// What of such a request the upstream does not count.
+    pub free: Free,
+}
+
+/// The part of a charge that an upstream does not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Free {
+    /// It counts everything.
+    #[default]
+    Nothing,
+    /// It counts nothing.
+    Everything,
+    /// It does not count in these limits.
+    Limits(Vec<LimitName>),
+}
+
+impl Free {
+    /// Returns the part of a cost that stays charged.
+    #[must_use]
+    pub fn rest_of(&self, cost: &Cost) -> Cost {
+        match self {
+            Self::Nothing => cost.clone(),
+            Self::Everything => Cost::none(),
+            Self::Limits(free) => {
+                let counted = cost.iter().filter(|(limit, _)| !free.contains(limit));
+                counted
+                    .map(|(limit, units)| (limit.clone(), units))
+                    .collect()
+            }
+        }
+    }
+
+    /// The limits that it names; none if it is everything or nothing.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitName] {
+        match self {
+            Self::Nothing | Self::Everything => &[],
+            Self::Limits(free) => free,
+        }
+    }
+
+    /// The same, with other names of its limits.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(LimitName) -> LimitName) -> Self {
+        match self {
+            Self::Nothing | Self::Everything => self,
+            Self::Limits(free) => Self::Limits(free.into_iter().map(name).collect()),
+        }
+    }
 }
 
 keys! {
@@ -54,8 +106,13 @@ keys! {
         until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
         /// Where the body has the time to retry, instead of `until_header`.
         until_at: Option<Pointer> = Optional(POINTER, "'/retry_after'"),
-        /// Whether the upstream does not count the request. Its charge is then released.
-        free: bool = Or(TRUTH, "false", "true"),
+        /// How long to wait before the request is repeated, where the response does not say when to retry: as long as a
+        /// `Retry-After` of this length. Only for `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
+        /// with each attempt.
+        pause: Option<Duration> = Optional(DURATION, "'60s'"),
+        /// What the upstream does not count, so that it is not charged: `true`, the whole request; a list, its units of these
+        /// limits. `free = ["monthly"]`: a refused request counts in every limit but `monthly`.
+        free: Free = Or(FREE, "false", "['monthly']"),
     }
 }
 
@@ -63,7 +120,8 @@ keys! {
     struct BodyKeys {
         /// A place in the response body.
         at: Pointer = Required(POINTER, "'/error/errors/*/reason'"),
-        /// The values at that place that match. `*` at the start or the end of a value matches any text.
+        /// The values at that place that match. `*` at the start or the end of a value matches any text: `*api_key*` matches all
+        /// that contain `api_key`.
         is: Vec<String> = Required(OneOrMore(SCALAR), "'quotaExceeded'"),
     }
 }
@@ -170,6 +228,11 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
         (Some(header), None) => Some(Until::EpochHeader(header)),
         (None, at) => at.map(Until::At),
     };
+    if keys.pause.is_some() && !waits(keys.class) {
+        return item
+            .find(&["pause"])?
+            .refuse("a refusal of this class is not repeated", "remove `pause`");
+    }
     Some(Rule {
         status,
         conditions,
@@ -177,6 +240,7 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
         limit: keys.limit,
         limit_at: keys.limit_at,
         until,
+        pause: keys.pause,
         free: keys.free,
     })
 }
@@ -188,6 +252,22 @@ const fn waits(class: Class) -> bool {
         Class::End | Class::Denied | Class::Skip | Class::BadCursor => false,
     }
 }
+
+/// true, false, or the limits whose units are free.
+const FREE: Leaf<Free> = Leaf {
+    read: |item| match item.kind() {
+        Kind::List(_) => OneOrMore(TEXT).read(item).map(Free::Limits),
+        _ if item.truth()? => Some(Free::Everything),
+        _ => Some(Free::Nothing),
+    },
+    shape: || {
+        let limits = json!({ "type": "array", "items": TEXT.shape().schema, "minItems": 1 });
+        Shape::scalar(
+            "true, false, or list of limits",
+            json!({ "anyOf": [{ "type": "boolean" }, limits] }),
+        )
+    },
+};
 
 const STATUS: Leaf<StatusMatch> = Leaf {
     read: status,
@@ -383,13 +463,18 @@ impl Condition {
 }
 
 fn is_one_of(found: &str, patterns: &[String]) -> bool {
-    patterns.iter().any(
-        |pattern| match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
-            (Some(end), _) => found.ends_with(end),
-            (None, Some(start)) => found.starts_with(start),
-            (None, None) => found == pattern,
-        },
-    )
+    patterns.iter().any(|pattern| is_like(found, pattern))
+}
+
+fn is_like(found: &str, pattern: &str) -> bool {
+    let behind = pattern.strip_prefix('*');
+    let text = behind.unwrap_or(pattern);
+    match (behind, text.strip_suffix('*')) {
+        (None, None) => found == text,
+        (None, Some(start)) => found.starts_with(start),
+        (Some(end), None) => found.ends_with(end),
+        (Some(_), Some(middle)) => found.contains(middle),
+    }
 }
 
 fn holds_text(body: &Value, text: &str) -> bool {

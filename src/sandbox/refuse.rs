@@ -11,6 +11,7 @@ use super::request::CallRequest;
 use super::shape::{RefusalShape, ResponseShape};
 use super::world::with_value;
 use crate::config::{Class, Condition, Rule, StatusMatch, Until, Upstream, classify};
+use crate::quota::Cost;
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,9 +175,14 @@ fn known_as(
         .unwrap_or_else(|| make(None))
 }
 
-/// Whether the upstream's rules say that a request which is refused so is not counted.
-pub fn is_free(upstream: &Upstream, answer: &Reply) -> bool {
-    rule_of(upstream, answer).is_some_and(|rule| rule.free)
+/// The part of a cost that is not counted of a request which is refused so, by the upstream's rules.
+pub fn free_part(upstream: &Upstream, answer: &Reply, cost: &Cost) -> Cost {
+    let mut free = cost.clone();
+    match rule_of(upstream, answer) {
+        Some(rule) => free.take(&rule.free.rest_of(cost)),
+        None => free = Cost::none(),
+    }
+    free
 }
 
 fn class_of(upstream: &Upstream, answer: &Reply) -> Option<Class> {

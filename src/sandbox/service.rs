@@ -12,7 +12,7 @@ use super::count::{Counted, Counts, Exhausted, Pace};
 use super::credential::{Caller, Callers};
 use super::fault::{self, Fault, FaultHit, FaultKind};
 use super::log::{self, Logged};
-use super::refuse::{Reason, is_free, refuse};
+use super::refuse::{Reason, free_part, refuse};
 use super::request::{CallRequest, Received};
 use super::route::{self, Route};
 use super::saved::SavedResponses;
@@ -138,10 +138,11 @@ impl Service {
             Some(hit) => self.spoiled(caller, request, hit, usual),
             None => usual,
         };
-        if reply.ending == Ending::Whole && is_free(&request.route.upstream, &reply) {
-            let cost = caller.charged(&self.world.cost(request), request.region());
+        let free = free_part(&request.route.upstream, &reply, &self.world.cost(request));
+        if reply.ending == Ending::Whole && !free.is_none() {
+            let free = caller.charged(&free, request.region());
             let mut counters = self.counters();
-            counters.counts.take_back(&caller.account, &cost, now);
+            counters.counts.take_back(&caller.account, &free, now);
         }
         self.report_remaining(caller, request, reply, now)
     }

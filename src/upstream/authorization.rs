@@ -78,7 +78,11 @@ impl Authorization {
         Ok(Carried { secrets, token })
     }
 
-    async fn secrets(&self) -> Result<SecretsInUse, Failure> {
+    /// Reads the secrets.
+    ///
+    /// # Errors
+    /// One is missing.
+    pub async fn secrets(&self) -> Result<SecretsInUse, Failure> {
         let shown = self.secrets.show().await;
         shown.map_err(|error| Failure::NotSent(error.to_string()))
     }

@@ -148,6 +148,14 @@ impl Client {
         trial
     }
 
+    /// Checks that the secrets can be read. Requests no access token.
+    ///
+    /// # Errors
+    /// A secret is missing.
+    pub async fn has_secrets(&self) -> Result<(), Failure> {
+        self.authorization.secrets().await.map(drop)
+    }
+
     /// The request as it would be sent, without its secrets.
     ///
     /// # Errors

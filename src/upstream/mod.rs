@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 
 use crate::clock::Deadline;
-use crate::config::{Region, SinceValue, Step};
+use crate::config::{Free, Region, SinceValue, Step};
 use crate::quota::{LimitName, Timestamp, Units};
 use crate::record::{CachedPage, Record, Tag};
 
@@ -97,8 +97,8 @@ pub struct ReportedCost {
     pub limits: Vec<ReportedLimit>,
     /// The true cost of the request, in units, for the limits whose cost it reports.
     pub cost: BTreeMap<LimitName, Units>,
-    /// Whether it is a refusal, or the end of a list, that the upstream does not count, as its error rule says.
-    pub free: bool,
+    /// What of a refusal, or of the end of a list, the upstream does not count, as its error rule says.
+    pub free: Free,
 }
 
 /// A page of a list.

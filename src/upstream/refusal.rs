@@ -11,8 +11,11 @@ use super::json;
 use super::response::Response;
 use super::retry_after::{reset, retry_after};
 use super::text::{html_text, is_html, without_tags};
-use crate::config::{Class, Rule, Until, classify};
+use crate::config::{Class, Free, Rule, Until, classify};
 use crate::quota::Timestamp;
+
+/// The places of a description beside a code at `/error`.
+const DESCRIPTIONS: [&str; 3] = ["/error_description", "/description", "/detail"];
 
 /// The places of an error message in a response, the most specific first.
 const MESSAGES: [&str; 6] = [
@@ -44,14 +47,18 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
             .header(RETRY_AFTER.as_str())
             .and_then(|value| retry_after(value, now)),
         until: rule.and_then(|rule| until(rule, answer, document, now)),
+        pause: rule.and_then(|rule| rule.pause),
     };
     refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
 }
 
-/// Whether the error rule that a response matches says that the upstream does not count the request.
-pub fn is_free(answer: &Response, rules: &[Rule]) -> bool {
-    rules.iter().any(|rule| rule.free)
-        && rule_of(answer, rules, &document(answer)).is_some_and(|rule| rule.free)
+/// What the upstream does not count of a request, by the error rule that its response matches.
+pub fn free_part(answer: &Response, rules: &[Rule]) -> Free {
+    if rules.iter().all(|rule| rule.free == Free::Nothing) {
+        return Free::Nothing;
+    }
+    let rule = rule_of(answer, rules, &document(answer));
+    rule.map(|rule| rule.free.clone()).unwrap_or_default()
 }
 
 /// The index of the rule that a response matches; `None`: it matches no rule.
@@ -111,16 +118,20 @@ struct Refusal {
     limit: Option<String>,
     wait: Option<Duration>,
     until: Option<Timestamp>,
+    /// What the rule waits for where the response says nothing.
+    pause: Option<Duration>,
 }
 
 impl Refusal {
     fn failure(self, class: Class, now: Timestamp) -> Failure {
-        let wait = self.wait.or(self.until.map(|until| until.since(now)));
+        let until = self.until.map(|until| until.since(now));
+        let wait = self.wait.or(until).or(self.pause);
         match class {
             Class::Spent => Failure::Spent {
                 until: self.until.or(self
                     .wait
                     .filter(|wait| !wait.is_zero())
+                    .or(self.pause)
                     .map(|wait| now + wait)),
                 message: self.message,
                 limit: self.limit,
@@ -203,19 +214,34 @@ fn redirect(answer: &Response) -> Option<String> {
 }
 
 fn message_in(document: &Value) -> Option<String> {
-    let known = MESSAGES
-        .iter()
-        .filter_map(|place| Some(document.pointer(place)?.as_str()?.to_owned()))
-        .next();
-    known.or_else(|| first_text(document))
+    let text = |place: &str| document.pointer(place)?.as_str().filter(is_filled);
+    let known = MESSAGES.iter().find_map(|place| text(place));
+    let is_code = known.is_some() && known == text("/error");
+    let description = DESCRIPTIONS.iter().find_map(|place| text(place));
+    match (known, description.filter(|_| is_code)) {
+        (Some(code), Some(description)) => Some(format!("{code}: {description}")),
+        (Some(known), None) => Some(known.to_owned()),
+        (None, _) => {
+            first_text(document, &is_sentence).or_else(|| first_text(document, &is_filled))
+        }
+    }
 }
 
-/// The first text anywhere in a document.
-fn first_text(document: &Value) -> Option<String> {
+fn is_filled(text: &&str) -> bool {
+    !text.trim().is_empty()
+}
+
+/// Whether a text has several words, as messages do, and codes and ids do not.
+fn is_sentence(text: &&str) -> bool {
+    text.trim().contains(' ')
+}
+
+/// The first such text anywhere in a document.
+fn first_text(document: &Value, is_it: &impl Fn(&&str) -> bool) -> Option<String> {
     match document {
-        Value::String(text) => Some(text.clone()),
-        Value::Array(elements) => elements.iter().find_map(first_text),
-        Value::Object(members) => members.values().find_map(first_text),
-        _ => None,
+        Value::String(text) => Some(text.as_str()).filter(is_it).map(str::to_owned),
+        Value::Array(elements) => elements.iter().find_map(|one| first_text(one, is_it)),
+        Value::Object(members) => members.values().find_map(|one| first_text(one, is_it)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
 }

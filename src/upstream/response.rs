@@ -9,7 +9,7 @@ use super::large_body::LargeBodySlot;
 use super::paging;
 use super::records::{self, Found};
 use super::redactor::Redactor;
-use super::refusal::{self, failure_of, is_free, said};
+use super::refusal::{self, failure_of, free_part, said};
 use super::reported;
 use super::request::RequestParts;
 use super::text::{html_text, is_html};
@@ -159,7 +159,9 @@ impl Response {
             return response.refusal(parts, reported);
         }
         let page = response.page(document, parts);
-        reported.free = page.is_err() && is_free(&response, &parts.upstream.errors);
+        if page.is_err() {
+            reported.free = free_part(&response, &parts.upstream.errors);
+        }
         page
     }
 
@@ -170,7 +172,7 @@ impl Response {
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
         let rules = &parts.upstream.errors;
-        reported.free = is_free(self, rules);
+        reported.free = free_part(self, rules);
         if !refusal::ends_list(self, rules) {
             return Err(failure_of(self, rules, parts.request.now));
         }

@@ -16,10 +16,11 @@ use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
-use crate::config::{Credential, LedgerStore, RedisAccess};
+use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
 use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use crate::sqlite::{self, OpenError};
+use crate::upstream::Upstream;
 
 /// Checks everything, and reports each fault.
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
@@ -30,7 +31,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     if args.config_only {
         return show(&findings, global);
     }
-    findings.extend(secrets(&environment).await);
+    findings.extend(secrets(&environment, args.connect).await);
     findings.extend(serve::server(&environment.config.serve).await);
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
@@ -96,8 +97,8 @@ fn warning((what, detail): (String, String)) -> Finding {
     }
 }
 
-/// Checks that the secrets can be read. They are not sent anywhere.
-async fn secrets(environment: &Environment) -> Vec<Finding> {
+/// Checks that the secrets can be read. They are sent nowhere, unless an access token is to be requested with them.
+async fn secrets(environment: &Environment, connects: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for credential in environment
         .config
@@ -106,8 +107,11 @@ async fn secrets(environment: &Environment) -> Vec<Finding> {
         .filter(|one| one.secret.is_some() || !one.secrets.is_empty())
     {
         let what = format!("secret of credential {}", credential.name);
-        findings.push(match ready(environment, credential).await {
-            Ok(()) => good(what, "found".to_owned()),
+        let asks = matches!(credential.upstream.auth, Auth::OAuth(_));
+        findings.push(match ready(environment, credential, connects).await {
+            Ok(()) if !asks => good(what, "found".to_owned()),
+            Ok(()) if connects => good(what, "found, and it obtains an access token".to_owned()),
+            Ok(()) => good(what, "found; --connect requests an access token".to_owned()),
             Err(why) => bad(what, why),
         });
     }
@@ -128,12 +132,18 @@ async fn secrets_of_ledger(environment: &Environment) -> Option<Finding> {
     })
 }
 
-async fn ready(environment: &Environment, credential: &Arc<Credential>) -> Result<(), String> {
-    let upstream = environment.upstream(credential)?;
-    upstream
-        .ready()
-        .await
-        .map_err(|failure| failure.to_string())
+async fn ready(
+    environment: &Environment,
+    credential: &Arc<Credential>,
+    connects: bool,
+) -> Result<(), String> {
+    let client = environment.client(credential);
+    let client = client.map_err(|error| error.to_string())?;
+    let ready = match connects {
+        true => client.ready().await,
+        false => client.has_secrets().await,
+    };
+    ready.map_err(|failure| failure.to_string())
 }
 
 /// Checks the part of the ledger that is on this machine: the ledger file, or the journal.

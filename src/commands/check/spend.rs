@@ -118,7 +118,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Settles the charge to the reported cost; a refusal that reports less keeps its charge.
+    /// Settles the charge to the reported cost; a refusal that reports less keeps its charge, but for what is free.
     async fn settle(
         &self,
         ledger: &dyn LedgerClient,
@@ -132,6 +132,7 @@ impl Trial<'_> {
         } else {
             truth_of_a_refusal(charged, &reported.cost)
         };
+        let truth = reported.free.rest_of(&truth);
         if truth != *charged {
             let in_ledger = self.credential.in_ledger(&truth, &self.region);
             let in_ledger = in_ledger.unwrap_or_else(|_| truth.clone());

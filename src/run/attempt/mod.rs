@@ -234,10 +234,10 @@ impl<'a> Attempt<'a> {
         match page {
             Ok(page) => {
                 self.reopen(&permit).await;
-                if page.unchanged || reported.free {
+                if page.unchanged {
                     self.release_unmodified(&permit).await;
                 }
-                self.settle(&permit, &reported.cost).await;
+                self.settle(&permit, &reported).await;
                 self.reconcile(&permit, &reported.limits).await;
                 Ok(page)
             }
@@ -248,7 +248,7 @@ impl<'a> Attempt<'a> {
                 self.reconcile(&permit, &open).await;
                 let refused = self.refused(&permit, failure, &reported.limits);
                 let mut retry = refused.await?;
-                retry.charged &= !reported.free;
+                retry.charged &= !cost.is_none();
                 Err(NoPage::Retry(retry))
             }
         }
@@ -272,7 +272,7 @@ impl<'a> Attempt<'a> {
                 })
                 .collect(),
             cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
-            free: reported.free,
+            free: reported.free.renamed(name),
         }
     }
 

@@ -1,24 +1,22 @@
 //! Brings what a response reports of the quota to the ledger: the true cost of its request, and limits with fewer units left
 //! than the ledger has.
 
-use std::collections::BTreeMap;
-
 use super::Attempt;
 use crate::catalog::Estimate;
 use crate::ledger::{Permit, reported_id};
 use crate::quota::{Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
 use crate::run::learned_cost::truth;
-use crate::upstream::ReportedLimit;
+use crate::upstream::{ReportedCost, ReportedLimit};
 
 impl Attempt<'_> {
     /// Corrects the charge to what a page truly cost, beyond the limit too, and learns from it. The page is paid for: it is
     /// landed even if the ledger fails.
-    pub async fn settle(&mut self, permit: &Permit, reported: &BTreeMap<LimitName, Units>) {
-        if reported.is_empty() {
+    pub async fn settle(&mut self, permit: &Permit, reported: &ReportedCost) {
+        let truth = truth(&self.cost, &reported.cost);
+        self.correct(permit, &reported.free.rest_of(&truth)).await;
+        if reported.cost.is_empty() {
             return;
         }
-        let truth = truth(&self.cost, reported);
-        self.correct(permit, &truth).await;
         let (upstream, call) = (&self.job.credential.upstream.name, &self.call);
         let credential = &self.job.credential;
         let configured = |(limit, units): (&LimitName, Units)| {

@@ -75,7 +75,7 @@ impl Retry {
 }
 
 impl Attempt<'_> {
-    /// Returns the cost of a refused request: nothing if its error rule has `free`. A declined probe costs the configured cost of
+    /// Returns the cost of a refused request, without what its error rule calls `free`. A declined probe costs the configured cost of
     /// the call, even if a higher one was learned. Only `spent` and `slow_down` decline a probe: the upstream may have counted a
     /// truncated response as a page. Every other refusal keeps its charge, because the upstream may have counted it.
     pub fn cost_of_refusal(
@@ -84,9 +84,6 @@ impl Attempt<'_> {
         failure: &Failure,
         reported: &ReportedCost,
     ) -> Cost {
-        if reported.free {
-            return Cost::none();
-        }
         let is_declined = matches!(failure, Failure::Spent { .. } | Failure::SlowDown { .. });
         let calls = &self.job.credential.upstream.calls;
         let configured = calls
@@ -97,7 +94,8 @@ impl Attempt<'_> {
             || self.cost.clone(),
             |configured| lower_of(&self.cost, &configured),
         );
-        truth_of_a_refusal(&charged, &reported.cost)
+        let truth = truth_of_a_refusal(&charged, &reported.cost);
+        reported.free.rest_of(&truth)
     }
 
     /// Releases, closes, slows down or blocks what a failed attempt calls for, and returns how to retry it.
@@ -181,9 +179,10 @@ impl Attempt<'_> {
         if number >= attempts {
             let why = gave_up(attempts, &retry.why);
             let blocked = &self.context.blocked;
+            // Other requests stop for the same reason, after attempts of their own or none.
             match retry.trouble {
-                Trouble::Unreachable => blocked.unreachable(&upstream.name, &why),
-                Trouble::SlowDown => blocked.hold(&self.account().name, &why),
+                Trouble::Unreachable => blocked.unreachable(&upstream.name, &retry.why),
+                Trouble::SlowDown => blocked.hold(&self.account().name, &retry.why),
                 Trouble::Other => {}
             }
             return Err(StopReason::Failed(why));
@@ -247,12 +246,13 @@ fn gave_up(attempts: u32, why: &str) -> String {
     }
 }
 
-/// Twice as long after each attempt, with jitter, so that many clients do not retry at the same instant.
+/// The configured pause, twice as long after each attempt. Jitter adds up to half of it, so that many clients do not retry at the
+/// same instant.
 fn backoff(first: Duration, attempt: u32) -> Duration {
     let full = first
         .saturating_mul(1 << (attempt - 1).min(6))
         .min(LONGEST_PAUSE);
-    full.mul_f64(0.75 + 0.5 * jitter())
+    full.mul_f64(1.0 + 0.5 * jitter())
 }
 
 /// A number between 0 and 1 that differs from call to call. Nothing depends on how random it is.

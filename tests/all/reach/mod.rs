@@ -10,6 +10,7 @@ mod paging;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod records;
+mod refusals;
 mod regions;
 mod shapes;
 mod slices;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ingest::config::{Class, Condition, Rule, StatusMatch, Until};
+use ingest::config::{Class, Condition, Free, Rule, StatusMatch, Until};
 use ingest::upstream::Failure;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ async fn what_the_upstream_says_is_shown_as_one_short_line() {
         (r#"{"error": "plain"}"#, "plain"),
         (
             r#"{"error": "invalid_grant", "error_description": "expired"}"#,
-            "invalid_grant",
+            "invalid_grant: expired",
         ),
         (
             r#"{"errors": [{"message": "first"}, {"message": "second"}]}"#,
@@ -249,7 +249,8 @@ fn rule(status: &[StatusMatch], conditions: Vec<Condition>, class: Class) -> Rul
         class,
         limit: None,
         limit_at: None,
-        free: false,
+        pause: None,
+        free: Free::Nothing,
         until: None,
     }
 }

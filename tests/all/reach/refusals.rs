@@ -1,0 +1,175 @@
+//! What an upstream refuses: what it counts of it, how long to wait after it, and what it says.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::world::{Ran, World};
+
+const CAPPED: &str = r#"
+regions = ["US"]
+[upstreams.posts]
+base_url = "https://posts.example.com"
+auth = { bearer = true }
+attempts = 2
+errors = [
+  { status = 403, at = "/reason", is = "*api_key*", class = "denied" },
+  { status = 429, class = "slow_down", free = ["monthly"] },
+  { status = 503, class = "transient", pause = "300ms" },
+]
+[upstreams.posts.calls.list]
+path = "posts"
+cost = { quarter = 1, monthly = 10 }
+records = { at = "/items", kind = "post", id = "/id" }
+[credentials.posts]
+upstream = "posts"
+secret = { env = "POSTS_TOKEN" }
+[credentials.posts.limits]
+quarter = { quota = 100, window = "15min" }
+monthly = { quota = 1000, window = "30d" }
+[jobs.posts]
+credential = "posts"
+steps = [{ call = "list" }]
+"#;
+
+fn refusing(times: u64, status: u16) -> World {
+    let world = World::written(CAPPED, &[]);
+    world.faults(&json!({ "times": times, "status": status, "body": { "message": "no" } }));
+    world
+}
+
+#[test]
+fn a_refusal_that_is_free_for_one_limit_counts_in_the_others() {
+    let world = refusing(2, 429);
+    let run = world.json(&["--region", "US"]);
+    assert_eq!(run["outcome"], "failed", "{run}");
+    let units = &run["passes"][0]["units"];
+    assert_eq!(
+        (&units["quarter"], &units["monthly"]),
+        (&json!(2), &Value::Null),
+        "{run}"
+    );
+    assert_eq!((world.charged("quarter"), world.charged("monthly")), (2, 0));
+    assert_eq!((world.counted("quarter"), world.counted("monthly")), (2, 0));
+    world.json(&["--region", "US"]);
+    assert_eq!(
+        (world.charged("quarter"), world.charged("monthly")),
+        (3, 10)
+    );
+    assert_eq!(
+        (world.counted("quarter"), world.counted("monthly")),
+        (3, 10)
+    );
+}
+
+#[test]
+fn check_refuses_free_units_of_a_limit_that_no_credential_has() {
+    let mut world = World::written(CAPPED, &[]);
+    world.set(
+        r#"upstreams.posts.errors=[{ status = 429, class = "slow_down", free = ["monthy"] }]"#,
+    );
+    let ran = world.ingest(&["check", "--config-only"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("no credential of this upstream has this limit"),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("did you mean monthly?"), "{ran:?}");
+}
+
+#[test]
+fn a_rule_states_how_long_to_wait_before_the_next_attempt() {
+    let world = refusing(1, 503);
+    let began = Instant::now();
+    let run = world.json(&["--region", "US"]);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn a_pause_of_a_refusal_that_is_not_repeated_is_refused() {
+    let mut world = World::written(CAPPED, &[]);
+    world.set(r#"upstreams.posts.errors=[{ status = 403, class = "denied", pause = "1s" }]"#);
+    let ran = world.ingest(&["check", "--config-only"]);
+    assert!(ran.stderr.contains("remove `pause`"), "{ran:?}");
+}
+
+fn tried(world: &World, status: u16, body: &Value) -> Ran {
+    let file = world.directory.path().join("answer.http");
+    let text = format!("HTTP/1.1 {status} No\r\ncontent-type: application/json\r\n\r\n{body}");
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_string_lossy().into_owned();
+    world.ingest(&[
+        "try", "posts", "list", "--answer", &file, "--format", "json",
+    ])
+}
+
+#[test]
+fn a_value_with_two_stars_matches_in_the_middle() {
+    let world = World::written(CAPPED, &[]);
+    let report = tried(&world, 403, &json!({ "reason": "the api_key is wrong" })).json();
+    assert_eq!(report["rule"], 1, "{report}");
+    let report = tried(&world, 403, &json!({ "reason": "the key is wrong" })).json();
+    assert_eq!(report["rule"], Value::Null, "{report}");
+}
+
+#[test]
+fn the_words_of_the_upstream_are_shown_wherever_it_puts_them() {
+    let world = World::written(CAPPED, &[]);
+    let said = [
+        (
+            json!({ "error": "RecordInvalid", "description": "Record is too old" }),
+            "RecordInvalid: Record is too old",
+        ),
+        (
+            json!({ "error": { "type": "AUTHENTICATION_REQUIRED", "message": "" } }),
+            "AUTHENTICATION_REQUIRED",
+        ),
+        (
+            json!([{ "message": [{ "id": "120", "value": "Invalid value" }] }]),
+            "Invalid value",
+        ),
+    ];
+    for (body, words) in said {
+        let report = tried(&world, 400, &body).json();
+        assert_eq!(
+            report["message"],
+            format!("400 Bad Request: {words}"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn a_region_that_was_not_requested_after_a_refusal_names_no_attempts() {
+    let mut world = World::written(CAPPED, &[]);
+    world.set(r#"regions=["US", "GB", "DE"]"#);
+    world.set(r#"upstreams.posts.calls.list.params={ region = "{region}" }"#);
+    world.faults(&json!({ "times": 9, "status": 429, "body": { "message": "slow" } }));
+    let run = world.json(&["--region", "all", "--concurrency", "1"]);
+    let passes = run["passes"].as_array().unwrap();
+    for pass in passes {
+        let says = pass["detail"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("(2 attempts)");
+        assert_eq!(says, pass["requests"] == 2, "{run}");
+    }
+}
+
+#[test]
+fn check_requests_an_access_token_only_with_connect() {
+    let text = CAPPED.replace(
+        "auth = { bearer = true }",
+        "auth = { oauth = { kind = \"client_credentials\", token_url = \"http://127.0.0.1:9/token\", client_id = \"me\", client_secret = \"{secret}\" } }",
+    );
+    let world = World::written(&text, &["upstreams.posts.attempts=1"]);
+    let ran = world.ingest(&["check"]);
+    assert!(
+        ran.stdout.contains("--connect requests an access token"),
+        "{ran:?}"
+    );
+    let ran = world.ingest(&["check", "--connect"]);
+    assert!(ran.stdout.contains("127.0.0.1:9"), "{ran:?}");
+}

@@ -61,9 +61,9 @@ pub const PAGING: Tagged<Paging> = Tagged(&[
     ),
     kind::<ByNumber>(
         "number",
-        "A parameter carries the number of the page. The list ends at a page that is not full; if the size is unknown, at \
-        an empty one.",
-        |keys| ByNumber::read(keys).map(Paging::Number),
+        "A parameter carries the number of the page. The list ends at the reported total of records or of pages; without \
+        one, at a page that is not full; if the size is unknown, at an empty one.",
+        |keys| by_number(keys, ByNumber::read(keys)?).map(Paging::Number),
     ),
     kind::<()>("none", "One page is the whole list.", |_| {
         Some(Paging::None)
@@ -84,6 +84,14 @@ fn by_token(keys: &Item<'_>, by: ByToken) -> Option<ByToken> {
             "expected exactly one of next, next_header, last",
             "remove the others",
         ),
+    }
+}
+
+/// Whether at most one total is configured.
+fn by_number(keys: &Item<'_>, by: ByNumber) -> Option<ByNumber> {
+    match (&by.total, &by.pages) {
+        (Some(_), Some(_)) => keys.refuse("expected one of total, pages", "remove the other"),
+        (Some(_) | None, _) => Some(by),
     }
 }
 
@@ -210,7 +218,12 @@ keys! {
         param: String = Required(TEXT, "'page'"),
         /// The number of the first page.
         first: u64 = Or(PAGES, "1", "0"),
-        /// Where the response says whether there are more pages: true or false. It takes precedence over `size`.
+        /// Where the response reports the number of all records.
+        total: Option<Pointer> = Optional(POINTER, "'/total'"),
+        /// Where the response reports the number of all pages, instead of `total`.
+        pages: Option<Pointer> = Optional(POINTER, "'/total_pages'"),
+        /// Where the response says whether there are more pages: true or false. It takes precedence over `total`, `pages` and
+        /// `size`.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
@@ -259,6 +272,8 @@ pub enum Lead<'a> {
     Nowhere,
     /// The number of all records at this place; the cursor is a count of ours.
     Total(&'a Pointer),
+    /// The number of all pages at this place; the cursor is a count of ours.
+    Pages(&'a Pointer),
     /// The token of the next page at this place.
     Token(&'a Pointer),
     /// The token of the next page in this header.
@@ -403,10 +418,14 @@ impl Paging {
             Self::Link(_) => Lead::LinkHeader,
             Self::Offset(ByOffset {
                 total: Some(total), ..
+            })
+            | Self::Number(ByNumber {
+                total: Some(total), ..
             }) => Lead::Total(total),
-            Self::Offset(ByOffset { total: None, .. }) | Self::Number(_) | Self::None => {
-                Lead::Nowhere
-            }
+            Self::Number(ByNumber {
+                pages: Some(pages), ..
+            }) => Lead::Pages(pages),
+            Self::Offset(_) | Self::Number(_) | Self::None => Lead::Nowhere,
         }
     }
 
@@ -501,7 +520,7 @@ impl Paging {
     fn count(&self, cursor: Option<&str>) -> Result<u64, NotANumber> {
         match self {
             Self::Offset(ByOffset { first, .. }) => Ok(count(cursor, 0)?.saturating_add(*first)),
-            Self::Number(ByNumber { first, .. }) => count(cursor, *first),
+            Self::Number(by) => Ok(by.place(cursor)?.number),
             Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => Ok(0),
         }
     }
@@ -549,9 +568,11 @@ impl Paging {
                 Lead::Token(at) => ("token", param, at.as_str()),
                 Lead::LastRecord(at) => ("token last", param, at.as_str()),
                 Lead::TokenHeader(name) => ("token header", param, name),
-                Lead::Nowhere | Lead::Total(_) | Lead::Url(_) | Lead::LinkHeader => {
-                    ("token", param, "")
-                }
+                Lead::Nowhere
+                | Lead::Total(_)
+                | Lead::Pages(_)
+                | Lead::Url(_)
+                | Lead::LinkHeader => ("token", param, ""),
             },
             Self::Link(_) => ("link", param, ""),
             Self::NextUrl(ByNextUrl { next, .. }) => ("next_url", param, next.as_str()),
@@ -616,10 +637,9 @@ impl Paging {
                 let more = total.map_or(page.is_full, |total| reached < total) || expects_more;
                 more.then(|| NextPage::Cursor(reached.to_string()))
             }
-            Self::Number(ByNumber { first, .. }) => {
-                let next = count(page.cursor, *first)?.saturating_add(1);
-                (page.is_full || expects_more).then(|| NextPage::Cursor(next.to_string()))
-            }
+            Self::Number(by) => by
+                .next(&page, expects_more)?
+                .map(|next| NextPage::Cursor(next.to_string())),
         };
         Ok(next.unwrap_or(NextPage::End))
     }
@@ -722,6 +742,64 @@ impl Then {
         let params = self.params.values().flat_map(Param::templates);
         let body = self.body.iter().flat_map(Body::templates);
         params.chain(&self.path).chain(body)
+    }
+}
+
+/// The place of a numbered page, as its cursor: `3`, or `3+200` where a total is reported. The number of a page does not tell
+/// how many records precede it: an upstream can return fewer than were requested.
+struct NumberedPage {
+    number: u64,
+    /// The number of records before it; `None` if the cursor has none.
+    before: Option<u64>,
+}
+
+impl fmt::Display for NumberedPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)?;
+        self.before.map_or(Ok(()), |before| write!(f, "+{before}"))
+    }
+}
+
+impl ByNumber {
+    /// The place of the page at a cursor; `None` is the first page.
+    fn place(&self, cursor: Option<&str>) -> Result<NumberedPage, NotANumber> {
+        let (number, before) = match cursor
+            .map(|cursor| cursor.split_once('+').unwrap_or((cursor, "")))
+        {
+            None => (None, Some("0")),
+            Some((number, before)) => (Some(number), Some(before).filter(|text| !text.is_empty())),
+        };
+        Ok(NumberedPage {
+            number: count(number, self.first)?,
+            before: before.map(|text| count(Some(text), 0)).transpose()?,
+        })
+    }
+
+    /// The place of the page behind this one; `None` if the list ends.
+    fn next(
+        &self,
+        page: &SeenPage<'_>,
+        expects_more: bool,
+    ) -> Result<Option<NumberedPage>, NotANumber> {
+        let NumberedPage { number, before } = self.place(page.cursor)?;
+        let (next, passed) = (number.saturating_add(1), number.saturating_sub(self.first));
+        let reported = page
+            .reported
+            .as_deref()
+            .and_then(|text| text.parse::<u64>().ok());
+        // A cursor of a configuration without `total` has the number alone.
+        let size = self.size.as_ref().map_or(page.listed, |size| size.size);
+        let before = before.unwrap_or_else(|| passed.saturating_mul(size));
+        let reached = before.saturating_add(page.listed);
+        let has_more = match reported {
+            Some(pages) if self.pages.is_some() => passed.saturating_add(1) < pages,
+            Some(total) => reached < total,
+            None => page.is_full,
+        };
+        Ok((has_more || expects_more).then(|| NumberedPage {
+            number: next,
+            before: self.total.as_ref().map(|_| reached),
+        }))
     }
 }
 

@@ -80,7 +80,7 @@ impl Findings {
                 Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
                 // The last page says that it is the last one, others need not say anything.
                 Missing::Paging { key: "done", .. } => page.next.is_some(),
-                Missing::Paging { .. } | Missing::Size { .. } => false,
+                Missing::Paging { .. } | Missing::Size { .. } | Missing::NoObject { .. } => false,
                 // They are found when the records are landed.
                 Missing::Ids { .. } | Missing::Since { .. } => false,
                 Missing::Column { .. }
@@ -193,7 +193,10 @@ impl OfCall {
             Missing::Paging { key: "done", .. } => true,
             Missing::Paging { .. } => **pages >= self.full,
             Missing::Ids { .. } | Missing::Since { .. } => **pages == self.with_records,
-            Missing::UnreadNext { .. } | Missing::Rest { .. } | Missing::Size { .. } => true,
+            Missing::UnreadNext { .. }
+            | Missing::Rest { .. }
+            | Missing::Size { .. }
+            | Missing::NoObject { .. } => true,
             Missing::Next { .. }
             | Missing::List { .. }
             | Missing::Id { .. }

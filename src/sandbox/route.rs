@@ -176,6 +176,7 @@ impl Route {
             Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
             Lead::Nowhere
             | Lead::Total(_)
+            | Lead::Pages(_)
             | Lead::Token(_)
             | Lead::TokenHeader(_)
             | Lead::LastRecord(_) => self.call.paging.cursor_param(),

@@ -154,7 +154,7 @@ fn page_number(request: &CallRequest<'_>, pages: &Pages) -> Option<usize> {
         (Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_), Some(cursor)) => {
             after(&|page| contains(page, &cursor))
         }
-        (Lead::Nowhere | Lead::Total(_), Some(cursor)) => {
+        (Lead::Nowhere | Lead::Total(_) | Lead::Pages(_), Some(cursor)) => {
             let listed = |page| listed(request, page).unwrap_or_default();
             let size = pages.values().next().map_or(1, listed);
             let position = paging.position(Some(&cursor), size.max(1), |_| None)?;

@@ -269,6 +269,10 @@ fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u
         });
     match (request.route.call.paging.lead(), next, url) {
         (Lead::Total(at), ..) => with_value(reply, at, total.into()),
+        (Lead::Pages(at), ..) => {
+            let pages = total.div_ceil(request.route.call.paging.page_size());
+            with_value(reply, at, pages.into())
+        }
         (Lead::Token(at), Some(token), _) => with_value(reply, at, token.into()),
         (Lead::Url(at), _, url) => with_value(reply, at, url.into()),
         (Lead::LinkHeader, _, Some(url)) => {

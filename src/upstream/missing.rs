@@ -107,6 +107,15 @@ pub enum Missing {
         /// How many.
         records: u64,
     },
+    /// Members at the place of the records are no objects, and others are.
+    NoObject {
+        /// The place.
+        at: String,
+        /// How many.
+        members: u64,
+        /// The name of the first one.
+        first: String,
+    },
     /// Ids that an earlier record of the page has too.
     DistinctId {
         /// How many records repeat one.
@@ -160,10 +169,15 @@ fn of_list(records: &Records, page: &Page) -> impl Iterator<Item = Missing> {
     let id = (page.skipped > 0).then_some(Missing::Id {
         records: page.skipped,
     });
+    let left_out = page.left_out.first.clone().map(|first| Missing::NoObject {
+        at: records.at.to_string(),
+        members: page.left_out.members,
+        first,
+    });
     let repeated = (page.repeated > 0).then_some(Missing::DistinctId {
         records: page.repeated,
     });
-    list.into_iter().chain(id).chain(repeated)
+    list.into_iter().chain(id).chain(left_out).chain(repeated)
 }
 
 fn of_records<'a>(records: &'a Records, page: &'a Page) -> impl Iterator<Item = Missing> + 'a {
@@ -219,7 +233,7 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
         Lead::TokenHeader(name) => format!("the header `{name}`"),
         Lead::LastRecord(at) => format!("{at} of the last record"),
         // The next page is counted, not read.
-        Lead::Nowhere | Lead::Total(_) => return None,
+        Lead::Nowhere | Lead::Total(_) | Lead::Pages(_) => return None,
     };
     Some(Missing::Next {
         at,
@@ -346,6 +360,7 @@ impl fmt::Display for Missing {
                 f,
                 "{records} records have no id (`records.id`) and are not landed"
             ),
+            Self::NoObject { at, members, first } => write_no_object(f, at, *members, first),
             Self::DistinctId { records } => write!(
                 f,
                 "{records} records repeat the id of another record of the page (`records.id`) and are \
@@ -405,6 +420,19 @@ fn write_rest(f: &mut fmt::Formatter<'_>, at: &str, total: u64, records: u64) ->
         "the list ends here with {records} records, and the response has {total} at {at}: if that is the number of all \
         records, the rest of the list is lost (`page`)"
     )
+}
+
+fn write_no_object(f: &mut fmt::Formatter<'_>, at: &str, members: u64, first: &str) -> fmt::Result {
+    let are = match members {
+        1 => "1 member at".to_owned(),
+        _ => format!("{members} members at"),
+    };
+    let is = if members == 1 {
+        "is no object and was"
+    } else {
+        "are no objects and were"
+    };
+    write!(f, "{are} `{at}` {is} left out, such as `{first}`")
 }
 
 fn write_paging(

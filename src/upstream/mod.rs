@@ -45,6 +45,7 @@ pub use connection::Connection;
 pub use large_body::LargeBodySlot;
 pub use link::next_link;
 pub use missing::{Missing, missing};
+pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
 pub use retry_after::{LONGEST_WAIT, retry_after};
@@ -110,6 +111,8 @@ pub struct Page {
     pub skipped: u64,
     /// Records that were left out because an earlier one of the page has the same id.
     pub repeated: u64,
+    /// Members at the place of the records that were left out because they are no objects.
+    pub left_out: LeftOut,
     /// Whether there was no list where its records belong. It counts as an empty one.
     pub lacks_list: bool,
     /// Where the next page is; `None` at the end.

@@ -31,7 +31,7 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
         Lead::Url(at) => {
             token(paging, at, document).map(|url| url.map(|url| with_base(paging, document, url)))
         }
-        Lead::Total(at) => Ok(at.text_in(document)),
+        Lead::Total(at) | Lead::Pages(at) => Ok(at.text_in(document)),
         Lead::TokenHeader(name) => {
             let value = response.header(name).map(str::trim);
             Ok(value.filter(|value| !value.is_empty()).map(str::to_owned))
@@ -108,6 +108,7 @@ pub fn next(
                 | Lead::TokenHeader(_)
                 | Lead::LastRecord(_)
                 | Lead::Total(_)
+                | Lead::Pages(_)
                 | Lead::Nowhere => next,
             }))
         }
@@ -120,7 +121,7 @@ fn place(paging: &Paging) -> String {
         Lead::LinkHeader => "in the header `link`".to_owned(),
         Lead::TokenHeader(name) => format!("in the header `{name}`"),
         Lead::LastRecord(at) => format!("at `{at}` of the last record"),
-        Lead::Url(at) | Lead::Token(at) | Lead::Total(at) => format!("at `{at}`"),
+        Lead::Url(at) | Lead::Token(at) | Lead::Total(at) | Lead::Pages(at) => format!("at `{at}`"),
         Lead::Nowhere => String::new(),
     }
 }

@@ -32,10 +32,21 @@ pub struct Found {
     pub repeated: u64,
     /// The number of records that the response listed, with and without an id.
     pub listed: u64,
+    /// Members that are no objects beside others that are records.
+    pub left_out: LeftOut,
     /// Whether there was nothing where the records should be, which counts as an empty list.
     pub lacks_list: bool,
     /// The last record that the response listed, if the cursor of the next page is in it.
     pub last: Option<Value>,
+}
+
+/// Members that `*` matches and that are no records, because they hold no object and others do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub members: u64,
+    /// The name of the first one.
+    pub first: Option<String>,
 }
 
 /// Takes the records out of a response: each id once, at its first place. `may_end`: null ends the list.
@@ -57,6 +68,7 @@ pub fn take(
         skipped: 0,
         repeated: 0,
         listed,
+        left_out: bodies.left_out,
         lacks_list: bodies.lacks_list && listed == 0,
         last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
@@ -103,6 +115,7 @@ struct Search<'a> {
     found: Vec<Value>,
     /// Whether null is an empty list: in a response to ids, and behind the first page where we count the pages.
     may_be_null: bool,
+    left_out: LeftOut,
     /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
 }
@@ -113,6 +126,7 @@ impl<'a> Search<'a> {
             what,
             found: Vec::new(),
             may_be_null,
+            left_out: LeftOut::default(),
             lacks_list: false,
         };
         search.walk(document, what.at.tokens(), None)?;
@@ -130,9 +144,14 @@ impl<'a> Search<'a> {
             return self.take(value, name);
         };
         match value {
-            Value::Object(members) if token == "*" && !members.contains_key(token) => members
-                .iter_mut()
-                .try_for_each(|(name, member)| self.walk(member, rest, Some(name))),
+            Value::Object(members) if token == "*" && !members.contains_key(token) => {
+                if rest.is_empty() {
+                    self.leave_out(members);
+                }
+                members
+                    .iter_mut()
+                    .try_for_each(|(name, member)| self.walk(member, rest, Some(name)))
+            }
             Value::Object(members) => match members.get_mut(token) {
                 Some(member) => self.walk(member, rest, name),
                 None => self.lacks(),
@@ -147,6 +166,23 @@ impl<'a> Search<'a> {
             },
             other => Err(self.wrong(name_of(other), "an object")),
         }
+    }
+
+    /// Removes the members that hold no object, if others do: `{ "uids": ["7"], "7": { … } }`. With `key`, or another layout than
+    /// objects, each member is a record.
+    fn leave_out(&mut self, members: &mut Map<String, Value>) {
+        let each_is_one = self.what.key.is_some() || self.what.layout != Layout::Objects;
+        if each_is_one || !members.values().any(holds_object) {
+            return;
+        }
+        members.retain(|name, member| {
+            let stays = holds_object(member);
+            if !stays {
+                self.left_out.members += 1;
+                self.left_out.first.get_or_insert_with(|| name.clone());
+            }
+            stays
+        });
     }
 
     fn lacks(&mut self) -> Result<(), WrongShape> {
@@ -223,6 +259,15 @@ impl<'a> Search<'a> {
     }
 }
 
+/// Whether a value is an object, or a list that can have some.
+fn holds_object(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(elements) => elements.is_empty() || elements.iter().any(Value::is_object),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// The member that holds a value that is no object, in a record that is made of it and of its name.
 const SCALAR: &str = "value";
 
@@ -231,7 +276,7 @@ fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String>
     let id = |part: &Field| match part {
         Field::At(at) => at
             .text_in(record)
-            .filter(|id| is_id(id) && !at.find(record).is_some_and(is_inexact)),
+            .filter(|id| is_id(id) && at.find(record).is_some_and(is_exact)),
         Field::Template(template) => Some(template.render(values)).filter(|id| is_id(id)),
     };
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
@@ -245,6 +290,19 @@ fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String>
 
 fn is_id(text: &str) -> bool {
     !text.trim().is_empty() && !text.contains('\0')
+}
+
+/// Whether a value is the one that the response has: no number with more digits than we store.
+fn is_exact(value: &Value) -> bool {
+    /// The most digits of a number of which no two are the same floating-point number.
+    const EXACT: usize = 15;
+    let Some(number) = value.as_number().filter(|number| number.is_f64()) else {
+        return true;
+    };
+    let text = number.to_string();
+    let digits = text.trim_start_matches(['-', '0', '.']);
+    !is_inexact(value)
+        || (!text.contains('e') && digits.bytes().filter(u8::is_ascii_digit).count() <= EXACT)
 }
 
 /// Whether a value is a number that may be confused with another: it is no integer, or has more digits than we store.

@@ -235,6 +235,7 @@ impl Response {
             records: found.records,
             skipped: found.skipped,
             repeated: found.repeated,
+            left_out: found.left_out,
             lacks_list: found.lacks_list,
             next,
             tag,

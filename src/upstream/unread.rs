@@ -109,6 +109,7 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     }
     let total = match paging.lead() {
         Lead::Total(at) => Some(("total", at, None)),
+        Lead::Pages(at) => Some(("pages", at, None)),
         Lead::Nowhere
         | Lead::Token(_)
         | Lead::TokenHeader(_)
@@ -122,7 +123,7 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
         .chain(paging.done().map(|at| ("done", at, done)));
     let is_lacking = |key: &str, at: &Pointer| match at.find(document) {
         None | Some(Value::Null) => true,
-        Some(value) => key != "total" && truth(value).is_none(),
+        Some(value) => !matches!(key, "total" | "pages") && truth(value).is_none(),
     };
     let lacking = read.filter(|(key, at, _)| is_lacking(key, at));
     let lacking = lacking.map(|(key, at, instead)| Lacking {
@@ -148,7 +149,11 @@ fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
             at.text_in(document).is_some_and(|text| !text.is_empty())
         }
         Lead::TokenHeader(name) => response.header(name).is_some_and(|text| !text.is_empty()),
-        Lead::Nowhere | Lead::Total(_) | Lead::LastRecord(_) | Lead::LinkHeader => false,
+        Lead::Nowhere
+        | Lead::Total(_)
+        | Lead::Pages(_)
+        | Lead::LastRecord(_)
+        | Lead::LinkHeader => false,
     }
 }
 

@@ -231,14 +231,42 @@ fn pointer(item: Item<'_>) -> Option<Pointer> {
     match Pointer::parse(text) {
         Ok(pointer) => Some(pointer),
         Err(PointerError::NoSlash) => {
-            let meant = text.trim_start_matches(['$', '.', '/']).replace('.', "/");
-            item.refuse(
-                "expected a JSON pointer: empty, or starting with `/`",
-                format!("write \"/{meant}\""),
-            )
+            let expected = "expected a JSON pointer: empty, or starting with `/`";
+            item.refuse(expected, meant(text))
         }
         Err(error) => item.refuse(error, format!("write {:?}", escaped(text))),
     }
+}
+
+/// The pointer that a text without a slash means. A dot leads to a member in a JSONPath such as `$.page.next`, and is a part of
+/// the name in an annotation such as `@odata.nextLink` or in quotes.
+fn meant(text: &str) -> String {
+    let is_path = text.starts_with('$');
+    let parts = text.trim_start_matches(['$', '.', '/']).split(['[', ']']);
+    let names: Vec<String> = parts.flat_map(members).collect();
+    let pointer = escaped(&names.join("/"));
+    if is_path || names.len() < 2 || text.contains(['@', '[']) {
+        return format!("write \"/{pointer}\"");
+    }
+    format!(
+        "write \"/{pointer}\", or \"/{}\" if that is the name of one member",
+        escaped(text)
+    )
+}
+
+/// The names in a part of a path that has no brackets.
+fn members(part: &str) -> Vec<String> {
+    let name = part.trim_matches(['\'', '"']);
+    if name != part {
+        return vec![name.to_owned()];
+    }
+    let (before, annotation) = part.split_at(part.find('@').unwrap_or(part.len()));
+    let mut names: Vec<String> = before.split('.').map(str::to_owned).collect();
+    if let Some(last) = names.last_mut() {
+        last.push_str(annotation);
+    }
+    names.retain(|name| !name.is_empty());
+    names
 }
 
 /// The pointer in which every `~` that escapes nothing is escaped itself.

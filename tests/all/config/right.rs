@@ -228,6 +228,8 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'number', param = 'p', first = 0 }",
             Paging::Number(ByNumber {
+                total: None,
+                pages: None,
                 more: None,
                 done: None,
                 param: "p".to_owned(),

@@ -624,11 +624,56 @@ const CALL: &[Case] = &[
         &["JSON pointer", "write \"/next\""],
     ),
     (
+        "kind = \"token\", param = \"page\", next = \"/next\"",
+        "kind = \"number\", param = \"page\", total = \"/a\", pages = \"/b\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page",
+        &["expected one of total, pages", "remove the other"],
+    ),
+    (
         "next = \"/next\"",
         "next = \"$.page.next\"",
         14,
         "upstreams.things.calls.\"things.list\".page.next",
         &["write \"/page/next\""],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"@odata.nextLink\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &[r#"write "/@odata.nextLink""#],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"value.@odata.nextLink\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &[r#"write "/value/@odata.nextLink""#],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"$['@odata.nextLink']\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &[r#"write "/@odata.nextLink""#],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"$.pages[0]['next.page'].url\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &[r#"write "/pages/0/next.page/url""#],
+    ),
+    (
+        "next = \"/next\"",
+        "next = \"page.next\"",
+        14,
+        "upstreams.things.calls.\"things.list\".page.next",
+        &[
+            r#"write "/page/next""#,
+            r#""/page.next" if that is the name of one member"#,
+        ],
     ),
     (
         "next = \"/next\"",
@@ -1410,4 +1455,28 @@ fn a_region_value_in_doubled_braces_is_refused_wherever_templates_are() {
     }
     let sets = [format!("{call}.json={{ a = '{{{{ town }}}} is text' }}")];
     assert!(parse(&text, &[&sets[0]]).is_ok());
+}
+
+#[test]
+fn a_call_that_fits_no_credential_is_reported_though_no_job_uses_it() {
+    let text = "\
+        [upstreams.api]\nbase_url = \"http://127.0.0.1:1\"\nauth = \"none\"\n\
+        [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\n\
+        [upstreams.api.calls.search]\npath = \"search\"\ncost = 100\n\
+        [credentials.small]\nupstream = \"api\"\nlimits = { daily = { quota = 60, headroom = 10, window = \"24h\" } }\n";
+    let error: Vec<String> = problems(text, &[])
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let error = error.join("\n");
+    for part in [
+        "upstreams.api.calls.search.cost",
+        "no credential can pay for the call",
+        "100",
+        "50 (quota 60 less headroom 10)",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let larger = "[credentials.large]\nupstream = \"api\"\nlimits = { daily = { quota = 600, window = \"24h\" } }\n";
+    parse(&format!("{text}{larger}"), &[]).unwrap();
 }

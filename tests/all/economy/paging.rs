@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::world::World;
 
 /// The kinds by the name of their calls; which of them tell where the list ends.
-const KINDS: [(&str, &str, &str, bool); 8] = [
+const KINDS: [(&str, &str, &str, bool); 10] = [
     (
         "token",
         "GET",
@@ -47,6 +47,18 @@ const KINDS: [(&str, &str, &str, bool); 8] = [
         "GET",
         r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#,
         false,
+    ),
+    (
+        "number_total",
+        "GET",
+        r#"{ kind = "number", param = "page", first = 0, size_param = "size", size = 10, total = "/total" }"#,
+        true,
+    ),
+    (
+        "number_pages",
+        "GET",
+        r#"{ kind = "number", param = "page", size_param = "size", size = 10, pages = "/pages" }"#,
+        true,
     ),
     ("none", "GET", r#"{ kind = "none" }"#, true),
 ];

@@ -42,6 +42,8 @@ fn paging() -> impl Strategy<Value = Paging> {
             size: size()
         })),
         Just(Paging::Number(ByNumber {
+            total: None,
+            pages: None,
             more: None,
             done: None,
             param: "p".to_owned(),

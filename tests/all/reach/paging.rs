@@ -521,3 +521,67 @@ records = { kind = "user", id = "/id" }"#,
     let preview = world.ingest(&["--region", "all", "--dry-run"]).stdout;
     assert!(!preview.contains("first one"));
 }
+
+/// Pages with a number, of at most two rows whatever is requested, which report a total or the number of pages.
+fn numbered(total: u64, first: u64, says: &'static str) -> StubUpstream {
+    StubUpstream::start(move |request: &StubRequest| {
+        let page: u64 = request.param("page").unwrap().parse().unwrap();
+        let before = (page - first) * 2;
+        let mut body = json!({ "data": rows(before + 1..=total.min(before + 2)) });
+        body[says] = match says {
+            "pages" => json!(total.div_ceil(2)),
+            _ => json!(total.to_string()),
+        };
+        StubAnswer::json(&body)
+    })
+}
+
+#[test]
+fn numbered_pages_end_at_the_reported_total_or_number_of_pages_without_another_request() {
+    for (says, first, size, total, requests) in [
+        ("total", 1, "", 4, 2),
+        ("total", 1, "size_param = \"per\", size = 2,", 4, 2),
+        // The upstream returns fewer records than were requested.
+        ("total", 0, "size_param = \"per\", size = 50,", 5, 3),
+        ("pages", 1, "", 4, 2),
+        ("pages", 0, "size_param = \"per\", size = 50,", 5, 3),
+        ("pages", 1, "", 0, 1),
+    ] {
+        let stub = numbered(total, first, says);
+        let call = format!(
+            "page = {{ kind = \"number\", param = \"page\", first = {first}, {size} {says} = \"/{says}\" }}\n\
+            records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}"
+        );
+        let world = Api {
+            call: &call,
+            ..Api::default()
+        }
+        .world(&stub);
+        let report = run(&world);
+        assert_eq!(report["outcome"], "complete", "{report}");
+        assert_eq!(
+            (ids(&world).len() as u64, stub.requests().len()),
+            (total, requests),
+            "{says} {first} {size}: {report}"
+        );
+    }
+}
+
+#[test]
+fn numbered_pages_with_a_total_go_on_where_a_run_stopped() {
+    let stub = numbered(7, 1, "total");
+    let call = r#"
+page = { kind = "number", param = "page", total = "/total" }
+records = { at = "/data", kind = "row", id = "/id" }"#;
+    let mut world = Api {
+        call,
+        ..Api::default()
+    }
+    .world(&stub);
+    world.set("credentials.main.limits.daily.quota=3");
+    assert_eq!(run(&world)["outcome"], "stopped");
+    world.set("credentials.main.limits.daily.quota=50");
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!((ids(&world).len(), stub.requests().len()), (7, 4));
+}

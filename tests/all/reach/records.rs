@@ -425,3 +425,58 @@ records = { at = "/rows", kind = "row", id = "/id" }"#,
         "{detail}"
     );
 }
+
+#[test]
+fn an_id_may_be_a_number_with_a_fraction_unless_it_has_more_digits_than_are_stored() {
+    let body =
+        r#"[{ "id": 12.5 }, { "id": 0.1 }, { "id": -3.25 }, { "id": 0.1234567890123456789 }]"#;
+    let stub = StubUpstream::answering([StubAnswer::text(200, body)]);
+    let world = Api {
+        call: r#"records = { kind = "thing", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(ids(&world), ["-3.25", "0.1", "12.5"], "{report}");
+    assert!(
+        report.to_string().contains("1 record without an id"),
+        "{report}"
+    );
+}
+
+#[test]
+fn members_that_are_no_objects_are_left_out_beside_objects_and_counted() {
+    let stub = stub(json!({ "header": {}, "result": {
+        "uids": ["38000001", "38000002"], "count": 2, "next": null,
+        "38000001": { "uid": "38000001", "title": "one" },
+        "38000002": { "uid": "38000002", "title": "two" },
+    } }));
+    let world = Api {
+        call: r#"records = { at = "/result/*", kind = "article", id = "/uid" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(ids(&world), ["38000001", "38000002"]);
+    let left = "3 members at `/result/*` are no objects and were left out, such as `uids`";
+    assert!(report.to_string().contains(left), "{report}");
+    let tried = world.ingest(&["try", "main", "list"]);
+    assert!(tried.stdout.contains(left), "{tried:?}");
+}
+
+#[test]
+fn members_of_which_none_is_an_object_are_no_list() {
+    for body in [
+        json!({ "result": { "error": "no such table" } }),
+        json!({ "result": { "a": "b", "c": 1 } }),
+    ] {
+        let stub = stub(body);
+        let world = Api {
+            call: r#"records = { at = "/result/*", kind = "article", id = "/uid" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(run(&world)["outcome"], "failed");
+    }
+}

@@ -32,6 +32,8 @@ fn offset(total: Option<&str>, place: Place) -> Paging {
 
 fn number(first: u64, size: Option<PageSize>) -> Paging {
     Paging::Number(ByNumber {
+        total: None,
+        pages: None,
         more: None,
         done: None,
         param: "page".to_owned(),

@@ -630,6 +630,6 @@ const fn class_of(failure: &Failure) -> &'static str {
         Failure::Skip(_) => "skip",
         Failure::BadCursor(_) => "bad_cursor",
         Failure::WrongShape(_) => "wrong_shape",
-        Failure::Transient { .. } => "transient",
+        Failure::Transient { .. } | Failure::Unreadable { .. } => "transient",
     }
 }

@@ -63,7 +63,7 @@ impl From<&Failure> for RequestOutcome {
             Failure::Skip(_) => Self::Skip,
             Failure::BadCursor(_) => Self::BadCursor,
             Failure::WrongShape(_) => Self::WrongShape,
-            Failure::Transient { .. } => Self::Transient,
+            Failure::Transient { .. } | Failure::Unreadable { .. } => Self::Transient,
         }
     }
 }

@@ -188,6 +188,15 @@ pub enum Failure {
     /// The response is complete and readable, but has another shape than configured. The same request would return the same.
     #[error("{0}")]
     WrongShape(String),
+    /// The response is complete, but cannot be read in the configured format. The same request may succeed later, unless the same
+    /// body comes again.
+    #[error("{message}")]
+    Unreadable {
+        /// What came instead.
+        message: String,
+        /// The hash of the body.
+        body: u128,
+    },
     /// A failure of the upstream or the network. The same request may succeed later.
     #[error("{message}")]
     Transient {

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use reqwest::StatusCode;
-use reqwest::header::{ETAG, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use super::decode::{DecodeError, decode, most_values};
@@ -18,6 +18,7 @@ use super::{body, charset};
 use crate::apart::{apart, apart_alone};
 use crate::config::{Etag, Format, classify};
 
+use crate::fnv::fnv;
 use crate::plain::one_line;
 use crate::record::{CachedPage, Tag};
 use crate::saved_response::SavedResponse;
@@ -295,18 +296,21 @@ impl Response {
             )));
         }
         if self.format != Format::Xml && is_html(&text) {
-            let shown = self.shown(&html_text(&text));
-            let expected = self.format.name();
-            let why = format!("the response is HTML instead of {expected}: {shown}");
-            return Err(transient(why));
+            let (came, shown) = (self.markup(&text), self.shown(&html_text(&text)));
+            let (stated, expected) = (self.stated_type(), self.format.name());
+            return Err(Failure::Unreadable {
+                message: format!("the response is {came}{stated} instead of {expected}: {shown}"),
+                body: fnv(&text),
+            });
         }
-        let mut document = decode(&text, self.format).map_err(|error| self.not_read(&error))?;
+        let mut document =
+            decode(&text, self.format).map_err(|error| self.not_read(&text, &error))?;
         self.redactor.clean_document(&mut document);
         Ok(document)
     }
 
     /// A document that is valid but cannot be read cannot be read later either, so it is requested once.
-    fn not_read(&self, error: &DecodeError) -> Failure {
+    fn not_read(&self, text: &str, error: &DecodeError) -> Failure {
         let said = error.to_string();
         let after = |what: &str| {
             said.strip_prefix(what)
@@ -320,18 +324,38 @@ impl Response {
         if let Some(at) = after("recursion limit exceeded") {
             return Failure::Skip(format!("the response is nested too deeply: {at}"));
         }
-        let why = format!(
-            "the response is not {}: {}",
-            self.format.name(),
-            self.shown(&said)
-        );
+        let (format, shown) = (self.format.name(), self.shown(&said));
+        let message = match text.trim_start().starts_with(['{', '[']) {
+            true => format!("the response is not {format}: {shown}"),
+            false => {
+                let (stated, begin) = (self.stated_type(), self.shown(text));
+                format!("the response is not {format}{stated}: {shown}; it begins \"{begin}\"")
+            }
+        };
         match error {
-            DecodeError::Column(_) | DecodeError::Depth => Failure::WrongShape(why),
+            DecodeError::Column(_) | DecodeError::Depth => Failure::WrongShape(message),
             DecodeError::Json(_)
             | DecodeError::Line(..)
             | DecodeError::Csv(_)
-            | DecodeError::Xml(_) => transient(why),
+            | DecodeError::Xml(_) => Failure::Unreadable {
+                message,
+                body: fnv(text),
+            },
         }
+    }
+
+    /// The name of the markup that a body is in: by its content type, or else by how it begins.
+    fn markup(&self, text: &str) -> &'static str {
+        let stated = self.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let is_html = stated.contains("html") || text.contains("<html");
+        let is_xml = stated.contains("xml") || text.trim_start().starts_with("<?xml");
+        if is_xml && !is_html { "XML" } else { "HTML" }
+    }
+
+    /// The content type that the response states, for messages; empty if it states none.
+    fn stated_type(&self) -> String {
+        let stated = self.header(CONTENT_TYPE.as_str());
+        stated.map_or_else(String::new, |stated| format!(" (`{}`)", self.shown(stated)))
     }
 
     /// Whether a success is a refusal, by a rule of its upstream.

@@ -115,7 +115,8 @@ impl Attempt<'_> {
             | Failure::Denied(_)
             | Failure::Skip(_)
             | Failure::BadCursor(_)
-            | Failure::WrongShape(_) => Vec::new(),
+            | Failure::WrongShape(_)
+            | Failure::Unreadable { .. } => Vec::new(),
         };
         let is_open = |one: &&ReportedLimit| !closed.contains(&one.limit);
         reported.iter().filter(is_open).cloned().collect()

@@ -153,7 +153,7 @@ async fn fetch_with(
         known: cached.as_ref(),
         ..request
     };
-    let (mut number, mut in_doubt) = (1, None);
+    let (mut number, mut in_doubt, mut unreadable) = (1, None, None);
     loop {
         let (credential, region) = (&job.credential, request.region);
         let call = context.learned_costs.priced(job, &request.step.call);
@@ -172,6 +172,7 @@ async fn fetch_with(
             Ok(page) => return Ok(page),
             Err(NoPage::Retry(retry)) => {
                 in_doubt = retry.charged.then(|| retry.why.clone());
+                retry.is_new(&mut unreadable, number)?;
                 attempt.wait_to_retry(retry, number).await?;
             }
             // The report of an interrupted run says why its last request stays charged.

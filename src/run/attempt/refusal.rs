@@ -21,6 +21,8 @@ pub struct Retry {
     pub charged: bool,
     /// The limit that the error rule names, if it names one.
     pub limit: Option<String>,
+    /// The hash of a body that is not in the configured format.
+    unreadable: Option<u128>,
 }
 
 /// Whether the cause of a failed attempt would fail other requests too.
@@ -43,6 +45,7 @@ impl Retry {
             trouble: Trouble::Unreachable,
             charged: false,
             limit: None,
+            unreadable: None,
         }
     }
 
@@ -54,6 +57,7 @@ impl Retry {
             trouble: Trouble::Other,
             charged: false,
             limit: None,
+            unreadable: None,
         }
     }
 
@@ -70,7 +74,24 @@ impl Retry {
             trouble,
             charged: true,
             limit,
+            unreadable: None,
         }
+    }
+
+    /// Compares with the body of the attempt before, which `last` holds, and replaces it.
+    ///
+    /// # Errors
+    /// The same body came again although it cannot be read: it would come again.
+    pub fn is_new(&self, last: &mut Option<u128>, number: u32) -> Result<(), StopReason> {
+        let before = std::mem::replace(last, self.unreadable);
+        if self.unreadable.is_none() || before != self.unreadable {
+            return Ok(());
+        }
+        let why = format!(
+            "{} ({number} attempts, the last two with this response)",
+            self.why
+        );
+        Err(StopReason::Failed(why))
     }
 }
 
@@ -157,6 +178,10 @@ impl Attempt<'_> {
                 let trouble = Trouble::Other;
                 Ok(Retry::answered(retry_after, message, trouble, limit))
             }
+            Failure::Unreadable { message, body } => Ok(Retry {
+                unreadable: Some(body),
+                ..Retry::answered(None, message, Trouble::Other, None)
+            }),
         }
     }
 

@@ -182,7 +182,7 @@ fn what_a_run_says_in_the_end() {
             "run_nothing_due",
             &["--region", "US,GB", "--job", "trending"],
         );
-        world.faults(&json!({ "answer": "html", "times": 4 }));
+        world.faults(&json!({ "answer": "html", "times": 2 }));
         run("run_failed", &["--region", "DE", "--job", "trending"]);
         run("run_stopped", &["--region", "all"]);
     }

@@ -1,5 +1,8 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::{Value, json};
 
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
 
 /// Each bad answer, and whether asking again can help.
@@ -203,5 +206,54 @@ fn a_list_that_no_answer_has_is_an_empty_one_and_is_told() {
         (&run["passes"][0]["records"], &run["passes"][0]["detail"]),
         (&200.into(), &().into()),
         "{run}"
+    );
+}
+
+/// A run against an upstream whose answers are no JSON, at most four requests for a page.
+fn against(answer: impl Fn(usize) -> String + Send + Sync + 'static) -> (Value, usize) {
+    let count = AtomicUsize::new(0);
+    let stub = StubUpstream::start(move |_| {
+        let body = answer(count.fetch_add(1, Ordering::Relaxed));
+        StubAnswer::text(200, &body).header("content-type", "application/xml")
+    });
+    let mut world = World::new();
+    world.set(&format!("upstreams.youtube.base_url=\"{}\"", stub.url()));
+    world.set("upstreams.youtube.attempts=4");
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    (report["passes"][0].clone(), stub.requests().len())
+}
+
+#[test]
+fn what_is_not_json_twice_in_a_row_is_a_refusal_that_says_what_came() {
+    let xml =
+        "<?xml version=\"1.0\"?><Error><Code>5</Code><Message>No such\u{7} feed</Message></Error>";
+    let words = [
+        "XML",
+        "`application/xml`",
+        "instead of JSON: 5 No such feed (2 attempts",
+    ];
+    let text = ["is not JSON", "`application/xml`", "Service moved"];
+    for (body, words) in [(xml, words), ("Service moved", text)] {
+        let (pass, requests) = against(move |_| body.to_owned());
+        assert_eq!(
+            (&pass["outcome"], requests),
+            (&json!("failed"), 2),
+            "{pass}"
+        );
+        let detail = pass["detail"].as_str().unwrap();
+        for word in words {
+            assert!(detail.contains(word), "{word}: {detail}");
+        }
+        assert!(!detail.contains("HTML"), "{detail}");
+    }
+}
+
+#[test]
+fn answers_that_are_not_json_and_differ_are_requested_as_often_as_configured() {
+    let (pass, requests) = against(|number| format!("<Error>request {number}</Error>"));
+    assert_eq!(
+        (&pass["outcome"], requests),
+        (&json!("failed"), 4),
+        "{pass}"
     );
 }

@@ -27,7 +27,10 @@ fn a_quiet_success_prints_nothing_and_a_quiet_failure_prints_what_failed() {
     world.faults(&json!({ "answer": "html", "times": 99 }));
     let failed = world.ingest(&["--region", "GB", "--job", "trending", "-q"]);
     assert_eq!(failed.code, 1);
-    assert!(failed.stdout.contains("HTML instead of JSON"), "{failed:?}");
+    assert!(
+        failed.stdout.contains("instead of JSON: Welcome"),
+        "{failed:?}"
+    );
 }
 
 #[test]

@@ -265,7 +265,7 @@ pub(super) fn told(failure: &Failure) -> String {
         Failure::Skip(_) => "skip",
         Failure::BadCursor(_) => "bad cursor",
         Failure::WrongShape(_) => "wrong shape",
-        Failure::Transient { .. } => "transient",
+        Failure::Transient { .. } | Failure::Unreadable { .. } => "transient",
     };
     format!("{kind}: {failure}")
 }

@@ -110,7 +110,7 @@ async fn run(server: &PostgresServer, pages: usize) {
 
 async fn open(schema: &Schema) -> PostgresCatalog {
     let url = PostgresUrl::parse(&schema.url).unwrap();
-    PostgresCatalog::open(Postgres::new(&url, None, &schema.name))
+    PostgresCatalog::open(Postgres::new(&url, None, &schema.name, 4))
         .await
         .unwrap()
 }

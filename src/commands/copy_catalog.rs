@@ -67,7 +67,8 @@ async fn opened(
         ))
     })?;
     let config = &environment.config.catalog;
-    let database = Postgres::new(&parsed, config.password.clone(), &config.schema);
+    let password = config.password.clone();
+    let database = Postgres::new(&parsed, password, &config.schema, config.connections);
     Ok(Arc::new(PostgresCatalog::open(database).await?))
 }
 

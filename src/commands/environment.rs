@@ -167,12 +167,13 @@ impl Environment {
             store,
             password,
             schema,
+            connections,
             ..
         } = &self.config.catalog;
         let CatalogStore::Postgres(url) = store else {
             return None;
         };
-        let database = || Postgres::new(url, password.clone(), schema);
+        let database = || Postgres::new(url, password.clone(), schema, *connections);
         Some(self.database.get_or_init(database))
     }
 

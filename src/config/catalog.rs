@@ -23,6 +23,9 @@ keys! {
         lease: Duration = Or(LEASE, "'60s'", "'5min'"),
         /// The schema of PostgreSQL in which the catalog is: lower-case letters, digits and `_`.
         schema: String = Or(SCHEMA, "'ingest'", "'news'"),
+        /// The most connections of a process to PostgreSQL for pages, from 1 to 64; its leases have one more, and the merging of
+        /// words another one. One is enough: tasks wait for each other's.
+        connections: u32 = Or(CONNECTIONS, "4", "1"),
     }
 }
 
@@ -77,6 +80,14 @@ const LEASE: Leaf<Duration> = Leaf {
         }
     },
     shape: DURATION.shape,
+};
+
+const CONNECTIONS: Leaf<u32> = Leaf {
+    read: |item| item.number(1..=64).and_then(|most| most.try_into().ok()),
+    shape: || {
+        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 64 });
+        Shape::scalar("integer from 1 to 64", schema)
+    },
 };
 
 const SCHEMA: Leaf<String> = Leaf {

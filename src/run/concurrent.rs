@@ -1,13 +1,13 @@
 //! Walks the admitted regions concurrently, with the batches that their listings fill; then fetches the last batches and ends the
 //! passes that are complete.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::all::all;
 use super::batches::fetch_batches;
 use super::context::Context;
 use super::due::{Candidate, jobs, reread};
@@ -113,13 +113,13 @@ async fn list_all(
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
     // A turn that ends early, such as that of a region that another machine walks, makes way for the next one at once.
-    let turns = admitted.into_iter().enumerate().map(|(place, one)| {
-        let turn = list(context, one, &listings);
-        async move { (place, turn.await) }
-    });
-    let turns = futures_util::stream::iter(turns).buffer_unordered(context.concurrency);
-    let turns: BTreeMap<usize, Turn> = turns.collect().await;
-    for turn in turns.into_values() {
+    let turns = admitted
+        .into_iter()
+        .map(|one| list(context, one, &listings));
+    let turns = all(context.concurrency, turns).await;
+    // Nobody needs the senders any more: the prefetchers end.
+    drop(listings);
+    for turn in turns {
         match turn {
             Turn::Listed(listed) => by_job
                 .entry(listed.pass.job.name.clone())
@@ -256,13 +256,11 @@ async fn complete(
             one
         }
     });
-    let mut ends = futures_util::stream::iter(ends).buffered(context.concurrency);
-    while let Some(one) = ends.next().await {
+    for one in all(context.concurrency, ends).await {
         let reference = one.pass.reference.clone();
         let report = walked.add(one.pass, one.reason.as_ref());
         context.store_outcome(&reference, &report).await;
     }
-    drop(ends);
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);

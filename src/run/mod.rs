@@ -3,6 +3,7 @@
 //! A page: admission → charge → request → reconcile → land (records and next cursor in one transaction) → next page.
 
 mod admission;
+mod all;
 mod attempt;
 mod batches;
 mod blocked;

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use futures_util::StreamExt;
 use tokio::sync::Mutex;
 
+use super::all::all;
 use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
@@ -253,10 +253,10 @@ impl<'a> SharedPass<'a> {
         batches: &mut Batches,
     ) -> Vec<(OpenBatch, String)> {
         let mut refused = Vec::new();
-        let mut fetched = futures_util::stream::iter(work)
-            .map(|batch| self.fetch_batch(step, batch, sinces))
-            .buffer_unordered(self.context.concurrency);
-        while let Some((batch, pager, fetched)) = fetched.next().await {
+        let work = work
+            .into_iter()
+            .map(|batch| self.fetch_batch(step, batch, sinces));
+        for (batch, pager, fetched) in all(self.context.concurrency, work).await {
             batches.stats.add(&pager.stats);
             batches.note(pager.notes);
             match fetched {

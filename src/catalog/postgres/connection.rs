@@ -22,8 +22,8 @@ use super::route::{Connected, Route};
 use crate::catalog::CatalogError;
 use crate::config::{PostgresUrl, SecretSource};
 
-/// The most connections of a process to its catalog; its leases have one of their own.
-const MOST_CONNECTIONS: usize = 4;
+/// How long a task waits for a connection that another one of this process uses.
+const WAITING: Duration = Duration::from_secs(30);
 /// A connection that was idle for longer is tested before it is used.
 const FRESH: Duration = Duration::from_secs(5);
 /// How long a test, a cancel request, or the question whether a commit took place may take.
@@ -55,20 +55,26 @@ struct Pool {
 }
 
 impl Postgres {
-    /// The database at a URL, and the schema of the catalog in it. Connects to nothing yet.
+    /// The database at a URL, the schema of the catalog in it, and how many connections to it this process makes at most.
+    /// Connects to nothing yet.
     #[must_use]
-    pub fn new(url: &PostgresUrl, password: Option<SecretSource>, schema: &str) -> Self {
+    pub fn new(
+        url: &PostgresUrl,
+        password: Option<SecretSource>,
+        schema: &str,
+        connections: u32,
+    ) -> Self {
         Self::of(Pool {
             shown: url.to_string(),
             route: Arc::new(Route::new(url.clone(), password)),
             schema: schema.to_owned(),
             terms: Arc::default(),
             idle: Mutex::default(),
-            permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            permits: Arc::new(Semaphore::new(connections as usize)),
         })
     }
 
-    /// The same database, by connections of its own.
+    /// The same database, by one connection of its own.
     #[must_use]
     pub fn apart(&self) -> Self {
         Self::of(Pool {
@@ -77,7 +83,7 @@ impl Postgres {
             schema: self.pool.schema.clone(),
             terms: Arc::clone(&self.pool.terms),
             idle: Mutex::default(),
-            permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
+            permits: Arc::new(Semaphore::new(1)),
         })
     }
 
@@ -124,7 +130,21 @@ impl Postgres {
     /// # Errors
     /// No connection can be made.
     pub async fn session(&self) -> Result<Session, PostgresError> {
-        let permit = Arc::clone(&self.pool.permits).acquire_owned().await;
+        let permit = self.permit().await?;
+        self.connected(permit).await
+    }
+
+    /// Waits until this process may use one connection more.
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, PostgresError> {
+        let permit = Arc::clone(&self.pool.permits).acquire_owned();
+        match timeout(WAITING, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(PostgresError::Busy(WAITING)),
+        }
+    }
+
+    /// A connection that was idle, or a new one.
+    async fn connected(&self, permit: OwnedSemaphorePermit) -> Result<Session, PostgresError> {
         let idle = loop {
             match self.pool.take_idle() {
                 Some((connected, since)) if since.elapsed() > FRESH => {
@@ -146,7 +166,7 @@ impl Postgres {
             in_flight: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
             postgres: self.clone(),
-            _permit: permit.ok(),
+            _permit: permit,
         })
     }
 
@@ -166,7 +186,8 @@ impl Postgres {
         Ok(rows)
     }
 
-    /// Runs one statement outside of a transaction, with a timeout in the client. Names must have their schema.
+    /// Runs one statement outside of a transaction, with a timeout in the client, which begins when a connection is free. Names
+    /// must have their schema.
     ///
     /// # Errors
     /// The statement or the connection failed, or no answer came within `patience`. It may then have taken place.
@@ -176,8 +197,9 @@ impl Postgres {
         parameters: &[Parameter<'_>],
         patience: Duration,
     ) -> Result<Vec<Row>, PostgresError> {
+        let permit = self.permit().await?;
         let work = async {
-            let mut session = self.session().await?;
+            let mut session = self.connected(permit).await?;
             session.query(sql, parameters, patience).await
         };
         let done = timeout(patience, work).await;
@@ -253,7 +275,7 @@ pub struct Session {
     /// Whether an error showed that the connection is of no further use.
     is_lost: AtomicBool,
     postgres: Postgres,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Session {

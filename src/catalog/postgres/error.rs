@@ -23,6 +23,11 @@ pub enum PostgresError {
     /// The server did not answer in time.
     #[error("no answer within {0:?}")]
     Silent(Duration),
+    /// Other tasks of this process used all its connections.
+    #[error(
+        "no connection to the database became free within {} s: raise catalog.connections, or lower --concurrency", .0.as_secs()
+    )]
+    Busy(Duration),
     /// The connection was lost during a commit, and the server cannot say whether it took place.
     #[error("the connection was lost during a commit, and whether it took place is not known")]
     InDoubt,
@@ -93,7 +98,11 @@ impl PostgresError {
                 error.code().is_none() || self.is_passing() && !self.is_conflict()
             }
             Self::Silent(_) | Self::InDoubt | Self::Connect { .. } => true,
-            Self::LeaseLost(_) | Self::Landed(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::Busy(_)
+            | Self::LeaseLost(_)
+            | Self::Landed(_)
+            | Self::NoSuchPass(_)
+            | Self::Unusable(_) => false,
         }
     }
 
@@ -115,7 +124,7 @@ impl PostgresError {
                 Some(code) => passes(code),
                 None => is_lost(error),
             },
-            Self::Silent(_) | Self::InDoubt => true,
+            Self::Silent(_) | Self::Busy(_) | Self::InDoubt => true,
             Self::LeaseLost(_) | Self::Landed(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
         }
     }
@@ -125,6 +134,7 @@ impl PostgresError {
             Self::Statement(error) => error.code(),
             Self::Connect { .. }
             | Self::Silent(_)
+            | Self::Busy(_)
             | Self::InDoubt
             | Self::LeaseLost(_)
             | Self::Landed(_)

@@ -182,7 +182,6 @@ impl Terms {
 
 /// Leases as rows of the catalog.
 pub struct RowLeases {
-    /// On connections of their own, so that neither a slow page nor a long query delays a renewal.
     postgres: Postgres,
     terms: Arc<Terms>,
     holder: Uuid,
@@ -204,9 +203,9 @@ impl RowLeases {
     #[must_use]
     pub fn new(database: &Postgres, length: Duration) -> Self {
         let (releases, requests) = mpsc::unbounded_channel();
-        let (postgres, terms) = (database.apart(), Arc::clone(database.terms()));
+        let (postgres, terms) = (database.clone(), Arc::clone(database.terms()));
         let renewal = Renewal {
-            postgres: postgres.clone(),
+            postgres: database.apart(),
             terms: Arc::clone(&terms),
             length,
         };
@@ -392,6 +391,7 @@ impl Drop for Guard {
 
 /// The task that renews and releases.
 struct Renewal {
+    /// By a connection of its own, so that neither a slow page nor a long query delays a renewal.
     postgres: Postgres,
     terms: Arc<Terms>,
     length: Duration,

@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::task::block_in_place;
 
 use super::suite::{Handle, Place};
-use crate::support::postgres::{PostgresServer, Schema};
+use crate::support::postgres::{PostgresServer, Schema, connections};
 
 struct SqliteFile(TempDir);
 
@@ -57,7 +57,7 @@ pub(super) fn postgres_schema() -> Arc<dyn Place> {
 /// A schema as a process has it open.
 pub(super) fn database(schema: &Schema) -> Postgres {
     let url = PostgresUrl::parse(&schema.url).unwrap();
-    Postgres::new(&url, None, &schema.name)
+    Postgres::new(&url, None, &schema.name, connections())
 }
 
 impl Place for PostgresSchema {

@@ -1384,6 +1384,8 @@ fn a_wrong_catalog_is_refused_without_showing_what_may_be_a_password() {
         ("catalog.lease=0s", "longer than zero"),
         ("catalog.lease=999ms", "from 1s to 1h"),
         ("catalog.lease=61min", "from 1s to 1h"),
+        ("catalog.connections=0", "from 1 to 64"),
+        ("catalog.connections=65", "from 1 to 64"),
         ("catalog.schema=pg_mine", "lower-case letters"),
         ("catalog.schema=Mine", "lower-case letters"),
         ("catalog.schema=a;b", "lower-case letters"),

@@ -7,7 +7,7 @@ use ingest::config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 
-use crate::support::postgres::{PostgresServer, Schema};
+use crate::support::postgres::{PostgresServer, Schema, connections};
 
 const INSERT: &str = "insert into landed values ($1)";
 
@@ -16,7 +16,7 @@ fn place() -> (Schema, Postgres, Runtime) {
     PostgresServer::shared().rows(&format!("create schema {}", schema.name));
     schema.rows("create table landed (n bigint primary key)");
     let url = PostgresUrl::parse(&schema.url).unwrap();
-    let postgres = Postgres::new(&url, None, &schema.name);
+    let postgres = Postgres::new(&url, None, &schema.name, connections());
     (schema, postgres, Runtime::new().unwrap())
 }
 

@@ -8,7 +8,7 @@ use ingest::config::PostgresUrl;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::support::postgres::PostgresServer;
+use crate::support::postgres::{PostgresServer, connections};
 use crate::support::redis_server::free_port;
 use crate::support::world::{Ran, World};
 
@@ -188,7 +188,7 @@ fn a_statement_that_is_given_up_ends_on_the_server_too() {
     let server = PostgresServer::shared();
     let url = PostgresUrl::parse(&server.url()).unwrap();
     Runtime::new().unwrap().block_on(async {
-        let postgres = Postgres::new(&url, None, "none");
+        let postgres = Postgres::new(&url, None, "none", connections());
         let begun = Instant::now();
         let sql = "select pg_sleep(3600), 'given up'";
         let patience = Duration::from_millis(300);

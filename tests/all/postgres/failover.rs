@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
-use crate::support::postgres::{PostgresServer, Schema};
+use crate::support::postgres::{PostgresServer, Schema, connections};
 use crate::support::redis_server::wait_until;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has
     let standby = server.copy();
     let url = PostgresUrl::parse(&server.url()).unwrap();
     Runtime::new().unwrap().block_on(async {
-        let postgres = Postgres::new(&url, None, "public");
+        let postgres = Postgres::new(&url, None, "public", connections());
         let mut session = postgres.session().await.unwrap();
         let transaction = session.begin().await.unwrap();
         let insert = "insert into written values ('this') returning pg_current_xact_id()::text";

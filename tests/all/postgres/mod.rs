@@ -3,6 +3,7 @@
 mod commits;
 mod connection;
 mod copying;
+mod ends;
 mod failover;
 mod long_ids;
 mod machines;

@@ -50,6 +50,12 @@ pub(crate) struct Schema {
     through: Option<String>,
 }
 
+/// The connections of each process: `$INGEST_TEST_CONNECTIONS`, or four. Everything passes with one.
+pub(crate) fn connections() -> u32 {
+    let set = std::env::var("INGEST_TEST_CONNECTIONS");
+    set.map_or(4, |set| set.parse().unwrap())
+}
+
 impl PostgresServer {
     /// The server that all tests share.
     pub(crate) fn shared() -> &'static Self {

@@ -1,6 +1,6 @@
 //! Worlds whose catalog is in PostgreSQL.
 
-use super::postgres::Schema;
+use super::postgres::{Schema, connections};
 use super::world::World;
 
 impl Schema {
@@ -15,6 +15,7 @@ impl Schema {
     pub(crate) fn in_world(&self, world: &mut World) {
         world
             .set(&format!("catalog.url=\"{}\"", self.reached_at()))
-            .set(&format!("catalog.schema={}", self.name));
+            .set(&format!("catalog.schema={}", self.name))
+            .set(&format!("catalog.connections={}", connections()));
     }
 }

@@ -338,6 +338,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         blocked: Blocked::default(),
         request_stats: RequestStats::default(),
         learned_costs: LearnedCosts::default(),
+        waits: ingest::run::Waits::default(),
         in_flight: InFlight::default(),
         regional_records: RegionalRecords::default(),
         progress: Arc::new(Silent),

@@ -22,7 +22,7 @@ use crate::ledger::LedgerClient;
 use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
-    RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
+    RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
 };
 
 /// Walks the due regions.
@@ -68,20 +68,28 @@ async fn run_in(
 ) -> Result<Ended, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
-    let stop = signals::listen("the page in flight is stored first")?;
-    let catalog = environment.catalog().await?;
+    let waits = Waits::default();
+    let stop = signals::listen("the page in flight is stored first", waits.clone())?;
+    let _stalls = tokio::spawn(waits.clone().report_stalls());
+    let catalog = waits.on("the run", "the catalog", environment.catalog());
+    let catalog = catalog.await?;
     let selection = run::learned(&*catalog, selection).await?;
+    let context = context(environment, catalog, &selection, stop.clone());
     let context = Context {
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
-        ..context(environment, catalog, &selection, stop.clone()).await?
+        waits: waits.clone(),
+        ..waits.on("the run", "the ledger", context).await?
     };
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     environment.land_kept(&context).await?;
     let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());
     let selection = run::reserved(catalog, ledger, selection, &others, began).await?;
     let report = run::run(&context, &selection).await;
-    context.leases.close().await;
+    let released = context.leases.close();
+    waits
+        .on("the run", "its leases to be released", released)
+        .await;
     let report = report?;
     if let Some(file) = metrics_file(args) {
         let figures = Figures {
@@ -154,6 +162,7 @@ async fn context(
         leases: environment.leases()?,
         unlanded: environment.unlanded(),
         stop,
+        waits: Waits::default(),
         blocked: Blocked::default(),
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),

@@ -29,7 +29,10 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
         seed: args.seed,
         saved: saved(&environment, args)?,
     };
-    let mut stop = signals::listen("requests in flight are completed first")?;
+    let mut stop = signals::listen(
+        "requests in flight are completed first",
+        crate::run::Waits::default(),
+    )?;
     let sandbox = start(&environment, options).await?;
     announce(&sandbox, global)?;
     stop.wait().await;

@@ -140,7 +140,9 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
     if context.stop.signal().is_some() {
         return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
-    match take_up(context, &candidate).await {
+    let task = format!("{} of {}", candidate.region.key(), candidate.job.name);
+    let taken = take_up(context, &candidate);
+    match context.waits.on(task, "the lease", taken).await {
         Ok(Ok(mut pass)) => {
             let (job, region) = (pass.job.name.clone(), pass.region.key());
             context
@@ -282,6 +284,8 @@ async fn end(
         Err(_) => None,
     };
     let now = context.clock.now();
+    let task = format!("{} of {}", pass.region.key(), pass.job.name);
+    let _waits = context.waits.begin(task, "the catalog");
     pass.reference = match end {
         Some(PassEnd::Complete) => PassRef::Open(pass.complete(context).await?),
         Some(end) => {

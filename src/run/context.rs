@@ -13,6 +13,7 @@ use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
+use super::waits::Waits;
 use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use crate::clock::Clock;
 use crate::config::{Credential, Region};
@@ -40,6 +41,8 @@ pub struct Context {
     pub leases: Arc<dyn Leases>,
     /// Whether to stop.
     pub stop: Stop,
+    /// What its tasks wait for.
+    pub waits: Waits,
     /// What must not be requested again.
     pub blocked: Blocked,
     /// The requests by outcome.
@@ -84,7 +87,8 @@ impl Context {
         let until = self.clock.now() + LANDING_PATIENCE;
         let mut waiting = None;
         loop {
-            match self.catalog.land(Arc::clone(&landing)).await {
+            let landed = self.catalog.land(Arc::clone(&landing));
+            match self.waits.on("a page", "the catalog", landed).await {
                 Err(error) if error.is_retryable() && self.may_wait(until) => {
                     waiting.get_or_insert_with(|| self.blocked.wait_to_land());
                     self.clock.sleep(LANDING_PAUSE).await;
@@ -205,7 +209,8 @@ impl Context {
 
     async fn store_why(&self, pass: &PassRef, (failed, notes): (bool, Option<&str>)) {
         let now = self.clock.now();
-        if let Err(error) = self.catalog.store_outcome(pass, failed, notes, now).await {
+        let stored = self.catalog.store_outcome(pass, failed, notes, now);
+        if let Err(error) = self.waits.on("a result", "the catalog", stored).await {
             tracing::warn!("cannot store in the catalog why a pass stopped: {error}");
         }
     }

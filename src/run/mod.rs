@@ -31,6 +31,7 @@ mod steps;
 mod stop;
 mod stop_reason;
 mod unlanded;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub use steps::{older_than_since, since_of};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 pub use unlanded::Unlanded;
+pub use waits::Waits;
 
 use admission::admit_regions;
 use concurrent::walk_admitted;

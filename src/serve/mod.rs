@@ -84,7 +84,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         charges: Charges::default(),
         environment: Arc::new(environment),
     });
-    let stop = signals::listen("requests in progress get 5 s")?;
+    let stop = signals::listen("requests in progress get 5 s", crate::run::Waits::default())?;
     let envoy = Envoy::bind(&app)?;
     announce(&listeners, envoy.address(), global)?;
     let unread = app.unread.clone();

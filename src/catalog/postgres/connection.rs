@@ -237,7 +237,9 @@ impl Postgres {
         let sql = "select case when pg_last_wal_replay_lsn() is null then pg_xact_status($1::text::xid8) end";
         let until = Instant::now() + SHORT;
         while Instant::now() < until {
+            // Its caller still holds the connection that was lost, and there may be no second one.
             let asked = self
+                .apart()
                 .autocommit(sql, &[(&transaction, Type::TEXT)], SHORT)
                 .await;
             let status = |rows: Vec<Row>| rows.first()?.try_get::<_, Option<String>>(0).ok();

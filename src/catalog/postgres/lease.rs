@@ -222,7 +222,6 @@ impl RowLeases {
 
     async fn try_take(&self, resource: &Resource) -> Result<Taken, PostgresError> {
         let (job, region) = (job_of(resource), region_of(resource));
-        let began = Monotonic::now();
         let Holder {
             machine, process, ..
         } = Holder::this_process();
@@ -236,16 +235,7 @@ impl RowLeases {
             (&length, Type::FLOAT8),
         ];
         let take = qualified(TAKE, &self.postgres);
-        // The same holder takes it once more, so a take whose answer was lost is repeated. So is one that met the first take of
-        // the same resource: the clause for conflicts covers one of the two unique keys.
-        let take = || {
-            self.postgres
-                .autocommit(&take, &parameters, self.patience())
-        };
-        let rows = match take().await {
-            Err(error) if error.ends_connection() || error.is_duplicate() => take().await?,
-            rows => rows?,
-        };
+        let (rows, began) = self.answered(&take, &parameters).await?;
         if let Some(row) = rows.first() {
             if let Some(number) = row.try_get(6)? {
                 let term = Term {
@@ -261,9 +251,32 @@ impl RowLeases {
         }
         let holder = qualified(HOLDER, &self.postgres);
         let place = parameters.get(..2).unwrap_or_default();
-        let rows = self.postgres.autocommit(&holder, place, self.patience());
-        let held = rows.await?.first().map(held_lease).transpose()?;
+        let (rows, _) = self.answered(&holder, place).await?;
+        let held = rows.first().map(held_lease).transpose()?;
         Ok(Taken::Held(held.map(|held| held.holder)))
+    }
+
+    /// Runs a statement, and again where no answer came in time, for as long as a lease that it took first would be trusted. The
+    /// same holder takes a lease once more, so a take whose answer was lost is repeated. So is one that met the first take of the
+    /// same resource: the clause for conflicts covers one of the two unique keys. Returns when the answered attempt began.
+    async fn answered(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<(Vec<Row>, Monotonic), PostgresError> {
+        let first = Monotonic::now();
+        let mut attempt = 1;
+        loop {
+            let began = Monotonic::now();
+            let done = self.postgres.autocommit(sql, parameters, self.patience());
+            match done.await {
+                Err(PostgresError::Silent(_)) if first.elapsed() < self.trust() => {}
+                Err(error) if attempt == 1 && (error.ends_connection() || error.is_duplicate()) => {
+                }
+                done => return Ok((done?, began)),
+            }
+            attempt += 1;
+        }
     }
 
     fn lease(&self, term: Term, began: Monotonic) -> Lease {

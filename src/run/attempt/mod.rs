@@ -208,11 +208,8 @@ impl<'a> Attempt<'a> {
     /// Charges the request, sends it, and brings what the response reports to the ledger.
     async fn run(&mut self, request: PageRequest<'_>) -> Result<Page, NoPage> {
         // Before the charge: a grant does not last as long as this can take.
-        let _slot = self
-            .context
-            .in_flight
-            .slot(&self.job.credential.upstream)
-            .await;
+        let slot = self.context.in_flight.slot(&self.job.credential.upstream);
+        let _slot = self.waiting("its turn at the upstream", slot).await;
         let (permit, connection) = self.permit().await?;
         let cost = self.cost.clone();
         let _in_flight = self.context.in_flight.add(&self.account().name, &cost);
@@ -222,9 +219,8 @@ impl<'a> Attempt<'a> {
             ..request
         };
         let upstream = self.context.upstream(&self.job.credential)?;
-        let Exchange { page, reported } = upstream
-            .fetch(request, connection, self.deadline(&permit))
-            .await;
+        let fetched = upstream.fetch(request, connection, self.deadline(&permit));
+        let Exchange { page, reported } = self.waiting("the upstream's response", fetched).await;
         if let Ok(page) = &page {
             let (credential, requested) = (&self.job.credential, (request.step, request.ids.len()));
             let findings = &mut self.stats.findings;
@@ -275,6 +271,12 @@ impl<'a> Attempt<'a> {
             cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
             free: reported.free.renamed(name),
         }
+    }
+
+    /// Waits for a future, and lists it among what the run waits for.
+    async fn waiting<F: Future>(&self, what: &'static str, future: F) -> F::Output {
+        let task = format!("{} of {}", self.region.key(), self.job.name);
+        self.context.waits.on(task, what, future).await
     }
 
     fn account(&self) -> &'a Account {

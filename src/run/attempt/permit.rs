@@ -21,8 +21,11 @@ impl Attempt<'_> {
         let mut connection = Connection::default();
         loop {
             self.check().await?;
-            let connected = self.connect(&mut connection).await?;
-            match self.charge().await? {
+            let connected = self.connect(&mut connection);
+            let connected = self
+                .waiting("a connection to the upstream", connected)
+                .await?;
+            match self.waiting("the ledger", self.charge()).await? {
                 Acquired::Permitted(permit) => {
                     let Err(failure) = connected else {
                         self.stats.charge(&self.cost, permit.metered);
@@ -77,7 +80,8 @@ impl Attempt<'_> {
             context.leases.check(&resource)?;
         }
         context.can_land().await?;
-        context.ready(credential).await?;
+        let ready = context.ready(credential);
+        self.waiting("its secret", ready).await?;
         let cost = &self.cost;
         let blocked = &context.blocked;
         let Some(refused) = blocked.refusal(&credential.account, cost, &self.leave) else {

@@ -199,6 +199,7 @@ impl Simulation {
             leases: self.catalog.clone(),
             unlanded: None,
             stop: channel().1,
+            waits: crate::run::Waits::default(),
             blocked: Blocked::default(),
             request_stats: crate::run::RequestStats::default(),
             learned_costs: crate::run::LearnedCosts::default(),

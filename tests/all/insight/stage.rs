@@ -200,6 +200,7 @@ impl Stage {
             blocked: Blocked::default(),
             request_stats: ingest::run::RequestStats::default(),
             learned_costs: ingest::run::LearnedCosts::default(),
+            waits: ingest::run::Waits::default(),
             in_flight: ingest::run::InFlight::default(),
             regional_records: ingest::run::RegionalRecords::default(),
             progress: Arc::new(Silent),

@@ -9,6 +9,7 @@ mod clocks;
 mod connections;
 mod days;
 mod edited_steps;
+mod ends;
 mod fairness;
 mod findings;
 mod first_run;

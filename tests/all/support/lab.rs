@@ -179,6 +179,7 @@ impl Lab {
             blocked: Blocked::default(),
             request_stats: RequestStats::default(),
             learned_costs: LearnedCosts::default(),
+            waits: ingest::run::Waits::default(),
             in_flight: InFlight::default(),
             regional_records: RegionalRecords::default(),
             progress: Arc::new(Silent),

@@ -1,0 +1,128 @@
+//! What the tasks of a run wait for, so that a run that makes no progress can say why.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::Monotonic;
+
+/// How long a run may make no progress before it says what it waits for.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// The waits of a run. Clones share them. A wait that begins or ends is progress.
+#[derive(Clone, Default)]
+pub struct Waits(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    waiting: BTreeMap<u64, Wait>,
+    /// When the last wait began or ended.
+    progress: Option<Monotonic>,
+    /// Whether the present stall was reported.
+    is_reported: bool,
+}
+
+struct Wait {
+    /// Who waits, such as `US of trending`.
+    task: String,
+    /// What it waits for, such as `the lease`.
+    what: &'static str,
+    since: Monotonic,
+}
+
+impl Waits {
+    /// Waits for a future, and lists it until it is done or dropped.
+    pub async fn on<F: Future>(
+        &self,
+        task: impl Display,
+        what: &'static str,
+        future: F,
+    ) -> F::Output {
+        let _listed = self.begin(task, what);
+        future.await
+    }
+
+    /// Logs what each task waits for, once for each time without progress of a minute. Never returns.
+    pub async fn report_stalls(self) {
+        loop {
+            tokio::time::sleep(STALLED / 12).await;
+            if let Some(stall) = self.stall(STALLED) {
+                tracing::info!("no progress for {} s: {stall}", STALLED.as_secs());
+            }
+        }
+    }
+
+    /// Returns what the tasks wait for where no wait began or ended for at least `span`; `None` otherwise, and where this was
+    /// returned since the last progress.
+    #[must_use]
+    pub fn stall(&self, span: Duration) -> Option<String> {
+        let stalled = {
+            let mut state = self.locked();
+            let stalled = !state.is_reported
+                && !state.waiting.is_empty()
+                && state.progress.is_some_and(|last| last.elapsed() >= span);
+            state.is_reported |= stalled;
+            stalled
+        };
+        stalled.then(|| self.to_string())
+    }
+
+    /// Lists a wait until what this returns is dropped.
+    #[must_use]
+    pub fn begin(&self, task: impl Display, what: &'static str) -> Listed {
+        let task = task.to_string();
+        let mut state = self.locked();
+        let (number, since) = (state.next, Monotonic::now());
+        state.next += 1;
+        state.progressed(since);
+        state.waiting.insert(number, Wait { task, what, since });
+        Listed {
+            waits: self.clone(),
+            number,
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn progressed(&mut self, now: Monotonic) {
+        self.progress = Some(now);
+        self.is_reported = false;
+    }
+}
+
+/// Shows every wait, oldest first: `US of trending waits for the lease (61 s)`.
+impl Display for Waits {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let state = self.locked();
+        if state.waiting.is_empty() {
+            return f.write_str("no task waits for anything outside this process");
+        }
+        for (place, wait) in state.waiting.values().enumerate() {
+            let (separator, Wait { task, what, since }) = (if place > 0 { "; " } else { "" }, wait);
+            let seconds = since.elapsed().as_secs();
+            write!(f, "{separator}{task} waits for {what} ({seconds} s)")?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends a wait when it is dropped.
+pub struct Listed {
+    waits: Waits,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut state = self.waits.locked();
+        state.waiting.remove(&self.number);
+        state.progressed(Monotonic::now());
+    }
+}

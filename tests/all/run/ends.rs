@@ -1,0 +1,144 @@
+//! A signal ends a run within ten seconds, whatever the run waits for.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use ingest::run::Waits;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::postgres::PostgresServer;
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::world::World;
+
+/// What a test must never wait for.
+const FOREVER: Duration = Duration::from_secs(120);
+
+/// A server that accepts connections and never answers.
+fn silent() -> (TcpListener, u16) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+fn start(world: &World) -> Child {
+    world
+        .command(&["--region", "US", "--job", "trending"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < FOREVER, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Signals a run that waits, and returns what it said when it ended.
+fn terminated(mut child: Child) -> (Option<i32>, String) {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let asked = Instant::now();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    let code = child.wait().unwrap().code();
+    assert!(asked.elapsed() < Duration::from_secs(14), "{said}");
+    (code, said)
+}
+
+#[test]
+fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease() {
+    let stub = StubUpstream::start(|_| StubAnswer::text(200, "{}").after(FOREVER));
+    let mut upstream = World::new();
+    upstream.set(&format!("upstreams.youtube.base_url=\"{}\"", stub.url()));
+    upstream.set("upstreams.youtube.timeout=\"100s\"");
+    let for_upstream = start(&upstream);
+
+    let (redis, port) = silent();
+    let mut ledger = World::new();
+    ledger.set(&format!("ledger.url=\"redis://127.0.0.1:{port}\""));
+    ledger.set("ledger.timeout=\"100s\"");
+    let for_ledger = start(&ledger);
+
+    let mut secret = World::new();
+    let asked = secret.state_dir().with_file_name("asked");
+    let script = secret.state_dir().with_file_name("secret.sh");
+    std::fs::write(&script, format!("touch '{}'\nsleep 60\n", asked.display())).unwrap();
+    secret.set(&format!(
+        "credentials.youtube.secret={{ command = [\"sh\", \"{}\"] }}",
+        script.display()
+    ));
+    let for_secret = start(&secret);
+
+    let schema = PostgresServer::shared().schema();
+    let mut lease = schema.world(&[]);
+    lease.set("catalog.lease=\"400s\"");
+    assert_eq!(
+        lease.ingest(&["--region", "GB", "--job", "trending"]).code,
+        0
+    );
+    let lock = format!(
+        "do $$ begin lock table {}.lease in access exclusive mode; perform pg_sleep(40); end $$",
+        schema.name
+    );
+    std::thread::spawn(move || PostgresServer::shared().rows(&lock));
+    until("the lease is locked", || {
+        schema.count("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted")
+            > 0
+    });
+    let for_lease = start(&lease);
+
+    until("the upstream was asked", || !stub.requests().is_empty());
+    redis.accept().unwrap();
+    until("the secret was asked for", || asked.exists());
+    until("the lease was asked for", || {
+        schema.count("select count(*) from pg_locks where not granted") > 0
+    });
+    let ended: Vec<_> = [
+        (for_upstream, "the upstream's response"),
+        (for_ledger, "the ledger"),
+        (for_secret, "its secret"),
+        (for_lease, "the lease"),
+    ]
+    .into_iter()
+    .map(|(child, what)| (std::thread::spawn(move || terminated(child)), what))
+    .collect();
+    for (ended, what) in ended {
+        let (code, said) = ended.join().unwrap();
+        assert_eq!(code, Some(143), "{what}: {said}");
+        assert!(
+            said.contains(&format!("waits for {what} (")),
+            "{what}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_run_without_progress_says_once_what_its_tasks_wait_for() {
+    let waits = Waits::default();
+    assert_eq!(waits.stall(Duration::ZERO), None);
+    let lease = waits.begin("US of trending", "the lease");
+    let ledger = waits.begin("GB of trending", "the ledger");
+    assert_eq!(waits.stall(FOREVER), None);
+    assert_eq!(
+        waits.stall(Duration::ZERO).as_deref(),
+        Some("US of trending waits for the lease (0 s); GB of trending waits for the ledger (0 s)")
+    );
+    assert_eq!(waits.stall(Duration::ZERO), None);
+    drop(lease);
+    assert_eq!(
+        waits.stall(Duration::ZERO).as_deref(),
+        Some("GB of trending waits for the ledger (0 s)")
+    );
+    drop(ledger);
+    assert_eq!(waits.stall(Duration::ZERO), None);
+}

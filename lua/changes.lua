@@ -40,17 +40,14 @@ local function open_changes(ledger)
     call('HSET', SUMS, text(at), vector)
   end
 
-  -- What would slow down every charge, done at each BLOCKth, after it: the charges before it become a block. Says whether
-  -- it is the first, whose keys are new.
+  -- What would slow down every charge, done at each BLOCKth, after it: the charges before it become a block.
   function changes.end_block()
-    local is_first = not log.block_start(now)
     local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
     if last then
       changes.mark(tonumber(last))
     end
     changes.evict(4 * BLOCK)
     changes.merge(4 * BLOCK)
-    return is_first
   end
 
   -- Totals and floors.
@@ -329,7 +326,8 @@ local function open_changes(ledger)
   end
 
   -- Keys outlive the longest window and every closing (L50). Called when a sixteenth of that has gone by, and when keys may
-  -- be new.
+  -- be new. The 26 hours that they live at least are for the length of the last closing, up to a day, and for the machines of
+  -- a daily job, which find the epoch that they know.
   function changes.keep_alive()
     local shortest = ledger.least_life
     local latest = state.apart and state.apart.latest_closing or 0

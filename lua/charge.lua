@@ -43,6 +43,8 @@ end
 
 -- Opening the log may find that units were lost.
 local known
+-- Whether the log began again.
+local is_new = false
 if ledger.objection then
   return ledger.objection
 elseif not fits then
@@ -84,6 +86,7 @@ elseif call('ZADD', LOG, 'NX', at, id) == 0 then
     -- A forgotten one leaves nothing behind.
     open_changes(ledger).remove_forgotten(id)
     call('ZADD', LOG, at, id)
+    is_new = true
   end
 end
 
@@ -128,10 +131,11 @@ if not known then
     return { 'lost', 'behind' }
   end
   state[NEWEST], state[SEQUENCE], ledger.drops_floors = now, state[SEQUENCE] + 1, true
-  commit(ledger, false)
+  commit(ledger, is_new)
   -- What would slow down every charge is done at each BLOCKth. When a permission lacks for that, the charge is whole.
   if state[SEQUENCE] % BLOCK == 0 then
-    commit(ledger, open_changes(ledger).end_block())
+    open_changes(ledger).end_block()
+    commit(ledger, true)
   end
 end
 

@@ -68,11 +68,12 @@ if state[EPOCH] then
   end
   if is_lost then
     call('HDEL', KEYS[3], '')
+    open_changes(ledger).keep_alive()
     redis.log(redis.LOG_WARNING, 'ingest ledger: ' .. META .. ': units of charges in the log are gone')
     return { 'lost', 'behind' }
   end
   if #reply > 1 then
-    commit(ledger, false)
+    commit(ledger, true)
   end
 end
 return reply

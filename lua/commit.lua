@@ -1,4 +1,5 @@
 -- Writes the state. An epoch begins when there is none, or on a server that did not begin it (L36). `renew`: keys may be new.
+-- Of what a grant writes only the log can be: as long as there is none, the instant is negative, and every commit renews.
 local function commit(ledger, renew)
   local state, now = ledger.state, ledger.now
   if not state[EPOCH] or state[SERVER] ~= ledger.server then
@@ -10,7 +11,7 @@ local function commit(ledger, renew)
   end
   renew = renew or now >= state[RENEWAL]
   if renew then
-    state[RENEWAL] = now + math.floor(ledger.keep / 16)
+    state[RENEWAL] = redis.call('ZRANGE', KEYS[2], 0, 0)[1] and now + math.floor(ledger.keep / 16) or -now
   end
   if state.apart or #state > FLOORS + MOST_TOGETHER * NEXT_PLACE then
     open_changes(ledger).write_apart()

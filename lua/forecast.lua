@@ -49,7 +49,8 @@ local function open_forecast(ledger)
 
   -- The position that a caller notes: epoch, sequence, now, when the keys' lives were renewed last.
   function forecast.position()
-    local renewed = ledger.stored and max(state[RENEWAL] - math.floor(ledger.keep / 16), 0) or 0
+    local renewal = state[RENEWAL]
+    local renewed = renewal < 0 and -renewal or ledger.stored and max(renewal - math.floor(ledger.keep / 16), 0) or 0
     return state[EPOCH] or '', state[SEQUENCE], now, renewed
   end
 

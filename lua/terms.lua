@@ -2,7 +2,7 @@
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
 --   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the
---            keys' lives are renewed, whether there are floors; then for each limit its name, its rule ('' when the machine
+--            keys' lives are renewed (while there is no log: when they were, negative), whether there are floors; then for each limit its name, its rule ('' when the machine
 --            that sent it does not know it), total, head, closed until, and how long that closing lasts when its reset is
 --            unknown, else false (an earlier release wrote true: an hour);
 --            floors: lines of a limit's name, and time, used, charged since;

@@ -5,6 +5,7 @@ mod between;
 mod connections;
 mod fitness;
 mod kinds;
+mod lives;
 mod long;
 mod loss;
 pub(crate) mod machine;
@@ -23,6 +24,7 @@ use ingest::ledger::redis::{RedisLedger, ServerTime};
 use super::Store;
 use crate::support::redis_server::RedisServer;
 use crate::support::shared_as_ledger::SharedAsLedger;
+use lives::Lasting;
 
 /// Longer than a busy machine needs: what these tests ask is not how fast it is.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,9 +39,11 @@ impl Standalone {
 }
 
 impl Store for Standalone {
+    /// Every key is seen to have a time to live after every operation.
     fn ledger(&self) -> Arc<dyn Ledger> {
         let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
-        Arc::new(SharedAsLedger(ledger.with_time(ServerTime::Callers)))
+        let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
+        Arc::new(Lasting::new(ledger, &self.0))
     }
 }
 

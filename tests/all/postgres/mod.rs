@@ -9,4 +9,5 @@ mod long_ids;
 mod machines;
 mod pooler;
 mod roles;
+mod shipped;
 mod tls;

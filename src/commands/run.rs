@@ -82,9 +82,11 @@ async fn run_in(
         ..waits.on("the run", "the ledger", context).await?
     };
     let (began, watch) = (environment.clock.now(), Monotonic::now());
-    environment.land_kept(&context).await?;
+    let kept = environment.land_kept(&context);
+    waits.on("the run", "the catalog", kept).await?;
     let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());
-    let selection = run::reserved(catalog, ledger, selection, &others, began).await?;
+    let reserved = run::reserved(catalog, ledger, selection, &others, began);
+    let selection = waits.on("the run", "the ledger", reserved).await?;
     let report = run::run(&context, &selection).await;
     let released = context.leases.close();
     waits

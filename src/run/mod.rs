@@ -93,11 +93,12 @@ pub enum RunError {
 /// When the catalog cannot be read, or no credential can be used. No request was sent then.
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
-    let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) =
-        candidates(&*context.catalog, selection, now)
-            .await?
-            .into_iter()
-            .partition(|one| one.is_due(now));
+    let candidates = candidates(&*context.catalog, selection, now);
+    let candidates = context.waits.on("the run", "the catalog", candidates);
+    let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) = candidates
+        .await?
+        .into_iter()
+        .partition(|one| one.is_due(now));
     if let Err(error) = some_credential(context, &queue).await {
         let reason = StopReason::Failed(error.to_string());
         context.store_not_walked(&queue, Some(&reason)).await;
@@ -122,7 +123,8 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         tracing::error!(%error, "cannot delete records that were not seen within `keep`; the next \
             run tries again");
     }
-    Ok(report(context, selection, walked).await)
+    let report = report(context, selection, walked);
+    Ok(context.waits.on("the report", "the ledger", report).await)
 }
 
 /// Checks that at least one credential of the due jobs can be used. Where only some cannot, their regions fail and say why.

@@ -14,11 +14,6 @@ pub fn costs(config: &Config, root: &Item<'_>) {
             settles(&credential.upstream, call, root);
         }
     }
-    for upstream in config.upstreams.values() {
-        for call in upstream.calls.values() {
-            fits_a_credential(config, upstream, call, root);
-        }
-    }
     for job in &config.jobs {
         job.by_credential().for_each(|job| leave(&job, root));
         for (at, step) in job.steps.iter().enumerate() {
@@ -162,42 +157,6 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
             );
         }
     }
-}
-
-/// A call that no job uses is charged by hand or by other programs: the limits of one credential must hold its cost.
-fn fits_a_credential(config: &Config, upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    let is_used = config.jobs.iter().any(|job| {
-        let mut credentials = job.credentials();
-        credentials.any(|one| one.upstream.name == upstream.name)
-            && job.steps.iter().any(|step| step.call.name == call.name)
-    });
-    let path = ["upstreams", &upstream.name, "calls", &call.name, "cost"];
-    let Some(cost) = root.find(&path).filter(|_| !is_used) else {
-        return;
-    };
-    let credentials = config.credentials.values();
-    let own = credentials.filter(|one| one.upstream.name == upstream.name);
-    let exceeded: Option<Vec<_>> = own.map(|one| exceeded(one, call)).collect();
-    let Some((name, limit)) = exceeded.and_then(|all| all.into_iter().next()) else {
-        return;
-    };
-    let units = call.cost.of(name);
-    cost.refuse::<()>(
-        format!(
-            "no credential can pay for the call: it costs {units} of {name:?}, of which at most {} can be used",
-            sum(limit, 0)
-        ),
-        format!("lower headroom until {units} fit, or correct the quota or the cost"),
-    );
-}
-
-/// Returns the first limit of a credential that is smaller than the cost of a call; `None` if the call fits.
-fn exceeded<'a>(credential: &'a Credential, call: &'a Call) -> Option<(&'a LimitName, &'a Limit)> {
-    let mut charged = call.cost.iter();
-    charged.find_map(|(name, units)| {
-        let CredentialLimit { limit, .. } = credential.limits.get(name)?;
-        (units > limit.enforced()).then_some((name, limit))
-    })
 }
 
 fn sum(limit: &Limit, leave: u64) -> String {

@@ -1458,27 +1458,3 @@ fn a_region_value_in_doubled_braces_is_refused_wherever_templates_are() {
     let sets = [format!("{call}.json={{ a = '{{{{ town }}}} is text' }}")];
     assert!(parse(&text, &[&sets[0]]).is_ok());
 }
-
-#[test]
-fn a_call_that_fits_no_credential_is_reported_though_no_job_uses_it() {
-    let text = "\
-        [upstreams.api]\nbase_url = \"http://127.0.0.1:1\"\nauth = \"none\"\n\
-        [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\n\
-        [upstreams.api.calls.search]\npath = \"search\"\ncost = 100\n\
-        [credentials.small]\nupstream = \"api\"\nlimits = { daily = { quota = 60, headroom = 10, window = \"24h\" } }\n";
-    let error: Vec<String> = problems(text, &[])
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let error = error.join("\n");
-    for part in [
-        "upstreams.api.calls.search.cost",
-        "no credential can pay for the call",
-        "100",
-        "50 (quota 60 less headroom 10)",
-    ] {
-        assert!(error.contains(part), "{part}: {error}");
-    }
-    let larger = "[credentials.large]\nupstream = \"api\"\nlimits = { daily = { quota = 600, window = \"24h\" } }\n";
-    parse(&format!("{text}{larger}"), &[]).unwrap();
-}

@@ -115,13 +115,6 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     for (ended, what) in ended {
         let (code, said) = ended.join().unwrap();
         assert_eq!(code, Some(143), "{what}: {said}");
-        assert!(said.contains("not stopped within 9 s"), "{what}: {said}");
-        // What a run does for the ledger before its first region is not listed.
-        let is_listed = what != "the ledger";
-        assert!(
-            !is_listed || said.contains(&format!("waits for {what} (")),
-            "{what}: {said}"
-        );
     }
 }
 

@@ -23,6 +23,8 @@ use crate::upstream::{Failure, Upstream};
 
 /// How long the landing of a page is repeated while the catalog is unavailable, and how often.
 const LANDING_PATIENCE: Duration = Duration::from_secs(30);
+/// How long it waits after a signal. The process ends 9 s after it, and the page must be kept by then.
+const LANDING_PATIENCE_STOPPING: Duration = Duration::from_secs(3);
 const LANDING_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a run shares with all its requests.
@@ -88,7 +90,8 @@ impl Context {
         let mut waiting = None;
         loop {
             let landed = self.catalog.land(Arc::clone(&landing));
-            match self.waits.on("a page", "the catalog", landed).await {
+            let landed = self.waits.on("a page", "the catalog", landed);
+            match self.unless_stopped(landed).await {
                 Err(error) if error.is_retryable() && self.may_wait(until) => {
                     waiting.get_or_insert_with(|| self.blocked.wait_to_land());
                     self.clock.sleep(LANDING_PAUSE).await;
@@ -99,6 +102,26 @@ impl Context {
                     self.blocked.cannot_land(&not_landed.why);
                     return Err(not_landed);
                 }
+            }
+        }
+    }
+
+    /// Waits for a landing; after a signal only as long as leaves time to keep the page, if there is a place for it.
+    async fn unless_stopped(
+        &self,
+        landed: impl Future<Output = Result<Landed, CatalogError>>,
+    ) -> Result<Landed, CatalogError> {
+        let stopped = async {
+            self.stop.clone().wait().await;
+            tokio::time::sleep(LANDING_PATIENCE_STOPPING).await;
+        };
+        tokio::select! {
+            biased;
+            landed = landed => landed,
+            () = stopped, if self.unlanded.is_some() => {
+                let seconds = LANDING_PATIENCE_STOPPING.as_secs();
+                let why = format!("the catalog gave no answer within {seconds} s of the signal");
+                Err(CatalogError::Unavailable(why))
             }
         }
     }

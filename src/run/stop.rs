@@ -49,9 +49,11 @@ impl Stop {
         *self.signalled.borrow()
     }
 
-    /// Waits for the signal.
+    /// Waits for the signal; for ever, where nothing is left that could send one.
     pub async fn wait(&mut self) {
-        let _ = self.signalled.wait_for(Option::is_some).await;
+        if self.signalled.wait_for(Option::is_some).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// Sleeps, and wakes early when the run should stop.

@@ -120,8 +120,8 @@ impl PostgresServer {
 
     /// Starts it, with the data that it has.
     pub(crate) fn start(&mut self) {
-        // The shell's input ends with this process. A server that was stopped meanwhile leaves it waiting.
-        let script = "\"$@\" & server=$!; cat >/dev/null; kill -QUIT $server 2>/dev/null; wait; \
+        // The shell's input ends with this process. A stopped server ends too: it goes on first, and after 5 s it kills its children.
+        let script = "\"$@\" & server=$!; cat >/dev/null; kill -QUIT $server 2>/dev/null; kill -CONT $server 2>/dev/null; wait; \
             [ -z \"$REMOVE\" ] || rm -rf \"$REMOVE\"";
         let mut shell = as_its_user(PathBuf::from("sh"));
         shell.args(["-c", script, "sh"]).arg(program("postgres"));

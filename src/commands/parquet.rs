@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::export::ExportColumn;
 use crate::catalog::StoredRecord;
-use crate::config::{ColumnType, SinceValue};
+use crate::config::{ColumnType, Moment, SinceValue};
 use crate::quota::Timestamp;
 
 /// The most records of a row group, which is held in memory.
@@ -249,6 +249,10 @@ fn cell(column: &ExportColumn, body: &Value) -> Option<Cell> {
 
 /// A time, or else a text that begins with one, or with a date.
 fn time(text: &str) -> Option<Timestamp> {
+    // As the views do: a number is never a date.
+    if let Some(number) = Moment::of_number(text) {
+        return Some(number.time());
+    }
     let whole = SinceValue::Text(text.to_owned()).time();
     let begins = || {
         let second = text.get(..19)?.replace(' ', "T") + "Z";

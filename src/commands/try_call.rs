@@ -1,11 +1,14 @@
 //! `ingest try CREDENTIAL CALL`: one request, and what its response contains and does not contain.
 
+mod next_since;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
+use self::next_since::NextSince;
 use super::environment::{Environment, unknown};
 use super::refill::charging_ledger;
 use super::table::cost as cost_text;
@@ -19,8 +22,8 @@ use crate::exit::Exit;
 use crate::quota::{Cost, LimitName, Timestamp, Units};
 use crate::record::Record;
 use crate::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent,
-    SinglePage,
+    self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, SeenValues,
+    Silent, SinglePage,
 };
 use crate::saved_response::SavedResponse;
 use crate::upstream::{self, Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
@@ -59,6 +62,8 @@ struct Report {
     records: Vec<ShownRecord>,
     record_count: usize,
     next: Option<String>,
+    /// `None`: the page has no value for the next `{since}`, or the job does not read one.
+    next_since: Option<NextSince>,
     reported: Vec<ShownLimit>,
     /// The cost that the response reports.
     reported_cost: BTreeMap<LimitName, Units>,
@@ -215,6 +220,7 @@ impl Tried {
         let older = self.older_records(request, &trial);
         let mut report = self.report(client.show(request), Some(trial))?;
         report.notes.extend(older);
+        report.notes.extend(self.unread_since(request));
         report.notes.extend(self.same_for_all(&client, request));
         Ok(report)
     }
@@ -243,14 +249,26 @@ impl Tried {
     /// A note if records are older than the `{since}` of the request.
     fn older_records(&self, request: PageRequest<'_>, trial: &Trial) -> Option<String> {
         let (at, step) = (self.job.since.at.as_ref()?, request.step);
-        let Some(SinceValue::Text(since)) = request.since else {
-            return None;
-        };
+        let since = request.since.filter(|since| since.text().is_some())?;
         let records = &trial.exchange.page.as_ref().ok()?.records;
         let mut texts = records.iter().flat_map(|record| at.texts_in(&record.body));
         let names_since = self.job.names(step, &Variable::Since) && !step.shifts_since();
-        let are_older = texts.any(|text| SinceValue::compare(&text, since).is_lt());
+        let are_older = texts.any(|text| self.job.since.value_of(text).compare(since).is_lt());
         (names_since && are_older).then(|| run::older_than_since(&step.call.name))
+    }
+
+    /// A note if the `{since}` of the request could not be shifted or formatted.
+    fn unread_since(&self, request: PageRequest<'_>) -> Option<String> {
+        run::sent_unread(&self.job, request.step, request.since?)
+    }
+
+    /// Reads the values for the next `{since}`.
+    fn read_since(&self, step: &Step, records: &[Record], report: &mut Report) {
+        if self.job.names(step, &Variable::Since) {
+            let mut values = SeenValues::of(&self.job, step, records);
+            report.notes.extend(values.unread.take());
+            report.next_since = NextSince::of(&self.job, step, values);
+        }
     }
 
     /// What no record contains although the job reads it: ids for a later step, and values of the next `{since}`.
@@ -293,6 +311,7 @@ impl Tried {
         let older = older.and_then(|trial| self.older_records(request, trial));
         let mut report = self.report(client.show(request), trial)?;
         report.notes.extend(older);
+        report.notes.extend(self.unread_since(request));
         report.notes.extend(self.same_for_all(&client, request));
         report.charged = Some(charged);
         match fetched {
@@ -381,6 +400,7 @@ impl Tried {
             records: Vec::new(),
             record_count: 0,
             next: None,
+            next_since: None,
             reported: Vec::new(),
             reported_cost: BTreeMap::new(),
             charged: None,
@@ -391,6 +411,7 @@ impl Tried {
         if let Some(trial) = trial {
             if let Ok(page) = &trial.exchange.page {
                 report.missing.extend(self.read_by_job(step, &page.records));
+                self.read_since(step, &page.records, &mut report);
             }
             report.fill(trial, &step.call, self.credential());
         }
@@ -582,6 +603,7 @@ impl Report {
         }
         let next = self.next.as_deref().unwrap_or("none, the list ends here");
         lines.push(format!("Next cursor: {next}"));
+        lines.extend(self.next_since.iter().map(ToString::to_string));
         lines
     }
 

@@ -97,6 +97,24 @@ impl Job {
         let mut headers = self.credential.upstream.headers.values();
         step.names(variable) || headers.any(|template| template.names(variable))
     }
+
+    /// The templates of a step's requests that use `{since}`, those of the upstream's headers included.
+    pub fn templates_of_since<'s>(&'s self, step: &'s Step) -> Vec<&'s Template> {
+        let headers = self.credential.upstream.headers.values();
+        let templates = step.templates().chain(headers);
+        templates
+            .filter(|template| template.names(&Variable::Since))
+            .collect()
+    }
+
+    /// The first `{since}` of a step that has an offset or a format, as it is written: its value must be a time.
+    #[must_use]
+    pub fn timed_since(&self, step: &Step) -> Option<String> {
+        let templates = self.templates_of_since(step);
+        templates
+            .into_iter()
+            .find_map(|template| template.timed_since())
+    }
 }
 
 impl Step {
@@ -168,7 +186,7 @@ keys! {
         /// How long an unfinished pass can be resumed. After that a new pass starts.
         resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
         /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
-        /// next pass. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
+        /// next pass. `usage.md` has a section on it. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
         /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
         /// advance it, and an id that is new begins with the first value.
         since: Option<Since> = Optional(SinceType, "'2024-01-01'"),

@@ -11,6 +11,7 @@ mod job;
 mod layout;
 mod ledger;
 mod limit;
+mod moment;
 mod notify;
 mod oauth;
 mod paging;
@@ -57,6 +58,7 @@ pub use layout::Layout;
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
 pub use limit::{CredentialLimit, Limits, ReportedState};
 pub use load::{Sources, Surroundings};
+pub use moment::{Moment, TimeFormat};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::Slice;
 use super::declare::{Leaf, SCALAR, Shape, Type};
 use super::item::{self, Item};
 use super::region_source::RegionSource;
 use super::tree::Kind;
-use super::{Slice, Template};
 
 /// The partition that a job walks, with values that templates can use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub const REGIONS: Leaf<Vec<Arc<Region>>> = Leaf {
             "not": { "enum": [Region::SHARED, ALL] },
         });
         let codes = json!({ "type": "array", "items": code, "minItems": 1, "uniqueItems": true });
-        let names = json!({ "not": { "enum": Template::variable_names() } });
+        let names = json!({ "pattern": "^[^{}:]+$" });
         let values = json!({
             "type": "object",
             "propertyNames": names,
@@ -160,18 +160,12 @@ fn code(item: &Item<'_>, code: &str) -> Option<String> {
     Some(code.to_owned())
 }
 
-/// A value of a region. Its name must be one that templates can use, and not one that they use for something else.
+/// A value of a region. Its name must be one that templates can use; `{region.NAME}` names it where another variable has its name.
 fn value(item: &Item<'_>) -> Option<(String, String)> {
     let name = item.name();
-    if Template::variable_names().contains(&name)
-        || name.is_empty()
-        || name.contains(['{', '}', ':'])
-    {
+    if name.is_empty() || name.contains(['{', '}', ':']) {
         return item.refuse(
-            format!(
-                "expected a name that templates can use: without braces and `:`, and none of {}",
-                Template::variable_names().join(", ")
-            ),
+            "expected a name that templates can use: not empty, without braces and `:`",
             "write another name",
         );
     }

@@ -7,10 +7,14 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::date::Date;
+use super::moment::Moment;
 use super::{CursorText, Region, SinceValue, Slice};
 use crate::quota::Timestamp;
 
 const EPOCH: Timestamp = Timestamp::from_micros(0);
+
+/// Before the name of a value of the region; without it another variable of the name comes first.
+const OF_REGION: &str = "region.";
 
 /// A text with `{variables}`; a literal brace is written twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +47,7 @@ pub enum Variable {
     Id,
     /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
     Secret(Option<String>),
-    /// Anything else: a value of the region.
+    /// `{region.NAME}`, or anything else: a value of the region.
     OfRegion(String),
 }
 
@@ -115,7 +119,12 @@ impl JoinedIds {
 impl Template {
     /// The variables that every template can use: name, variable and documentation.
     pub const VARIABLES: [(&'static str, Variable, &'static str); 9] = [
-        ("region", Variable::Region, "The code of the region."),
+        (
+            "region",
+            Variable::Region,
+            "The code of the region. `{region.NAME}` is its value NAME, also where another variable has that name, as in \
+            `{region.date}`.",
+        ),
         (
             "ids",
             Variable::Ids,
@@ -139,7 +148,9 @@ impl Template {
             Variable::Since,
             "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one. The \
             job's `since` changes both. In a step of `ids` with `batch = 1`, the same of the last complete list of the id. An offset and a format may follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, \
-            `{since:-5m:%s}` in seconds and `{since:%s%3f}` in milliseconds since 1970. It is never before 1970.",
+            `{since:-5m:%s}` in seconds and `{since:%s%3f}` in milliseconds since 1970. Without a format, a value of records keeps \
+            the form that it has there. No offset goes back from the start of 1970 itself, which stands for the beginning. \
+            `usage.md` lists the forms that are read.",
         ),
         (
             "date",
@@ -279,6 +290,36 @@ impl Template {
         self.parts.contains(&Part::Variable(Variable::Ids))
     }
 
+    /// Its first `{since}` with an offset or a format, as it is written: its value must be a time.
+    #[must_use]
+    pub fn timed_since(&self) -> Option<String> {
+        let is_timed = |part: &Part| matches!(part, Part::Since(_));
+        self.parts.iter().find(|part| is_timed(part))?;
+        let (_, rest) = self.text.split_once("{since:")?;
+        let (date, _) = rest.split_once('}')?;
+        Some(format!("{{since:{date}}}"))
+    }
+
+    /// Its first `{since}`, as it is written, and what it becomes with this value; `None` if it has none.
+    #[must_use]
+    pub fn since_with(&self, since: &SinceValue) -> Option<(String, String)> {
+        let is_timed = |part: &Part| matches!(part, Part::Since(_));
+        let is_since = |part: &Part| is_timed(part) || *part == Part::Variable(Variable::Since);
+        let part = self.parts.iter().find(|part| is_since(part))?;
+        let name = match is_timed(part) {
+            true => self.timed_since()?,
+            false => "{since}".to_owned(),
+        };
+        let values = Values {
+            region: &Region::default(),
+            ids: &[],
+            cursor: None,
+            now: EPOCH,
+            since: Some(since),
+        };
+        Some((name, part.of(&values)))
+    }
+
     /// What it joins the ids by, if it says so.
     #[must_use]
     pub fn ids_separator(&self) -> Option<&str> {
@@ -341,13 +382,12 @@ impl Values<'_> {
                 .cursor
                 .map(|cursor| cursor.to_string())
                 .unwrap_or_default(),
-            Variable::Now => date::second(self.now),
-            Variable::Since => match self.since {
-                None => date::second(EPOCH),
-                Some(SinceValue::Time(at)) => date::second(*at),
-                Some(SinceValue::Text(text)) => text.clone(),
+            Variable::Now => Moment::of(self.now).text(),
+            Variable::Since => match self.since.and_then(SinceValue::text) {
+                Some(text) => text.to_owned(),
+                None => self.since_at(&Date::of_moments()),
             },
-            Variable::Date => Date::default().at(self.now),
+            Variable::Date => Date::of_days().at(self.now),
             Variable::SliceFrom => self.edge(&Date::of_moments(), |slice| slice.from),
             Variable::SliceTo => self.edge(&Date::of_moments(), |slice| slice.to),
             // A region may have a value of this name.
@@ -367,12 +407,13 @@ impl Values<'_> {
         slice.map_or_else(String::new, |slice| date.at(edge(slice)))
     }
 
-    /// The value of `{since}` with an offset and a format, not before 1970; as it is where it is no time.
+    /// The value of `{since}` with an offset and a format; as it is where it is no time, which a run notes.
     fn since_at(&self, date: &Date) -> String {
-        match self.since.map(SinceValue::time) {
-            None => date.from(EPOCH, EPOCH),
-            Some(Some(at)) => date.from(at, EPOCH),
-            Some(None) => self.of(&Variable::Since),
+        let beginning = SinceValue::Time(EPOCH);
+        let since = self.since.unwrap_or(&beginning);
+        match (since.moment(), since.text()) {
+            (None, Some(text)) => text.to_owned(),
+            (moment, _) => date.since(moment.unwrap_or_else(|| Moment::of(EPOCH))),
         }
     }
 }
@@ -458,6 +499,9 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     if let Some(secret) = name.strip_prefix("secret:") {
         let secret = Variable::Secret(Some(secret.to_owned()));
         return Ok(Part::Variable(secret));
+    }
+    if let Some(value) = name.strip_prefix(OF_REGION) {
+        return Ok(Part::Variable(Variable::OfRegion(value.to_owned())));
     }
     let found = Template::VARIABLES
         .into_iter()

@@ -60,6 +60,7 @@ pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use reserve::reserved;
 pub use simulation::SimulatedCatalog;
+pub use since::{SeenValues, sent_unread};
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
 pub use steps::{older_than_since, since_of};

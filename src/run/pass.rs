@@ -357,7 +357,10 @@ fn found_nothing(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
     if pass.since.is_some() && pass.since == pass.job.since.first {
         return Some(nothing_since_first(call));
     }
-    let has_seen_one = matches!(pass.since, Some(SinceValue::Text(_)));
+    let has_seen_one = pass
+        .since
+        .as_ref()
+        .is_some_and(|since| since.text().is_some());
     (has_seen_one && pager.step.shifts_since()).then(|| {
         format!(
             "{call}: no record, although {{since}} begins before the newest record that was seen; check the parameter that carries \

@@ -2,50 +2,141 @@
 
 use super::pager::Pager;
 use super::steps::older_than_since;
-use crate::config::{Job, SinceValue, Variable};
+use crate::config::{Job, SinceValue, Step, Variable};
+use crate::plain::plain;
 use crate::record::Record;
 
 /// The greatest value that a list, or one before it, had at `since.at`.
 #[derive(Debug, Clone, Default)]
-pub struct Greatest(Option<String>);
+pub struct Greatest {
+    value: Option<SinceValue>,
+    has_unread: bool,
+}
 
 impl Greatest {
     /// Reads the first of these stored values that belongs to the job's `since.at`.
     pub fn read<'s>(job: &Job, stored: impl IntoIterator<Item = Option<&'s str>>) -> Self {
         let mut stored = stored.into_iter().flatten();
-        Self(stored.find_map(|stored| job.since.read(stored)))
+        Self {
+            value: stored.find_map(|stored| job.since.read(stored)),
+            has_unread: false,
+        }
     }
 
     /// Returns the value as the catalog stores it; `None` where there was none.
     #[must_use]
     pub fn stored(&self, job: &Job) -> Option<String> {
-        job.since.stored(self.0.as_deref()?)
+        job.since.stored(self.value.as_ref()?.text()?)
     }
 
-    /// Adds the values of a page. Notes if its records have none, or are older than `since`, with which they were requested.
+    /// Adds the values of a page. Notes if its records have none, or are older than `since`, with which they were requested, and
+    /// what is no time where one is needed.
     pub fn see(&mut self, pager: &mut Pager<'_>, since: Option<&SinceValue>, records: &[Record]) {
-        let at = pager.job.since.at.as_ref();
-        let Some(at) = at.filter(|_| pager.job.names(pager.step, &Variable::Since)) else {
+        let (job, step) = (pager.job, pager.step);
+        let Some(at) = &job.since.at else { return };
+        if !job.names(step, &Variable::Since) {
             return;
-        };
-        let texts = || records.iter().flat_map(|record| at.texts_in(&record.body));
-        let is_older = |text: String| match since {
-            Some(SinceValue::Text(since)) => SinceValue::compare(&text, since).is_lt(),
-            Some(SinceValue::Time(_)) | None => false,
-        };
-        if !pager.step.shifts_since() && texts().any(is_older) {
-            pager.note(older_than_since(&pager.step.call.name));
         }
-        let seen = texts().max_by(|one, other| SinceValue::compare(one, other));
-        if seen.is_none() && !records.is_empty() {
+        if let Some(note) = since.and_then(|since| sent_unread(job, step, since)) {
+            pager.note(note);
+        }
+        let values = SeenValues::of(job, step, records);
+        let is_older = |value: &SinceValue| {
+            since.is_some_and(|since| since.text().is_some() && value.compare(since).is_lt())
+        };
+        if !step.shifts_since() && values.read.iter().any(is_older) {
+            pager.note(older_than_since(&step.call.name));
+        }
+        if let Some(unread) = values.unread.filter(|_| !self.has_unread) {
+            self.has_unread = true;
+            pager.note(unread);
+        } else if values.read.is_empty() && !records.is_empty() && !self.has_unread {
             pager.note(format!(
                 "{}: no record of a page has a value at `{at}` (`since.at`), so {{since}} does not advance by it",
-                pager.step.call.name
+                step.call.name
             ));
         }
-        let all = self.0.take().into_iter().chain(seen);
-        self.0 = all.max_by(|one, other| SinceValue::compare(one, other));
+        let all = self.value.take().into_iter().chain(values.read);
+        self.value = all.max_by(SinceValue::compare);
     }
+}
+
+/// The values that the records of a page have for the next `{since}`.
+#[derive(Debug, Default)]
+pub struct SeenValues {
+    /// Those by which it can advance.
+    pub read: Vec<SinceValue>,
+    /// A note, if there is one that must be a time and is none.
+    pub unread: Option<String>,
+}
+
+impl SeenValues {
+    /// Reads the values. They must be times where the job has a format for them, or the step an offset or a format of `{since}`.
+    #[must_use]
+    pub fn of(job: &Job, step: &Step, records: &[Record]) -> Self {
+        let Some(at) = &job.since.at else {
+            return Self::default();
+        };
+        let must_be_times = job.since.format.is_some() || job.timed_since(step).is_some();
+        let texts = records.iter().flat_map(|record| at.texts_in(&record.body));
+        let values = texts
+            .filter(|text| !text.is_empty())
+            .map(|text| job.since.value_of(text));
+        let (read, unread): (Vec<_>, Vec<_>) =
+            values.partition(|value| !must_be_times || value.moment().is_some());
+        let unread = unread.first().and_then(SinceValue::text);
+        Self {
+            unread: unread.map(|text| not_a_time(job, step, text)),
+            read,
+        }
+    }
+
+    /// Returns the greatest of them.
+    #[must_use]
+    pub fn greatest(self) -> Option<SinceValue> {
+        self.read.into_iter().max_by(SinceValue::compare)
+    }
+}
+
+/// The note on a value that is no time. The lists of many ids have the same one.
+fn not_a_time(job: &Job, step: &Step, text: &str) -> String {
+    let at = job.since.at.clone().unwrap_or_default();
+    let value = match step.ids {
+        None => format!("`{}`", plain(&shortened(text))),
+        Some(_) => "a value".to_owned(),
+    };
+    let format = match &job.since.format {
+        Some(format) => format!(
+            "it is not of the `format` in the job's `since`, {:?}",
+            format.to_string()
+        ),
+        None => "name its form by `format` in the job's `since`, such as format = \"%d.%m.%Y\""
+            .to_owned(),
+    };
+    format!(
+        "{}: {value} at `{at}` is not read as a time, so {{since}} does not advance by it; {format}",
+        step.call.name
+    )
+}
+
+/// Returns the note on a `{since}` whose offset or format could not be applied to its value.
+#[must_use]
+pub fn sent_unread(job: &Job, step: &Step, since: &SinceValue) -> Option<String> {
+    let timed = job.timed_since(step)?;
+    let text = since.text().filter(|_| since.moment().is_none())?;
+    let value = match step.ids {
+        None => format!("`{}`", plain(&shortened(text))),
+        Some(_) => "its value".to_owned(),
+    };
+    Some(format!(
+        "{}: {timed} was sent as {value}, without its offset and its format, since that is not read as a time; name its form by \
+        `format` in the job's `since`",
+        step.call.name
+    ))
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 /// Returns whether a step that `max_pages` ends names `{since}`. If the next list had only what is newer than this one, what this

@@ -66,6 +66,16 @@ fn uses_since(job: &Job, root: &Item<'_>) {
             "add it to the step's params, for example updated_after = \"{since}\", or remove the key",
         );
     }
+    if let Some(first) = &job.since.first
+        && first.moment().is_none()
+        && let Some(timed) = job.steps.iter().find_map(|step| job.timed_since(step))
+        && let Some(item) = root.find(&["jobs", &job.name, "since", "first"])
+    {
+        item.refuse::<()>(
+            format!("expected a time, since {timed} shifts or formats it"),
+            "write for example \"2024-01-01\", or name its form, such as format = \"%d.%m.%Y\"",
+        );
+    }
 }
 
 /// Each step that lists must name the slice: otherwise every slice would be the same list.
@@ -312,17 +322,41 @@ fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
             continue;
         };
         if names_nothing(&variable, values) {
-            let known = Template::variable_names()
-                .into_iter()
-                .chain(values.iter().copied());
             item.refuse::<()>(
                 format!("{{{name}}} is not a template variable"),
-                format!(
-                    "{}; define a value of regions as [regions.CODE] {name} = \"...\"",
-                    advice(name, known)
-                ),
+                instead_of(name, values),
             );
         }
+    }
+}
+
+/// What to write instead of an unknown variable. A name with blanks or signs is probably meant as text, such as the fields of a
+/// formula, or is a variable with blanks around it.
+fn instead_of(name: &str, values: &BTreeSet<&str>) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
+    let known = Template::variable_names()
+        .into_iter()
+        .chain(values.iter().copied());
+    if name.chars().all(is_plain) {
+        return format!(
+            "{}; define a value of regions as [regions.CODE] {} = \"...\", or write {{{{{name}}}}} for the text in braces",
+            advice(name, known),
+            quoted(name)
+        );
+    }
+    let meant: String = name.split_whitespace().collect();
+    match Template::parse(&format!("{{{meant}}}")) {
+        Ok(template)
+            if template
+                .variables()
+                .iter()
+                .all(|one| !names_nothing(one, values)) =>
+        {
+            format!("write {{{meant}}}, without blanks")
+        }
+        _ => format!(
+            "write {{{{{name}}}}} for the text in braces, as in a formula; a value of regions has a name without blanks, braces and `:`"
+        ),
     }
 }
 

@@ -207,9 +207,9 @@ const REGIONS: &[Case] = &[
     ),
     (
         "[\"US\", \"GB\"]",
-        "{ US = { ids = \"x\" } }",
+        "{ US = { \"a:b\" = \"x\" } }",
         1,
-        "regions.US.ids",
+        "regions.US.\"a:b\"",
         &["templates"],
     ),
     (

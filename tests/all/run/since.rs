@@ -110,12 +110,146 @@ fn numbers_compare_as_numbers_and_are_written_as_times_where_a_format_requests_i
     run(&plain);
     assert_eq!(froms(&stub, "US"), ["0", "9007199254740993"]);
     let stub = self::stub(|_| [json!(1_704_067_200), json!(1_704_067_100)]);
-    let formatted = world(&stub, "{since:-1d}", "since = { at = \"/at\" }", "");
+    let formatted = world(&stub, "{since:-1d:%F}", "since = { at = \"/at\" }", "");
     run(&formatted);
     run(&formatted);
+    assert_eq!(froms(&stub, "US"), ["1970-01-01", "2023-12-31"]);
+}
+
+#[test]
+fn values_before_1970_are_sent_as_they_are_and_never_as_1970() {
+    let stub = stub(|_| [json!("1789-07-14"), json!("1788-02-03")]);
+    let since = "since = { at = \"/at\", first = \"1776-07-04\" }";
+    let days = world(&stub, "{since:%Y-%m-%d}", since, "");
+    run(&days);
+    run(&days);
+    assert_eq!(froms(&stub, "US"), ["1776-07-04", "1789-07-14"]);
+    let stub = self::stub(|_| [json!(-1.25), json!(-6_106_060_800_i64)]);
+    let since = "since = { at = \"/at\", first = \"0001-01-01\" }";
+    let numbers = world(&stub, "{since:-1s:%s%3f}", since, "");
+    run(&numbers);
+    run(&numbers);
+    assert_eq!(froms(&stub, "US"), ["-62135596801000", "-2250"]);
+}
+
+/// Each value, and what `{since:-1d}` then is.
+const SHIFTED: [(&str, &str); 14] = [
+    ("2024-05-31T07:00:00", "2024-05-30T07:00:00"),
+    ("2024-03-01T07:00:00+0000", "2024-02-29T07:00:00+0000"),
+    ("2024-05-31T00:30:00+0200", "2024-05-30T00:30:00+0200"),
+    ("2024-05-31 07:00:00", "2024-05-30 07:00:00"),
+    ("2024-05-31T07:00Z", "2024-05-30T07:00Z"),
+    ("2024-05-31T07:00:00.120Z", "2024-05-30T07:00:00.120Z"),
+    (
+        "2024-05-31T07:00:00.123456789+05:30",
+        "2024-05-30T07:00:00.123456789+05:30",
+    ),
+    (
+        "Fri, 31 May 2024 07:00:00 GMT",
+        "Thu, 30 May 2024 07:00:00 GMT",
+    ),
+    ("20240601", "20240531"),
+    ("20240601T070000Z", "20240531T070000Z"),
+    ("1776-07-04", "1776-07-03"),
+    ("1717138800", "1717052400"),
+    ("1717138800123", "1717052400123"),
+    ("-1.5", "-86401.5"),
+];
+
+#[test]
+fn an_offset_shifts_every_form_of_a_time_and_keeps_the_form() {
+    let rows: Vec<Value> = SHIFTED.iter().map(|(at, _)| json!(at)).collect();
+    let stub = StubUpstream::start(move |request| {
+        let region = request.path.rsplit('/').next().unwrap();
+        let at: usize = region.trim_start_matches('R').parse().unwrap();
+        StubAnswer::json(&json!({ "data": [{ "id": region, "at": rows[at] }] }))
+    });
+    let mut world = world(&stub, "{since:-1d}", "since = { at = \"/at\" }", "");
+    let regions: Vec<String> = (0..SHIFTED.len()).map(|at| format!("R{at}")).collect();
+    world.set(&format!("regions={regions:?}"));
+    run(&world);
+    let report = run(&world);
+    for (region, (at, shifted)) in regions.iter().zip(SHIFTED) {
+        assert_eq!(froms(&stub, region)[1], shifted, "{at}");
+    }
+    assert!(
+        !report.to_string().contains("not read as a time"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_format_of_since_reads_compares_and_writes_the_values() {
+    let stub = stub(|_| [json!("01.06.2024"), json!("31.05.2024")]);
+    let since = "since = { at = \"/at\", first = \"2024-01-01\", format = \"%d.%m.%Y\" }";
+    for (template, expected) in [
+        ("{since}", ["01.01.2024", "01.06.2024"]),
+        ("{since:-1d}", ["31.12.2023", "31.05.2024"]),
+        ("{since:%s}", ["1704067200", "1717200000"]),
+    ] {
+        let world = world(&stub, template, since, "");
+        run(&world);
+        run(&world);
+        let froms = froms(&stub, "US");
+        assert_eq!(froms[froms.len() - 2..], expected, "{template}");
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_shifted_is_noted_and_does_not_advance_since() {
+    let stub = stub(|_| [json!("31.05.2024"), json!("30.05.2024")]);
+    let since = "since = { at = \"/at\", first = \"2024-01-01\" }";
+    let world = world(&stub, "{since:-1d}", since, "");
+    let report = run(&world);
+    let detail = report["passes"][0]["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("`31.05.2024` at `/at` is not read as a time")
+            && detail.contains("`format` in the job's `since`"),
+        "{detail}"
+    );
+    run(&world);
+    assert_eq!(froms(&stub, "US"), ["2023-12-31", "2023-12-31"]);
+}
+
+#[test]
+fn try_says_how_the_value_is_read_and_what_the_next_request_carries() {
+    let said = |values: fn(&str) -> [Value; 2], template: &str, since: &str| {
+        let stub = stub(values);
+        let world = world(&stub, template, since, "");
+        let ran = world.ingest(&["try", "rows", "list"]);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout
+    };
+    let at = "since = { at = \"/at\" }";
+    let local = said(
+        |_| [json!("2024-05-31 07:00:00"), json!(1)],
+        "{since:-1d}",
+        at,
+    );
+    assert!(
+        local.contains("`2024-05-31 07:00:00` at `/at`, read as a time without a zone, taken as UTC: 2024-05-31T07:00:00Z")
+            && local.contains("{since:-1d} is then 2024-05-30 07:00:00"),
+        "{local}"
+    );
+    let unread = said(|_| [json!("31.5."), json!(1)], "{since:-1d}", at);
+    assert!(
+        unread.contains("`31.5.` at `/at` is not read as a time"),
+        "{unread}"
+    );
+    let id = said(|_| [json!(4711), json!(1)], "{since}", at);
+    assert!(id.contains("{since} is then 4711"), "{id}");
+}
+
+#[test]
+fn a_value_of_a_region_that_is_named_like_a_variable_is_named_with_its_region() {
+    let stub = stub(|_| [json!(1), json!(2)]);
+    let mut world = world(&stub, "{now}", "", "");
+    world.set("regions={ US = { date = \"east\" }, GB = { date = \"west\" } }");
+    world.set("upstreams.rows.calls.list.params={ from = \"{region.date}\" }");
+    run(&world);
     assert_eq!(
-        froms(&stub, "US"),
-        ["1970-01-01T00:00:00Z", "2023-12-31T00:00:00Z"]
+        [froms(&stub, "US"), froms(&stub, "GB")],
+        [["east"], ["west"]]
     );
 }
 
@@ -179,6 +313,26 @@ fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
             "expected a date, or a time in RFC 3339",
         ),
         ("{since:soon}", "", "not a valid date or time"),
+        (
+            "{Last modified}",
+            "",
+            "write {{Last modified}} for the text in braces",
+        ),
+        (
+            "{since:-1d}",
+            "since = { at = \"/at\", first = \"1.2.2024\" }",
+            "expected a time, since {since:-1d} shifts or formats it",
+        ),
+        (
+            "{since}",
+            "since = { at = \"/at\", first = \"2024-13-01\", format = \"%d.%m.%Y\" }",
+            "expected a date, a time in RFC 3339, or one in `format`",
+        ),
+        (
+            "{since}",
+            "since = { at = \"/at\", format = \"%d.%m.\" }",
+            "expected a format of strftime that says the day",
+        ),
     ] {
         let text = format!(
             "regions = [\"US\"]\n[upstreams.rows]\nbase_url = \"{}\"\n[upstreams.rows.calls.list]\npath = \"list\"\n\

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use percent_encoding::NON_ALPHANUMERIC;
 use serde_json::Value;
 
 use crate::support::redis_server::free_port;
@@ -108,7 +109,8 @@ impl Server {
 
     /// Asks until the result has something in it.
     fn query(&self, expression: &str) -> Vec<Value> {
-        let path = format!("/api/v1/query?query={}", expression.replace(' ', "%20"));
+        let encoded = percent_encoding::utf8_percent_encode(expression, NON_ALPHANUMERIC);
+        let path = format!("/api/v1/query?query={encoded}");
         let began = Instant::now();
         loop {
             let answer: Value = serde_json::from_str(&self.get(&path)).unwrap_or_default();
@@ -175,13 +177,18 @@ fn promtool_takes_the_alert_rules_and_each_fires_when_it_should() {
         Stdio::null(),
     ));
     let tested = fs::read_to_string(tests).unwrap();
-    let text = fs::read_to_string(rules).unwrap();
-    let alerts = text
+    for alert in alerts() {
+        assert!(tested.contains(&alert), "{alert} is not tested");
+    }
+}
+
+/// The names of the shipped alerts.
+fn alerts() -> Vec<String> {
+    let text = fs::read_to_string(rules()).unwrap();
+    let names = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
-    for alert in alerts {
-        assert!(tested.contains(alert), "{alert} is not tested");
-    }
+    names.map(str::to_owned).collect()
 }
 
 #[test]
@@ -221,38 +228,59 @@ fn taken_apart(line: &str) -> Option<(&str, Vec<&str>, f64)> {
     Some((name, labels, value.parse().ok()?))
 }
 
-/// The alerts of the shipped rules, without their delay, on the metrics of a real run.
-#[test]
-fn the_documented_alert_fires_in_prometheus() {
-    if !are_installed(&["prometheus", "prometheus-node-exporter"]) {
-        return;
-    }
-    let mut world = World::new();
-    let directory = collected(&world);
-    run(&world, &directory, "trending", "ingest.prom");
-    world.set("jobs.trending.evry=1h");
-    run(&world, &directory, "trending", "ingest.prom");
-    // No region has had a pass for a long time.
-    let file = directory.join("ingest.prom");
-    let text = fs::read_to_string(&file).unwrap();
-    let aged = text.lines().map(|line| {
+/// The text of a metrics file with other values for the series that begin so.
+fn with_values(text: &str, values: &[(&str, f64)]) -> String {
+    let changed = |line: &str| {
         let series = line.rsplit_once(' ').unwrap().0;
-        if series.starts_with("ingest_last_success_timestamp_seconds{") {
-            format!("{series} 1e9\n")
-        } else {
-            format!("{line}\n")
-        }
-    });
-    fs::write(&file, aged.collect::<String>()).unwrap();
+        let value = values.iter().find(|(name, _)| series.starts_with(name));
+        value.map_or_else(|| format!("{line}\n"), |(_, to)| format!("{series} {to}\n"))
+    };
+    text.lines().map(changed).collect()
+}
+
+/// The shipped rules, without their delays.
+fn rules_without_delay(world: &World) -> PathBuf {
     let rules_now = world.directory.path().join("rules.yml");
     let text = fs::read_to_string(rules()).unwrap();
     let at_once = text
         .lines()
         .filter(|line| !line.trim_start().starts_with("for: "));
     fs::write(&rules_now, at_once.collect::<Vec<_>>().join("\n")).unwrap();
+    rules_now
+}
+
+fn firing(prometheus: &Server, alert: &str) -> Vec<Value> {
+    prometheus.query(&format!(
+        r#"ALERTS{{alertname="{alert}",alertstate="firing"}}"#
+    ))
+}
+
+/// Nothing ran, then a run was whole, then everything is wrong.
+#[test]
+fn each_alert_fires_in_prometheus() {
+    if !are_installed(&["prometheus", "prometheus-node-exporter"]) {
+        return;
+    }
+    let mut world = World::new();
+    let directory = collected(&world);
     let exporter = Server::node_exporter(&directory);
+    let rules_now = rules_without_delay(&world);
     let prometheus = Server::prometheus(world.directory.path(), &exporter, &rules_now);
-    let stale = prometheus.query(r#"ALERTS{alertname="IngestRegionStale",alertstate="firing"}"#);
+    firing(&prometheus, "IngestNoMetrics");
+    run(&world, &directory, "trending", "ingest.prom");
+    prometheus.query("ingest_unmetered_units_total == 0");
+    world.set("jobs.trending.evry=1h");
+    let file = run(&world, &directory, "trending", "ingest.prom");
+    let wrong = [
+        ("ingest_last_success_timestamp_seconds{", 1e9),
+        ("ingest_last_run_timestamp_seconds", 1e9),
+        ("ingest_limit_closed_until_timestamp_seconds{", 9e9),
+        ("ingest_unmetered_units_total", 7.0),
+        ("ingest_unrepaid_units{", 7.0),
+    ];
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, with_values(&text, &wrong)).unwrap();
+    let stale = firing(&prometheus, "IngestRegionStale");
     assert_eq!(stale.len(), 8, "{stale:#?}");
     assert!(
         stale
@@ -262,5 +290,36 @@ fn the_documented_alert_fires_in_prometheus() {
                 && alert["metric"]["exported_job"].is_null()),
         "{stale:#?}"
     );
-    prometheus.query(r#"ALERTS{alertname="IngestConfigInvalid",alertstate="firing"}"#);
+    for alert in alerts().iter().filter(|name| *name != "IngestNoMetrics") {
+        firing(&prometheus, alert);
+    }
+}
+
+#[test]
+fn every_panel_of_the_dashboard_shows_something_after_two_runs() {
+    if !are_installed(&["prometheus", "prometheus-node-exporter"]) {
+        return;
+    }
+    let world = World::new();
+    let directory = collected(&world);
+    let exporter = Server::node_exporter(&directory);
+    let prometheus = Server::prometheus(world.directory.path(), &exporter, &rules());
+    run(&world, &directory, "trending", "ingest.prom");
+    prometheus.query("ingest_last_run_timestamp_seconds");
+    run(&world, &directory, "discover", "ingest.prom");
+    let expressions = dashboard_expressions();
+    assert!(expressions.len() > 10, "{expressions:?}");
+    for expression in expressions {
+        prometheus.query(&expression.replace("$instance", ".+"));
+    }
+}
+
+fn dashboard_expressions() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/grafana/ingest.json");
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    targets
+        .map(|target| target["expr"].as_str().unwrap().to_owned())
+        .collect()
 }

@@ -13,6 +13,7 @@ mod notify;
 mod prometheus;
 mod redis_access;
 mod redis_service;
+mod release;
 mod repair;
 mod schema;
 mod secrets;

@@ -18,16 +18,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use comfy_table::Table;
-use ingest::catalog::{LockFiles, SqliteCatalog};
-use ingest::clock::{Clock, Deadline, Monotonic};
-use ingest::config::{Config, Job};
-use ingest::ledger::{LocalClient, SqliteLedger};
-use ingest::quota::{Timestamp, Units};
 use ingest::run::{
     Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent, channel, run,
 };
-use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{Client, PageRequest, Secret, Upstream};
+use ingest_base::clock::{Clock, Deadline, Monotonic};
+use ingest_catalog::{LockFiles, SqliteCatalog};
+use ingest_config::{Config, Job};
+use ingest_ledger::{LocalClient, SqliteLedger};
+use ingest_quota::{Timestamp, Units};
+use ingest_sandbox::{Options, Sandbox};
+use ingest_upstream::{Client, PageRequest, Secret, Upstream};
 use rusqlite::Connection;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -223,7 +223,7 @@ async fn one_at_a_time(name: &str, regions: usize) -> u64 {
                         cursor: cursor.as_deref(),
                         ..first
                     },
-                    ingest::upstream::Connection::default(),
+                    ingest_upstream::Connection::default(),
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await
@@ -247,7 +247,7 @@ async fn one_at_a_time(name: &str, regions: usize) -> u64 {
                         ids: &[id],
                         ..first
                     },
-                    ingest::upstream::Connection::default(),
+                    ingest_upstream::Connection::default(),
                     Deadline::new(Monotonic::now(), Duration::MAX),
                 )
                 .await

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
-use ingest::catalog::{
+use ingest_base::record::Record;
+use ingest_catalog::{
     Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
     SqliteCatalog,
 };
-use ingest::config::{Column, Field, Format, Layout, Pointer, Records};
-use ingest::quota::{Cost, Timestamp, Units};
-use ingest::record::Record;
-use ingest::sqlite;
+use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
+use ingest_quota::{Cost, Timestamp, Units};
+use ingest_sqlite as sqlite;
 use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
 

@@ -21,10 +21,10 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::clock::SystemClock;
-use ingest::config::{Config, Sources};
-use ingest::ledger::{ChargeRequest, Mode, Purpose};
-use ingest::quota::{Cost, Outage, Units};
+use ingest_base::clock::SystemClock;
+use ingest_config::{Config, Sources};
+use ingest_ledger::{ChargeRequest, Mode, Purpose};
+use ingest_quota::{Cost, Outage, Units};
 use place::{Place, Size};
 use redis_server::RedisServer;
 use serde_json::Value;
@@ -349,7 +349,7 @@ async fn charge(charges: usize) {
         ..Sources::default()
     };
     let config = Config::load(&sources).unwrap();
-    let ledger = ingest::ledger::open(
+    let ledger = ingest_ledger::open(
         &config.ledger,
         directory.path(),
         Mode::ReadWrite,

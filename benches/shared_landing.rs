@@ -32,8 +32,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use ingest::catalog::{Postgres, PostgresCatalog};
-use ingest::config::PostgresUrl;
+use ingest_catalog::{Postgres, PostgresCatalog};
+use ingest_config::PostgresUrl;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls};
 

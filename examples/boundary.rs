@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
-use ingest::quota::admission::LimitState;
-use ingest::quota::{
-    self, Account, ChargeId, Cost, Decision, Limit, SlidingLog, Timestamp, Units, Window,
+use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger};
+use ingest_quota as quota;
+use ingest_quota::admission::LimitState;
+use ingest_quota::{
+    Account, ChargeId, Cost, Decision, Limit, SlidingLog, Timestamp, Units, Window,
 };
 
 /// Units a minute.

@@ -41,7 +41,7 @@
 -- variable that a function takes from outside it; together they cost as much as the commands. So what most charges do
 -- without is inside functions that build it on demand (`open_log`, `open_forecast`, `open_changes`), functions get the
 -- table `ledger` instead of variables, and the names in capitals are replaced by their numbers when a script is assembled
--- (src/ledger/redis/scripts.rs).
+-- (crates/ledger/src/redis/scripts.rs).
 
 local call = redis.call
 

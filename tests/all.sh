@@ -75,10 +75,10 @@ cargo fmt --version >/dev/null 2>&1 || { echo "the tests need rustfmt: rustup co
 cargo clippy --version >/dev/null 2>&1 || { echo "the tests need clippy: rustup component add clippy" >&2; exit 1; }
 
 say "format"
-cargo fmt --check
+cargo fmt --all --check
 
 say "lints"
-cargo clippy --locked --all-targets --features envoy --quiet -- -D warnings
+cargo clippy --locked --workspace --all-targets --features envoy --quiet -- -D warnings
 cargo clippy --locked --no-default-features --lib --bins --quiet -- -D warnings
 
 say "tests"
@@ -100,6 +100,6 @@ export RUST_TEST_THREADS
 cargo test --locked --quiet --features envoy
 
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --quiet --features envoy
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet --features envoy
 
 say "all passed"

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::ledger::{Charge, Ledger, Purpose, fresh_id};
-use ingest::quota::{Account, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
+use ingest_ledger::{Charge, Ledger, Purpose, fresh_id};
+use ingest_quota::{Account, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
 use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use comfy_table::Table;
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Ledger, SqliteLedger};
-use ingest::quota::{Account, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Ledger, SqliteLedger};
+use ingest_quota::{Account, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
 use tempfile::TempDir;
 
 use super::books::timed_charge;

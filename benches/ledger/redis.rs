@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
-use ingest::ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 

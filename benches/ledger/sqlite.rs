@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use comfy_table::Table;
-use ingest::ledger::{Ledger, SqliteLedger};
+use ingest_ledger::{Ledger, SqliteLedger};
 use tempfile::TempDir;
 
 use super::books::{Books, Room};

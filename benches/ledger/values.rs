@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use comfy_table::Table;
-use ingest::ledger::Ledger;
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::quota::{
+use ingest_ledger::Ledger;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_quota::{
     Account, Calendar, Cost, Decision, Limit, LimitName, Period, Timestamp, Units, Window,
 };
 

@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest::catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
-use ingest::clock::SystemClock;
-use ingest::config::{Config, Sources};
-use ingest::ledger::SqliteLedger;
-use ingest::quota::{Cost, Timestamp, Units};
-use ingest::record::Record;
-use ingest::sandbox::{Options, Sandbox};
+use ingest_base::clock::SystemClock;
+use ingest_base::record::Record;
+use ingest_catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
+use ingest_config::{Config, Sources};
+use ingest_ledger::SqliteLedger;
+use ingest_quota::{Cost, Timestamp, Units};
+use ingest_sandbox::{Options, Sandbox};
 use rusqlite::Connection;
 use serde_json::json;
 

@@ -4,10 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
-use ingest::catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
-use ingest::config::Config;
-use ingest::quota::{Cost, Timestamp};
-use ingest::record::Record;
+use ingest_base::record::Record;
+use ingest_catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
+use ingest_config::Config;
+use ingest_quota::{Cost, Timestamp};
 use rusqlite::{Connection, params};
 use serde_json::json;
 

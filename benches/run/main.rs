@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use ingest::clock::SystemClock;
-use ingest::config::{Config, Sources};
-use ingest::sandbox::{Options, Sandbox};
+use ingest_base::clock::SystemClock;
+use ingest_config::{Config, Sources};
+use ingest_sandbox::{Options, Sandbox};
 
 /// After them comes a batch, unless its ids are fresh.
 const PAGES: u32 = 4;

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::SystemClock;
-use ingest::config::{Config, Sources};
-use ingest::sandbox::{Options, Sandbox};
+use ingest_base::clock::SystemClock;
+use ingest_config::{Config, Sources};
+use ingest_sandbox::{Options, Sandbox};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

@@ -1,9 +1,9 @@
 //! Advice of `ingest check` on a valid configuration: a call of a job has a cheaper alternative, which the configuration names as
 //! `cheaper`; a limit that counts exactly undoes the saving of one that counts in buckets.
 
-use crate::config::{Call, Cheaper, Config, Job, Step};
-use crate::quota::{Account, Counting, Limit, LimitName};
 use crate::run;
+use ingest_config::{Call, Cheaper, Config, Job, Step};
+use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{CATALOG_FILE, Environment};
 use super::{Error, output};
-use crate::apart::apart;
-use crate::catalog::SqliteCatalog;
 use crate::cli::{BackupArgs, Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{JOURNAL_FILE, LEDGER_FILE};
-use crate::quota::Timestamp;
-use crate::{private, sqlite};
+use ingest_base::apart::apart;
+use ingest_base::private;
+use ingest_catalog::SqliteCatalog;
+use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE};
+use ingest_quota::Timestamp;
+use ingest_sqlite as sqlite;
 
 /// In the order in which they are copied. A page is charged before it is landed, so a ledger and a journal that are copied
 /// after the catalog hold every charge that the catalog's pages took: what they spent is never granted again. The index

@@ -10,10 +10,10 @@ use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Format, Global};
-use crate::config::{Call, Credential, Region};
 use crate::exit::Exit;
-use crate::ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
-use crate::quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
+use ingest_config::{Call, Credential, Region};
+use ingest_ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
+use ingest_quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
@@ -151,7 +151,7 @@ impl Charging {
 
     /// The account of the charge.
     #[cfg(feature = "serve")]
-    pub fn account(&self) -> &Arc<crate::quota::Account> {
+    pub fn account(&self) -> &Arc<ingest_quota::Account> {
         &self.credential.account
     }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::Error;
-use crate::clock::Monotonic;
-use crate::ledger::LedgerClient;
-use crate::private;
+use ingest_base::clock::Monotonic;
+use ingest_base::private;
+use ingest_ledger::LedgerClient;
 
 /// How long other processes can take to end: a request and the pauses before it.
 const PATIENCE: Duration = Duration::from_secs(60);

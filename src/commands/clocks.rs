@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::catalog::{Postgres, postgres};
-use crate::clock::{Clock, CorrectedClock, Monotonic, SystemClock};
-use crate::config::{LedgerConfig, LedgerStore};
-use crate::ledger::redis::{Finding, inspect};
-use crate::quota::Timestamp;
+use ingest_base::clock::{Clock, CorrectedClock, Monotonic, SystemClock};
+use ingest_catalog::{Postgres, postgres};
+use ingest_config::{LedgerConfig, LedgerStore};
+use ingest_ledger::redis::{Finding, inspect};
+use ingest_quota::Timestamp;
 
 /// Clocks that are this close are taken for right.
 const CLOSE: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 
 use super::{Error, presets};
 use crate::cli;
-use crate::config::{Config, Sources};
+use ingest_config::{Config, Sources};
 
 /// The environment variable by which a shell's script requests candidates. The library's own, `COMPLETE`, could be set for
 /// other reasons.
@@ -115,7 +115,7 @@ fn commands() -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn of_accounts(names: impl Fn(&crate::quota::Account) -> Vec<String>) -> Vec<String> {
+fn of_accounts(names: impl Fn(&ingest_quota::Account) -> Vec<String>) -> Vec<String> {
     let mut all = of_config(|config| {
         let accounts = config.credentials.values();
         accounts.flat_map(|one| names(&one.account)).collect()

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::environment::{CATALOG_FILE, Environment};
 use super::table::counted;
 use super::{Error, output};
-use crate::catalog::{CopiedTable, CopyStore, Postgres, PostgresCatalog, SqliteCatalog, copy};
 use crate::cli::{CatalogCopyArgs, Format, Global};
-use crate::config::PostgresUrl;
 use crate::exit::Exit;
+use ingest_catalog::{CopiedTable, CopyStore, Postgres, PostgresCatalog, SqliteCatalog, copy};
+use ingest_config::PostgresUrl;
 
 /// The word for the file in the state directory.
 const FILE: &str = "sqlite";

@@ -11,25 +11,26 @@ use super::Error;
 use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
-use crate::catalog::{
+use crate::cli::{Global, RunArgs};
+use crate::run::{Context, Selection, Unlanded, accounts};
+use ingest_base::clock::{Clock, CorrectedClock};
+use ingest_base::private;
+use ingest_catalog::{
     Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, PostgresCatalog,
     ReadOnly, RowLeases, SqliteCatalog, postgres,
 };
-use crate::cli::{Global, RunArgs};
-use crate::clock::{Clock, CorrectedClock};
 #[cfg(feature = "sandbox")]
-use crate::config::ConfigError;
+use ingest_config::ConfigError;
 #[cfg(feature = "sandbox")]
-use crate::config::{Auth, Upstream};
-use crate::config::{
+use ingest_config::{Auth, Upstream};
+use ingest_config::{
     CatalogConfig, CatalogStore, Config, Credential, Job, Region, Sources, closest, without,
 };
-use crate::private;
-use crate::quota::Account;
-use crate::run::{Context, Selection, Unlanded, accounts};
+use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
-use crate::secret::{Secret, Secrets};
-use crate::upstream::{self, Client, ClientError};
+use ingest_secret::{Secret, Secrets};
+use ingest_upstream as upstream;
+use ingest_upstream::{Client, ClientError};
 
 /// The environment of a command.
 pub struct Environment {
@@ -145,7 +146,7 @@ impl Environment {
         );
         private::create_dir(&self.state_dir).map_err(|error| {
             // A name below the directory, so that the directory itself is checked too.
-            match crate::sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
+            match ingest_sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
                 Some(file) => Error::Refused(format!(
                     "{what}: {} is a file, not a directory; {remedy}",
                     file.display()
@@ -407,7 +408,7 @@ fn sandboxed(upstream: &Arc<Upstream>) -> Arc<Upstream> {
 /// The secret of a credential in the sandbox, in place of each of its secrets.
 #[cfg(feature = "sandbox")]
 fn known_secrets(credential: &Credential) -> Secrets {
-    let secret = crate::sandbox::Sandbox::secret_of(&credential.name);
+    let secret = ingest_sandbox::Sandbox::secret_of(&credential.name);
     let given = || Secret::given(&credential.name, secret.clone().into());
     let named = credential
         .secrets

@@ -2,12 +2,12 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::catalog::CatalogError;
-use crate::config::ConfigError;
 use crate::exit::Exit;
-use crate::ledger::{ClientError, OpenLedgerError};
 use crate::run::RunError;
-use crate::sqlite::OpenError;
+use ingest_catalog::CatalogError;
+use ingest_config::ConfigError;
+use ingest_ledger::{ClientError, OpenLedgerError};
+use ingest_sqlite::OpenError;
 
 /// Why a command failed.
 #[derive(Debug, Error)]

@@ -14,10 +14,10 @@ use super::environment::{Environment, unknown};
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetFile;
 use super::replace::file_to_replace;
-use crate::catalog::{Archive, RecordsQuery, StoredRecord};
 use crate::cli::{ExportArgs, Global, Shape};
-use crate::config::{ColumnType, Pointer, Records};
 use crate::exit::Exit;
+use ingest_catalog::{Archive, RecordsQuery, StoredRecord};
+use ingest_config::{ColumnType, Pointer, Records};
 
 /// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {

@@ -6,8 +6,8 @@ use clap_complete::Shell;
 
 use super::{Error, completion};
 use crate::cli::command;
-use crate::config;
 use crate::exit::Exit;
+use ingest_config as config;
 
 /// Prints a completion script.
 pub fn completions(shell: Shell) -> Result<Exit, Error> {

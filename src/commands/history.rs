@@ -10,11 +10,11 @@ use super::output::Screen;
 use super::refill::recorded_ledger;
 use super::table::{count, table, text};
 use super::{Error, output};
-use crate::catalog::{PassEnd, PassRecord};
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
-use crate::ledger::{ChargeSource, Spent};
-use crate::quota::{LimitName, Timestamp};
+use ingest_catalog::{PassEnd, PassRecord};
+use ingest_ledger::{ChargeSource, Spent};
+use ingest_quota::{LimitName, Timestamp};
 
 /// The result of `history`.
 #[derive(Debug, Serialize)]

@@ -7,8 +7,8 @@ use reqwest::redirect::Policy;
 use url::Url;
 
 use super::Error;
-use crate::config::Notify;
 use crate::run::{RunOutcome, RunReport};
+use ingest_config::Notify;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The most characters of a message; services keep little.

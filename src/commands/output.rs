@@ -9,7 +9,7 @@ use textwrap::{Options, WordSplitter};
 use super::Error;
 use crate::cli::Global;
 
-pub use crate::plain::plain as shown;
+pub use ingest_base::plain::plain as shown;
 
 /// Writes one JSON object and a newline.
 pub fn json(value: &impl Serialize) -> Result<(), Error> {

@@ -13,9 +13,9 @@ use parquet::schema::types::{Type, TypePtr};
 use serde_json::Value;
 
 use super::export::ExportColumn;
-use crate::catalog::StoredRecord;
-use crate::config::{ColumnType, Moment, SinceValue};
-use crate::quota::Timestamp;
+use ingest_catalog::StoredRecord;
+use ingest_config::{ColumnType, Moment, SinceValue};
+use ingest_quota::Timestamp;
 
 /// The most records of a row group, which is held in memory.
 const ROWS: usize = 65_536;

@@ -12,8 +12,8 @@ use include_dir::{Dir, include_dir};
 use super::environment::unknown;
 use super::{Error, openapi, output};
 use crate::cli::{Format, Global, InitArgs};
-use crate::config::blank::blank;
 use crate::exit::Exit;
+use ingest_config::blank::blank;
 
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
 /// The file that is found without `--config`.

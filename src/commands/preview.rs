@@ -7,12 +7,12 @@ use super::output::{Colour, Screen};
 use super::table::{coloured, count, instant, span, table, text, units};
 use super::{Error, output, refill, slices};
 use crate::cli::{Format, Global, RunArgs};
-use crate::config::{Region, Slice};
 use crate::exit::Exit;
 use crate::run::{
     self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, Selection,
     StepPreview,
 };
+use ingest_config::{Region, Slice};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {

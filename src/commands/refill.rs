@@ -11,11 +11,12 @@ use std::time::Duration;
 use super::Error;
 use super::charging::Charging;
 use super::environment::Environment;
-use crate::catalog::PassRecord;
-use crate::clock::{Clock, SystemClock};
-use crate::config::{LedgerStore, Region};
-use crate::ledger::{self, LedgerClient, Mode, carried_over};
-use crate::quota::{Account, ChargeId, Cost, Entry, Timestamp};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_catalog::PassRecord;
+use ingest_config::{LedgerStore, Region};
+use ingest_ledger as ledger;
+use ingest_ledger::{LedgerClient, Mode, carried_over};
+use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// Opens the ledger for charging.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {

@@ -7,9 +7,9 @@ use super::refill::charging_ledger;
 use super::{Error, output};
 use crate::cli::{Format, Global, ReleaseArgs};
 use crate::exit::Exit;
-use crate::ledger::{Found, LedgerClient};
-use crate::plain;
-use crate::quota::{Account, ChargeId, Cost};
+use ingest_base::plain;
+use ingest_ledger::{Found, LedgerClient};
+use ingest_quota::{Account, ChargeId, Cost};
 
 /// Releases the charge, in the account that has the id.
 pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {

@@ -7,8 +7,8 @@ use super::table::{counted, instant};
 use super::{Error, output};
 use crate::cli::{Format, Global, ReopenArgs};
 use crate::exit::Exit;
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, Timestamp, Units};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, Timestamp, Units};
 
 /// Opens the limit for all runs of all machines.
 pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {

@@ -8,12 +8,13 @@ use serde::Serialize;
 use super::environment::{CATALOG_FILE, Environment};
 use super::table::counted;
 use super::{Error, output};
-use crate::apart::apart;
-use crate::catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
 use crate::cli::{Format, Global};
 use crate::exit::Exit;
-use crate::ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
-use crate::sqlite::{self, Integrity, OpenError};
+use ingest_base::apart::apart;
+use ingest_catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
+use ingest_ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::{Integrity, OpenError};
 
 /// The files that can exist, and what they contain.
 const FILES: [(&str, &str); 3] = [

@@ -13,17 +13,17 @@ use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
 use super::{Error, output, signals, slices};
-use crate::catalog::PassStore;
 use crate::cli::{Format, Global, RunArgs};
-use crate::clock::{Clock, Monotonic, SystemClock};
-use crate::config::Region;
 use crate::exit::Exit;
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, Cost, Units};
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
     RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
 };
+use ingest_base::clock::{Clock, Monotonic, SystemClock};
+use ingest_catalog::PassStore;
+use ingest_config::Region;
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, Cost, Units};
 
 /// Walks the due regions.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {

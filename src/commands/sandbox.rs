@@ -9,8 +9,8 @@ use super::environment::Environment;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, SandboxArgs};
 use crate::exit::Exit;
-use crate::quota::Units;
-use crate::sandbox::{Options, Origin, Sandbox, SavedResponses};
+use ingest_quota::Units;
+use ingest_sandbox::{Options, Origin, Sandbox, SavedResponses};
 
 /// Serves until a signal ends it.
 pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {

@@ -9,10 +9,10 @@ use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
 use super::output::Screen;
 use super::table::{count, instant};
 use super::{Error, output};
-use crate::catalog::{SearchHit, SearchQuery, SearchResults};
 use crate::cli::{Format, Global, SearchArgs};
 use crate::exit::Exit;
-use crate::quota::Timestamp;
+use ingest_catalog::{SearchHit, SearchQuery, SearchResults};
+use ingest_quota::Timestamp;
 
 /// The result of `search`.
 #[derive(Debug, Serialize)]

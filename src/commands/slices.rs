@@ -2,7 +2,7 @@
 
 use super::output::shown;
 use super::table::count;
-use crate::config::{Region, Slice};
+use ingest_config::{Region, Slice};
 
 /// A backfill can have hundreds of slices: more than this of a region are counted.
 const MOST_NAMED: usize = 3;

@@ -7,7 +7,7 @@ use comfy_table::{
 };
 
 use super::output::{Colour, Screen, Style};
-use crate::quota::{Cost, Timestamp, Units};
+use ingest_quota::{Cost, Timestamp, Units};
 
 /// The least width of a column that is wrapped, in columns.
 const NARROWEST: u16 = 16;

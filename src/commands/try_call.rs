@@ -14,19 +14,20 @@ use super::refill::charging_ledger;
 use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
-use crate::config::{
-    Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
-    Variable,
-};
 use crate::exit::Exit;
-use crate::quota::{Cost, LimitName, Timestamp, Units};
-use crate::record::Record;
 use crate::run::{
     self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, SeenValues,
     Silent, SinglePage,
 };
-use crate::saved_response::SavedResponse;
-use crate::upstream::{self, Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
+use ingest_base::record::Record;
+use ingest_base::saved_response::SavedResponse;
+use ingest_config::{
+    Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
+    Variable,
+};
+use ingest_quota::{Cost, LimitName, Timestamp, Units};
+use ingest_upstream as upstream;
+use ingest_upstream::{Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
 
 /// Shows at most this many records.
 const SHOWN: usize = 3;
@@ -422,7 +423,7 @@ impl Tried {
 /// The job of a call that no job has: one step without parameters of its own.
 fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>]) -> Job {
     Job {
-        since: crate::config::Since::default(),
+        since: ingest_config::Since::default(),
         slices: None,
         leaves_needed: false,
         name: format!("try {}", call.name),
@@ -514,7 +515,7 @@ impl Report {
         self.next = page.next;
         self.notes.extend(page.dead_end);
         let Some(about) = records else { return };
-        let record = |record: &crate::record::Record| ShownRecord {
+        let record = |record: &ingest_base::record::Record| ShownRecord {
             id: record.id.clone(),
             columns: about
                 .columns

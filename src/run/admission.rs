@@ -10,9 +10,9 @@ use super::due::{Candidate, jobs};
 use super::estimate::{Estimator, PassEstimate, expected_cost};
 use super::report::accounts;
 use super::stop_reason::StopReason;
-use crate::config::{Credential, Job};
-use crate::ledger::Available;
-use crate::quota::{Cost, LimitUsage, Timestamp, Units};
+use ingest_config::{Credential, Job};
+use ingest_ledger::Available;
+use ingest_quota::{Cost, LimitUsage, Timestamp, Units};
 
 /// What each job charges.
 type Costs = Vec<(Arc<Job>, Cost)>;

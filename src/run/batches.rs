@@ -7,9 +7,9 @@ use super::context::Context;
 use super::shared_pass::{Batches, SharedPass, pending};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::{Lease, OpenBatch, PassId, PendingId, Resource, Taken};
-use crate::config::{Ids, Job, Region, Step};
-use crate::quota::Timestamp;
+use ingest_catalog::{Lease, OpenBatch, PassId, PendingId, Resource, Taken};
+use ingest_config::{Ids, Job, Region, Step};
+use ingest_quota::Timestamp;
 
 /// How long a run waits between two attempts to take a resource that another run holds: at first, and at most.
 const LEASE_POLL: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::StoppedBy;
-use crate::quota::{Account, Cost, Timestamp, Units};
+use ingest_quota::{Account, Cost, Timestamp, Units};
 
 /// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]

@@ -19,8 +19,8 @@ use super::report::Walked;
 use super::shared_pass::Batches;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
-use crate::catalog::{PassEnd, PassId, PassRef, Resource, Taken};
-use crate::config::{Job, Step};
+use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
+use ingest_config::{Job, Step};
 
 /// A pass whose listing steps were walked.
 pub struct Listed {

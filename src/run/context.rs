@@ -14,12 +14,12 @@ use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use super::waits::Waits;
-use crate::catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
-use crate::clock::Clock;
-use crate::config::{Credential, Region};
-use crate::ledger::LedgerClient;
-use crate::quota::{Timestamp, Units};
-use crate::upstream::{Failure, Upstream};
+use ingest_base::clock::Clock;
+use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
+use ingest_config::{Credential, Region};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Timestamp, Units};
+use ingest_upstream::{Failure, Upstream};
 
 /// How long the landing of a page is repeated while the catalog is unavailable, and how often.
 const LANDING_PATIENCE: Duration = Duration::from_secs(30);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::Selection;
 use super::steps::{Edited, fit, refusable};
-use crate::catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
-use crate::config::{Job, Region, Slice, Slices};
-use crate::quota::Timestamp;
+use ingest_catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
+use ingest_config::{Job, Region, Slice, Slices};
+use ingest_quota::Timestamp;
 
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
 pub const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use super::due::Candidate;
 use super::pass::listing_steps;
 use super::range::Range;
-use crate::catalog::{
+use ingest_catalog::{
     CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };
-use crate::config::{Ids, Job, Region, Step};
-use crate::quota::{Cost, Timestamp};
+use ingest_config::{Ids, Job, Region, Step};
+use ingest_quota::{Cost, Timestamp};
 
 /// What one pass is expected to take.
 #[derive(Debug, Clone, Default)]

@@ -6,9 +6,9 @@ use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Credential, Job, Region, Step};
-use crate::record::Record;
-use crate::upstream::{Missing, Page, ReportedCost, missing};
+use ingest_base::record::Record;
+use ingest_config::{Credential, Job, Region, Step};
+use ingest_upstream::{Missing, Page, ReportedCost, missing};
 
 /// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
 /// hashes are compared: a mistake in the configuration shows in any of them.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Selection;
-use crate::catalog::{CatalogError, PassReader};
-use crate::config::{Call, Credential, Job};
-use crate::quota::{Cost, LimitName, Units};
+use ingest_catalog::{CatalogError, PassReader};
+use ingest_config::{Call, Credential, Job};
+use ingest_quota::{Cost, LimitName, Units};
 
 /// The costs that this run has learned.
 #[derive(Debug, Default)]

@@ -39,8 +39,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::catalog::{CatalogError, Resource, Taken};
-use crate::config::{Job, Region};
+use ingest_catalog::{CatalogError, Resource, Taken};
+use ingest_config::{Job, Region};
 
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent};

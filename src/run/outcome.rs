@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::config::{Region, Slice};
-use crate::quota::{Cost, LimitName, Timestamp, Units};
+use ingest_config::{Region, Slice};
+use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
 /// How one pass ended in this run, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

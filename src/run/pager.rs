@@ -8,12 +8,12 @@ use super::findings::ListRef;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
-use crate::config::{Job, Region, SinceValue, Step, Variable};
-use crate::plain::plain;
-use crate::quota::Timestamp;
-use crate::record::Record;
-use crate::upstream::{Page, PageRequest};
+use ingest_base::plain::plain;
+use ingest_base::record::Record;
+use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
+use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_quota::Timestamp;
+use ingest_upstream::{Page, PageRequest};
 use uuid::Uuid;
 
 /// The position of a list.
@@ -92,7 +92,7 @@ pub struct PagePosition {
     pub next: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`.
     pub cut: bool,
-    /// The greatest value seen, as [`crate::config::Since::stored`] writes it.
+    /// The greatest value seen, as [`ingest_config::Since::stored`] writes it.
     pub greatest: Option<String>,
     pub empty_pages: u64,
     /// The ids of a batch whose fate the page decides.

@@ -11,9 +11,9 @@ use super::since::{Greatest, cuts, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::{request_of, since_of};
 use super::stop_reason::StopReason;
-use crate::catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use crate::config::{Call, Field, Job, Region, SinceValue, Step, Variable};
-use crate::quota::Timestamp;
+use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
+use ingest_config::{Call, Field, Job, Region, SinceValue, Step, Variable};
+use ingest_quota::Timestamp;
 
 /// The variables with which a list is a list for a time.
 const TIMES: [Variable; 5] = [

@@ -10,10 +10,10 @@ use super::context::Context;
 use super::shared_pass::{Batches, SharedPass};
 use super::steps::alike;
 use super::stop_reason::StopReason;
-use crate::catalog::{OpenBatch, RecordIds};
-use crate::config::{Ids, Job, Records, Step};
-use crate::quota::Timestamp;
-use crate::record::Record;
+use ingest_base::record::Record;
+use ingest_catalog::{OpenBatch, RecordIds};
+use ingest_config::{Ids, Job, Records, Step};
+use ingest_quota::Timestamp;
 
 /// The ids that a landed page names, for each step that requests ids, by the step's index.
 pub struct ListedIds {

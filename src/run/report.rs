@@ -13,9 +13,9 @@ use super::pass::Pass;
 use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
-use crate::config::{Credential, Job, Region};
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_config::{Credential, Job, Region};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
 
 /// The results of the regions walked so far.
 #[derive(Default)]

@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::Selection;
 use super::report::accounts;
 use super::simulation::{Bounds, Simulation, Snapshot, balances};
-use crate::catalog::{CatalogError, PassReader};
-use crate::config::{Credential, Job};
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
+use ingest_catalog::{CatalogError, PassReader};
+use ingest_config::{Credential, Job};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, Cost, LimitName, Timestamp, Units};
 
 /// The shortest time between two simulated runs.
 const SHORTEST: Duration = Duration::from_secs(15 * 60);
@@ -180,7 +180,7 @@ fn leave_of(credential: &Credential, job: &Job, growth: &Used, leave: &mut Cost)
         let configured = credential.configured_name(limit);
         let costs = job.steps.iter().map(|step| step.call.cost.of(configured));
         let largest = costs.max().unwrap_or_default();
-        let enforced = account.limits.get(limit).map(crate::quota::Limit::enforced);
+        let enforced = account.limits.get(limit).map(ingest_quota::Limit::enforced);
         let most = enforced.unwrap_or_default().saturating_sub(largest);
         let units = (*units).min(most).max(leave.of(configured));
         leave.set(configured, units);

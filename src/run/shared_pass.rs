@@ -14,13 +14,13 @@ use super::since::{Greatest, cuts, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::fit_shared;
 use super::stop_reason::StopReason;
-use crate::catalog::{
+use ingest_base::fnv::fnv;
+use ingest_catalog::{
     IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
-use crate::config::{Job, Region, SinceValue, Step, Variable};
-use crate::fnv::fnv;
-use crate::quota::Timestamp;
-use crate::upstream::Page;
+use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_quota::Timestamp;
+use ingest_upstream::Page;
 
 /// The shared pass of a job while its batches are fetched.
 pub struct SharedPass<'a> {

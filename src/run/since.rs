@@ -2,9 +2,9 @@
 
 use super::pager::Pager;
 use super::steps::older_than_since;
-use crate::config::{Job, SinceValue, Step, Variable};
-use crate::plain::plain;
-use crate::record::Record;
+use ingest_base::plain::plain;
+use ingest_base::record::Record;
+use ingest_config::{Job, SinceValue, Step, Variable};
 
 /// The greatest value that a list, or one before it, had at `since.at`.
 #[derive(Debug, Clone, Default)]

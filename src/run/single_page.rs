@@ -7,10 +7,10 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::catalog::{Landing, PassRef, Resource, Taken};
-use crate::config::{Job, Region, Variable};
-use crate::quota::Cost;
-use crate::upstream::{Page, PageRequest};
+use ingest_catalog::{Landing, PassRef, Resource, Taken};
+use ingest_config::{Job, Region, Variable};
+use ingest_quota::Cost;
+use ingest_upstream::{Page, PageRequest};
 use uuid::Uuid;
 
 /// The request of one page.

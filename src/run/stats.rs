@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::findings::Findings;
 use super::stop_reason::{NotLanded, StopReason};
-use crate::config::Upstream;
-use crate::quota::{Cost, Units};
-use crate::upstream::Failure;
+use ingest_config::Upstream;
+use ingest_quota::{Cost, Units};
+use ingest_upstream::Failure;
 
 /// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

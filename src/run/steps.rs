@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use crate::catalog::{OpenPass, Rearrangement, RegionState, StepPosition};
-use crate::config::{Job, Region, SinceValue, Step, Variable};
-use crate::fnv::fnv;
-use crate::quota::Timestamp;
-use crate::upstream::PageRequest;
+use ingest_base::fnv::fnv;
+use ingest_catalog::{OpenPass, Rearrangement, RegionState, StepPosition};
+use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_quota::Timestamp;
+use ingest_upstream::PageRequest;
 
 /// Two different times, so that a step that names `{now}` differs from one that names `{since}`.
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);

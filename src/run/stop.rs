@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::clock::Clock;
+use ingest_base::clock::Clock;
 
 /// The signal that stops a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

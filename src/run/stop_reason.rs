@@ -3,9 +3,9 @@
 use thiserror::Error;
 
 use super::outcome::{PassOutcome, StoppedBy};
-use crate::catalog::{CatalogError, Holder};
-use crate::ledger::ClientError;
-use crate::quota::Units;
+use ingest_catalog::{CatalogError, Holder};
+use ingest_ledger::ClientError;
+use ingest_quota::Units;
 
 /// Why a pass stops before its end. Its pages and its cursor stay in the catalog.
 #[derive(Debug, Clone, Error)]

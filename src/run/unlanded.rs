@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::context::Context;
-use crate::catalog::{CatalogError, Landing, PassRef};
-use crate::config::Records;
-use crate::private;
+use ingest_base::private;
+use ingest_catalog::{CatalogError, Landing, PassRef};
+use ingest_config::Records;
 
 /// The file of unlanded pages: a JSON object per line.
 #[derive(Debug, Clone)]

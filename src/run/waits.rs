@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::Monotonic;
+use ingest_base::clock::Monotonic;
 
 /// How long a run may make no progress before it says what it waits for.
 const STALLED: Duration = Duration::from_secs(60);

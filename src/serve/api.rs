@@ -20,10 +20,10 @@ use tower_http::compression::CompressionLayer;
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
 use super::{App, charge, metrics, openapi, page};
-use crate::catalog::{RecordsQuery, SearchResults, StoredRecord};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
+use ingest_catalog::{RecordsQuery, SearchResults, StoredRecord};
 
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
@@ -60,7 +60,7 @@ pub fn router(app: Arc<App>) -> Router {
 async fn nothing(uri: Uri) -> Problem {
     let detail = format!(
         "there is nothing at {}; see /openapi.json",
-        crate::plain::one_line(uri.path())
+        ingest_base::plain::one_line(uri.path())
     );
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
@@ -79,7 +79,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
 pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let query = Query::try_from_uri(uri);
     query.map(|Query(parameters)| parameters).map_err(|error| {
-        let text = crate::plain::one_line(&error.body_text());
+        let text = ingest_base::plain::one_line(&error.body_text());
         let why = text
             .rsplit_once("query string: ")
             .map_or(&*text, |(_, why)| why);
@@ -92,7 +92,7 @@ type InPath<T> = Result<Path<T>, PathRejection>;
 
 fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
     let wrong = |error: PathRejection| {
-        let why = crate::plain::one_line(&error.body_text());
+        let why = ingest_base::plain::one_line(&error.body_text());
         Problem::bad_request(format!("{why}; write the path as UTF-8, percent-encoded"))
     };
     path.map(|Path(named)| named).map_err(wrong)
@@ -104,7 +104,7 @@ pub fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem>
         return Ok(None);
     };
     let wrong = |_| {
-        let text = crate::plain::one_line(text);
+        let text = ingest_base::plain::one_line(text);
         Problem::bad_request(format!(
             "{name}: `{text}` is no time span; write for example 7d"
         ))

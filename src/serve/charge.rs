@@ -30,9 +30,9 @@ use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_le
 use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
-use crate::config::{LedgerStore, Region};
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, ChargeId, Cost, LimitName, Units};
+use ingest_config::{LedgerStore, Region};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(10);
@@ -240,7 +240,7 @@ fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
     if client.config.may_charge(credential) {
         return Ok(());
     }
-    let credential = crate::plain::one_line(credential);
+    let credential = ingest_base::plain::one_line(credential);
     let detail = format!(
         "client `{}` may not charge credential `{credential}`; see serve.clients.{}.charge",
         client.name, client.name
@@ -285,7 +285,7 @@ async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
         return Err(Problem::bad_request(detail));
     }
     let wrong = |error: serde_json::Error| {
-        let why = crate::plain::one_line(&error.to_string());
+        let why = ingest_base::plain::one_line(&error.to_string());
         Problem::bad_request(format!("the body: {why}"))
     };
     serde_json::from_slice(&bytes).map_err(wrong)
@@ -348,7 +348,7 @@ fn named(
     match (accounts.is_empty(), credential) {
         (false, _) => Ok((ChargeId::new(id), accounts)),
         (true, Some(name)) => {
-            let name = crate::plain::one_line(name);
+            let name = ingest_base::plain::one_line(name);
             Err(Problem::bad_request(format!("unknown credential `{name}`")))
         }
         (true, None) => Err(Problem::bad_request("there is no credential to charge")),

@@ -14,8 +14,8 @@ use subtle::ConstantTimeEq;
 use super::connections::Peer;
 use super::header::only;
 use crate::commands::Error;
-use crate::config::{ServeClient, ServeConfig};
-use crate::secret::Secret;
+use ingest_config::{ServeClient, ServeConfig};
+use ingest_secret::Secret;
 
 /// The clients with a token, and how the others are told apart.
 pub struct Clients {

@@ -13,7 +13,7 @@ use super::header::only;
 use super::limiter::Usage;
 use super::problem::Problem;
 use super::{App, fields, host};
-use crate::config::May;
+use ingest_config::May;
 
 /// Probes are answered without a token, and are not counted.
 pub const HEALTH: &str = "/healthz";

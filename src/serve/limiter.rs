@@ -1,4 +1,4 @@
-//! The limits on requests: sliding, for each client, by the rule of [`quota::admission`](crate::quota::admission). Counted in
+//! The limits on requests: sliding, for each client, by the rule of [`quota::admission`](ingest_quota::admission). Counted in
 //! the ledger's Redis where there is one, since several servers then share it, and in memory otherwise.
 
 use std::collections::{BTreeMap, HashMap};
@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::commands::Error;
-use crate::config::{Config, LedgerStore};
-use crate::ledger::redis::RedisLedger;
-use crate::ledger::{
+use ingest_config::{Config, LedgerStore};
+use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::{
     Charge, ChargeReply, CircuitBreaker, LedgerError, Purpose, SharedLedger, fresh_id,
 };
-use crate::quota::admission::{Claim, LimitState};
-use crate::quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
+use ingest_quota::admission::{Claim, LimitState};
+use ingest_quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
 
 use super::client::Identity;
 

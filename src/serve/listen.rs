@@ -7,7 +7,7 @@ use listenfd::ListenFd;
 use tokio::net::TcpListener;
 
 use crate::commands::Error;
-use crate::config::ServeConfig;
+use ingest_config::ServeConfig;
 
 /// Returns the sockets to serve on.
 ///

@@ -27,12 +27,12 @@ pub struct Record {
     kind: String,
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    first_seen: Option<crate::quota::Timestamp>,
+    first_seen: Option<ingest_quota::Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_seen: Option<crate::quota::Timestamp>,
+    last_seen: Option<ingest_quota::Timestamp>,
     /// When the last list that had it no longer had it; absent while a list has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    gone_at: Option<crate::quota::Timestamp>,
+    gone_at: Option<ingest_quota::Timestamp>,
     /// The record as the upstream returned it; with `since` absent in a record that is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Value>,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Error;
-use crate::ledger::ClientError;
+use ingest_ledger::ClientError;
 
 /// The type of a problem that needs no more than its status.
 const BLANK: &str = "about:blank";

@@ -13,7 +13,7 @@ mod wrong;
 
 use std::path::Path;
 
-use ingest::config::{Config, ConfigError, Problem};
+use ingest_config::{Config, ConfigError, Problem};
 
 /// What ships.
 const SHIPPED: &str = include_str!("../../quotas.toml");

@@ -55,8 +55,9 @@ fn every_link_between_documents_leads_to_a_file() {
 
 #[test]
 fn every_path_that_a_document_names_exists() {
-    const PLACES: [&str; 7] = [
+    const PLACES: [&str; 8] = [
         "src/",
+        "crates/",
         "tests/",
         "lua/",
         "docs/",
@@ -93,7 +94,7 @@ fn every_path_that_a_document_names_exists() {
 #[test]
 fn every_rule_that_is_cited_is_in_the_protocol() {
     let protocol = fs::read_to_string(root().join("docs/ledger-protocol.md")).unwrap();
-    let sources = ["src", "tests", "lua", "docs"]
+    let sources = ["src", "crates", "tests", "lua", "docs"]
         .iter()
         .flat_map(|folder| ["rs", "lua", "md"].map(|extension| (folder, extension)))
         .flat_map(|(folder, extension)| files(&root().join(folder), extension));

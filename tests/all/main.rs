@@ -16,7 +16,6 @@ mod documents;
 mod economy;
 mod fuzz;
 mod insight;
-mod layers;
 mod ledger;
 mod operate;
 mod postgres;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use ingest::quota::admission::{Claim, LimitState};
-use ingest::quota::{
+use ingest_quota::admission::{Claim, LimitState};
+use ingest_quota::{
     Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SlidingLog, Timestamp,
     Units, Window, WindowError,
 };

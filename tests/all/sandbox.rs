@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ingest::clock::Clock;
-use ingest::config::Config;
-use ingest::quota::Timestamp;
-use ingest::sandbox::{Options, Sandbox};
+use ingest_base::clock::Clock;
+use ingest_config::Config;
+use ingest_quota::Timestamp;
+use ingest_sandbox::{Options, Sandbox};
 use reqwest::{Client, Response};
 use serde_json::Value;
 

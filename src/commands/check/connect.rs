@@ -10,11 +10,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::finding::{Finding, Verdict, bad, good};
-use crate::catalog::postgres::{self, About};
-use crate::catalog::{Postgres, PostgresError};
 use crate::commands::environment::Environment;
-use crate::config::{LedgerStore, Upstream};
-use crate::ledger::{self, LedgerClient};
+use ingest_catalog::postgres::{self, About};
+use ingest_catalog::{Postgres, PostgresError};
+use ingest_config::{LedgerStore, Upstream};
+use ingest_ledger as ledger;
+use ingest_ledger::LedgerClient;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

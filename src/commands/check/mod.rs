@@ -16,11 +16,13 @@ use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Format, Global};
-use crate::config::{Auth, Credential, LedgerStore, RedisAccess};
 use crate::exit::Exit;
-use crate::ledger::{self, JOURNAL_FILE, LEDGER_FILE, LedgerClient};
-use crate::sqlite::{self, OpenError};
-use crate::upstream::Upstream;
+use ingest_config::{Auth, Credential, LedgerStore, RedisAccess};
+use ingest_ledger as ledger;
+use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::OpenError;
+use ingest_upstream::Upstream;
 
 /// Checks everything, and reports each fault.
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {

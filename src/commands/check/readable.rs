@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::finding::{Finding, Verdict};
-use crate::config::{Config, LedgerStore};
+use ingest_config::{Config, LedgerStore};
 
 const OTHERS_READ: u32 = 0o004;
 

@@ -3,8 +3,8 @@
 use secrecy::{ExposeSecret, SecretString};
 
 use super::finding::{Finding, bad, good};
-use crate::config::ServeConfig;
-use crate::secret::Secret;
+use ingest_config::ServeConfig;
+use ingest_secret::Secret;
 
 /// Checks the address and each token. Binds nothing.
 pub async fn server(config: &ServeConfig) -> Vec<Finding> {

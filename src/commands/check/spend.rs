@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::finding::{Finding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
-use crate::config::{Credential, Job, Region, Step};
-use crate::ledger::{Acquired, ChargeRequest, ClientError, LedgerClient, Permit, Purpose};
-use crate::quota::Cost;
 use crate::run::{truth, truth_of_a_refusal};
-use crate::upstream::{Exchange, Failure, PageRequest, ReportedCost};
+use ingest_config::{Credential, Job, Region, Step};
+use ingest_ledger::{Acquired, ChargeRequest, ClientError, LedgerClient, Permit, Purpose};
+use ingest_quota::Cost;
+use ingest_upstream::{Exchange, Failure, PageRequest, ReportedCost};
 
 pub async fn once_each(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -19,9 +19,9 @@ use self::families::{ACCOUNT, Families, JOB, Keep, escaped, holds_job};
 use super::Error;
 use super::environment::Environment;
 use super::replace::file_to_replace;
-use crate::config::Job;
-use crate::quota::{Account, Cost, Timestamp};
 use crate::run::{self, CallStats, Candidate, LimitReport, RunOutcome, RunReport};
+use ingest_config::Job;
+use ingest_quota::{Account, Cost, Timestamp};
 
 /// The start and duration of a run.
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ pub async fn current(environment: &Environment) -> Result<String, Error> {
     let mut unrepaid = Vec::new();
     for account in environment.accounts() {
         let usages = ledger.usage(&account).await.unwrap_or_default();
-        let usage = |name: &str| crate::quota::LimitUsage::find(&usages, name);
+        let usage = |name: &str| ingest_quota::LimitUsage::find(&usages, name);
         let reports = account.limits.iter();
         limits.extend(
             reports.map(|(name, limit)| run::limit_report(&account, name, limit, usage(name))),

@@ -5,12 +5,12 @@ use std::io::Write;
 
 use uuid::Uuid;
 
-use crate::catalog::postgres::{self, RecordedLedger};
-use crate::catalog::{Postgres, PostgresError};
 use crate::commands::Error;
 use crate::commands::environment::Environment;
-use crate::config::LedgerStore;
-use crate::private;
+use ingest_base::private;
+use ingest_catalog::postgres::{self, RecordedLedger};
+use ingest_catalog::{Postgres, PostgresError};
+use ingest_config::LedgerStore;
 
 /// The file with the identity of this machine's ledger file. Beside it, and not in it: a ledger that was deleted and filled again
 /// from the catalog is the same one.

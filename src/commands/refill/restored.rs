@@ -3,11 +3,11 @@
 use super::super::Error;
 use super::super::environment::Environment;
 use super::{draws_on, entry};
-use crate::catalog::PassRecord;
-use crate::config::LedgerStore;
-use crate::ledger::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, SqliteLedger};
-use crate::quota::{Account, Entry, Timestamp};
-use crate::sqlite;
+use ingest_catalog::PassRecord;
+use ingest_config::LedgerStore;
+use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, SqliteLedger};
+use ingest_quota::{Account, Entry, Timestamp};
+use ingest_sqlite as sqlite;
 
 /// What passes spent that began after the newest charge of the ledger's file, `added` included: the newest of what it is
 /// charged before. Every pass is charged before it lands a page, so such a file is older than the catalog.

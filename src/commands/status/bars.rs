@@ -1,7 +1,7 @@
 //! Bars of limits, as text.
 
 use super::super::output::{Colour, Style};
-use crate::quota::Units;
+use ingest_quota::Units;
 
 /// Draws the used units of a quota, the free ones, and the headroom at its end.
 pub fn bar(used: Units, enforced: Units, quota: Units, width: usize, style: Style) -> String {

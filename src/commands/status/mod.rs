@@ -12,12 +12,12 @@ use serde::Serialize;
 use super::environment::Environment;
 use super::output::Screen;
 use super::{Error, output, refill};
-use crate::catalog::Resource;
 use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
-use crate::ledger::{ChargeSource, ClientError, LedgerClient, Purpose, Spent};
-use crate::quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 use crate::run::{self, Candidate, LimitReport};
+use ingest_catalog::Resource;
+use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Purpose, Spent};
+use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The spans for which the returning units are shown.

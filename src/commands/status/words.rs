@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::table::{cost, count, instant, span, table, text};
 use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Walking, bars};
-use crate::ledger::ChargeSource;
-use crate::quota::{Timestamp, Units};
+use ingest_ledger::ChargeSource;
+use ingest_quota::{Timestamp, Units};
 
 /// The length of the words beside a bar.
 const BESIDE: usize = 40;

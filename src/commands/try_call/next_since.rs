@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::config::{Job, Moment, Step};
 use crate::run::SeenValues;
+use ingest_config::{Job, Moment, Step};
 
 /// The greatest value of a page as the next `{since}`.
 #[derive(Debug, Serialize)]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::{Attempt, LONGEST_PAUSE};
-use crate::ledger::{ClientError, Permit};
-use crate::quota::{Closing, Limit, LimitName, Timestamp};
 use crate::run::outcome::StoppedBy;
 use crate::run::stop_reason::StopReason;
-use crate::upstream::{Failure, ReportedLimit};
+use ingest_ledger::{ClientError, Permit};
+use ingest_quota::{Closing, Limit, LimitName, Timestamp};
+use ingest_upstream::{Failure, ReportedLimit};
 
 impl Attempt<'_> {
     /// Reopens the limits that the request probed: the upstream served it.

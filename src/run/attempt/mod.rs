@@ -14,12 +14,12 @@ use super::outcome::{Claim, StoppedBy};
 use super::stats::RequestOutcome;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
-use crate::clock::Monotonic;
-use crate::config::{Call, Etag, Job, Region, Step};
-use crate::ledger::{ClientError, Permit};
-use crate::quota::{Account, Cost, LimitName, Timestamp, Units};
-use crate::record::CachedPage;
-use crate::upstream::{Exchange, Failure, Page, PageRequest, ReportedCost, ReportedLimit};
+use ingest_base::clock::Monotonic;
+use ingest_base::record::CachedPage;
+use ingest_config::{Call, Etag, Job, Region, Step};
+use ingest_ledger::{ClientError, Permit};
+use ingest_quota::{Account, Cost, LimitName, Timestamp, Units};
+use ingest_upstream::{Exchange, Failure, Page, PageRequest, ReportedCost, ReportedLimit};
 use refusal::Retry;
 
 /// The longest pause that a run waits out. Where an upstream requests a longer one, the pass stops and the next run resumes

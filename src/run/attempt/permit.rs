@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::refusal::Retry;
 use super::{Attempt, NoPage};
-use crate::catalog::Resource;
-use crate::clock::Deadline;
-use crate::ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
-use crate::quota::Rejection;
 use crate::run::batches::ids_of;
 use crate::run::outcome::StoppedBy;
 use crate::run::stop_reason::StopReason;
-use crate::upstream::{Connection, Failure};
+use ingest_base::clock::Deadline;
+use ingest_catalog::Resource;
+use ingest_ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
+use ingest_quota::Rejection;
+use ingest_upstream::{Connection, Failure};
 
 impl Attempt<'_> {
     /// Returns a charge and the connection to send its request on. Connecting comes first, since it can take longer than a

@@ -2,11 +2,11 @@
 //! than the ledger has.
 
 use super::Attempt;
-use crate::catalog::Estimate;
-use crate::ledger::{Permit, reported_id};
-use crate::quota::{Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
 use crate::run::learned_cost::truth;
-use crate::upstream::{ReportedCost, ReportedLimit};
+use ingest_catalog::Estimate;
+use ingest_ledger::{Permit, reported_id};
+use ingest_quota::{Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_upstream::{ReportedCost, ReportedLimit};
 
 impl Attempt<'_> {
     /// Corrects the charge to what a page truly cost, beyond the limit too, and learns from it. The page is paid for: it is

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::{Attempt, LONGEST_PAUSE};
-use crate::config::Etag;
-use crate::ledger::Permit;
-use crate::quota::Cost;
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
 use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
-use crate::upstream::{Failure, LONGEST_WAIT, ReportedCost, ReportedLimit};
+use ingest_config::Etag;
+use ingest_ledger::Permit;
+use ingest_quota::Cost;
+use ingest_upstream::{Failure, LONGEST_WAIT, ReportedCost, ReportedLimit};
 
 /// An attempt that returned no page, and that can be repeated.
 pub struct Retry {

@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::super::due::{Candidate, each_region};
 use super::super::simulation::Simulation;
 use super::Plan;
-use crate::catalog::CatalogError;
-use crate::quota::Timestamp;
+use ingest_catalog::CatalogError;
+use ingest_quota::Timestamp;
 
 /// When a backfill is complete.
 #[derive(Debug, Clone, PartialEq, Serialize)]

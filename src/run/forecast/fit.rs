@@ -9,9 +9,9 @@ use serde::Serialize;
 use super::super::Selection;
 use super::super::simulation::{Balance, Bounds, Snapshot};
 use super::Plan;
-use crate::catalog::CatalogError;
-use crate::config::Job;
-use crate::quota::Timestamp;
+use ingest_catalog::CatalogError;
+use ingest_config::Job;
+use ingest_quota::Timestamp;
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -128,7 +128,7 @@ fn spans_up_to(job: &Job) -> usize {
 fn changed(
     selection: &Selection,
     job: &Arc<Job>,
-    change: impl Fn(&mut Job, &mut Vec<Arc<crate::config::Region>>),
+    change: impl Fn(&mut Job, &mut Vec<Arc<ingest_config::Region>>),
 ) -> Selection {
     let mut selection = selection.clone();
     for (one, regions) in selection.iter_mut().filter(|(one, _)| one.name == job.name) {

@@ -15,9 +15,9 @@ use self::backfill::Backfills;
 use super::Selection;
 use super::report::accounts;
 use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
-use crate::catalog::{CatalogError, PassReader};
-use crate::ledger::LedgerClient;
-use crate::quota::{LimitName, Timestamp, Units};
+use ingest_catalog::{CatalogError, PassReader};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{LimitName, Timestamp, Units};
 
 pub use backfill::BackfillForecast;
 pub use fit::JobFit;

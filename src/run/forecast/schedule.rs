@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use croner::Cron;
 use thiserror::Error;
 
-use crate::quota::Timestamp;
+use ingest_quota::Timestamp;
 
 /// A schedule with more runs than this is taken for a mistake.
 const MOST_RUNS: usize = 100_000;

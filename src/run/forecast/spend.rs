@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 use serde::Serialize;
 
 use super::super::simulation::Granted;
-use crate::quota::{Account, LimitName, Units};
+use ingest_quota::{Account, LimitName, Units};
 
 /// What a job charges to a limit in a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
-use crate::catalog::{CatalogError, PassReader};
-use crate::config::{Call, Job, Region, Step, Variable};
-use crate::quota::{LimitName, Timestamp, Units};
 use crate::run::due::{Candidate, candidates, fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::range::Range;
 use crate::run::{Selection, pass};
+use ingest_catalog::{CatalogError, PassReader};
+use ingest_config::{Call, Job, Region, Step, Variable};
+use ingest_quota::{LimitName, Timestamp, Units};
 
 /// A step with the bounds of its requests. The simulation adds the expected number.
 pub struct Estimated {

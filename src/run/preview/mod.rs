@@ -15,10 +15,10 @@ use super::outcome::seconds;
 use super::range::Range;
 use super::report::{accounts, limit_reports};
 use super::simulation::{Bounds, Snapshot, balances};
-use crate::catalog::{CatalogError, PassReader};
-use crate::config::Slice;
-use crate::ledger::LedgerClient;
-use crate::quota::{LimitName, Timestamp, Units};
+use ingest_catalog::{CatalogError, PassReader};
+use ingest_config::Slice;
+use ingest_ledger::LedgerClient;
+use ingest_quota::{LimitName, Timestamp, Units};
 
 use estimate::estimate;
 use simulations::{Simulated, Simulations};

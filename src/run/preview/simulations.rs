@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::estimate::{Estimated, units};
 use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
-use crate::catalog::CatalogError;
-use crate::config::{Job, Region};
-use crate::ledger::LedgerClient;
-use crate::quota::{Account, LimitName, Timestamp, Units};
 use crate::run::Selection;
 use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
 use crate::run::range::Range;
 use crate::run::simulation::{LimitFit, Refused, RequestCounts, Simulation};
+use ingest_catalog::CatalogError;
+use ingest_config::{Job, Region};
+use ingest_ledger::LedgerClient;
+use ingest_quota::{Account, LimitName, Timestamp, Units};
 
 /// A simulated run and its report.
 pub struct Simulated {

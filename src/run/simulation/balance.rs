@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ledger::Balance;
-use crate::ledger::{ClientError, LedgerClient, Spent};
-use crate::quota::{Account, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_ledger::{ClientError, LedgerClient, Spent};
+use ingest_quota::{Account, Limit, LimitName, LimitUsage, Timestamp, Units};
 
 /// Returns the balance of each account, without those whose ledger cannot be reached.
 pub async fn balances(

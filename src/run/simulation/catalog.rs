@@ -7,15 +7,15 @@ use async_trait::async_trait;
 
 use super::super::due::{Backfill, Candidate};
 use super::snapshot::{CatalogSnapshot, RecordKind};
-use crate::catalog::{
+use ingest_base::record::{CachedPage, Tag};
+use ingest_catalog::{
     CatalogError, EndedSlice, Estimate, IdSince, Landed, Landing, Lease, Leases, NamedIds,
     OpenBatch, OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope, PassStore, PendingId,
     PendingQuery, Rearrangement, RecordIds, RegionState, Resource, SliceState, StepListing,
     StepPosition, Taken, UncutPass, slice_states,
 };
-use crate::config::{Pointer, Slice};
-use crate::quota::{Cost, Timestamp};
-use crate::record::{CachedPage, Tag};
+use ingest_config::{Pointer, Slice};
+use ingest_quota::{Cost, Timestamp};
 
 /// The catalog of a simulation.
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl SimulatedCatalog {
     pub fn new(
         snapshot: Arc<CatalogSnapshot>,
         candidates: &[Candidate],
-        shared: &[(Arc<crate::config::Job>, OpenPass)],
+        shared: &[(Arc<ingest_config::Job>, OpenPass)],
     ) -> Self {
         let mut state = State {
             fetched: snapshot.fetched.clone(),

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::clock::Clock;
-use crate::quota::Timestamp;
+use ingest_base::clock::Clock;
+use ingest_quota::Timestamp;
 
 /// A clock that moves only when something sleeps, and then at once.
 #[derive(Debug)]

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::config::Credential;
-use crate::ledger::{
+use ingest_config::Credential;
+use ingest_ledger::{
     Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
 };
-use crate::quota::{
+use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage,
     Rejection, Timestamp, Units,
 };

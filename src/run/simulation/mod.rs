@@ -24,12 +24,12 @@ use super::context::{Context, Silent};
 use super::due::{Candidate, candidates, fairest_first};
 use super::outcome::RunReport;
 use super::{Selection, channel};
-use crate::catalog::{CatalogError, OpenPass, PassReader};
-use crate::clock::Clock;
-use crate::config::{Job, Region};
-use crate::ledger::{LedgerError, LocalClient};
-use crate::quota::{Account, LimitName, Timestamp, Units};
-use crate::upstream::Upstream;
+use ingest_base::clock::Clock;
+use ingest_catalog::{CatalogError, OpenPass, PassReader};
+use ingest_config::{Job, Region};
+use ingest_ledger::{LedgerError, LocalClient};
+use ingest_quota::{Account, LimitName, Timestamp, Units};
+use ingest_upstream::Upstream;
 
 pub use balance::balances;
 pub use catalog::SimulatedCatalog;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::super::due::Candidate;
 use super::super::estimate::pages_of_pass;
 use super::super::pass::listing_steps;
-use crate::catalog::{CatalogError, PassId, PassReader, RecordIds, StepListing};
-use crate::config::{Etag, Job, Region, Step};
-use crate::quota::Timestamp;
+use ingest_catalog::{CatalogError, PassId, PassReader, RecordIds, StepListing};
+use ingest_config::{Etag, Job, Region, Step};
+use ingest_quota::Timestamp;
 
 /// Records of one kind of one upstream.
 pub type RecordKind = (String, String);

@@ -5,10 +5,10 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::snapshot::CatalogSnapshot;
-use crate::clock::Deadline;
-use crate::config::{Job, Step};
-use crate::record::Record;
-use crate::upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream};
+use ingest_base::clock::Deadline;
+use ingest_base::record::Record;
+use ingest_config::{Job, Step};
+use ingest_upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type ListKey = (String, String, usize);

@@ -15,12 +15,12 @@ use crate::cli::ChargeArgs;
 use crate::commands::Error;
 use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word};
 use crate::commands::environment::Environment;
-use crate::config::{EnvoyConfig, EnvoyDescriptor};
-use crate::quota::{Account, ChargeId, Cost, Limit, LimitName, Units};
 use crate::serve::App;
 use crate::serve::client::Client;
 use crate::serve::fields::whole_seconds;
 use crate::serve::problem::Problem;
+use ingest_config::{EnvoyConfig, EnvoyDescriptor};
+use ingest_quota::{Account, ChargeId, Cost, Limit, LimitName, Units};
 
 /// The most descriptors of a request.
 const MOST: usize = 32;
@@ -173,7 +173,7 @@ impl Descriptors {
 
     /// Reports descriptors that nothing limits, those with the same keys once.
     fn report(&self, domain: &str, keys: &[&str]) {
-        let shown = crate::plain::one_line(&format!("{domain}: {}", keys.join(", ")));
+        let shown = ingest_base::plain::one_line(&format!("{domain}: {}", keys.join(", ")));
         let mut reported = locked(&self.reported);
         if reported.len() < REPORTED && reported.insert(shown.to_string()) {
             tracing::warn!(

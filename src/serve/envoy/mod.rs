@@ -29,8 +29,8 @@ use super::client::{Client, Presented};
 use super::connections::{self, Connection, HEAD, LONGEST_HEAD, Patient, Peer, UNREAD};
 use super::listen;
 use crate::commands::Error;
-use crate::config::May;
 use crate::run::Stop;
+use ingest_config::May;
 
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The longest message, in bytes.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::spend::ByJob;
 use crate::commands::table::count;
-use crate::plain::plain;
+use ingest_base::plain::plain;
 
 /// The size of a picture in its own units; the style sheet stretches it.
 const WIDTH: u64 = 960;

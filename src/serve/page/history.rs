@@ -13,15 +13,15 @@ use super::{
     Detail, choice, details, encoded, minute, page_below, pass_link, query_of, table, text_field,
     view,
 };
-use crate::catalog::{PassEnd, PassId, PassRecord};
 use crate::commands::history::{self, History, Row};
 use crate::commands::table::{cost, count, instant, span};
-use crate::config::Region;
-use crate::plain::plain;
-use crate::quota::{Cost, Timestamp};
 use crate::serve::App;
 use crate::serve::api::{HistoryParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
+use ingest_base::plain::plain;
+use ingest_catalog::{PassEnd, PassId, PassRecord};
+use ingest_config::Region;
+use ingest_quota::{Cost, Timestamp};
 
 /// The most passes that one page lists.
 const MOST_PASSES: usize = 200;

@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use super::limit::{legend, limit_shown};
 use super::spend::{self, DaySpendings};
 use super::{minute, pass_link, table, view};
-use crate::catalog::{PassEnd, PassId, PassRecord};
 use crate::commands::status::{self, RegionStatus, Status, Walking};
 use crate::commands::table::{count, counted, instant, span};
-use crate::config::Region;
-use crate::plain::plain;
-use crate::quota::Timestamp;
 use crate::serve::App;
 use crate::serve::api::{parameters, tagged_json};
 use crate::serve::problem::Problem;
+use ingest_base::plain::plain;
+use ingest_catalog::{PassEnd, PassId, PassRecord};
+use ingest_config::Region;
+use ingest_quota::Timestamp;
 
 /// How long a failed pass is shown.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -6,8 +6,8 @@ use super::chart;
 use super::spend::ByJob;
 use crate::commands::status::LimitStatus;
 use crate::commands::table::{count, instant};
-use crate::plain::plain;
-use crate::quota::Units;
+use ingest_base::plain::plain;
+use ingest_quota::Units;
 
 /// The parts of a bar: the class in the style sheet, and the word for it.
 const USED: (&str, &str) = ("used", "used");

@@ -27,12 +27,12 @@ use super::App;
 use super::api::tagged;
 use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
 use super::problem::Problem;
-use crate::catalog::PassId;
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
-use crate::config::Pointer;
-use crate::plain::{one_line, plain};
-use crate::quota::Timestamp;
+use ingest_base::plain::{one_line, plain};
+use ingest_catalog::PassId;
+use ingest_config::Pointer;
+use ingest_quota::Timestamp;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -14,11 +14,11 @@ use crate::cli::ForecastArgs;
 use crate::commands::output::{Screen, Style};
 use crate::commands::table::{count, instant, span};
 use crate::commands::{forecast, forecast_in_words};
-use crate::plain::plain;
 use crate::run::{Fits, Forecast, LimitPreview, Preview, Range};
 use crate::serve::App;
 use crate::serve::api::{self, PlanParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
+use ingest_base::plain::plain;
 
 /// `GET /plan`
 pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {

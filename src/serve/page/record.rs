@@ -10,13 +10,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Detail, columns_of, details, lines, linked, name_of, page_below, query_of};
-use crate::catalog::StoredRecord;
 use crate::commands::export;
 use crate::commands::table::instant;
-use crate::plain::plain;
 use crate::serve::App;
 use crate::serve::api::{self, parameters};
 use crate::serve::problem::Problem;
+use ingest_base::plain::plain;
+use ingest_catalog::StoredRecord;
 
 /// The record that is asked for.
 #[derive(Deserialize)]

@@ -11,15 +11,15 @@ use maud::{Markup, html};
 use super::{
     Detail, choice, columns_of, details, encoded, lines, linked, name_of, text_field, view,
 };
-use crate::catalog::{SearchHit, SearchResults};
 use crate::commands::environment::Environment;
 use crate::commands::table::{counted, instant};
 use crate::commands::{export, search};
-use crate::config::Pointer;
-use crate::plain::{one_line, plain};
 use crate::serve::App;
 use crate::serve::api::{MOST, SearchParameters, found_json, parameters};
 use crate::serve::problem::Problem;
+use ingest_base::plain::{one_line, plain};
+use ingest_catalog::{SearchHit, SearchResults};
+use ingest_config::Pointer;
 
 /// The marks of a found word in an excerpt.
 const MARKS: [char; 2] = ['\u{e000}', '\u{e001}'];

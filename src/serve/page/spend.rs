@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::commands::environment::Environment;
 use crate::commands::{Error, refill};
-use crate::ledger::Spent;
-use crate::quota::{Account, Limit, LimitName, Timestamp};
+use ingest_ledger::Spent;
+use ingest_quota::{Account, Limit, LimitName, Timestamp};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const HOURS: u32 = 24;

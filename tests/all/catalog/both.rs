@@ -5,14 +5,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use ingest::catalog::{
+use ingest_base::record::{Record, Tag};
+use ingest_catalog::{
     Archive, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId, PassReader,
     PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, Rearrangement, RecordIds,
     RecordsQuery, SearchQuery, SqliteCatalog, StoredRecord,
 };
-use ingest::config::Slice;
-use ingest::quota::Timestamp;
-use ingest::record::{Record, Tag};
+use ingest_config::Slice;
+use ingest_quota::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;

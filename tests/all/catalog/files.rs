@@ -1,8 +1,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest::catalog::{Archive, PassReader, PassScope, PendingQuery, SearchQuery, SqliteCatalog};
-use ingest::sqlite::{self, Schema};
+use ingest_catalog::{Archive, PassReader, PassScope, PendingQuery, SearchQuery, SqliteCatalog};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::Schema;
 
 use super::fixture::{Fixture, JOB, Page, at, pointer, video};
 

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::catalog::{
+use ingest_base::record::{Record, Tag};
+use ingest_catalog::{
     Archive, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef, PassScope,
     PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
-use ingest::config::{Column, Field, Format, Layout, Pointer, Records};
-use ingest::quota::{Cost, Timestamp, Units};
-use ingest::record::{Record, Tag};
+use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
+use ingest_quota::{Cost, Timestamp, Units};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;

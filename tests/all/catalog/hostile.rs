@@ -1,7 +1,7 @@
 use std::iter;
 
-use ingest::catalog::{Archive, PassReader, PassRef, PassStore, SearchQuery};
-use ingest::quota::Timestamp;
+use ingest_catalog::{Archive, PassReader, PassRef, PassStore, SearchQuery};
+use ingest_quota::Timestamp;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, Page, at, record, records_of};

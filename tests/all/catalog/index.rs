@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use ingest::catalog::{Archive, SearchQuery, SqliteCatalog};
-use ingest::sqlite::{self, Schema};
+use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::Schema;
 
 use super::fixture::{Fixture, Page, at, video};
 

@@ -1,7 +1,8 @@
 //! The parents of records that a step of ids returned.
 
-use ingest::catalog::{PassId, PassScope, PassStore, PendingQuery, SqliteCatalog};
-use ingest::sqlite::{self, Schema};
+use ingest_catalog::{PassId, PassScope, PassStore, PendingQuery, SqliteCatalog};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::Schema;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, JOB, Page, at, pointer, video_of};

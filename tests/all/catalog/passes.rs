@@ -1,4 +1,4 @@
-use ingest::catalog::{PassReader, RegionState};
+use ingest_catalog::{PassReader, RegionState};
 
 use super::fixture::{Fixture, JOB, Page, at, video};
 

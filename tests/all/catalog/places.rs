@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use ingest::catalog::{LockFiles, Postgres, PostgresCatalog, RowLeases, SqliteCatalog};
-use ingest::config::PostgresUrl;
 use ingest::run::SimulatedCatalog;
+use ingest_catalog::{LockFiles, Postgres, PostgresCatalog, RowLeases, SqliteCatalog};
+use ingest_config::PostgresUrl;
 use tempfile::TempDir;
 use tokio::runtime;
 use tokio::task::block_in_place;

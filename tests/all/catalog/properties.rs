@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ingest::catalog::{PassEnd, PassId, PassReader, PassRef, PassStore};
-use ingest::record::Record;
+use ingest_base::record::Record;
+use ingest_catalog::{PassEnd, PassId, PassReader, PassRef, PassStore};
 use proptest::prelude::*;
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video_of};

@@ -1,4 +1,4 @@
-use ingest::catalog::PassStore;
+use ingest_catalog::PassStore;
 
 use super::fixture::{Fixture, Page, at, video};
 

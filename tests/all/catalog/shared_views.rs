@@ -1,7 +1,7 @@
 //! What people see who query the catalog in PostgreSQL: the views, with typed columns.
 
-use ingest::catalog::PostgresCatalog;
-use ingest::config::ColumnType;
+use ingest_catalog::PostgresCatalog;
+use ingest_config::ColumnType;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
 

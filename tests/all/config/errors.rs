@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{Class, Rule, Until, classify};
+use ingest_config::{Class, Rule, Until, classify};
 use serde_json::{Value, json};
 
 use super::{SMALL, right};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ingest::config::{Config, ConfigError, NamedBy, Sources, Surroundings};
+use ingest_config::{Config, ConfigError, NamedBy, Sources, Surroundings};
 use tempfile::TempDir;
 
 use super::SMALL;

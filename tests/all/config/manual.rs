@@ -2,7 +2,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
-use ingest::config::manual;
+use ingest_config::manual;
 
 /// To write the file again: `INGEST_WRITE_DOCS=1 cargo test --test all config::manual`.
 #[test]

@@ -1,7 +1,7 @@
 //! Upstreams that differ in paging, auth and quota: all of them can be said.
 
-use ingest::config::{Auth, Class, Method, Paging, Region, Template, Values, classify};
-use ingest::quota::{Timestamp, Units};
+use ingest_config::{Auth, Class, Method, Paging, Region, Template, Values, classify};
+use ingest_quota::{Timestamp, Units};
 use serde_json::json;
 
 use super::right;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ingest::config::{
+use ingest_config::{
     AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CatalogStore,
     JsonTemplate, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
     ResponseField, SecretSource,
 };
-use ingest::quota::{Calendar, Counting, Limit, Outage, Units, Window};
+use ingest_quota::{Calendar, Counting, Limit, Outage, Units, Window};
 use serde_json::json;
 
 use super::{SMALL, problems, right, small_with};
@@ -659,7 +659,7 @@ fn slices_divide_time_and_appear_when_they_are_over() {
         let config = right(&text, &[]);
         config.jobs[0].slices.unwrap()
     };
-    let at = |text: &str| ingest::quota::Timestamp::parse(text).unwrap();
+    let at = |text: &str| ingest_quota::Timestamp::parse(text).unwrap();
     let left = |keys: &str, now: &str| {
         let left = slices(keys).left(at(now), &[]);
         let names: Vec<String> = left.slices.iter().map(ToString::to_string).collect();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ingest::config::LedgerStore;
-use ingest::quota::Units;
+use ingest_config::LedgerStore;
+use ingest_quota::Units;
 
 use super::{SMALL, problems, right};
 

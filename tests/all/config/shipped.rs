@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ingest::config::{Auth, Class, Config, LedgerStore, SecretSource, classify};
-use ingest::quota::{Calendar, Outage, Units};
+use ingest_config::{Auth, Class, Config, LedgerStore, SecretSource, classify};
+use ingest_quota::{Calendar, Outage, Units};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -195,7 +195,7 @@ fn both_jobs_of_all_regions_fit_into_one_day_beside_what_they_leave() {
     let [trending, discover] = config.jobs.as_slice() else {
         panic!("{:?}", config.jobs)
     };
-    let lists = |job: &ingest::config::Job| {
+    let lists = |job: &ingest_config::Job| {
         job.steps[0]
             .call
             .cost

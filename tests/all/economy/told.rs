@@ -216,8 +216,8 @@ fn after_being_told(remaining: &str, reset: &str) -> (u64, f64) {
     let back = limit["returns"].as_array().unwrap().last().unwrap()["at"]
         .as_str()
         .unwrap();
-    let back = ingest::quota::Timestamp::parse(back).unwrap();
-    let now = ingest::clock::Clock::now(&ingest::clock::SystemClock);
+    let back = ingest_quota::Timestamp::parse(back).unwrap();
+    let now = ingest_base::clock::Clock::now(&ingest_base::clock::SystemClock);
     (
         limit["remaining"].as_u64().unwrap(),
         back.since(now).as_secs_f64(),

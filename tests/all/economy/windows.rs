@@ -2,7 +2,7 @@
 
 use chrono::{Days, TimeZone, Utc};
 use chrono_tz::Tz;
-use ingest::quota::Timestamp;
+use ingest_quota::Timestamp;
 
 use crate::support::world::World;
 

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use ingest::config::{ByLink, ByNextUrl, ByNumber, ByOffset, PageSize, Paging, Place};
-use ingest::upstream::Failure;
+use ingest_config::{ByLink, ByNextUrl, ByNumber, ByOffset, PageSize, Paging, Place};
+use ingest_upstream::Failure;
 use proptest::prelude::*;
 
 use super::{cases, is_plain, near, text_near};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ingest::config::{Config, RedisUrl};
+use ingest_config::{Config, RedisUrl};
 use proptest::prelude::*;
 
 use super::{cases, changed, corpus, is_plain, near, text_near};

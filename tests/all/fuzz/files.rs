@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use ingest::catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
-use ingest::ledger::{Charge, Journal, Ledger, LocalLedger, Purpose, SqliteLedger};
-use ingest::quota::Cost;
-use ingest::sqlite;
+use ingest_catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
+use ingest_ledger::{Charge, Journal, Ledger, LocalLedger, Purpose, SqliteLedger};
+use ingest_quota::Cost;
+use ingest_sqlite as sqlite;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::runtime::Runtime;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ingest::quota::Timestamp;
-use ingest::upstream::{next_link, retry_after};
+use ingest_quota::Timestamp;
+use ingest_upstream::{next_link, retry_after};
 use proptest::prelude::*;
 
 use super::text_near;

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ingest::config::RedisUrl;
-use ingest::quota::Outage;
+use ingest_config::RedisUrl;
+use ingest_quota::Outage;
 use proptest::prelude::*;
 
 use super::{cases, near};

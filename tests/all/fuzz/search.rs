@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ingest::catalog::{Archive, SearchQuery, SqliteCatalog};
+use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ingest::config::{CursorText, Region, SinceValue, Template, Values};
-use ingest::quota::Timestamp;
+use ingest_config::{CursorText, Region, SinceValue, Template, Values};
+use ingest_quota::Timestamp;
 use proptest::prelude::*;
 
 use super::text_near;

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use ingest::catalog::SqliteCatalog;
-use ingest::sqlite;
+use ingest_catalog::SqliteCatalog;
+use ingest_sqlite as sqlite;
 use rusqlite::ffi;
 use serde_json::Value;
 

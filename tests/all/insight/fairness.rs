@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use ingest::clock::Clock;
-use ingest::quota::Timestamp;
+use ingest_base::clock::Clock;
+use ingest_quota::Timestamp;
 
 use super::stage::{HOUR, Stage, completed};
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use ingest::quota::Timestamp;
 use ingest::run::Schedule;
+use ingest_quota::Timestamp;
 
 use super::stage::{HOUR, LEAN, NOON, Stage, spent};
 

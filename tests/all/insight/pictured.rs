@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ingest::commands::{Screen, Style, forecast_in_words};
-use ingest::quota::{Timestamp, Units};
 use ingest::run::{DaySpend, Forecast, Hit, JobFit, LimitForecast, Stalest, Used};
+use ingest_quota::{Timestamp, Units};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// 2026-11-20T12:00:00Z.

@@ -3,10 +3,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ingest::clock::Clock;
-use ingest::ledger::{ChargeRequest, LedgerClient};
-use ingest::quota::{Cost, Outage};
 use ingest::run::{Fits, LimitPreview, Preview, RunReport};
+use ingest_base::clock::Clock;
+use ingest_ledger::{ChargeRequest, LedgerClient};
+use ingest_quota::{Cost, Outage};
 
 use super::stage::{HOUR, LEAN, Stage, completed, spent};
 
@@ -146,7 +146,7 @@ async fn try_one(stage: &Stage) -> bool {
     };
     matches!(
         stage.ledger().acquire(ask).await.unwrap(),
-        ingest::ledger::Acquired::Permitted(_)
+        ingest_ledger::Acquired::Permitted(_)
     )
 }
 

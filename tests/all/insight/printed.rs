@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use ingest::clock::{Clock, SystemClock};
+use ingest_base::clock::{Clock, SystemClock};
 use serde_json::json;
 
 use super::stage::Stage;

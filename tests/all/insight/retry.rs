@@ -5,9 +5,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
-use ingest::quota::{Account, Cost, Decision, Timestamp, Units};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
+use ingest_quota::{Account, Cost, Decision, Timestamp, Units};
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::{Clock, SystemClock};
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
-use ingest::quota::{Account, ChargeId, Cost, Decision, Entry, Timestamp, Units};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
+use ingest_quota::{Account, ChargeId, Cost, Decision, Entry, Timestamp, Units};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -6,20 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ingest::catalog::{LockFiles, PassStore, SqliteCatalog};
-use ingest::clock::{Clock, Deadline};
-use ingest::config::Config;
-use ingest::ledger::{LocalClient, SqliteLedger};
-use ingest::quota::{Timestamp, Units};
-use ingest::record::Record;
 use ingest::run::{
     self, Blocked, Context, Forecast, JobFit, PassOutcome, Plan, Preview, RunReport, Selection,
     Silent, channel,
 };
-use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{
-    Client, Connection, Exchange, Failure, Page, PageRequest, Secret, Upstream,
-};
+use ingest_base::clock::{Clock, Deadline};
+use ingest_base::record::Record;
+use ingest_catalog::{LockFiles, PassStore, SqliteCatalog};
+use ingest_config::Config;
+use ingest_ledger::{LocalClient, SqliteLedger};
+use ingest_quota::{Timestamp, Units};
+use ingest_sandbox::{Options, Sandbox};
+use ingest_upstream::{Client, Connection, Exchange, Failure, Page, PageRequest, Secret, Upstream};
 use tempfile::TempDir;
 
 /// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
@@ -167,7 +165,7 @@ impl Stage {
 
     pub async fn run(&self, jobs: &[&str]) -> RunReport {
         let selection = self.selection(jobs);
-        let client = |(job, _): &(Arc<ingest::config::Job>, _)| {
+        let client = |(job, _): &(Arc<ingest_config::Job>, _)| {
             let credential = &job.credential;
             let secret = Secret::given(
                 &credential.name,

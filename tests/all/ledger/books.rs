@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use ingest::ledger::{Charge, Ledger, Purpose};
-use ingest::quota::{
+use ingest_ledger::{Charge, Ledger, Purpose};
+use ingest_quota::{
     Account, Calendar, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage,
     Rejection, Timestamp, Units, Window,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ingest::ledger::{Ledger, MemoryLedger};
+use ingest_ledger::{Ledger, MemoryLedger};
 
 use super::Store;
 

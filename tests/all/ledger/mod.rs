@@ -15,7 +15,7 @@ mod suite;
 /// A store of charges, and any number of handles on it, as several processes have.
 pub(crate) trait Store: Send + Sync {
     /// One more handle on the same store.
-    fn ledger(&self) -> std::sync::Arc<dyn ingest::ledger::Ledger>;
+    fn ledger(&self) -> std::sync::Arc<dyn ingest_ledger::Ledger>;
 }
 
 mod the_model {

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::ledger::{Charge, Ledger, LedgerError};
-use ingest::quota::{
+use ingest_ledger::{Charge, Ledger, LedgerError};
+use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage,
     Rejection, Return, Timestamp, Units,
 };

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use ingest::quota::admission::{
+use ingest_quota::admission::{
     Claim, ClosingState, FloorTotal, History, LimitState, Totals, ledger_time,
 };
-use ingest::quota::{Account, Cost, Decision, Limit, Timestamp, Units, Window};
+use ingest_quota::{Account, Cost, Decision, Limit, Timestamp, Units, Window};
 use stateright::{Checker, Model, Property};
 
 /// The length of a step of time: the grace of the limit.

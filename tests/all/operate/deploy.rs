@@ -631,12 +631,12 @@ fn compiled_in() -> Vec<PathBuf> {
         root.join("Cargo.toml"),
         root.join("Cargo.lock"),
         root.join("src"),
+        root.join("crates"),
         root.join("lua"),
     ];
-    for file in super::files::everything_below(&root.join("src"))
-        .into_iter()
-        .filter(|path| path.is_file())
-    {
+    let below = |name| super::files::everything_below(&root.join(name));
+    let sources = below("src").into_iter().chain(below("crates"));
+    for file in sources.filter(|path| path.extension().is_some_and(|end| end == "rs")) {
         let text = fs::read_to_string(&file).unwrap();
         let named = text
             .split("include_")
@@ -840,7 +840,7 @@ fn the_arguments_of_every_deployment_are_known() {
 }
 
 #[test]
-fn the_image_has_a_numeric_user_the_sandbox_and_a_layer_of_dependencies() {
+fn the_image_has_a_numeric_user_and_the_sandbox() {
     let text = read("container/Containerfile");
     let user = text
         .lines()
@@ -851,12 +851,6 @@ fn the_image_has_a_numeric_user_the_sandbox_and_a_layer_of_dependencies() {
         !text.contains("--no-default-features"),
         "the sandbox is a default feature"
     );
-    let at = |what: &str| {
-        text.find(what)
-            .unwrap_or_else(|| panic!("{what} is not in {text}"))
-    };
-    assert!(at("COPY Cargo.toml Cargo.lock") < at("cargo build"));
-    assert!(at("cargo build") < at("COPY . ."));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ingest::config::{Config, ConfigError, Sources};
+use ingest_config::{Config, ConfigError, Sources};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -278,7 +278,7 @@ fn every_form_of_the_url_is_in_the_shipped_configuration_and_in_the_manual() {
             .iter()
             .find(|url| url.starts_with(&format!("{scheme}://")));
         let url = url.unwrap_or_else(|| panic!("{scheme} is not in {urls:?}"));
-        ingest::config::RedisUrl::parse(url).unwrap();
+        ingest_config::RedisUrl::parse(url).unwrap();
         assert!(manual.contains(&format!("{scheme}://")), "{scheme}");
     }
     for key in ["password", "sentinel_password", "tls"] {

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use assert_cmd::cargo::cargo_bin;
-use ingest::config::{Config, schema};
+use ingest_config::{Config, schema};
 use serde_json::{Value, json};
 
 fn root() -> PathBuf {

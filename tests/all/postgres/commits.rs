@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use ingest::catalog::{Parameter, Postgres, PostgresError};
-use ingest::config::PostgresUrl;
+use ingest_catalog::{Parameter, Postgres, PostgresError};
+use ingest_config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 

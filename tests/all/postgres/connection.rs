@@ -3,8 +3,8 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use ingest::catalog::Postgres;
-use ingest::config::PostgresUrl;
+use ingest_catalog::Postgres;
+use ingest_config::PostgresUrl;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

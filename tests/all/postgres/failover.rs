@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ingest::catalog::{Postgres, PostgresError};
-use ingest::config::PostgresUrl;
+use ingest_catalog::{Postgres, PostgresError};
+use ingest_config::PostgresUrl;
 use rustix::process::Signal;
 use tokio::runtime::Runtime;
 

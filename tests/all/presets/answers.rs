@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use ingest::config::{Class, classify};
+use ingest_config::{Class, classify};
 use serde_json::Value;
 
 use super::{directory, names, preset};

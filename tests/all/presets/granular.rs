@@ -1,4 +1,4 @@
-use ingest::quota::Units;
+use ingest_quota::Units;
 
 use super::preset;
 
@@ -31,7 +31,7 @@ fn since_june_2026_searches_and_figures_have_buckets_of_their_own() {
 #[test]
 fn both_ways_of_counting_know_the_same_calls() {
     let (pooled, granular) = (preset("youtube"), preset("youtube-granular"));
-    let names = |config: &ingest::config::Config| {
+    let names = |config: &ingest_config::Config| {
         config.upstreams["youtube"]
             .calls
             .keys()

@@ -10,7 +10,7 @@ mod runs;
 
 use std::path::{Path, PathBuf};
 
-use ingest::config::Config;
+use ingest_config::Config;
 
 pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("presets")

@@ -98,7 +98,7 @@ fn a_charge_that_counts_in_buckets_fits_at_its_retry_and_not_before() {
     // A day and its grace after the last instant of this hour.
     assert!((86_486.0..=90_087.0).contains(&seconds), "{seconds}");
     let returns = &world.json(&["status"])["limits"][0]["returns"];
-    let at = ingest::quota::Timestamp::parse(returns[0]["at"].as_str().unwrap()).unwrap();
+    let at = ingest_quota::Timestamp::parse(returns[0]["at"].as_str().unwrap()).unwrap();
     let part_begins = at - Duration::from_micros(86_486_400_000 - 1);
     assert_eq!(part_begins.micros() % 3_600_000_000, 0, "{returns}");
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use ingest::catalog::{CatalogError, Lease, Leases, Resource, Taken};
 use ingest::run::{self, PassOutcome};
+use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken};
 
 use crate::support::lab::Lab;
 

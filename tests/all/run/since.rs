@@ -67,7 +67,7 @@ fn the_first_pass_starts_at_the_first_value_and_the_next_at_its_start_with_offse
             |row| row.get(0),
         )
         .unwrap();
-    let started = ingest::quota::Timestamp::parse(&started).unwrap().micros() / 1_000 - 300_000;
+    let started = ingest_quota::Timestamp::parse(&started).unwrap().micros() / 1_000 - 300_000;
     assert_eq!(froms(&stub, "US")[1], started.to_string());
 }
 
@@ -415,11 +415,11 @@ fn without_a_place_each_id_continues_when_the_pass_of_its_last_complete_list_beg
         .query_row("select min(started_at) from pass", [], |row| row.get(0))
         .unwrap();
     run(&world);
-    let second = ingest::quota::Timestamp::parse(&froms(&stub, "parents1")[1]).unwrap();
+    let second = ingest_quota::Timestamp::parse(&froms(&stub, "parents1")[1]).unwrap();
     assert_eq!(froms(&stub, "parents1")[0], "2024-01-01T00:00:00Z");
     assert_eq!(
         second.micros() / 1_000_000,
-        ingest::quota::Timestamp::parse(&began).unwrap().micros() / 1_000_000
+        ingest_quota::Timestamp::parse(&began).unwrap().micros() / 1_000_000
     );
 }
 

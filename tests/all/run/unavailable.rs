@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::catalog::{
+use ingest::run::{self, RunOutcome, RunReport, Unlanded};
+use ingest_base::record::{CachedPage, Tag};
+use ingest_catalog::{
     CatalogError, Estimate, IdSince, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId,
     PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
     SliceState, SqliteCatalog, StepListing,
 };
-use ingest::config::{Pointer, Slice};
-use ingest::quota::{Cost, Timestamp};
-use ingest::record::{CachedPage, Tag};
-use ingest::run::{self, RunOutcome, RunReport, Unlanded};
+use ingest_config::{Pointer, Slice};
+use ingest_quota::{Cost, Timestamp};
 
 use crate::support::lab::Lab;
 

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use ingest::sandbox::{Options, Sandbox};
+use ingest_sandbox::{Options, Sandbox};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ingest::config::{Class, Config, classify};
-use ingest::quota::Units;
-use ingest::sandbox::{Options, Sandbox};
+use ingest_config::{Class, Config, classify};
+use ingest_quota::Units;
+use ingest_sandbox::{Options, Sandbox};
 use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use ingest::config::{Class, Config, classify};
-use ingest::quota::Units;
-use ingest::sandbox::Options;
+use ingest_config::{Class, Config, classify};
+use ingest_quota::Units;
+use ingest_sandbox::Options;
 use serde_json::Value;
 
 use super::{CHART, Table, shipped};
@@ -161,7 +161,7 @@ async fn two_keys_of_one_account_draw_on_one_quota() {
     let table = Table::laid(&config, Options::default()).await;
     let url = table.url("youtube", &format!("{CHART}US"));
     for credential in ["youtube", "second"] {
-        let secret = ingest::sandbox::Sandbox::secret_of(credential);
+        let secret = ingest_sandbox::Sandbox::secret_of(credential);
         assert_eq!(
             table
                 .client

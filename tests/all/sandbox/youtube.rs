@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use ingest::sandbox::{Options, Sandbox};
+use ingest_sandbox::{Options, Sandbox};
 use serde_json::Value;
 
 use super::{CHART, Table, ids, shipped, texts};

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::catalog::{LockFiles, SqliteCatalog};
-use ingest::clock::Clock;
-use ingest::config::{Config, Sources};
-use ingest::ledger::{self, Mode};
-use ingest::quota::Timestamp;
 use ingest::run::{
     self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RegionalRecords, RequestStats,
     RunReport, Silent,
 };
-use ingest::sandbox::{Options, Sandbox};
-use ingest::upstream::{Client, Secret, Upstream};
+use ingest_base::clock::Clock;
+use ingest_catalog::{LockFiles, SqliteCatalog};
+use ingest_config::{Config, Sources};
+use ingest_ledger as ledger;
+use ingest_ledger::Mode;
+use ingest_quota::Timestamp;
+use ingest_sandbox::{Options, Sandbox};
+use ingest_upstream::{Client, Secret, Upstream};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -239,7 +240,7 @@ fn configured(source: &Path, sets: &[String]) -> Config {
 }
 
 fn upstreams(config: &Config) -> HashMap<String, Result<Arc<dyn Upstream>, String>> {
-    let way = |(name, credential): (&String, &Arc<ingest::config::Credential>)| {
+    let way = |(name, credential): (&String, &Arc<ingest_config::Credential>)| {
         let secret = Secret::given(name, Sandbox::secret_of(name).into());
         let client: Arc<dyn Upstream> =
             Arc::new(Client::new(Arc::clone(&credential.upstream), secret).unwrap());

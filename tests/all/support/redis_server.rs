@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ingest::config::RedisUrl;
+use ingest_config::RedisUrl;
 use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;

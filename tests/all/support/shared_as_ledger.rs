@@ -1,8 +1,8 @@
 //! A shared ledger as the suite and the benchmarks charge it: by a caller that has seen nothing of it.
 
 use async_trait::async_trait;
-use ingest::ledger::{Charge, ChargeReply, Ledger, LedgerError, SharedLedger, Update};
-use ingest::quota::{
+use ingest_ledger::{Charge, ChargeReply, Ledger, LedgerError, SharedLedger, Update};
+use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp,
 };
 

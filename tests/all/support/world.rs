@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use ingest::clock::SystemClock;
-use ingest::config::{Config, Sources};
-use ingest::sandbox::{Options, Sandbox};
+use ingest_base::clock::SystemClock;
+use ingest_config::{Config, Sources};
+use ingest_sandbox::{Options, Sandbox};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

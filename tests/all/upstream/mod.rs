@@ -14,14 +14,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::{Deadline, Monotonic};
-use ingest::config::{
-    self, Auth, ByToken, Call, Field, Format, Layout, Method, PageSize, Paging, Param, Params,
-    Place, Pointer, Records, Region, Rule, Step, Template,
+use ingest_base::clock::{Deadline, Monotonic};
+use ingest_config as config;
+use ingest_config::{
+    Auth, ByToken, Call, Field, Format, Layout, Method, PageSize, Paging, Param, Params, Place,
+    Pointer, Records, Region, Rule, Step, Template,
 };
-use ingest::quota::{Cost, Timestamp};
-use ingest::upstream::secret::Secret;
-use ingest::upstream::{Client, Connection, Failure, Page, PageRequest, Upstream};
+use ingest_quota::{Cost, Timestamp};
+use ingest_secret::Secret;
+use ingest_upstream::{Client, Connection, Failure, Page, PageRequest, Upstream};
 use serde_json::{Value, json};
 
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};

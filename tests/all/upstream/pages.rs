@@ -1,10 +1,10 @@
 //! Turning pages: each kind from its first page to its own end.
 
-use ingest::config::{
+use ingest_config::{
     Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, JsonTemplate, Method, PageSize,
     Paging, Place,
 };
-use ingest::upstream::Failure;
+use ingest_upstream::Failure;
 use serde_json::{Value, json};
 
 use super::{Asking, SECRET, answering, asking, ids, pointer, things, token_paging, told};

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ingest::quota::Timestamp;
-use ingest::upstream::{Failure, Response, failure_of, next_link, retry_after};
+use ingest_quota::Timestamp;
+use ingest_upstream::{Failure, Response, failure_of, next_link, retry_after};
 use proptest::prelude::*;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ingest::config::{Class, Condition, Free, Rule, StatusMatch, Until};
-use ingest::upstream::Failure;
+use ingest_config::{Class, Condition, Free, Rule, StatusMatch, Until};
+use ingest_upstream::Failure;
 use serde_json::{Value, json};
 
 use super::{NOW, answering, asking, pointer, told};

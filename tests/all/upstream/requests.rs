@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::{Deadline, Monotonic};
-use ingest::config::{Auth, Body, Config, JsonTemplate, Method, SinceValue};
-use ingest::quota::Timestamp;
-use ingest::upstream::secret::Secret;
-use ingest::upstream::{Client, Connection, Failure, PageRequest, Upstream};
+use ingest_base::clock::{Deadline, Monotonic};
+use ingest_config::{Auth, Body, Config, JsonTemplate, Method, SinceValue};
+use ingest_quota::Timestamp;
+use ingest_secret::Secret;
+use ingest_upstream::{Client, Connection, Failure, PageRequest, Upstream};
 use serde_json::json;
 
 use super::{NOW, SECRET, answering, asking, template, things, told, whenever};

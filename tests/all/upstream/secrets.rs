@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ingest::config::{Auth, ByLink, ByNextUrl, ByToken, Paging, SecretSource};
-use ingest::upstream::Upstream as _;
-use ingest::upstream::secret::{PATIENCE, Secret, SecretError, read};
-use ingest::upstream::{Client, Failure};
+use ingest_config::{Auth, ByLink, ByNextUrl, ByToken, Paging, SecretSource};
+use ingest_secret::{PATIENCE, Secret, SecretError, read};
+use ingest_upstream::Upstream as _;
+use ingest_upstream::{Client, Failure};
 use secrecy::ExposeSecret;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ingest::config::{Auth, ClientPlace, Credential, Grant, OAuth, OAuthClient, SecretSource};
-use ingest::quota::Account;
-use ingest::upstream::{Client, Failure, Upstream as _};
+use ingest_config::{Auth, ClientPlace, Credential, Grant, OAuth, OAuthClient, SecretSource};
+use ingest_quota::Account;
+use ingest_upstream::{Client, Failure, Upstream as _};
 use serde_json::{Value, json};
 
 use super::{Asking, asking, template, things, told};
@@ -452,7 +452,7 @@ async fn an_access_token_that_the_upstream_repeats_is_hidden() {
 
 #[tokio::test]
 async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds() {
-    use ingest::config::{ByNextUrl, Paging};
+    use ingest_config::{ByNextUrl, Paging};
     let state = tempfile::tempdir().unwrap();
     let upstream = StubUpstream::start(|request| {
         let key = request.param("key").unwrap();

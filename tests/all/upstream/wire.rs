@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::upstream::secret::Secret;
-use ingest::upstream::{Client, ClientError, Failure};
+use ingest_secret::Secret;
+use ingest_upstream::{Client, ClientError, Failure};
 
 use super::{answering, asking, ids, template, things, told};
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use ingest::catalog::Archive;
-use ingest::config::{Credential, Job, Region};
-use ingest::ledger::{Charge, Ledger, Purpose, SqliteLedger};
-use ingest::quota::{ChargeId, Decision, Timestamp, Units};
 use ingest::run::{
     Fits, Forecast, LimitPreview, PassOutcome, Preview, RunOutcome, RunReport, Selection, StoppedBy,
 };
+use ingest_catalog::Archive;
+use ingest_config::{Credential, Job, Region};
+use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger};
+use ingest_quota::{ChargeId, Decision, Timestamp, Units};
 use proptest::prelude::*;
 
 use super::life::{Held, Life, Sums, regions};

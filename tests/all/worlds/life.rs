@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use ingest::catalog::{Archive, ReadOnly, RecordIds, RecordsQuery, SqliteCatalog};
-use ingest::config::Job;
-use ingest::quota::{Account, Cost, Timestamp};
 use ingest::run::{self, Context, PassOutcome, Plan as Schedule, Preview, RunReport};
-use ingest::sandbox::Options;
-use ingest::upstream::Upstream;
+use ingest_catalog::{Archive, ReadOnly, RecordIds, RecordsQuery, SqliteCatalog};
+use ingest_config::Job;
+use ingest_quota::{Account, Cost, Timestamp};
+use ingest_sandbox::Options;
+use ingest_upstream::Upstream;
 use proptest::test_runner::TestCaseError;
 use serde_json::Value;
 

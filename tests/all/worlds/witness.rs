@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use ingest::clock::{Clock, Deadline};
-use ingest::config::{Ids, Region, SinceValue, Step};
-use ingest::quota::Timestamp;
 use ingest::run::{Signal, StopSender};
-use ingest::upstream::{Connection, Exchange, Failure, PageRequest, Upstream};
+use ingest_base::clock::{Clock, Deadline};
+use ingest_config::{Ids, Region, SinceValue, Step};
+use ingest_quota::Timestamp;
+use ingest_upstream::{Connection, Exchange, Failure, PageRequest, Upstream};
 use tokio::sync::Notify;
 
 use super::plan::Cut;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use ingest::catalog::{IdSince, Landing, PassEnd, PassId, PassRef};
-use ingest::quota::{Cost, Units};
+use ingest_catalog::{IdSince, Landing, PassEnd, PassId, PassRef};
+use ingest_quota::{Cost, Units};
 use serde_json::json;
 
 use super::super::fixture::{JOB, Page, at, daily, new_pass, record, records_of, video};

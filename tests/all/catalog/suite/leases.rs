@@ -1,4 +1,4 @@
-use ingest::catalog::{Lease, Leases, Resource, Taken};
+use ingest_catalog::{Lease, Leases, Resource, Taken};
 
 use super::Catalog;
 

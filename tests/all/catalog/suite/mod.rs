@@ -12,11 +12,11 @@ pub(crate) mod tags;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use ingest::catalog::{
+use ingest_catalog::{
     Archive, Landed, Leases, PassId, PassRecord, PassScope, PassStore, PendingId, PendingQuery,
     RecordIds, RecordsQuery, SearchQuery, StoredRecord,
 };
-use ingest::quota::Timestamp;
+use ingest_quota::Timestamp;
 
 use super::fixture::{JOB, Page, at, pointer};
 

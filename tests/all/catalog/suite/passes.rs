@@ -1,8 +1,8 @@
-use ingest::catalog::{
+use ingest_catalog::{
     OpenPass, PassEnd, PassId, PassRef, PassScope, PendingQuery, Rearrangement, RegionState,
     StepPosition,
 };
-use ingest::config::Slice;
+use ingest_config::Slice;
 
 use super::super::fixture::{JOB, Page, at, daily, new_pass, pointer, video, video_of};
 use super::Catalog;

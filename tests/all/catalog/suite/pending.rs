@@ -1,5 +1,5 @@
-use ingest::catalog::{PassEnd, PassRef};
-use ingest::quota::Timestamp;
+use ingest_catalog::{PassEnd, PassRef};
+use ingest_quota::Timestamp;
 use serde_json::json;
 
 use super::super::fixture::{Page, at, record, video_of};

@@ -1,4 +1,4 @@
-use ingest::catalog::{RANKED, SearchHit, SearchQuery};
+use ingest_catalog::{RANKED, SearchHit, SearchQuery};
 use serde_json::json;
 
 use super::super::fixture::{Page, at, record, records_of, video};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ingest::ledger::Ledger;
-use ingest::quota::{ChargeId, Entry, Timestamp};
+use ingest_ledger::Ledger;
+use ingest_quota::{ChargeId, Entry, Timestamp};
 
 use super::cases::{Event, Story, account_of, moved};
 use crate::ledger::Store;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ingest::quota::{
+use ingest_quota::{
     Account, Calendar, Closing, Cost, Counting, Limit, LimitName, Period, Timestamp, Units, Window,
 };
 use proptest::collection::{btree_map, vec};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ingest::ledger::Ledger;
-use ingest::quota::{Cost, Decision};
+use ingest_ledger::Ledger;
+use ingest_quota::{Cost, Decision};
 
 use super::cases::{Visits, account_of, moved};
 use crate::ledger::books::{Books, fresh_id};
@@ -37,7 +37,7 @@ pub(crate) async fn like_charging(ledger: &Arc<dyn Ledger>, mut case: Visits) {
     same_answer(left, took, &leave);
 }
 
-fn own((name, units): (&String, ingest::quota::Units)) -> (String, ingest::quota::Units) {
+fn own((name, units): (&String, ingest_quota::Units)) -> (String, ingest_quota::Units) {
     (name.clone(), units)
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod strictness;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use ingest::ledger::Ledger;
+use ingest_ledger::Ledger;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ingest::ledger::Ledger;
-use ingest::quota::{ChargeId, Cost, Decision, Limit, LimitName, Timestamp, Units, Window};
+use ingest_ledger::Ledger;
+use ingest_quota::{ChargeId, Cost, Decision, Limit, LimitName, Timestamp, Units, Window};
 
 use super::cases::{Visits, account_of, moved};
 use crate::ledger::books::{Books, fresh_id};

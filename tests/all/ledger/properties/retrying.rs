@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use ingest::ledger::Ledger;
-use ingest::quota::{ChargeId, Decision, Rejection, Timestamp};
+use ingest_ledger::Ledger;
+use ingest_quota::{ChargeId, Decision, Rejection, Timestamp};
 
 use super::cases::{Visit, Visits, account_of, moved};
 use crate::ledger::books::{Books, MICROSECOND, fresh_id};

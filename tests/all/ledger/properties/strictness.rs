@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::ledger::Ledger;
-use ingest::quota::{Cost, Counting, Decision, Limit, LimitName, Timestamp};
+use ingest_ledger::Ledger;
+use ingest_quota::{Cost, Counting, Decision, Limit, LimitName, Timestamp};
 
 use super::cases::{Visit, Visits, account_of, moved};
 use crate::ledger::books::{Books, fresh_id};

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{
+use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::{
     Ack, Acquired, Charge, ChargeReply, LedgerError, Seen, SharedLedger, Update, UsageReply,
 };
-use ingest::quota::{Account, ChargeId, Closing, Cost, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Timestamp, Units};
 
 use tokio::sync::oneshot;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::clock::{Clock, SystemClock};
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Acquired, ClientError, LedgerError};
-use ingest::quota::{Account, Outage, Timestamp};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Acquired, ClientError, LedgerError};
+use ingest_quota::{Account, Outage, Timestamp};
 
 use super::machine::{Machine, Process, account, refusal};
 use super::replies::Parrot;
@@ -358,7 +358,7 @@ struct Wrong(i64);
 #[async_trait::async_trait]
 impl Clock for Wrong {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(ingest::clock::SystemClock.now().micros() + self.0)
+        Timestamp::from_micros(ingest_base::clock::SystemClock.now().micros() + self.0)
     }
 
     async fn sleep(&self, span: Duration) {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ingest::clock::{Clock, SystemClock};
-use ingest::config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
-use ingest::ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
-use ingest::ledger::{Charge, ChargeReply, Purpose, SharedLedger};
-use ingest::quota::{Account, ChargeId, Closing, Cost, Units};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
+use ingest_ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
+use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Units};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};

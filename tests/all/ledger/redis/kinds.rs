@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use ingest::config::RedisUrl;
-use ingest::quota::Outage;
+use ingest_config::RedisUrl;
+use ingest_quota::Outage;
 
 use super::machine::{Machine, account, permit};
 use crate::support::redis_server::{RedisServer, url, wait_until};
@@ -102,7 +102,7 @@ async fn a_sentinel_names_the_new_primary() {
     });
     let mut granted = 0;
     while granted < 7 {
-        if let ingest::ledger::Acquired::Permitted(_) = process
+        if let ingest_ledger::Acquired::Permitted(_) = process
             .try_ask(&account, None, 1, Outage::Refuse)
             .await
             .unwrap()
@@ -145,7 +145,7 @@ async fn the_shipped_permissions_are_enough() {
     process.0.release(&account, &permit).await.unwrap();
     process
         .0
-        .close(&account, "daily", ingest::quota::Closing::Probing)
+        .close(&account, "daily", ingest_quota::Closing::Probing)
         .await
         .unwrap();
     process.0.reopen(&account, "daily").await.unwrap();

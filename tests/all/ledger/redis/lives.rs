@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{Charge, Ledger, LedgerError};
-use ingest::quota::{
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Charge, Ledger, LedgerError};
+use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp,
 };
 use redis::{Connection, Script};

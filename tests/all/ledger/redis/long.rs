@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ingest::quota::{ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
+use ingest_quota::{ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

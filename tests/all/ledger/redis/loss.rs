@@ -1,10 +1,10 @@
 //! A ledger that loses what it holds: nobody overspends what this machine knew of.
 
-use ingest::clock::{Clock, SystemClock};
-use ingest::config::AfterLoss;
-use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{ChargeRequest, Purpose};
-use ingest::quota::{Account, ChargeId, Closing, Cost, Outage, Units};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_config::AfterLoss;
+use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::{ChargeRequest, Purpose};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};

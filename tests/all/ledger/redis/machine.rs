@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::clock::{Clock, SystemClock};
-use ingest::config::{AfterLoss, RedisUrl};
-use ingest::ledger::redis::{RedisLedger, ServerTime};
-use ingest::ledger::{
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_config::{AfterLoss, RedisUrl};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{
     Acquired, ChargeRequest, ClientError, Journal, LedgerClient, Permit, Policy, Purpose,
     ReadOnlyClient, SharedClient, SharedLedger,
 };
-use ingest::quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
 
 use super::{MAX_SKEW, TIMEOUT};

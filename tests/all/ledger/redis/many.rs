@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ingest::clock::{Clock, SystemClock};
-use ingest::ledger::redis::RedisLedger;
-use ingest::ledger::{Acquired, ChargeRequest, Purpose};
-use ingest::quota::{Account, Closing, Cost, Outage, Units};
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::{Acquired, ChargeRequest, Purpose};
+use ingest_quota::{Account, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, permit, rejection};
 use super::{MAX_SKEW, TIMEOUT};
@@ -49,7 +49,7 @@ async fn ask(process: &Process, account: &Account, cost: &Cost) -> Acquired {
 /// How many limits have used so many units.
 async fn used(process: &Process, account: &Account, units: u64) -> usize {
     let usage = process.0.usage(account).await.unwrap();
-    let is_used = |usage: &&ingest::quota::LimitUsage| usage.used.get() == units;
+    let is_used = |usage: &&ingest_quota::LimitUsage| usage.used.get() == units;
     usage.iter().filter(is_used).count()
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ingest::quota::{Account, Counting, Limit, Units, Window};
+use ingest_quota::{Account, Counting, Limit, Units, Window};
 
 use super::machine::{Machine, Process, WINDOW};
 use crate::ledger::books::{account, cost, secs};

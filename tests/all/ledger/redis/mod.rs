@@ -18,8 +18,8 @@ pub(crate) mod replies;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest::ledger::Ledger;
-use ingest::ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::Ledger;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
 
 use super::Store;
 use crate::support::redis_server::RedisServer;

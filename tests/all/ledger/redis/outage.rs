@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ingest::ledger::{ClientError, LedgerError};
-use ingest::quota::{ChargeId, Closing, Cost, Outage};
+use ingest_ledger::{ClientError, LedgerError};
+use ingest_quota::{ChargeId, Closing, Cost, Outage};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use crate::ledger::books::{cost, limit, secs};
@@ -15,11 +15,11 @@ fn cut_off() -> Machine {
 }
 
 /// Asks until the ledger is asked again.
-async fn until_metered(process: &super::machine::Process, account: &ingest::quota::Account) {
+async fn until_metered(process: &super::machine::Process, account: &ingest_quota::Account) {
     let begun = Instant::now();
     while !matches!(
         process.ask(account, 1).await,
-        ingest::ledger::Acquired::Permitted(_)
+        ingest_ledger::Acquired::Permitted(_)
     ) {
         assert!(begun.elapsed() < Duration::from_secs(20));
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -70,7 +70,7 @@ async fn the_allowance_is_one_for_all_processes_of_a_machine() {
             for _ in 0..3 {
                 units += u64::from(matches!(
                     process.ask_cheaply(&account, 1).await,
-                    ingest::ledger::Acquired::Permitted(_)
+                    ingest_ledger::Acquired::Permitted(_)
                 ));
             }
             units
@@ -372,7 +372,7 @@ async fn an_unmetered_id_of_a_window_ago_costs_again_though_the_ledger_never_hea
 async fn what_a_limit_can_never_hold_goes_nowhere_without_the_ledger() {
     let verdict = cut_off().process().ask_cheaply(&account(3), 4).await;
     assert!(
-        matches!(verdict, ingest::ledger::Acquired::Never { most, .. } if most.get() == 3),
+        matches!(verdict, ingest_ledger::Acquired::Never { most, .. } if most.get() == 3),
         "{verdict:?}"
     );
 }

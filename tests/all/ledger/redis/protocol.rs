@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use ingest::ledger::Acquired;
-use ingest::quota::{Account, Outage};
+use ingest_ledger::Acquired;
+use ingest_quota::{Account, Outage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -75,7 +75,7 @@ struct World {
     processes: Vec<Vec<Process>>,
     account: Account,
     /// What each machine sent and did not release, by the upstream's count, newest last.
-    sent: Vec<Vec<(ingest::ledger::Permit, u64)>>,
+    sent: Vec<Vec<(ingest_ledger::Permit, u64)>>,
     /// What a machine may not have heard of when the ledger lost it.
     unheard: u64,
     /// What each machine had heard of last.

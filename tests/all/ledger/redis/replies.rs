@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ingest::config::RedisUrl;
-use ingest::quota::Outage;
+use ingest_config::RedisUrl;
+use ingest_quota::Outage;
 use proptest::prelude::*;
 
 use super::machine::{Machine, account};

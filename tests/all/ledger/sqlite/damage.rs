@@ -2,9 +2,9 @@
 
 use std::os::unix::fs::FileExt;
 
-use ingest::ledger::{Charge, Ledger, LedgerError, Purpose, SqliteLedger};
-use ingest::quota::{Account, Cost};
-use ingest::sqlite::explain;
+use ingest_ledger::{Charge, Ledger, LedgerError, Purpose, SqliteLedger};
+use ingest_quota::{Account, Cost};
+use ingest_sqlite::explain;
 
 use super::{File, open};
 use crate::ledger::Store;

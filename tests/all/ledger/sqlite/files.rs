@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use ingest::quota::{Closing, Cost};
+use ingest_quota::{Closing, Cost};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::File;
@@ -86,7 +86,7 @@ fn running_totals_are_sums_whatever_was_told_in_whatever_order() {
 struct Shared(std::path::PathBuf);
 
 impl Store for Shared {
-    fn ledger(&self) -> std::sync::Arc<dyn ingest::ledger::Ledger> {
+    fn ledger(&self) -> std::sync::Arc<dyn ingest_ledger::Ledger> {
         std::sync::Arc::new(super::open(&self.0))
     }
 }
@@ -126,7 +126,7 @@ async fn a_charge_waits_while_another_program_writes() {
     writing.commit().unwrap();
     assert!(matches!(
         waiting.await.unwrap(),
-        ingest::quota::Decision::Granted(_)
+        ingest_quota::Decision::Granted(_)
     ));
 }
 

@@ -1,7 +1,7 @@
 //! A limit that counts in parts: old charges of a part become one row of the file, and reports say what they said before.
 
-use ingest::ledger::LocalLedger;
-use ingest::quota::{Counting, Limit, Units, Window};
+use ingest_ledger::LocalLedger;
+use ingest_quota::{Counting, Limit, Units, Window};
 
 use super::File;
 use super::open;

@@ -9,7 +9,7 @@ mod reading;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ingest::ledger::{Ledger, SqliteLedger};
+use ingest_ledger::{Ledger, SqliteLedger};
 use rusqlite::Connection;
 use tempfile::TempDir;
 

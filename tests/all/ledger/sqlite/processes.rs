@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use ingest::private;
-use ingest::quota::{Account, Decision};
+use ingest_base::private;
+use ingest_quota::{Account, Decision};
 
 use super::{File, open};
 use crate::ledger::Store;

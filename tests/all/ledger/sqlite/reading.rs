@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
-use ingest::ledger::SqliteLedger;
+use ingest_ledger::SqliteLedger;
 
 use super::File;
 use super::processes::{self, Writer};

@@ -1,6 +1,6 @@
 //! What is told to a ledger after the charge: true costs, charges made elsewhere, floors.
 
-use ingest::quota::{Cost, Decision};
+use ingest_quota::{Cost, Decision};
 
 use crate::ledger::Store;
 use crate::ledger::books::{

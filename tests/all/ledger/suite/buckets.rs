@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ingest::quota::{
+use ingest_quota::{
     ChargeId, Cost, Counting, Decision, Limit, SHORTEST_MEMORY, Timestamp, Units, Window,
 };
 
@@ -181,7 +181,7 @@ pub(crate) async fn a_changed_counting_never_grants_more(store: &impl Store) {
     let books = [exact.unwrap(), buckets(250)].map(|limit| {
         let limits = [("daily".to_owned(), limit)].into();
         let name = name.clone();
-        Books::new(store.ledger(), ingest::quota::Account { name, limits })
+        Books::new(store.ledger(), ingest_quota::Account { name, limits })
     });
     let mut granted: Vec<Timestamp> = Vec::new();
     let mut now = after(secs(0));

@@ -1,6 +1,6 @@
 //! What a charge is granted, and what it leaves behind.
 
-use ingest::quota::{Cost, Decision, Units};
+use ingest_quota::{Cost, Decision, Units};
 
 use crate::ledger::Store;
 use crate::ledger::books::{Books, GRACE, account, at, cost, daily, id, secs, sliding};

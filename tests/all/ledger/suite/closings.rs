@@ -1,6 +1,6 @@
 //! What an upstream's "spent" does to a limit.
 
-use ingest::quota::{Closing, Cost, Grant};
+use ingest_quota::{Closing, Cost, Grant};
 
 use crate::ledger::Store;
 use crate::ledger::books::{
@@ -311,5 +311,5 @@ pub(crate) async fn a_known_id_is_granted_though_its_limit_is_closed(store: &imp
     let other = books
         .decide(&fresh_id(), &cost([("daily", 1)]), &Cost::none(), at(1.0))
         .await;
-    assert!(matches!(other, ingest::quota::Decision::Rejected(_)));
+    assert!(matches!(other, ingest_quota::Decision::Rejected(_)));
 }

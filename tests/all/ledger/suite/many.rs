@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ingest::quota::{
+use ingest_quota::{
     Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitUsage, Period, Timestamp,
     Units, Window,
 };

@@ -1,6 +1,6 @@
 //! When a charge fits that does not fit now.
 
-use ingest::quota::{Calendar, Cost, Limit, Period, Timestamp, Units, Window};
+use ingest_quota::{Calendar, Cost, Limit, Period, Timestamp, Units, Window};
 
 use crate::ledger::Store;
 use crate::ledger::books::{
@@ -17,7 +17,7 @@ async fn fits_at(books: &Books, cost: &Cost, leave: &Cost, now: Timestamp, expec
     }
     assert!(matches!(
         books.decide(&id("fits"), cost, leave, expected).await,
-        ingest::quota::Decision::Granted(_)
+        ingest_quota::Decision::Granted(_)
     ));
 }
 

@@ -1,7 +1,7 @@
 //! Several handles on one store, as several processes have.
 
 use futures_util::future::join_all;
-use ingest::quota::{Cost, Decision};
+use ingest_quota::{Cost, Decision};
 
 use crate::ledger::Store;
 use crate::ledger::books::{Books, account, at, cost, daily, fresh_id, id, secs, sliding};

@@ -1,6 +1,6 @@
 //! What a ledger tells about its limits.
 
-use ingest::quota::{Closing, Return, Timestamp, Units};
+use ingest_quota::{Closing, Return, Timestamp, Units};
 
 use crate::ledger::Store;
 use crate::ledger::books::{

@@ -1,0 +1,393 @@
+//! Copies a whole catalog from one store to another.
+//!
+//! Rows are compared in the order of their keys, and written where they differ. So a copy that was interrupted continues where it
+//! stopped, at the speed of reading, and one whose source changed meanwhile is brought up to date by another.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::CatalogError;
+use ingest_quota::Timestamp;
+
+/// Rows that are compared at a time.
+const AT_ONCE: usize = 100;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// A number.
+    Integer,
+    /// Text of any characters.
+    Text,
+    /// JSON as text.
+    Json,
+    /// A time.
+    Time,
+    /// Yes or no.
+    Truth,
+}
+
+/// A table of every catalog.
+#[derive(Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns. The first ones are its key.
+    pub columns: &'static [(&'static str, Holds)],
+    /// The number of columns of its key.
+    pub key: usize,
+}
+
+/// The value of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// Null.
+    Null,
+    /// A number.
+    Integer(i64),
+    /// A text, or JSON.
+    Text(String),
+    /// A time.
+    Time(Timestamp),
+    /// Yes or no.
+    Truth(bool),
+}
+
+/// A row of a table: its columns in their order.
+pub type CopiedRow = Vec<Value>;
+
+use Holds::{Integer, Json, Text, Time, Truth};
+
+/// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
+pub const TABLES: &[Table] = &[
+    Table {
+        name: "kind",
+        columns: &[
+            ("upstream", Text),
+            ("kind", Text),
+            ("call", Text),
+            ("text", Json),
+            ("columns", Json),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "record",
+        columns: &[
+            ("number", Integer),
+            ("upstream", Text),
+            ("kind", Text),
+            ("id", Text),
+            ("first_seen", Time),
+            ("last_seen", Time),
+            ("body", Json),
+            ("changed_at", Time),
+            ("gone_at", Time),
+        ],
+        key: 1,
+    },
+    Table {
+        name: "record_version",
+        columns: &[
+            ("number", Integer),
+            ("upstream", Text),
+            ("kind", Text),
+            ("id", Text),
+            ("pass", Integer),
+            ("replaced_at", Time),
+            ("body", Json),
+        ],
+        key: 1,
+    },
+    Table {
+        name: "pass",
+        columns: &[
+            ("id", Integer),
+            ("job", Text),
+            ("region", Text),
+            ("started_at", Time),
+            ("finished_at", Time),
+            ("outcome", Text),
+            ("pages", Integer),
+            ("records", Integer),
+            ("requests", Integer),
+            ("units", Json),
+            ("cut", Truth),
+            ("greatest", Text),
+            ("slice_from", Time),
+            ("slice_to", Time),
+            ("left_at", Time),
+            ("failed", Truth),
+            ("notes", Text),
+            ("request", Text),
+        ],
+        key: 1,
+    },
+    Table {
+        name: "listing",
+        columns: &[
+            ("pass", Integer),
+            ("step", Integer),
+            ("position", Integer),
+            ("call", Text),
+            ("upstream", Text),
+            ("kind", Text),
+            ("id", Text),
+            ("requested", Text),
+            ("parent", Text),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "checkpoint",
+        columns: &[
+            ("pass", Integer),
+            ("step", Integer),
+            ("page", Integer),
+            ("cursor", Text),
+            ("landed_at", Time),
+            ("request", Text),
+            ("empty_pages", Integer),
+            ("cut", Truth),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "restart",
+        columns: &[("pass", Integer), ("step", Integer)],
+        key: 2,
+    },
+    Table {
+        name: "absent",
+        columns: &[
+            ("upstream", Text),
+            ("kind", Text),
+            ("id", Text),
+            ("at", Time),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "estimate",
+        columns: &[("upstream", Text), ("call", Text), ("units", Json)],
+        key: 2,
+    },
+    Table {
+        name: "tag",
+        columns: &[
+            ("upstream", Text),
+            ("request", Text),
+            ("call", Text),
+            ("name", Text),
+            ("kind", Text),
+            ("ids", Json),
+            ("next", Text),
+            ("at", Time),
+        ],
+        key: 2,
+    },
+    Table {
+        name: "batch",
+        columns: &[
+            ("pass", Integer),
+            ("step", Integer),
+            ("ids", Json),
+            ("missing", Json),
+            ("cursors", Json),
+            ("began", Time),
+            ("empty_pages", Integer),
+            ("greatest", Text),
+        ],
+        key: 3,
+    },
+    Table {
+        name: "id_since",
+        columns: &[
+            ("job", Text),
+            ("call", Text),
+            ("id", Text),
+            ("began", Time),
+            ("greatest", Text),
+        ],
+        key: 3,
+    },
+];
+
+impl Table {
+    /// The columns of its key.
+    #[must_use]
+    pub fn key_columns(&self) -> &'static [(&'static str, Holds)] {
+        self.columns.get(..self.key).unwrap_or(self.columns)
+    }
+
+    /// The names of columns, separated by commas, each behind `before`.
+    #[must_use]
+    pub fn names(columns: &[(&str, Holds)], before: &str) -> String {
+        let names = columns.iter().map(|(name, _)| format!("{before}{name}"));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    fn key_of<'r>(&self, row: &'r [Value]) -> &'r [Value] {
+        row.get(..self.key).unwrap_or(row)
+    }
+}
+
+/// A catalog that can be copied, or be a copy.
+#[async_trait]
+pub trait CopyStore: Send + Sync {
+    /// Returns the number of rows of a table.
+    async fn count(&self, table: &'static Table) -> Result<u64, CatalogError>;
+
+    /// Returns at most `most` rows in the order of their keys, behind a key or from the first one.
+    async fn rows_after(
+        &self,
+        table: &'static Table,
+        key: Option<Vec<Value>>,
+        most: usize,
+    ) -> Result<Vec<CopiedRow>, CatalogError>;
+
+    /// Returns the rows with these keys, in any order.
+    async fn rows_with(
+        &self,
+        table: &'static Table,
+        keys: Vec<Vec<Value>>,
+    ) -> Result<Vec<CopiedRow>, CatalogError>;
+
+    /// Writes rows in place of those with their keys.
+    async fn replace(
+        &self,
+        table: &'static Table,
+        rows: Vec<CopiedRow>,
+    ) -> Result<(), CatalogError>;
+
+    /// Makes what follows from the rows: views, the full-text index, the next numbers.
+    async fn complete(&self) -> Result<(), CatalogError>;
+}
+
+/// What a copy did to a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiedTable {
+    /// The table.
+    pub name: &'static str,
+    /// Its rows.
+    pub rows: u64,
+    /// Those of them that were written now. The others were there already.
+    pub written: u64,
+}
+
+/// Copies all tables, and verifies the copy by count and by content. `progress` is called after each table.
+///
+/// # Errors
+/// A store failed, or the copy differs from its source in the end.
+pub async fn copy(
+    from: &dyn CopyStore,
+    to: &dyn CopyStore,
+    progress: &(dyn Fn(CopiedTable) + Sync),
+) -> Result<Vec<CopiedTable>, CatalogError> {
+    for table in TABLES {
+        let (source, copy) = (from.count(table).await?, to.count(table).await?);
+        if copy > source {
+            return Err(differs(table, source, copy));
+        }
+    }
+    let mut copied = Vec::new();
+    for table in TABLES {
+        let mut written = 0_u64;
+        let mut rows = 0_u64;
+        let mut after = None;
+        while let Some(page) = page(from, to, table, &mut after).await? {
+            rows += page.rows;
+            written += page.differing.len() as u64;
+            if !page.differing.is_empty() {
+                let replaced = to.replace(table, page.differing).await;
+                replaced.map_err(|error| with_advice(table, error))?;
+            }
+        }
+        let done = CopiedTable {
+            name: table.name,
+            rows,
+            written,
+        };
+        progress(done);
+        copied.push(done);
+    }
+    to.complete().await?;
+    for table in TABLES {
+        verify(from, to, table).await?;
+    }
+    Ok(copied)
+}
+
+/// Some rows of the source.
+struct Page {
+    rows: u64,
+    /// Those that the copy lacks, or has otherwise.
+    differing: Vec<CopiedRow>,
+}
+
+async fn page(
+    from: &dyn CopyStore,
+    to: &dyn CopyStore,
+    table: &'static Table,
+    after: &mut Option<Vec<Value>>,
+) -> Result<Option<Page>, CatalogError> {
+    let rows = from.rows_after(table, after.take(), AT_ONCE).await?;
+    let Some(last) = rows.last() else {
+        return Ok(None);
+    };
+    *after = Some(table.key_of(last).to_vec());
+    let keys = rows.iter().map(|row| table.key_of(row).to_vec()).collect();
+    let there: HashMap<Vec<Value>, CopiedRow> = to
+        .rows_with(table, keys)
+        .await?
+        .into_iter()
+        .map(|row| (table.key_of(&row).to_vec(), row))
+        .collect();
+    let count = rows.len() as u64;
+    let differs = |row: &CopiedRow| there.get(table.key_of(row)) != Some(row);
+    Ok(Some(Page {
+        rows: count,
+        differing: rows.into_iter().filter(differs).collect(),
+    }))
+}
+
+async fn verify(
+    from: &dyn CopyStore,
+    to: &dyn CopyStore,
+    table: &'static Table,
+) -> Result<(), CatalogError> {
+    let (source, copy) = (from.count(table).await?, to.count(table).await?);
+    if source != copy {
+        return Err(differs(table, source, copy));
+    }
+    let mut after = None;
+    while let Some(page) = page(from, to, table, &mut after).await? {
+        if !page.differing.is_empty() {
+            return Err(CatalogError::Failed(format!(
+                "{} rows of the table `{}` changed during the copy; run the command again when no run writes to the source",
+                page.differing.len(),
+                table.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn differs(table: &Table, source: u64, copy: u64) -> CatalogError {
+    CatalogError::Failed(format!(
+        "the copy of the table `{}` has {copy} rows and its source {source}: if the source changed meanwhile, run the \
+        command again when no run writes to it; if the copy had rows of its own, copy into an empty catalog",
+        table.name
+    ))
+}
+
+fn with_advice(table: &Table, error: CatalogError) -> CatalogError {
+    match error {
+        CatalogError::Failed(why) => CatalogError::Failed(format!(
+            "cannot copy the table `{}`: {why}; if the copy had rows of its own, copy into an empty catalog",
+            table.name
+        )),
+        CatalogError::Unavailable(why) => CatalogError::Unavailable(why),
+    }
+}

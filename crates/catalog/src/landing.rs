@@ -1,0 +1,68 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{IdSince, OpenBatch, PassId, PassRef, Term};
+use ingest_base::record::{Record, Tag};
+use ingest_config::Records;
+use ingest_quota::{Cost, Timestamp};
+
+/// A page to store.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Landing {
+    /// A number of its own, by which a catalog on a server knows that it has the page already: the answer to its commit was lost.
+    pub id: Uuid,
+    /// The pass that requested it.
+    pub pass: PassRef,
+    /// The step's index in its job.
+    pub step: usize,
+    /// The upstream that returned it.
+    pub upstream: String,
+    /// The call that returned it.
+    pub call: String,
+    /// How the call's records are read. Not part of the page when that is written to a file.
+    #[serde(skip)]
+    pub kind: Arc<Records>,
+    /// The records, in the answer's order.
+    pub records: Vec<Record>,
+    /// What its step requests: its call and parameters.
+    pub request: String,
+    /// The cursor of the next page; `None` when the step is done.
+    pub next: Option<String>,
+    /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
+    pub cut: bool,
+    /// The greatest value seen so far, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
+    /// How many pages in a row are empty at the end of the step, this one included.
+    pub empty_pages: u64,
+    /// Requested ids whose fate this page decides: those without a record in it are absent. Empty in a step that lists.
+    pub requested: Vec<String>,
+    /// The state of its batch of ids after it; `None` in a step that lists.
+    pub batch: Option<OpenBatch>,
+    /// With the last page of a complete list of one id: where the next list of that id continues.
+    pub since: Option<IdSince>,
+    /// Requests since the pass's last landing, failed attempts included.
+    pub requests: u64,
+    /// Units charged for them.
+    pub units: Cost,
+    /// The upstream's name for the page, to request it only if it changed.
+    pub tag: Option<Tag>,
+    /// Now.
+    pub now: Timestamp,
+    /// The term of the lease under which it was requested; `None` where the lease cannot be lost.
+    pub term: Option<Term>,
+}
+
+/// A stored page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landed {
+    /// Its pass, which is in the catalog from now on.
+    pub pass: PassId,
+    /// Whether this step of this pass had `next` before, and the page lists nothing new. The step is then done: its cursors
+    /// form a loop, or the upstream has one cursor for the whole list, which ends at an empty page.
+    pub cursor_repeats: bool,
+    /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another
+    /// run may request the page again.
+    pub lease_lost: bool,
+}

@@ -1,0 +1,300 @@
+//! The catalog: records, listings, passes and cursors. Each page is stored in one transaction with the cursor that
+//! continues behind it, so a page that was paid for is stored once and its pass continues after it.
+//!
+//! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands
+//! that show records read. [`Leases`] keep two runs from working on one region. The tests in `tests/all/catalog/suite` define the behaviour of every implementation.
+
+mod batch;
+mod copy;
+mod error;
+mod landing;
+mod layout;
+mod lease;
+mod listings;
+mod lock_files;
+mod page;
+mod pass;
+mod places;
+pub mod postgres;
+mod query;
+mod scratch;
+mod sqlite;
+mod text;
+mod tokens;
+mod values;
+mod words;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+
+use ingest_base::record::{CachedPage, Tag};
+use ingest_config::{Pointer, Slice};
+use ingest_quota::{Cost, Timestamp};
+
+pub use batch::OpenBatch;
+pub use copy::{CopiedTable, CopyStore, copy};
+pub use error::CatalogError;
+pub use landing::{Landed, Landing};
+pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+pub use lock_files::LockFiles;
+pub use pass::{
+    EndedSlice, IdSince, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState,
+    SliceState, StepPosition, UncutPass, slice_states,
+};
+pub use postgres::{
+    Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
+};
+pub use query::{
+    Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsPage,
+    RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
+};
+pub use sqlite::{ReadOnly, ReadWrite, SqliteCatalog};
+
+/// Records of an export, in pages that fit in memory.
+pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError>>;
+
+/// Reads passes, listings and what earlier passes fetched. No method writes.
+#[async_trait]
+pub trait PassReader: Send + Sync {
+    /// Returns the state of each of these regions of a job, in the order given. Ignores passes that ended and that
+    /// started later than `now`: a clock that ran ahead dated them. Passes over slices do not count.
+    async fn region_states(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<RegionState>, CatalogError>;
+
+    /// Returns the slices of these regions of a job that have passes, as [`slice_states`] gathers them. Ignores passes that ended
+    /// and that started later than `now`.
+    async fn slices(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<SliceState>, CatalogError>;
+
+    /// Returns one of these slices; `None` if it has no pass.
+    async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        now: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError>;
+
+    /// Returns the pages of each step, by the step's index, in each of the last `count` complete passes of a job over a
+    /// region, its slices included, newest first. Empty from a catalog that keeps no passes.
+    async fn last_pages(
+        &self,
+        _job: &str,
+        _region: &str,
+        _count: u32,
+    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the unfinished passes of a job, oldest first, including the one over `*`.
+    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
+
+    /// Returns what a pass listed, step by step, in order.
+    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError>;
+
+    /// Returns the ids to fetch, in the order of the passes and their listings.
+    async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError>;
+
+    /// Returns the ids that these records name at a place, record by record. Omits records that are not stored.
+    async fn named_ids(
+        &self,
+        records: RecordIds,
+        at: &Pointer,
+    ) -> Result<Vec<NamedIds>, CatalogError>;
+
+    /// Returns where the lists of these ids continue that steps of this call, of this job, requested. Omits ids without a
+    /// complete list.
+    async fn id_sinces(
+        &self,
+        job: &str,
+        call: &str,
+        ids: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError>;
+
+    /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
+    async fn last_fetched(
+        &self,
+        records: RecordIds,
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError>;
+
+    /// Returns the page that a request brought last; `None` if it came without a tag or any of its records was deleted.
+    async fn cached_page(
+        &self,
+        upstream: &str,
+        kind: &str,
+        request: &str,
+    ) -> Result<Option<CachedPage>, CatalogError>;
+
+    /// Returns the tags of all stored pages of an upstream.
+    async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError>;
+
+    /// Returns what calls are expected to cost whose answers report their cost.
+    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError>;
+}
+
+/// Writes pages and passes. Each method writes all or nothing.
+#[async_trait]
+pub trait PassStore: PassReader {
+    /// Fails if a landed page would be lost, as when the catalog's file was deleted since it was opened. Fast enough to be
+    /// called before each request.
+    async fn check_writable(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Whether the catalog can store an id. One that it cannot store is neither landed nor requested.
+    fn takes_id(&self, _id: &str) -> bool {
+        true
+    }
+
+    /// Stores a page: records, listing, full-text index, cursor and the pass's counts. An error means that nothing of it
+    /// was stored, so the caller can repeat the same landing after a retryable one.
+    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError>;
+
+    /// Restarts a step of a pass and deletes its listing. Returns `false`, and changes nothing, if the step was restarted
+    /// before.
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError>;
+
+    /// Adapts an unfinished pass to the steps that its job has now.
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError>;
+
+    /// Stores which records named the ids that a step of a pass requested: the parents of what it returned. `query` is the
+    /// query for the ids of that step.
+    async fn link_parents(
+        &self,
+        pass: PassId,
+        step: usize,
+        query: PendingQuery,
+    ) -> Result<(), CatalogError>;
+
+    /// Marks the records as gone that the last complete pass of the same list has, that these steps of a pass do not list,
+    /// that no other list has, and that were not returned since the pass started. Call it before the pass ends, with the steps
+    /// that listed everything there is. Returns the number of records.
+    async fn mark_gone(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError>;
+
+    /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`].
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError>;
+
+    /// Ends a pass. A pass that has ended keeps its end.
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError>;
+
+    /// Ends a pass as complete, after it marked the records as gone that these steps no longer list, as [`Self::mark_gone`] does.
+    /// Returns the number of records.
+    async fn complete(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let gone = match steps {
+            [] => 0,
+            steps => self.mark_gone(pass, steps, now).await?,
+        };
+        self.finish(&PassRef::Open(pass), PassEnd::Complete, now)
+            .await?;
+        Ok(gone)
+    }
+
+    /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed, so that
+    /// `history` shows what it cost and a ledger that was lost is charged it.
+    async fn count_unproductive(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError>;
+
+    /// Stores whether the run of a pass failed, with notes for people: of a pass that is not complete, or is complete with notes. A
+    /// pass that is not in the catalog is stored if it failed. Of the passes of a region that failed before any
+    /// request, only the last is kept: they cost nothing, and there is one with every run.
+    async fn store_outcome(
+        &self,
+        _pass: &PassRef,
+        _failed: bool,
+        _notes: Option<&str>,
+        _now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Stores what the job requested in a pass that was refused, so that the region is due again when that changes.
+    async fn store_refusal(&self, _pass: PassId, _request: &str) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Stores what a call is expected to cost from now on.
+    async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError>;
+
+    /// Deletes the tags of a call's pages, because their cursors have expired.
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError>;
+
+    /// Deletes the records of an upstream that were last seen before `since`. Returns their number.
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
+}
+
+/// The number of newest matches that a search ranks at most.
+pub const RANKED: u32 = 10_000;
+
+/// Reads records and the history of passes, for the commands that show them and for the server. No method writes.
+///
+/// The server gives up a read that takes too long by dropping its future. The read must then end soon, so that it does not
+/// keep the store busy: a file is interrupted, a server is sent a cancellation.
+#[async_trait]
+pub trait Archive: Send + Sync {
+    /// Returns the passes that started at `since` or later, oldest first.
+    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Returns at most `most` passes that a run left as failed at `since` or later and that no run has completed, the last one
+    /// first.
+    async fn failures(&self, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, CatalogError>;
+
+    /// Returns a pass; `None` if there is none with this id.
+    async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError>;
+
+    /// Returns the records of a kind from one state of the catalog, in the order in which they were first seen. Reading
+    /// stops when the stream is dropped.
+    fn records(&self, query: RecordsQuery) -> RecordPages;
+
+    /// Returns at most `most` records of the query, in the order in which they were first seen: those whose position is
+    /// greater than `after`, or the first ones. A page ends earlier where its bodies are very long, but has at least one record
+    /// if there is one.
+    async fn records_page(
+        &self,
+        query: RecordsQuery,
+        after: Option<i64>,
+        most: u32,
+    ) -> Result<RecordsPage, CatalogError>;
+
+    /// Returns a record by its name; `None` if it is not stored.
+    async fn record(
+        &self,
+        upstream: &str,
+        kind: &str,
+        id: &str,
+    ) -> Result<Option<StoredRecord>, CatalogError>;
+
+    /// Returns the records that contain all words, best match first. Where more than [`RANKED`] records contain them, only
+    /// the [`RANKED`] that were first seen last are ranked, and the result says so: the time of a search must not grow with
+    /// the number of records that contain a word.
+    async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError>;
+}

@@ -1,0 +1,98 @@
+//! A page in the form in which it is stored.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::text::text_of;
+use super::{Landing, values, words};
+use ingest_base::record::Record;
+use ingest_config::Pointer;
+
+/// A page to store, with its records in the form in which they are stored.
+pub struct LandingPage {
+    pub landing: Arc<Landing>,
+    pub step: i64,
+    pub rows: Vec<Row>,
+}
+
+/// A record as it is stored.
+pub struct Row {
+    pub id: String,
+    pub body: String,
+    /// What the full-text index holds of it; `None` for nothing.
+    pub text: Option<Text>,
+}
+
+/// What the full-text index holds of a record.
+pub struct Text {
+    pub parted: String,
+    /// Tells whether the text changed. Another release can compute another hash; the text is then indexed once more.
+    pub hash: i64,
+}
+
+impl LandingPage {
+    pub fn new(landing: Arc<Landing>) -> Self {
+        let row = |record| Row::new(record, &landing.kind.text);
+        Self {
+            step: values::integer(landing.step as u64),
+            rows: landing.records.iter().map(row).collect(),
+            landing,
+        }
+    }
+
+    /// The kind of its records.
+    pub fn kind(&self) -> &str {
+        &self.landing.kind.kind
+    }
+
+    /// Whether the page takes much memory. Storing it needs as much again.
+    pub fn is_large(&self) -> bool {
+        const LARGE: usize = 1024 * 1024;
+        self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE
+    }
+
+    /// The id with which a record was requested; `None` in a step that lists, and where it can be any of several ids.
+    pub fn requested_by<'a>(&'a self, row: &'a Row) -> Option<&'a str> {
+        match self.landing.batch.as_ref()?.ids.as_slice() {
+            [one] => Some(one),
+            several => several.contains(&row.id).then_some(&row.id),
+        }
+    }
+
+    /// The requested ids, and whether each came.
+    pub fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
+        let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
+        let requested = self.landing.requested.iter();
+        requested.map(move |id| (id.as_str(), came.contains(id.as_str())))
+    }
+}
+
+impl Row {
+    fn new(record: &Record, text: &[Pointer]) -> Self {
+        Self {
+            id: record.id.clone(),
+            body: serde_json::to_string(&record.body).unwrap_or_else(|_| record.body.to_string()),
+            text: Text::new(&record.body, text),
+        }
+    }
+
+    pub fn text_hash(&self) -> Option<i64> {
+        self.text.as_ref().map(|text| text.hash)
+    }
+}
+
+impl Text {
+    pub fn new(body: &Value, pointers: &[Pointer]) -> Option<Self> {
+        let text = text_of(body, pointers);
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let hash = i64::from_ne_bytes(hasher.finish().to_ne_bytes());
+        (!text.is_empty()).then(|| Self {
+            parted: words::part(&text).into_owned(),
+            hash,
+        })
+    }
+}

@@ -1,0 +1,219 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::OpenBatch;
+use ingest_config::Slice;
+use ingest_quota::Timestamp;
+
+/// A pass in the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PassId(pub i64);
+
+/// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its end if it landed none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PassRef {
+    /// Not in the catalog yet.
+    New {
+        /// The job.
+        job: String,
+        /// The region; `*` for a pass of batches that serve several.
+        region: String,
+        /// The span of time that it fetches, in a job with slices.
+        slice: Option<Slice>,
+        /// When it started.
+        started_at: Timestamp,
+    },
+    /// In the catalog.
+    Open(PassId),
+}
+
+/// An unfinished pass and where it stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPass {
+    /// The pass.
+    pub id: PassId,
+    /// Its region.
+    pub region: String,
+    /// The span of time that it fetches, in a job with slices.
+    pub slice: Option<Slice>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The greatest value that it or one before it saw, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
+    /// The position of each step that landed a page, by the step's index.
+    pub steps: Vec<StepPosition>,
+    /// Its batches of ids that are between two pages.
+    pub batches: Vec<OpenBatch>,
+}
+
+/// How far a step of a pass got.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepPosition {
+    /// The step's index in its job.
+    pub step: usize,
+    /// Pages landed.
+    pub pages: u64,
+    /// The cursor of its next page; `None` when it is done.
+    pub cursor: Option<String>,
+    /// What it requests: its call and parameters. `None` where an earlier release landed its last page.
+    pub request: Option<String>,
+    /// How many pages in a row were empty at its end.
+    pub empty_pages: u64,
+}
+
+/// How the steps of an unfinished pass differ from the steps that its job has now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rearrangement {
+    /// Steps whose index changed: the old index and the new one.
+    pub moved: Vec<(usize, usize)>,
+    /// Steps that were removed from the job, or whose call or parameters changed. Their positions and listings are deleted.
+    pub dropped: Vec<usize>,
+}
+
+impl Rearrangement {
+    /// Whether no step differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.moved.is_empty() && self.dropped.is_empty()
+    }
+}
+
+/// The passes of one region of a job, as far as the next run needs them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegionState {
+    /// The region.
+    pub region: String,
+    /// When its last complete pass started.
+    pub last_complete: Option<Timestamp>,
+    /// That pass.
+    pub last_complete_pass: Option<PassId>,
+    /// The last complete pass in which `max_pages` ended no step that names `{since}`.
+    pub since: Option<UncutPass>,
+    /// When its last refused pass started, if that is later than `last_complete`.
+    pub last_refused: Option<Timestamp>,
+    /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
+    pub refused_request: Option<String>,
+    /// When its last abandoned pass was given up.
+    pub last_abandoned: Option<Timestamp>,
+    /// Its unfinished pass.
+    pub unfinished: Option<OpenPass>,
+    /// Pages of each step in its last complete pass, by the step's index.
+    pub last_pages: Vec<(usize, u64)>,
+}
+
+/// A slice of a region that has passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SliceState {
+    /// The slice.
+    pub slice: Slice,
+    /// Its passes; `since` and `last_pages` are empty.
+    pub state: RegionState,
+}
+
+/// A pass over a slice that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedSlice {
+    /// The slice.
+    pub slice: Slice,
+    /// The pass.
+    pub pass: PassId,
+    /// How it ended.
+    pub end: PassEnd,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// What the job requested in it; `None` unless it was refused.
+    pub request: Option<String>,
+}
+
+/// Gathers the passes over the slices of a region, both lists oldest first, into the state of each slice, by time.
+#[must_use]
+pub fn slice_states(region: &str, ended: &[EndedSlice], open: Vec<OpenPass>) -> Vec<SliceState> {
+    let mut slices: BTreeMap<Slice, RegionState> = BTreeMap::new();
+    for one in ended {
+        let state = slices.entry(one.slice).or_default();
+        match one.end {
+            PassEnd::Complete => {
+                state.last_complete = Some(one.started_at);
+                state.last_complete_pass = Some(one.pass);
+                state.last_refused = None;
+                state.refused_request = None;
+            }
+            PassEnd::Refused => {
+                state.last_refused = Some(one.started_at);
+                state.refused_request.clone_from(&one.request);
+            }
+            PassEnd::Abandoned => state.last_abandoned = Some(one.finished_at),
+            PassEnd::Failed => {}
+        }
+    }
+    for pass in open {
+        if let Some(slice) = pass.slice {
+            slices.entry(slice).or_default().unfinished = Some(pass);
+        }
+    }
+    let named = slices.into_iter().map(|(slice, state)| SliceState {
+        slice,
+        state: RegionState {
+            region: region.to_owned(),
+            ..state
+        },
+    });
+    named.collect()
+}
+
+/// The pass from which the next one takes the value of `{since}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UncutPass {
+    /// When it started.
+    pub began: Timestamp,
+    /// The greatest value that it or one before it saw, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
+}
+
+/// The end of a complete list of one id, where the next list of that id takes the value of `{since}`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct IdSince {
+    /// The id with which a step of ids requested the list.
+    pub id: String,
+    /// When the pass started for which it was requested.
+    pub began: Timestamp,
+    /// The greatest value that it or one before it had, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
+    pub greatest: Option<String>,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassEnd {
+    /// Everything is landed.
+    Complete,
+    /// The upstream does not serve this region.
+    Refused,
+    /// It was too old to continue; what it landed is kept.
+    Abandoned,
+    /// It landed no page.
+    Failed,
+}
+
+impl PassEnd {
+    const ALL: [Self; 4] = [Self::Complete, Self::Refused, Self::Abandoned, Self::Failed];
+
+    /// The word for it in the catalog.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Refused => "refused",
+            Self::Abandoned => "abandoned",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Returns the end that the catalog stores as this word; `None` for another word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|end| end.as_str() == word)
+    }
+}

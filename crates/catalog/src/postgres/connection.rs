@@ -1,0 +1,566 @@
+//! Connections to PostgreSQL. All statements are unnamed, and every setting is made within a transaction, so PgBouncer may
+//! pool the connections by transaction.
+
+use std::future::{Future, poll_fn, ready};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryStreamExt};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::error::PostgresError;
+use super::lease::Terms;
+use super::route::{Connected, Route};
+use crate::CatalogError;
+use ingest_config::{PostgresUrl, SecretSource};
+
+/// How long a task waits for a connection that another one of this process uses.
+const WAITING: Duration = Duration::from_secs(30);
+/// A connection that was idle for longer is tested before it is used.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long a test, a cancel request, or the question whether a commit took place may take.
+const SHORT: Duration = Duration::from_secs(5);
+/// The server's timeout of a statement that writes, and of one that reads.
+const WRITING: Duration = Duration::from_secs(30);
+const READING: Duration = Duration::from_secs(600);
+/// How much longer than the server this client waits for a statement, so that the server gives up first.
+const ON_THE_WAY: Duration = Duration::from_secs(5);
+/// The most attempts of a transaction that the server ends to resolve a deadlock.
+const ATTEMPTS: u32 = 10;
+
+/// A parameter of a statement, with its type.
+pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A PostgreSQL database. It connects when it is first used, and again after a loss. Clones share the connections.
+#[derive(Clone)]
+pub struct Postgres {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    route: Arc<Route>,
+    schema: String,
+    shown: String,
+    terms: Arc<Terms>,
+    idle: Mutex<Vec<(Connected, Instant)>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Postgres {
+    /// The database at a URL, the schema of the catalog in it, and how many connections to it this process makes at most.
+    /// Connects to nothing yet.
+    #[must_use]
+    pub fn new(
+        url: &PostgresUrl,
+        password: Option<SecretSource>,
+        schema: &str,
+        connections: u32,
+    ) -> Self {
+        Self::of(Pool {
+            shown: url.to_string(),
+            route: Arc::new(Route::new(url.clone(), password)),
+            schema: schema.to_owned(),
+            terms: Arc::default(),
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(connections as usize)),
+        })
+    }
+
+    /// The same database, by one connection of its own.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self::of(Pool {
+            shown: self.pool.shown.clone(),
+            route: Arc::clone(&self.pool.route),
+            schema: self.pool.schema.clone(),
+            terms: Arc::clone(&self.pool.terms),
+            idle: Mutex::default(),
+            permits: Arc::new(Semaphore::new(1)),
+        })
+    }
+
+    fn of(pool: Pool) -> Self {
+        Self {
+            pool: Arc::new(pool),
+        }
+    }
+
+    /// The leases that this process holds in it.
+    #[must_use]
+    pub fn terms(&self) -> &Arc<Terms> {
+        &self.pool.terms
+    }
+
+    /// The schema of the catalog. Its name needs no quotes.
+    #[must_use]
+    pub fn schema(&self) -> &str {
+        &self.pool.schema
+    }
+
+    /// The URL without its password, for messages.
+    #[must_use]
+    pub fn shown(&self) -> &str {
+        &self.pool.shown
+    }
+
+    /// Reads `catalog.password`, if it is set. Connects to nothing.
+    ///
+    /// # Errors
+    /// It cannot be read; the error says why.
+    pub async fn read_password(&self) -> Result<(), String> {
+        self.pool.route.read_password().await
+    }
+
+    /// An error of this database as callers of the catalog see it.
+    #[must_use]
+    pub fn error(&self, error: PostgresError) -> CatalogError {
+        error.of(self.shown())
+    }
+
+    /// A connection for one task. A task must have only one at a time, or tasks could wait for each other's without end.
+    ///
+    /// # Errors
+    /// No connection can be made.
+    pub async fn session(&self) -> Result<Session, PostgresError> {
+        let permit = self.permit().await?;
+        self.connected(permit).await
+    }
+
+    /// Waits until this process may use one connection more.
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, PostgresError> {
+        let permit = Arc::clone(&self.pool.permits).acquire_owned();
+        match timeout(WAITING, permit).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => Err(PostgresError::Busy(WAITING)),
+        }
+    }
+
+    /// A connection that was idle, or a new one.
+    async fn connected(&self, permit: OwnedSemaphorePermit) -> Result<Session, PostgresError> {
+        let idle = loop {
+            match self.pool.take_idle() {
+                Some((connected, since)) if since.elapsed() > FRESH => {
+                    let tested = timeout(SHORT, connected.client.check_connection()).await;
+                    if matches!(tested, Ok(Ok(()))) {
+                        break Some(connected);
+                    }
+                    connected.driver.abort();
+                }
+                Some((connected, _)) => break Some(connected),
+                None => break None,
+            }
+        };
+        Ok(Session {
+            connected: Some(match idle {
+                Some(connected) => connected,
+                None => self.pool.route.connect().await?,
+            }),
+            in_flight: AtomicUsize::new(0),
+            is_lost: AtomicBool::new(false),
+            postgres: self.clone(),
+            _permit: permit,
+        })
+    }
+
+    /// Reads by one statement, in a transaction of its own and one round trip. Names without a schema are the catalog's.
+    ///
+    /// # Errors
+    /// The statement or the connection failed.
+    pub async fn query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, PostgresError> {
+        let mut session = self.session().await?;
+        let transaction = session.begin_reading().await?;
+        let rows = transaction.query(sql, parameters).await?;
+        transaction.end();
+        Ok(rows)
+    }
+
+    /// Runs one statement outside of a transaction, with a timeout in the client, which begins when a connection is free. Names
+    /// must have their schema.
+    ///
+    /// # Errors
+    /// The statement or the connection failed, or no answer came within `patience`. It may then have taken place.
+    pub async fn autocommit(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+        patience: Duration,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let permit = self.permit().await?;
+        let work = async {
+            let mut session = self.connected(permit).await?;
+            session.query(sql, parameters, patience).await
+        };
+        let done = timeout(patience, work).await;
+        done.unwrap_or(Err(PostgresError::Silent(patience)))
+    }
+
+    /// Repeats a transaction that the server ended to resolve a deadlock.
+    ///
+    /// # Errors
+    /// Any other failure, or a deadlock at each of many attempts.
+    pub async fn repeated<T, F, W>(&self, work: W) -> Result<T, PostgresError>
+    where
+        F: Future<Output = Result<T, PostgresError>> + Send,
+        W: Fn() -> F + Send,
+    {
+        let mut attempt = 1;
+        loop {
+            match work().await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    // Two that met would meet again if they waited equally long.
+                    sleep(Duration::from_millis(u64::from(
+                        attempt * (std::process::id() % 17),
+                    )))
+                    .await;
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether a transaction was committed; `None` where the server does not know. A server that replayed a log since it started
+    /// recovered from a crash, or took over from another one: it may give the number to a transaction of somebody else.
+    async fn was_committed(&self, transaction: &str) -> Option<bool> {
+        let sql = "select case when pg_last_wal_replay_lsn() is null then pg_xact_status($1::text::xid8) end";
+        let until = Instant::now() + SHORT;
+        while Instant::now() < until {
+            // Its caller still holds the connection that was lost, and there may be no second one.
+            let asked = self
+                .apart()
+                .autocommit(sql, &[(&transaction, Type::TEXT)], SHORT)
+                .await;
+            let status = |rows: Vec<Row>| rows.first()?.try_get::<_, Option<String>>(0).ok();
+            match asked.ok().and_then(status).as_ref().map(Option::as_deref) {
+                Some(Some("committed")) => return Some(true),
+                Some(Some("aborted")) => return Some(false),
+                Some(None) => return None,
+                // It still runs, or the server cannot be asked.
+                _ => sleep(Duration::from_millis(200)).await,
+            }
+        }
+        None
+    }
+}
+
+impl Pool {
+    fn take_idle(&self) -> Option<(Connected, Instant)> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(connected, _)| !connected.client.is_closed());
+        idle.pop()
+    }
+
+    fn keep(&self, connected: Connected) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.push((connected, Instant::now()));
+    }
+}
+
+/// A connection that one task uses. Dropping it gives the connection back, or ends one whose state is not known.
+pub struct Session {
+    /// `None` only while it is dropped.
+    connected: Option<Connected>,
+    /// Statements whose answers did not arrive.
+    in_flight: AtomicUsize,
+    /// Whether an error showed that the connection is of no further use.
+    is_lost: AtomicBool,
+    postgres: Postgres,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Session {
+    /// Begins a transaction that writes, under READ COMMITTED. Sent with its first statement, so it takes no round trip.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn begin(&mut self) -> Result<Transaction<'_>, PostgresError> {
+        let begin = format!(
+            "begin isolation level read committed read write;
+            set local search_path to \"{}\";
+            set local statement_timeout to '{}s';
+            set local lock_timeout to '10s';
+            set local idle_in_transaction_session_timeout to '30s'",
+            self.postgres.schema(),
+            WRITING.as_secs(),
+        );
+        self.begin_by(&begin, WRITING + ON_THE_WAY).await
+    }
+
+    /// Begins a transaction that reads one state of the catalog, for as long as its caller needs.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub async fn begin_reading(&mut self) -> Result<Transaction<'_>, PostgresError> {
+        let begin = format!(
+            "begin isolation level repeatable read read only;
+            set local search_path to \"{}\";
+            set local statement_timeout to '{}s'",
+            self.postgres.schema(),
+            READING.as_secs(),
+        );
+        self.begin_by(&begin, READING + ON_THE_WAY).await
+    }
+
+    async fn begin_by(
+        &mut self,
+        begin: &str,
+        patience: Duration,
+    ) -> Result<Transaction<'_>, PostgresError> {
+        let begun = self.client()?.simple_query_raw(begin).await?;
+        // Read apart: answers that nobody reads would hold up those behind them.
+        let begun = tokio::spawn(begun.try_for_each(|_| async { Ok(()) }));
+        Ok(Transaction {
+            session: self,
+            begun: Mutex::new(Some(begun)),
+            is_open: AtomicBool::new(true),
+            id: OnceLock::new(),
+            patience,
+        })
+    }
+
+    /// Runs one statement outside of a transaction.
+    ///
+    /// # Errors
+    /// The statement or the connection failed.
+    pub async fn query(
+        &mut self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+        patience: Duration,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let statement = self.client()?.query_typed(sql, parameters);
+        self.run(patience, statement).await
+    }
+
+    /// Waits for a statement. One that is given up, by its timeout or since its caller is dropped, stays in flight.
+    async fn run<T>(
+        &self,
+        patience: Duration,
+        statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, PostgresError> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let done = timeout(patience, statement).await;
+        let done = done.map_err(|_| PostgresError::Silent(patience))?;
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let done = done.map_err(PostgresError::from);
+        if done.as_ref().is_err_and(PostgresError::ends_connection) {
+            self.is_lost.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn client(&self) -> Result<&tokio_postgres::Client, PostgresError> {
+        let connected = self.connected.as_ref();
+        connected
+            .map(|connected| &connected.client)
+            .ok_or(PostgresError::InDoubt)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(connected) = self.connected.take() else {
+            return;
+        };
+        let is_lost = self.is_lost.load(Ordering::Relaxed);
+        let is_whole = !is_lost && self.in_flight.load(Ordering::Relaxed) == 0;
+        if is_whole && !connected.client.is_closed() {
+            self.postgres.pool.keep(connected);
+        } else if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(cancel(connected));
+        }
+    }
+}
+
+/// Cancels on the server what runs there, and ends the connection. Without the request a statement would run to its end, since
+/// the server does not look at the connection meanwhile.
+async fn cancel(connected: Connected) {
+    if !connected.client.is_closed() {
+        let _ = timeout(SHORT, connected.cancel()).await;
+    }
+    connected.driver.abort();
+}
+
+/// Sends the statements of a future up to its first answer, and returns the rest of it.
+pub async fn sent<'f, T: Send + 'f>(
+    statements: impl Future<Output = T> + Send + 'f,
+) -> BoxFuture<'f, T> {
+    let mut statements = statements.boxed();
+    let begun = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
+    // The task that writes to the connection may need this thread.
+    yield_now().await;
+    match begun {
+        Poll::Ready(done) => ready(done).boxed(),
+        Poll::Pending => statements,
+    }
+}
+
+/// A transaction. Dropping it rolls it back. Statements that are awaited together (`try_join!`) are sent together, and the
+/// server runs them in the order in which they are first polled.
+pub struct Transaction<'s> {
+    session: &'s mut Session,
+    /// Reads the answer to its beginning.
+    begun: Mutex<Option<JoinHandle<Result<(), tokio_postgres::Error>>>>,
+    is_open: AtomicBool,
+    /// Its number, where a statement returned it.
+    id: OnceLock<String>,
+    patience: Duration,
+}
+
+impl Transaction<'_> {
+    /// Runs a statement that returns rows.
+    ///
+    /// # Errors
+    /// The statement or the connection failed, or no answer came in time.
+    pub async fn query(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>, PostgresError> {
+        let statement = self.client()?.query_typed(sql, parameters);
+        self.session.run(self.patience, statement).await
+    }
+
+    /// Runs a statement; returns the number of rows that it changed.
+    ///
+    /// # Errors
+    /// The statement or the connection failed, or no answer came in time.
+    pub async fn execute(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64, PostgresError> {
+        let statement = self.client()?.execute_typed(sql, parameters);
+        self.session.run(self.patience, statement).await
+    }
+
+    /// Runs several statements without parameters.
+    ///
+    /// # Errors
+    /// A statement or the connection failed, or no answer came in time.
+    pub async fn batch(&self, sql: &str) -> Result<(), PostgresError> {
+        let statements = self.client()?.batch_execute(sql);
+        self.session.run(self.patience, statements).await
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn postgres(&self) -> &Postgres {
+        &self.session.postgres
+    }
+
+    /// Stores the number of the transaction, as `pg_current_xact_id()::text` returns it. With it a commit whose answer is lost
+    /// is looked up.
+    pub fn identify(&self, id: String) {
+        let _ = self.id.set(id);
+    }
+
+    /// Commits. A commit whose answer is lost is looked up on the server, if the number of the transaction is known.
+    ///
+    /// # Errors
+    /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
+    pub async fn commit(self) -> Result<(), PostgresError> {
+        self.commit_after(async { Ok(()) }).await
+    }
+
+    /// Sends the last statements of the transaction and its commit, all in one round trip. The server rolls back instead if one of
+    /// them fails. None of their results can decide whether to commit, and none may wait for another: it would follow the commit, so
+    /// it is not sent.
+    ///
+    /// # Errors
+    /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
+    pub async fn commit_after<T>(
+        &self,
+        statements: impl Future<Output = Result<T, PostgresError>>,
+    ) -> Result<T, PostgresError> {
+        self.check_begun().await?;
+        let mut statements = pin!(statements);
+        // The first poll sends the statements. If one cannot be sent, the others are rolled back.
+        let sent = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
+        if let Poll::Ready(Err(error)) = sent {
+            return Err(error);
+        }
+        let done = async {
+            match sent {
+                Poll::Ready(done) => done,
+                Poll::Pending => statements.await,
+            }
+        };
+        let commit = async {
+            let commit = self.client()?.batch_execute("commit");
+            self.is_open.store(false, Ordering::Relaxed);
+            self.session.run(self.patience, commit).await
+        };
+        // The commit is sent before the statements are polled again, whether their first answers are there or not.
+        let (committed, done) = tokio::join!(biased; commit, done);
+        match committed {
+            Ok(()) => {}
+            Err(error) if error.ends_connection() => self.check_committed(error).await?,
+            Err(error) => return Err(error),
+        }
+        done.map_err(|error| match error.is_rejection() {
+            true => error,
+            // The statements took place, and what they returned is lost.
+            false => PostgresError::InDoubt,
+        })
+    }
+
+    fn client(&self) -> Result<&tokio_postgres::Client, PostgresError> {
+        match self.is_open.load(Ordering::Relaxed) {
+            true => self.session.client(),
+            false => Err(PostgresError::InDoubt),
+        }
+    }
+
+    async fn check_begun(&self) -> Result<(), PostgresError> {
+        let begun = self
+            .begun
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(begun) = begun else { return Ok(()) };
+        let begun = timeout(self.patience, begun).await;
+        let begun = begun.map_err(|_| PostgresError::Silent(self.patience))?;
+        Ok(begun.unwrap_or(Ok(()))?)
+    }
+
+    /// Fails unless the server knows that the transaction was committed.
+    async fn check_committed(&self, lost: PostgresError) -> Result<(), PostgresError> {
+        let id = self.id.get().ok_or(PostgresError::InDoubt)?;
+        match self.session.postgres.was_committed(id).await {
+            Some(true) => Ok(()),
+            Some(false) => Err(lost),
+            None => Err(PostgresError::InDoubt),
+        }
+    }
+
+    /// Ends a transaction that wrote nothing, without waiting for the server.
+    pub fn end(self) {}
+
+    fn roll_back(&self) {
+        if let Ok(client) = self.session.client() {
+            // The first poll sends it.
+            let _ = client.simple_query_raw("rollback").now_or_never();
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if self.is_open.load(Ordering::Relaxed) {
+            self.roll_back();
+        }
+    }
+}

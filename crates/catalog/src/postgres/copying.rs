@@ -1,0 +1,241 @@
+//! Rows of tables for a copy of the catalog.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::catalog::{PostgresCatalog, reading, writing};
+use super::sql::{Columns, Parametric, plain, stored, time};
+use super::{Parameter, PostgresError, Transaction};
+use crate::CatalogError;
+use crate::copy::{CopiedRow, CopyStore, Holds, Table, Value};
+
+/// The next numbers follow those of the copied rows.
+const NEXT: [&str; 3] = [
+    "select setval('record_number_seq', greatest((select max(number) from record), 1))",
+    "select setval('record_version_number_seq', greatest((select max(number) from record_version), 1))",
+    "select setval('pass_id_seq', greatest((select max(id) from pass), 1))",
+];
+
+#[async_trait]
+impl CopyStore for PostgresCatalog {
+    async fn count(&self, table: &'static Table) -> Result<u64, CatalogError> {
+        let sql = format!("select count(*) from {}", table.name);
+        let rows = reading!(self, tx => tx.query(&sql, &[]))?;
+        let count = rows.first().map_or(Ok(0), |row| row.count(0));
+        self.done(count)
+    }
+
+    async fn rows_after(
+        &self,
+        table: &'static Table,
+        key: Option<Vec<Value>>,
+        most: usize,
+    ) -> Result<Vec<CopiedRow>, CatalogError> {
+        let keys = Table::names(table.key_columns(), "");
+        let key = key.as_deref().map(|key| Column::single(table, key));
+        let key = key.unwrap_or_default();
+        let behind = match key.is_empty() {
+            true => String::new(),
+            false => format!("where ({keys}) > ({})", places(key.len())),
+        };
+        let sql = format!(
+            "{} {behind} order by {keys} limit {most}",
+            select(table, "")
+        );
+        let parameters: Vec<Parameter<'_>> = key.iter().map(Column::parameter).collect();
+        let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
+        self.done(rows.iter().map(|row| copied(row, table)).collect())
+    }
+
+    async fn rows_with(
+        &self,
+        table: &'static Table,
+        keys: Vec<Vec<Value>>,
+    ) -> Result<Vec<CopiedRow>, CatalogError> {
+        let columns = Column::all(table.key_columns(), &keys);
+        let sql = format!(
+            "{} join {} on {}",
+            select(table, "own."),
+            wanted(table),
+            is_wanted(table)
+        );
+        let parameters: Vec<Parameter<'_>> = columns.iter().map(Column::parameter).collect();
+        let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
+        self.done(rows.iter().map(|row| copied(row, table)).collect())
+    }
+
+    async fn replace(
+        &self,
+        table: &'static Table,
+        rows: Vec<CopiedRow>,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => replace(&tx, table, &rows))
+    }
+
+    async fn complete(&self) -> Result<(), CatalogError> {
+        writing!(self, tx => async {
+            for sql in NEXT {
+                tx.query(sql, &[]).await?;
+            }
+            Ok::<_, PostgresError>(())
+        })?;
+        self.rebuild_text().await.map(drop)
+    }
+}
+
+async fn replace(
+    tx: &Transaction<'_>,
+    table: &Table,
+    rows: &[CopiedRow],
+) -> Result<(), PostgresError> {
+    let keys = Column::all(table.key_columns(), rows);
+    let keys: Vec<Parameter<'_>> = keys.iter().map(Column::parameter).collect();
+    let delete = format!(
+        "delete from {} own using {} where {}",
+        table.name,
+        wanted(table),
+        is_wanted(table)
+    );
+    tx.execute(&delete, &keys).await?;
+    let columns = Column::all(table.columns, rows);
+    let columns: Vec<Parameter<'_>> = columns.iter().map(Column::parameter).collect();
+    let insert = format!(
+        "insert into {} ({}) select * from unnest({})",
+        table.name,
+        Table::names(table.columns, ""),
+        places(columns.len())
+    );
+    tx.execute(&insert, &columns).await.map(drop)
+}
+
+fn select(table: &Table, before: &str) -> String {
+    let alias = if before.is_empty() { "" } else { " own" };
+    let names = Table::names(table.columns, before);
+    format!("select {names} from {}{alias}", table.name)
+}
+
+fn wanted(table: &Table) -> String {
+    let names = Table::names(table.key_columns(), "");
+    format!("unnest({}) wanted ({names})", places(table.key))
+}
+
+fn is_wanted(table: &Table) -> String {
+    let columns = table.key_columns().iter();
+    let columns = columns.map(|(name, _)| format!("own.{name} = wanted.{name}"));
+    columns.collect::<Vec<_>>().join(" and ")
+}
+
+fn places(count: usize) -> String {
+    let places: Vec<String> = (1..=count).map(|place| format!("${place}")).collect();
+    places.join(", ")
+}
+
+fn copied(row: &Row, table: &Table) -> Result<CopiedRow, PostgresError> {
+    let columns = table.columns.iter().enumerate();
+    columns
+        .map(|(place, (_, holds))| {
+            let value = match holds {
+                Holds::Integer => row.value::<Option<i64>>(place)?.map(Value::Integer),
+                Holds::Text => row.optional_text(place)?.map(Value::Text),
+                Holds::Json => row.value::<Option<String>>(place)?.map(Value::Text),
+                Holds::Time => row.optional_time(place)?.map(Value::Time),
+                Holds::Truth => row.value::<Option<bool>>(place)?.map(Value::Truth),
+            };
+            Ok(value.unwrap_or(Value::Null))
+        })
+        .collect()
+}
+
+/// The values of a column, or one of them, as a parameter.
+struct Column<'r> {
+    values: Box<dyn ToSql + Sync + Send + 'r>,
+    kind: Type,
+}
+
+impl<'r> Column<'r> {
+    /// The values of each column, one for each row.
+    fn all(columns: &[(&str, Holds)], rows: &'r [CopiedRow]) -> Vec<Self> {
+        let columns = columns.iter().enumerate();
+        columns
+            .map(|(place, (_, holds))| {
+                let values = rows
+                    .iter()
+                    .map(move |row| row.get(place).unwrap_or(&Value::Null));
+                Self::of(*holds, values)
+            })
+            .collect()
+    }
+
+    fn of(holds: Holds, values: impl Iterator<Item = &'r Value>) -> Self {
+        match holds {
+            Holds::Integer => Self::new(values.map(integer).collect::<Vec<_>>()),
+            Holds::Text => Self::new(
+                values
+                    .map(|value| text(value).map(stored))
+                    .collect::<Vec<_>>(),
+            ),
+            Holds::Json => Self::new(
+                values
+                    .map(|value| text(value).map(plain))
+                    .collect::<Vec<_>>(),
+            ),
+            Holds::Time => Self::new(values.map(instant).collect::<Vec<_>>()),
+            Holds::Truth => Self::new(values.map(truth).collect::<Vec<_>>()),
+        }
+    }
+
+    /// The values of one key.
+    fn single(table: &Table, key: &'r [Value]) -> Vec<Self> {
+        let columns = table.key_columns().iter().zip(key);
+        columns
+            .map(|((_, holds), value)| match holds {
+                Holds::Integer => Self::new(integer(value)),
+                Holds::Text => Self::new(text(value).map(stored)),
+                Holds::Json => Self::new(text(value).map(plain)),
+                Holds::Time => Self::new(instant(value)),
+                Holds::Truth => Self::new(truth(value)),
+            })
+            .collect()
+    }
+
+    fn new<T: Parametric + Send + 'r>(values: T) -> Self {
+        Self {
+            values: Box::new(values),
+            kind: T::TYPE,
+        }
+    }
+
+    fn parameter(&self) -> Parameter<'_> {
+        (&*self.values, self.kind.clone())
+    }
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Integer(number) => Some(*number),
+        Value::Null | Value::Text(_) | Value::Time(_) | Value::Truth(_) => None,
+    }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::Null | Value::Integer(_) | Value::Time(_) | Value::Truth(_) => None,
+    }
+}
+
+fn instant(value: &Value) -> Option<DateTime<Utc>> {
+    match value {
+        Value::Time(at) => Some(time(*at)),
+        Value::Null | Value::Integer(_) | Value::Text(_) | Value::Truth(_) => None,
+    }
+}
+
+fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Truth(truth) => Some(*truth),
+        Value::Null | Value::Integer(_) | Value::Text(_) | Value::Time(_) => None,
+    }
+}

@@ -1,0 +1,84 @@
+//! The check with which a transaction that changes a pass begins: whether this process still holds the lease of its region.
+
+use std::borrow::Cow;
+
+use uuid::Uuid;
+
+use super::connection::Transaction;
+use super::error::PostgresError;
+use super::lease::{Terms, job_of, region_of};
+use super::passes::slice_at;
+use super::sql::{Columns, parameters};
+use crate::{PassId, Resource, Term};
+use ingest_config::Region;
+
+const OF_PASS: &str = "select job, region, slice_from, slice_to from pass where id = $1";
+/// The lock of the lease's row makes the next holder wait for the end of the transaction: it changes the term, which is part of
+/// a unique key. A renewal does not change the key, so it does not wait. Both rows are read as they are once they are locked.
+const LOCK: &str = "select pg_current_xact_id()::text, (select true from lease
+        where job = $2 and region = $3 and holder = $4 and term = $5
+            and ($6 is null or exists (select 1 from checkpoint where landing = $6)) for key share)
+    from pass where id = $1 for update";
+
+/// The columns of the row that says whether a term is current; null where the lease cannot be lost.
+pub struct LeaseKey<'t> {
+    pub job: Option<Cow<'t, str>>,
+    pub region: Option<Cow<'t, str>>,
+    pub holder: Option<Uuid>,
+    pub term: Option<i64>,
+    /// The page that this process landed last under the term: a standby that lagged has the lease and lacks pages.
+    pub landing: Option<Uuid>,
+}
+
+impl LeaseKey<'_> {
+    pub fn of(terms: &Terms, term: Option<&Term>) -> Self {
+        Self {
+            job: term.map(|term| job_of(&term.resource).into()),
+            region: term.map(|term| region_of(&term.resource).into()),
+            holder: term.map(|term| term.holder),
+            term: term.map(|term| term.number),
+            landing: term.and_then(|term| terms.last_landing(term)),
+        }
+    }
+}
+
+/// Locks a pass until the transaction ends, and checks that this process still holds the lease of its region, if it took one. What
+/// the transaction reads next is no earlier state. Returns the region.
+///
+/// # Errors
+/// There is no such pass, the lease is lost, or a statement failed.
+pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
+    let terms = tx.postgres().terms();
+    let resource = match terms.walked_by(pass) {
+        Some(resource) => resource,
+        None => resource_of(tx, pass).await?,
+    };
+    let term = terms.of(&resource);
+    let key = LeaseKey::of(terms, term.as_ref());
+    let rows = tx
+        .query(
+            LOCK,
+            parameters![
+                pass.0,
+                key.job,
+                key.region,
+                key.holder,
+                key.term,
+                key.landing
+            ],
+        )
+        .await?;
+    let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
+    tx.identify(row.value(0)?);
+    match term.is_none() || row.value::<Option<bool>>(1)?.is_some() {
+        true => Ok(resource),
+        false => Err(PostgresError::LeaseLost(resource)),
+    }
+}
+
+async fn resource_of(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
+    let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
+    let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
+    let region = Region::key_of(&row.text(1)?, slice_at(row, 2)?);
+    Ok(Resource::region(&row.text(0)?, &region))
+}

@@ -1,0 +1,82 @@
+//! Records that no list has any more.
+//!
+//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it.
+
+use futures_util::future::try_join_all;
+use tokio_postgres::Row;
+
+use super::sql::{Columns, parameters, time};
+use super::{PostgresError, Transaction, lock_pass};
+use crate::PassId;
+use ingest_quota::Timestamp;
+
+/// The last complete pass of the same region of the job, and the step in it that requested the same.
+const BEFORE: &str = "select before.id, checkpoint.step
+    from pass join pass before on before.job = pass.job and before.region = pass.region
+        and before.slice_from is not distinct from pass.slice_from and before.slice_to is not distinct from pass.slice_to
+        and before.outcome = 'complete' and before.id <> pass.id
+    left join checkpoint on checkpoint.pass = before.id and checkpoint.request = (
+        select request from checkpoint own where own.pass = $1 and own.step = $2 and own.request is not null limit 1)
+    where pass.id = $1
+    order by before.started_at desc, before.id desc limit 1";
+/// What the pass has listed was seen since it started.
+const MISSING: &str = "select record.number from listing
+    join record
+        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where listing.pass = $1 and listing.step = $2
+        and record.gone_at is null and record.last_seen < (select started_at from pass where id = $3)";
+/// The passes that tell what each list has now: its newest complete one, and those that are open.
+const CURRENT: &str = "select id from (
+        select distinct on (job, region, slice_from, slice_to) id from pass where outcome = 'complete'
+        order by job, region, slice_from, slice_to, started_at desc, id desc) newest
+    union all select id from pass where finished_at is null";
+const LOCK: &str =
+    "select 1 from record where number = any($1) order by upstream, kind, id for update";
+/// Another machine may have seen a record meanwhile.
+const MARK: &str = "update record set gone_at = $2 where number = any($1)
+    and gone_at is null and last_seen < (select started_at from pass where id = $4)
+    and not exists (select 1 from listing
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.pass = any($3) and listing.requested is null)";
+
+/// Marks what these lists of a pass lost. Returns the number of records.
+pub async fn mark(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    steps: &[i64],
+    now: Timestamp,
+) -> Result<u64, PostgresError> {
+    let mut missing: Vec<i64> = Vec::new();
+    let mut previous = None;
+    let before = try_join_all(steps.iter().map(|step| before(tx, pass, *step)));
+    let (_, before) = tokio::try_join!(biased; lock_pass(tx, pass), before)?;
+    for rows in before {
+        let Some(row) = rows.first() else {
+            continue;
+        };
+        let (before, step): (i64, Option<i64>) = (row.value(0)?, row.value(1)?);
+        let Some(step) = step else {
+            continue;
+        };
+        previous = Some(before);
+        for row in tx.query(MISSING, parameters![before, step, pass.0]).await? {
+            missing.push(row.value(0)?);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(0);
+    }
+    let current = tx.query(CURRENT, &[]).await?;
+    let current = current.iter().map(|row| row.value(0));
+    let mut current: Vec<i64> = current.collect::<Result<_, _>>()?;
+    // The pass, which is about to end, replaces the one before.
+    current.retain(|id| Some(*id) != previous);
+    current.push(pass.0);
+    tx.query(LOCK, parameters![missing]).await?;
+    tx.execute(MARK, parameters![missing, time(now), current, pass.0])
+        .await
+}
+
+async fn before(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<Vec<Row>, PostgresError> {
+    tx.query(BEFORE, parameters![pass.0, step]).await
+}

@@ -1,0 +1,52 @@
+//! Where the lists of ids continue: the ends of their last complete lists.
+
+use super::sql::{Columns, all_stored, parameters, stored, time};
+use super::{PostgresError, Transaction};
+use crate::page::LandingPage;
+use crate::{IdSince, PassId};
+
+const SINCES: &str = "select id_since.id, began, greatest
+    from unnest($3) with ordinality named (id, place)
+    join id_since on id_since.job = $1 and id_since.call = $2 and id_since.id = named.id
+    order by named.place";
+const STORE: &str = "insert into id_since (job, call, id, began, greatest)
+    select job, $2, $3, $4, $5 from pass where id = $1
+    on conflict (job, call, id) do update set began = excluded.began, greatest = excluded.greatest";
+
+pub async fn id_sinces(
+    tx: &Transaction<'_>,
+    (job, call): (&str, &str),
+    ids: &[String],
+) -> Result<Vec<IdSince>, PostgresError> {
+    let (job, call) = (stored(job), stored(call));
+    let rows = tx
+        .query(SINCES, parameters![job, call, all_stored(ids)])
+        .await?;
+    let since = |row: &tokio_postgres::Row| {
+        Ok(IdSince {
+            id: row.text(0)?,
+            began: row.time(1)?,
+            greatest: row.optional_text(2)?,
+        })
+    };
+    rows.iter().map(since).collect()
+}
+
+/// Stores the end of a complete list of an id with its last page, for the job of the pass.
+pub async fn store(
+    tx: &Transaction<'_>,
+    page: &LandingPage,
+    pass: PassId,
+) -> Result<(), PostgresError> {
+    let Some(since) = &page.landing.since else {
+        return Ok(());
+    };
+    let (call, id) = (stored(&page.landing.call), stored(&since.id));
+    let greatest = since.greatest.as_deref().map(stored);
+    tx.execute(
+        STORE,
+        parameters![pass.0, call, id, time(since.began), greatest],
+    )
+    .await
+    .map(drop)
+}

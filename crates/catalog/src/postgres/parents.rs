@@ -1,0 +1,88 @@
+//! The parents of records that were requested by id: the records that named those ids.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::sql::{Columns, parameters, stored};
+use super::{PostgresError, Transaction, lock_pass, recall};
+use crate::listings::{Children, parents_of};
+use crate::{NamedIds, PassId, PendingQuery, RecordIds};
+
+const NAMING: &str = "select listing.id from pass
+    join listing on listing.pass = pass.id
+    where pass.job = $1 and pass.finished_at is null
+        and listing.upstream = $2 and listing.call = $3 and listing.kind = $4
+    order by pass.started_at, pass.id, listing.step, listing.position";
+const CHILDREN: &str = "select position, id, requested, parent from listing
+    where pass = $1 and step = $2 and requested is not null order by position";
+const LAST_POSITION: &str =
+    "select coalesce(max(position), 0) from listing where pass = $1 and step = $2";
+const FIRST: &str =
+    "update listing set parent = first.parent from unnest($3, $4) first (position, parent)
+    where listing.pass = $1 and listing.step = $2 and listing.position = first.position";
+const FURTHER: &str = "insert into listing (pass, step, position, call, upstream, kind, id, requested, parent)
+    select pass, step, $5 + further.place, call, upstream, kind, id, requested, further.parent
+    from unnest($3, $4) with ordinality further (position, parent, place)
+    join listing on listing.pass = $1 and listing.step = $2 and listing.position = further.position";
+
+/// Writes the parents of what a step of ids returned: one row for each. A further row is no further record, so the pass
+/// counts none.
+pub async fn link(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+    query: &PendingQuery,
+) -> Result<(), PostgresError> {
+    lock_pass(tx, pass).await?;
+    let mut children = Children::default();
+    for row in tx.query(CHILDREN, parameters![pass.0, step]).await? {
+        let parent = row.optional_text(3)?.map(Arc::from);
+        children.add(row.value(0)?, row.text(1)?, row.text(2)?, parent);
+    }
+    if children.is_empty() {
+        return Ok(());
+    }
+    let named = named(tx, query).await?;
+    let (first, further): (Vec<_>, Vec<_>) = children
+        .missing(&parents_of(named))
+        .into_iter()
+        .partition(|row| row.is_first);
+    let columns = |rows: Vec<crate::listings::ParentRow>| -> (Vec<i64>, Vec<Cow<'static, str>>) {
+        let rows = rows.into_iter();
+        rows.map(|row| (row.position, Cow::Owned(stored(&row.parent).into_owned())))
+            .unzip()
+    };
+    let (positions, parents) = columns(first);
+    tx.execute(FIRST, parameters![pass.0, step, positions, parents])
+        .await?;
+    let last = tx.query(LAST_POSITION, parameters![pass.0, step]).await?;
+    let last: i64 = last.first().map_or(Ok(0), |row| row.value(0))?;
+    let (positions, parents) = columns(further);
+    tx.execute(FURTHER, parameters![pass.0, step, positions, parents, last])
+        .await
+        .map(drop)
+}
+
+/// What the records name that the open passes list, in the order in which they list them.
+async fn named(tx: &Transaction<'_>, query: &PendingQuery) -> Result<Vec<NamedIds>, PostgresError> {
+    let (job, upstream) = (stored(&query.job), stored(&query.upstream));
+    let (call, kind) = (stored(&query.listed_by), stored(&query.listed_kind));
+    let mut seen: HashSet<Arc<str>> = HashSet::new();
+    let mut ids: Vec<Arc<str>> = Vec::new();
+    for row in tx
+        .query(NAMING, parameters![job, upstream, call, kind])
+        .await?
+    {
+        let id: Arc<str> = row.text(0)?.into();
+        if seen.insert(Arc::clone(&id)) {
+            ids.push(id);
+        }
+    }
+    let naming = RecordIds {
+        upstream: query.upstream.clone(),
+        kind: query.listed_kind.clone(),
+        ids,
+    };
+    recall::named_ids(tx, &naming, &query.at).await
+}

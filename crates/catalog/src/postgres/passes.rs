@@ -1,0 +1,584 @@
+//! Passes: which are open and where they stopped, how they started over and how they ended.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use tokio_postgres::Row;
+
+use super::sql::{Columns, all_stored, parameters, plain, stored, time};
+use super::{PostgresError, Transaction, lock_pass};
+use crate::values::{self, integer};
+use crate::{
+    EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
+    StepPosition, UncutPass, slice_states,
+};
+use ingest_config::Slice;
+use ingest_quota::{Cost, Timestamp};
+
+/// The passes of each region that the next run needs.
+const STATES: &str = "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
+        uncut.started_at, uncut.greatest, refused.request, unfinished.*
+    from unnest($2) with ordinality region (name, place)
+    left join lateral (select id, started_at from pass
+        where job = $1 and pass.region = region.name and outcome = 'complete' and started_at <= $3 and slice_from is null
+        order by started_at desc, id desc limit 1) complete on true
+    left join lateral (select started_at, request from pass
+        where job = $1 and pass.region = region.name and outcome = 'refused' and started_at <= $3 and slice_from is null
+        order by started_at desc, id desc limit 1) refused on true
+    left join lateral (select finished_at from pass
+        where job = $1 and pass.region = region.name and outcome = 'abandoned' and started_at <= $3 and slice_from is null
+        order by started_at desc, id desc limit 1) abandoned on true
+    left join lateral (select started_at, greatest from pass
+        where job = $1 and pass.region = region.name and outcome = 'complete' and not cut and started_at <= $3 and slice_from is null
+        order by started_at desc limit 1) uncut on true
+    left join lateral (select id, region, started_at, greatest, slice_from, slice_to from pass
+        where job = $1 and pass.region = region.name and finished_at is null and slice_from is null
+        order by started_at desc, id desc limit 1) unfinished on true
+    order by region.place";
+const OPEN: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = $1 and finished_at is null order by started_at, id";
+macro_rules! open_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = $1 and region = any($2) and finished_at is null and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+macro_rules! ended_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request from pass
+    where job = $1 and region = any($2) and outcome in ('complete', 'refused', 'abandoned') and started_at <= $3 and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+const OPEN_SLICES: &str = open_slices!("slice_from is not null");
+const OPEN_SLICE: &str = open_slices!("slice_from = $3 and slice_to = $4");
+const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
+const ENDED_SLICE: &str = ended_slices!("slice_from = $4 and slice_to = $5");
+const LAST_COMPLETE: &str =
+    "select id from pass where job = $1 and region = $2 and outcome = 'complete'
+    order by started_at desc, id desc limit $3";
+const POSITIONS: &str =
+    "select distinct on (pass, step) pass, step, page, cursor, request, empty_pages
+    from checkpoint where pass = any($1) order by pass, step, page desc";
+const BATCHES: &str =
+    "select pass, step, ids, missing, cursors, began, empty_pages, greatest from batch
+    where pass = any($1) order by pass, step, ids";
+const RESTART: &str = "insert into restart (pass, step) values ($1, $2) on conflict do nothing";
+const UNLIST: &str = "delete from listing where pass = $1 and step = $2";
+const FORGET: &str = "delete from checkpoint where pass = $1 and step = $2";
+const UNCOUNT: &str = "update pass set pages = pages - $2, records = records - $3 where id = $1";
+const END_STEP: &str = "update checkpoint set cursor = null, cut = $3 where pass = $1 and step = $2
+    and page = (select max(page) from checkpoint where pass = $1 and step = $2)";
+const UNITS: &str = "select units from pass where id = $1 for update";
+pub const COUNT: &str = "update pass set pages = pages + $2, records = records + $3, units = $5,
+        requests = least(requests, 9223372036854775807 - $4) + $4, greatest = coalesce($6, greatest)
+    where id = $1";
+const END_WITHOUT_PAGE: &str =
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
+    values ($1, $2, $3, $4, $5, $6, $7, $5, $4 <> 'complete') returning id";
+const FINISH: &str = "with fetched as (delete from batch where pass = $1)
+    update pass set outcome = $2, finished_at = $3, left_at = $3, failed = $2 <> 'complete',
+        notes = case when $2 <> 'complete' then notes end,
+        cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
+    where id = $1 and finished_at is null";
+const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
+const STORE_REFUSAL: &str = "update pass set request = $2 where id = $1";
+/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+const FAILED: &str = "select id from pass
+    where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
+        and (started_at = $4 or requests = 0)
+    order by started_at desc, id desc limit 1 for update";
+const FAIL_AGAIN: &str = "update pass set started_at = $2, finished_at = $3 where id = $1";
+/// A pass as [`pass_record`] reads it.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes
+            from pass where ",
+            $condition
+        )
+    };
+}
+const HISTORY: &str = pass_where!("started_at >= $1 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");
+const PASS: &str = pass_where!("id = $1");
+
+/// What is known of each region at `now`.
+pub async fn region_states(
+    tx: &Transaction<'_>,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> Result<Vec<RegionState>, PostgresError> {
+    let rows = tx
+        .query(
+            STATES,
+            parameters![stored(job), all_stored(regions), time(now)],
+        )
+        .await?;
+    let mut ids = Vec::new();
+    for row in &rows {
+        ids.extend(row.value::<Option<i64>>(1)?);
+        ids.extend(row.value::<Option<i64>>(8)?);
+    }
+    let mut details = Details::read(tx, ids).await?;
+    rows.iter()
+        .map(|row| region_state(row, &mut details))
+        .collect()
+}
+
+fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, PostgresError> {
+    let complete: Option<i64> = row.value(1)?;
+    let last_complete = row.optional_time(2)?;
+    let refused = row
+        .optional_time(3)?
+        .filter(|refused| last_complete.is_none_or(|complete| *refused > complete));
+    let refused_request = row.optional_text(7)?.filter(|_| refused.is_some());
+    let region = row.text(0)?;
+    let unfinished: Option<i64> = row.value(8)?;
+    let unfinished = unfinished.map(|_| details.open_pass(row, 8)).transpose()?;
+    let since = row.optional_time(5)?.map(|began| {
+        Ok::<_, PostgresError>(UncutPass {
+            began,
+            greatest: row.optional_text(6)?,
+        })
+    });
+    let positions = complete.and_then(|pass| details.positions.get(&pass));
+    Ok(RegionState {
+        region,
+        last_complete,
+        last_complete_pass: complete.map(PassId),
+        since: since.transpose()?,
+        last_refused: refused,
+        refused_request,
+        last_abandoned: row.optional_time(4)?,
+        unfinished,
+        last_pages: positions.map_or_else(Vec::new, |steps| pages(steps)),
+    })
+}
+
+fn pages(steps: &[StepPosition]) -> Vec<(usize, u64)> {
+    steps.iter().map(|at| (at.step, at.pages)).collect()
+}
+
+/// Where passes stand, by their ids.
+struct Details {
+    positions: HashMap<i64, Vec<StepPosition>>,
+    batches: HashMap<i64, Vec<OpenBatch>>,
+}
+
+impl Details {
+    async fn read(tx: &Transaction<'_>, passes: Vec<i64>) -> Result<Self, PostgresError> {
+        let mut positions: HashMap<i64, Vec<StepPosition>> = HashMap::new();
+        let mut batches: HashMap<i64, Vec<OpenBatch>> = HashMap::new();
+        if passes.is_empty() {
+            return Ok(Self { positions, batches });
+        }
+        let (of_steps, of_batches) = tokio::try_join!(
+            biased;
+            async { tx.query(POSITIONS, parameters![passes]).await },
+            async { tx.query(BATCHES, parameters![passes]).await },
+        )?;
+        for row in of_steps {
+            positions
+                .entry(row.value(0)?)
+                .or_default()
+                .push(StepPosition {
+                    step: row.step(1)?,
+                    pages: row.count(2)?,
+                    cursor: row.optional_text(3)?,
+                    request: row.optional_text(4)?,
+                    empty_pages: row.count(5)?,
+                });
+        }
+        for row in of_batches {
+            batches.entry(row.value(0)?).or_default().push(OpenBatch {
+                step: row.step(1)?,
+                ids: row.json(2)?,
+                missing: row.json(3)?,
+                cursors: row.json(4)?,
+                began: row.time(5)?,
+                empty_pages: row.count(6)?,
+                greatest: row.optional_text(7)?,
+            });
+        }
+        Ok(Self { positions, batches })
+    }
+
+    /// The unfinished pass whose id, region, start, greatest value and slice are in these columns and the following.
+    fn open_pass(&mut self, row: &Row, column: usize) -> Result<OpenPass, PostgresError> {
+        let id: i64 = row.value(column)?;
+        Ok(OpenPass {
+            id: PassId(id),
+            region: row.text(column + 1)?,
+            started_at: row.time(column + 2)?,
+            greatest: row.optional_text(column + 3)?,
+            slice: slice_at(row, column + 4)?,
+            steps: self.positions.get(&id).cloned().unwrap_or_default(),
+            batches: self.batches.remove(&id).unwrap_or_default(),
+        })
+    }
+}
+
+/// The unfinished passes of a job, oldest first.
+pub async fn open_passes(tx: &Transaction<'_>, job: &str) -> Result<Vec<OpenPass>, PostgresError> {
+    let rows = tx.query(OPEN, parameters![stored(job)]).await?;
+    with_details(tx, &rows).await
+}
+
+async fn with_details(tx: &Transaction<'_>, rows: &[Row]) -> Result<Vec<OpenPass>, PostgresError> {
+    let ids = rows.iter().map(|row| row.value(0));
+    let mut details = Details::read(tx, ids.collect::<Result<_, _>>()?).await?;
+    rows.iter().map(|row| details.open_pass(row, 0)).collect()
+}
+
+/// The slices of these regions that have passes.
+pub async fn slices(
+    tx: &Transaction<'_>,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> Result<Vec<SliceState>, PostgresError> {
+    let (job, names) = (stored(job), all_stored(regions));
+    let rows = tx
+        .query(ENDED_SLICES, parameters![job, names, time(now)])
+        .await?;
+    let mut ended: HashMap<String, Vec<EndedSlice>> = HashMap::new();
+    for row in rows {
+        let of_region = ended.entry(row.text(1)?).or_default();
+        of_region.extend(ended_slice(&row)?);
+    }
+    let rows = tx.query(OPEN_SLICES, parameters![job, names]).await?;
+    let mut open: HashMap<String, Vec<OpenPass>> = HashMap::new();
+    for pass in with_details(tx, &rows).await? {
+        open.entry(pass.region.clone()).or_default().push(pass);
+    }
+    let states = regions.iter().flat_map(|region| {
+        let ended = ended.remove(region).unwrap_or_default();
+        slice_states(region, &ended, open.remove(region).unwrap_or_default())
+    });
+    Ok(states.collect())
+}
+
+/// One of these slices; `None` if it has no pass.
+pub async fn slice(
+    tx: &Transaction<'_>,
+    (job, region): (&str, &str),
+    slice: Slice,
+    now: Timestamp,
+) -> Result<Option<SliceState>, PostgresError> {
+    let regions = [region.to_owned()];
+    let names = all_stored(&regions);
+    let (job, from, to) = (stored(job), time(slice.from), time(slice.to));
+    let rows = tx
+        .query(ENDED_SLICE, parameters![job, names, time(now), from, to])
+        .await?;
+    let ended = rows.iter().map(ended_slice);
+    let ended: Vec<Option<EndedSlice>> = ended.collect::<Result<_, _>>()?;
+    let ended: Vec<EndedSlice> = ended.into_iter().flatten().collect();
+    let rows = tx
+        .query(OPEN_SLICE, parameters![job, names, from, to])
+        .await?;
+    let open = with_details(tx, &rows).await?;
+    Ok(slice_states(region, &ended, open).pop())
+}
+
+fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
+    let Some((end, slice)) = PassEnd::parse(row.value(6)?).zip(slice_at(row, 4)?) else {
+        return Ok(None);
+    };
+    Ok(Some(EndedSlice {
+        slice,
+        pass: PassId(row.value(0)?),
+        end,
+        started_at: row.time(2)?,
+        finished_at: row.time(3)?,
+        request: row.optional_text(7)?,
+    }))
+}
+
+/// Reads two columns that hold the edges of a slice, or null.
+pub fn slice_at(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
+    let edges = (row.optional_time(column)?, row.optional_time(column + 1)?);
+    Ok(match edges {
+        (Some(from), Some(to)) => Some(Slice { from, to }),
+        _ => None,
+    })
+}
+
+/// The edges of a slice as columns.
+pub fn edges(slice: Option<Slice>) -> (Option<DateTime<Utc>>, Option<DateTime<Utc>>) {
+    (
+        slice.map(|slice| time(slice.from)),
+        slice.map(|slice| time(slice.to)),
+    )
+}
+
+/// Pages of each step of the last complete passes of a region, newest first.
+pub async fn last_pages(
+    tx: &Transaction<'_>,
+    job: &str,
+    region: &str,
+    count: u32,
+) -> Result<Vec<Vec<(usize, u64)>>, PostgresError> {
+    let rows = tx
+        .query(
+            LAST_COMPLETE,
+            parameters![stored(job), stored(region), i64::from(count)],
+        )
+        .await?;
+    let ids: Vec<i64> = rows
+        .iter()
+        .map(|row| row.value(0))
+        .collect::<Result<_, _>>()?;
+    let details = Details::read(tx, ids.clone()).await?;
+    let positions = ids.iter().map(|id| details.positions.get(id));
+    Ok(positions
+        .map(|steps| steps.map_or_else(Vec::new, |steps| pages(steps)))
+        .collect())
+}
+
+/// Starts a step over, unless that was done before.
+pub async fn restart_step(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+) -> Result<bool, PostgresError> {
+    let region = lock_pass(tx, pass).await?;
+    if tx.execute(RESTART, parameters![pass.0, step]).await? == 0 {
+        return Ok(false);
+    }
+    tx.postgres().terms().set_last_landing(&region, None);
+    forget_step(tx, pass, step).await?;
+    Ok(true)
+}
+
+/// Forgets where a step stood and what it listed.
+pub async fn forget_step(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+) -> Result<(), PostgresError> {
+    let records = tx.execute(UNLIST, parameters![pass.0, step]).await?;
+    let pages = tx.execute(FORGET, parameters![pass.0, step]).await?;
+    tx.execute(
+        UNCOUNT,
+        parameters![pass.0, integer(pages), integer(records)],
+    )
+    .await
+    .map(drop)
+}
+
+/// Ends a step at its last landed page.
+pub async fn end_step(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+    cut: bool,
+) -> Result<(), PostgresError> {
+    lock_pass(tx, pass).await?;
+    tx.execute(END_STEP, parameters![pass.0, step, cut])
+        .await
+        .map(drop)
+}
+
+/// Ends a pass. One that ended before stays as it is.
+pub async fn finish(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    end_of: PassEnd,
+    at: Timestamp,
+) -> Result<PassId, PostgresError> {
+    let (outcome, now) = (plain(end_of.as_str()), time(at));
+    match pass {
+        PassRef::New {
+            job,
+            region,
+            slice,
+            started_at,
+        } => {
+            let (from, to) = edges(*slice);
+            let rows = tx
+                .query(
+                    END_WITHOUT_PAGE,
+                    parameters![
+                        stored(job),
+                        stored(region),
+                        time(*started_at),
+                        outcome,
+                        now,
+                        from,
+                        to
+                    ],
+                )
+                .await?;
+            let id = rows.first().map(|row| row.value(0)).transpose()?;
+            Ok(PassId(id.unwrap_or_default()))
+        }
+        PassRef::Open(pass) => {
+            lock_pass(tx, *pass).await?;
+            end(tx, *pass, end_of, at).await?;
+            Ok(*pass)
+        }
+    }
+}
+
+/// Ends a pass that is locked.
+pub async fn end(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    end: PassEnd,
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    let (outcome, now) = (plain(end.as_str()), time(now));
+    tx.execute(FINISH, parameters![pass.0, outcome, now])
+        .await
+        .map(drop)
+}
+
+/// Counts requests that brought no page.
+pub async fn count_unproductive(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    (requests, units): (u64, &Cost),
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now).await?,
+    };
+    let rows = tx.query(UNITS, parameters![pass.0]).await?;
+    let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
+    let units = values::sum(row.value(0)?, units);
+    let (pages, records, greatest) = (0_i64, 0_i64, None::<Cow<'_, str>>);
+    tx.execute(
+        COUNT,
+        parameters![
+            pass.0,
+            pages,
+            records,
+            integer(requests),
+            plain(&units),
+            greatest
+        ],
+    )
+    .await
+    .map(drop)
+}
+
+/// The passes that started at `since` or later, oldest first.
+pub async fn history(
+    tx: &Transaction<'_>,
+    since: Timestamp,
+) -> Result<Vec<PassRecord>, PostgresError> {
+    let rows = tx.query(HISTORY, parameters![time(since)]).await?;
+    rows.iter().map(pass_record).collect()
+}
+
+/// Stores whether the run of a pass failed, and its notes.
+pub async fn store_outcome(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    (failed, notes): (bool, Option<&str>),
+    now: Timestamp,
+) -> Result<(), PostgresError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } if failed => fail(tx, pass, now).await?,
+        PassRef::New { .. } => return Ok(()),
+    };
+    let notes = notes.map(stored);
+    tx.execute(STORE_OUTCOME, parameters![pass.0, time(now), failed, notes])
+        .await
+        .map(drop)
+}
+
+/// Stores what the job requested in a refused pass.
+pub async fn store_refusal(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    request: &str,
+) -> Result<(), PostgresError> {
+    tx.execute(STORE_REFUSAL, parameters![pass.0, stored(request)])
+        .await
+        .map(drop)
+}
+
+/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
+async fn fail(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    now: Timestamp,
+) -> Result<PassId, PostgresError> {
+    if let PassRef::New {
+        job,
+        region,
+        slice,
+        started_at,
+    } = pass
+    {
+        let (from, began) = (edges(*slice).0, time(*started_at));
+        let rows = tx
+            .query(
+                FAILED,
+                parameters![stored(job), stored(region), from, began],
+            )
+            .await?;
+        if let Some(id) = rows.first().map(|row| row.value(0)).transpose()? {
+            tx.execute(FAIL_AGAIN, parameters![id, began, time(now)])
+                .await?;
+            return Ok(PassId(id));
+        }
+    }
+    finish(tx, pass, PassEnd::Failed, now).await
+}
+
+/// The passes that failed last and were left at `since` or later, the last one first.
+pub async fn failures(
+    tx: &Transaction<'_>,
+    since: Timestamp,
+    most: u32,
+) -> Result<Vec<PassRecord>, PostgresError> {
+    let rows = tx
+        .query(FAILURES, parameters![time(since), i64::from(most)])
+        .await?;
+    rows.iter().map(pass_record).collect()
+}
+
+/// A pass.
+pub async fn pass(tx: &Transaction<'_>, pass: PassId) -> Result<Option<PassRecord>, PostgresError> {
+    let rows = tx.query(PASS, parameters![pass.0]).await?;
+    rows.first().map(pass_record).transpose()
+}
+
+fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
+    let units: &str = row.value(7)?;
+    Ok(PassRecord {
+        job: row.text(0)?,
+        region: row.text(1)?,
+        started_at: row.time(2)?,
+        // The table's constraint allows no other word.
+        outcome: row.value::<Option<&str>>(3)?.and_then(PassEnd::parse),
+        pages: row.count(4)?,
+        records: row.count(5)?,
+        requests: row.count(6)?,
+        units: values::cost(units)
+            .map_err(|error| PostgresError::Unusable(format!("the units of a pass: {error}")))?,
+        finished_at: row.optional_time(8)?,
+        slice: slice_at(row, 9)?,
+        id: PassId(row.value(11)?),
+        left_at: row.optional_time(12)?,
+        failed: row.value(13)?,
+        notes: row.optional_text(14)?,
+    })
+}

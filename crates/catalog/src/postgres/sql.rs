@@ -1,0 +1,171 @@
+//! Parameters and columns of statements.
+//!
+//! PostgreSQL's `text` cannot contain U+0000, which ids, cursors and names can. It is stored as U+001A and `0`, and U+001A
+//! itself as U+001A and `1`. Bodies need none of that, since JSON escapes both.
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, Utc};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use uuid::Uuid;
+
+use super::{Parameter, PostgresError};
+use crate::values::clamped;
+use ingest_quota::Timestamp;
+
+const ESCAPE: char = '\u{1A}';
+
+/// A value with the type under which it is sent. Text is a `Cow`: see [`stored`].
+pub trait Parametric: ToSql + Sync + Sized {
+    const TYPE: Type;
+
+    fn parameter(&self) -> Parameter<'_> {
+        (self, Self::TYPE)
+    }
+}
+
+/// A value that an array can hold.
+pub trait Element: ToSql + Sync {
+    const ARRAY: Type;
+}
+
+macro_rules! parametric {
+    ($($rust:ty: $type:ident $array:ident),*) => {
+        $(
+            impl Parametric for $rust {
+                const TYPE: Type = Type::$type;
+            }
+            impl Element for $rust {
+                const ARRAY: Type = Type::$array;
+            }
+            impl Element for Option<$rust> {
+                const ARRAY: Type = Type::$array;
+            }
+        )*
+    };
+}
+
+parametric! {
+    i64: INT8 INT8_ARRAY,
+    bool: BOOL BOOL_ARRAY,
+    Cow<'_, str>: TEXT TEXT_ARRAY,
+    DateTime<Utc>: TIMESTAMPTZ TIMESTAMPTZ_ARRAY,
+    Uuid: UUID UUID_ARRAY
+}
+
+impl<T: Parametric> Parametric for Option<T> {
+    const TYPE: Type = T::TYPE;
+}
+
+impl<T: Element> Parametric for Vec<T> {
+    const TYPE: Type = T::ARRAY;
+}
+
+/// The parameters of a statement, in its order.
+macro_rules! parameters {
+    ($($value:expr),* $(,)?) => {
+        &[$($crate::postgres::sql::Parametric::parameter(&$value)),*]
+    };
+}
+pub(super) use parameters;
+
+/// A text as it is stored.
+pub fn stored(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\0', ESCAPE]) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace(ESCAPE, "\u{1A}1").replace('\0', "\u{1A}0"))
+}
+
+/// The bytes of the longest id that is stored. An entry of an index has 2,704 at most, and one of `listing` has three ids.
+const LONGEST_ID: usize = 800;
+
+/// Whether an id fits in the indexes.
+pub fn takes_id(id: &str) -> bool {
+    stored(id).len() <= LONGEST_ID
+}
+
+/// The same of many.
+pub fn all_stored<'t, T: AsRef<str> + 't + ?Sized>(
+    texts: impl IntoIterator<Item = &'t T>,
+) -> Vec<Cow<'t, str>> {
+    texts
+        .into_iter()
+        .map(|text| stored(text.as_ref()))
+        .collect()
+}
+
+/// Text that can contain no U+0000, such as JSON.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    Cow::Borrowed(text)
+}
+
+/// A time as it is stored.
+pub fn time(at: Timestamp) -> DateTime<Utc> {
+    clamped(at).to_utc()
+}
+
+/// A stored text as it was.
+pub fn restored(text: &str) -> String {
+    if !text.contains(ESCAPE) {
+        return text.to_owned();
+    }
+    text.replace("\u{1A}0", "\0").replace("\u{1A}1", "\u{1A}")
+}
+
+/// Reads the columns of a row.
+pub trait Columns {
+    /// A column of any type, null if its type says so.
+    fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError>;
+
+    /// A text, as it was before it was [`stored`].
+    fn text(&self, column: usize) -> Result<String, PostgresError> {
+        self.value(column).map(restored)
+    }
+
+    /// A text or null.
+    fn optional_text(&self, column: usize) -> Result<Option<String>, PostgresError> {
+        let text: Option<&str> = self.value(column)?;
+        Ok(text.map(restored))
+    }
+
+    /// A time.
+    fn time(&self, column: usize) -> Result<Timestamp, PostgresError> {
+        self.value(column).map(|at: DateTime<Utc>| at.into())
+    }
+
+    /// A time or null.
+    fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, PostgresError> {
+        let at: Option<DateTime<Utc>> = self.value(column)?;
+        Ok(at.map(Into::into))
+    }
+
+    /// A number that is not negative.
+    fn count(&self, column: usize) -> Result<u64, PostgresError> {
+        let count: i64 = self.value(column)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The index of a step.
+    fn step(&self, column: usize) -> Result<usize, PostgresError> {
+        let step = self.count(column)?;
+        Ok(usize::try_from(step).unwrap_or(usize::MAX))
+    }
+
+    /// JSON.
+    fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, PostgresError> {
+        let json: &str = self.value(column)?;
+        serde_json::from_str(json).map_err(|error| {
+            PostgresError::Unusable(format!(
+                "a column is not the JSON that it should be: {error}"
+            ))
+        })
+    }
+}
+
+impl Columns for Row {
+    fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError> {
+        Ok(self.try_get(column)?)
+    }
+}

@@ -1,0 +1,226 @@
+//! Queries to a catalog and their results. Queries own their values, because a catalog may answer on another thread.
+
+use std::sync::Arc;
+
+use super::{PassEnd, PassId};
+use ingest_config::{Pointer, Slice};
+use ingest_quota::{Cost, Timestamp};
+
+/// The passes whose listings a query for ids reads. A fetch after an unfinished pass started is fresh for that pass; for a
+/// complete pass only `fresh_since` decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PassScope {
+    /// The unfinished passes of the job: the ids to fetch now.
+    Open,
+    /// These passes. Complete ones predict what the next ones will name.
+    Passes(Vec<PassId>),
+}
+
+/// A query for the ids that a job's listings name and that were not fetched recently.
+#[derive(Debug, Clone)]
+pub struct PendingQuery {
+    /// The job.
+    pub job: String,
+    /// Whose listings.
+    pub scope: PassScope,
+    /// The upstream.
+    pub upstream: String,
+    /// The call whose listings name the ids.
+    pub listed_by: String,
+    /// The kind of its records.
+    pub listed_kind: String,
+    /// Where a record names them.
+    pub at: Pointer,
+    /// The kind of record that the ids are of.
+    pub kind: String,
+    /// An id that was fetched at this time or later is fresh.
+    pub fresh_since: Timestamp,
+}
+
+/// An id to fetch, and a pass whose listing names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingId {
+    /// The id.
+    pub id: String,
+    /// The pass. An id that several passes name is returned once for each.
+    pub pass: PassId,
+    /// When the pass started.
+    pub began: Timestamp,
+}
+
+/// What a step of a pass returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepListing {
+    /// The step's index in its job.
+    pub step: usize,
+    /// The call that returned it.
+    pub call: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Their ids, in order.
+    pub ids: Vec<Arc<str>>,
+}
+
+/// Ids of records of one kind of an upstream.
+#[derive(Debug, Clone)]
+pub struct RecordIds {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// The ids.
+    pub ids: Vec<Arc<str>>,
+}
+
+impl RecordIds {
+    /// Ids of records of a kind.
+    pub fn new<'i>(
+        upstream: &str,
+        kind: &str,
+        ids: impl IntoIterator<Item = &'i Arc<str>>,
+    ) -> Self {
+        Self {
+            upstream: upstream.to_owned(),
+            kind: kind.to_owned(),
+            ids: ids.into_iter().cloned().collect(),
+        }
+    }
+}
+
+/// A record's id, and the ids that it names.
+pub type NamedIds = (Arc<str>, Vec<Arc<str>>);
+
+/// A pass in a history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassRecord {
+    /// The pass.
+    pub id: PassId,
+    /// The job.
+    pub job: String,
+    /// The region; `*` for batches that served several.
+    pub region: String,
+    /// The span of time that it fetched, in a job with slices.
+    pub slice: Option<Slice>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it ended; `None` while it is open.
+    pub finished_at: Option<Timestamp>,
+    /// How it ended; `None` while it is open.
+    pub outcome: Option<PassEnd>,
+    /// Pages landed.
+    pub pages: u64,
+    /// Records listed.
+    pub records: u64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Units charged.
+    pub units: Cost,
+    /// When the last run that walked it left it; `None` before that.
+    pub left_at: Option<Timestamp>,
+    /// Whether that run failed, rather than completed it or waits for a limit.
+    pub failed: bool,
+    /// Why that run got no further, and what it noticed; `None` where there is nothing to say.
+    pub notes: Option<String>,
+}
+
+/// A query for records to export.
+#[derive(Debug, Clone)]
+pub struct RecordsQuery {
+    /// The kind of record.
+    pub kind: String,
+    /// Only records that a pass over this region listed.
+    pub region: Option<String>,
+    /// Only records seen at this time or later.
+    pub since: Option<Timestamp>,
+    /// Only records that changed, came back or were gone at this time or later.
+    pub changed_since: Option<Timestamp>,
+}
+
+/// A record as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRecord {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen.
+    pub last_seen: Timestamp,
+    /// The whole record, as JSON on one line.
+    pub body: String,
+    /// When the last list that had it no longer had it; `None` while a list has it.
+    pub gone_at: Option<Timestamp>,
+    /// Its place in the order of first sight: a record that is first seen later has a greater one.
+    pub position: i64,
+}
+
+/// Some records, in the order of first sight.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordsPage {
+    /// The records.
+    pub records: Vec<StoredRecord>,
+    /// Whether more records follow the last of them.
+    pub more: bool,
+}
+
+/// A full-text query.
+#[derive(Debug, Clone)]
+pub struct SearchQuery {
+    /// Words that a record must all contain. A word that ends in `*` stands for every word that begins so. Nothing else in
+    /// them is query syntax.
+    pub words: String,
+    /// Only records of this kind.
+    pub kind: Option<String>,
+    /// Only records that a pass over this region listed.
+    pub region: Option<String>,
+    /// Only records seen at this time or later.
+    pub since: Option<Timestamp>,
+    /// The greatest number of hits to return.
+    pub limit: u32,
+}
+
+/// The records that contain the words.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SearchResults {
+    /// The best matches, best first.
+    pub hits: Vec<SearchHit>,
+    /// The number of newest matches of which these are the best, where there are more matches than are ranked; `None`
+    /// where all matches were ranked.
+    pub only_newest: Option<u32>,
+    /// When the oldest record that was searched was first seen, where it would take too long to search all; `None` where all
+    /// records were searched.
+    pub searched_since: Option<Timestamp>,
+}
+
+/// A record that contains the words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchHit {
+    /// The upstream.
+    pub upstream: String,
+    /// The kind of record.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+    /// Up to a few dozen words of the text around the found words, each of which is between U+E000 and U+E001.
+    pub excerpt: String,
+    /// The whole record.
+    pub body: serde_json::Value,
+    /// When it was first seen.
+    pub first_seen: Timestamp,
+    /// When it was last seen.
+    pub last_seen: Timestamp,
+}
+
+/// What a request of a call is expected to cost, learned from what its answers reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Estimate {
+    /// The upstream.
+    pub upstream: String,
+    /// The call.
+    pub call: String,
+    /// The cost.
+    pub cost: Cost,
+}

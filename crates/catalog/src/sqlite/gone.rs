@@ -1,0 +1,83 @@
+//! Records that no list has any more.
+//!
+//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it.
+
+use rusqlite::{Connection, OptionalExtension, Transaction};
+
+use super::columns;
+use crate::PassId;
+use ingest_quota::Timestamp;
+
+/// The last complete pass of the same region of the job, and the step in it that requested the same.
+const BEFORE: &str = "select before.id, checkpoint.step
+    from pass join pass before on before.job = pass.job and before.region = pass.region
+        and before.slice_from is pass.slice_from and before.slice_to is pass.slice_to
+        and before.outcome = 'complete' and before.id <> pass.id
+    left join checkpoint on checkpoint.pass = before.id and checkpoint.request = (
+        select request from checkpoint own where own.pass = ?1 and own.step = ?2 and own.request is not null limit 1)
+    where pass.id = ?1
+    order by before.started_at desc, before.id desc limit 1";
+/// What the pass has listed was seen since it started.
+const MISSING: &str = "select record.number from listing
+    cross join record
+        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where listing.pass = ?1 and listing.step = ?2
+        and record.gone_at is null and record.last_seen < (select started_at from pass where id = ?3)";
+/// The passes that tell what each list has now: its newest complete one, and those that are open.
+const CURRENT: &str =
+    "select id, max(started_at) from pass where outcome = 'complete' group by job, region, slice_from, slice_to
+    union all select id, started_at from pass where finished_at is null";
+const MARK: &str = "update record set gone_at = ?2 where number = ?1 and not exists (
+    select 1 from json_each(?3) current cross join listing
+        on listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.pass = current.value and listing.requested is null)";
+pub const STATEMENTS: &[&str] = &[BEFORE, MISSING];
+
+/// Marks what these lists of a pass lost. Returns the number of records.
+pub fn mark(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    steps: &[i64],
+    now: Timestamp,
+) -> rusqlite::Result<u64> {
+    let mut missing: Vec<i64> = Vec::new();
+    let mut previous = None;
+    for step in steps {
+        let before: Option<(i64, Option<i64>)> = tx
+            .prepare_cached(BEFORE)?
+            .query_row((pass.0, step), |row| row.try_into())
+            .optional()?;
+        let Some((before, Some(step))) = before else {
+            continue;
+        };
+        previous = Some(before);
+        let mut statement = tx.prepare_cached(MISSING)?;
+        for number in statement.query_map((before, step, pass.0), |row| row.get(0))? {
+            missing.push(number?);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(0);
+    }
+    let current = current(tx, pass, previous)?;
+    let mut mark = tx.prepare_cached(MARK)?;
+    let mut gone = 0;
+    for number in missing {
+        gone += mark.execute((number, columns::time(now), &current))? as u64;
+    }
+    Ok(gone)
+}
+
+/// The current passes as JSON. `pass`, which is about to end, replaces `previous`.
+fn current(
+    connection: &Connection,
+    pass: PassId,
+    previous: Option<i64>,
+) -> rusqlite::Result<String> {
+    let mut statement = connection.prepare_cached(CURRENT)?;
+    let current = statement.query_map([], |row| row.get::<_, i64>(0))?;
+    let mut current = current.collect::<rusqlite::Result<Vec<i64>>>()?;
+    current.retain(|id| Some(*id) != previous);
+    current.push(pass.0);
+    Ok(serde_json::json!(current).to_string())
+}

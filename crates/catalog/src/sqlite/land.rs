@@ -1,0 +1,272 @@
+use rusqlite::{Transaction, params};
+
+use super::passes::{Counts, count};
+use super::{StoreError, columns, id_since, tags, views};
+use crate::page::LandingPage;
+use crate::values::{integer, list as json_list};
+use crate::{Landed, OpenBatch, PassId, PassRef};
+
+const BEGIN: &str =
+    "insert into pass (job, region, started_at, slice_from, slice_to) values (?1, ?2, ?3, ?4, ?5)";
+const NEWEST: &str = "select coalesce(max(number), 0) from record";
+/// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
+/// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
+const STORE: &str =
+    "insert into record (upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
+    values (?1, ?2, ?3, ?4, ?4, ?4, ?5, ?6)
+    on conflict do update set last_seen = excluded.last_seen, body = excluded.body, gone_at = null,
+        changed_at = case when octet_length(excluded.body) > 1048576 then excluded.last_seen
+            when body = excluded.body and gone_at is null then coalesce(changed_at, last_seen)
+            else excluded.last_seen end
+    returning number, text_hash";
+const KEEP_VERSION: &str =
+    "insert into record_version (upstream, kind, id, pass, replaced_at, body)
+    select upstream, kind, id, ?4, ?5, body from record
+    where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6";
+const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
+/// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
+const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
+const LAST_POSITION: &str =
+    "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
+const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
+/// A row that the parents of its record were written to since is the same one. Names its index: SQLite would rather go through all
+/// rows of the step.
+const LIST_REQUESTED: &str =
+    "insert into listing (pass, step, position, call, upstream, kind, id, requested)
+    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
+        select 1 from listing indexed by listing_of_record
+        where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)";
+const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
+const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
+    on conflict do update set at = excluded.at";
+const BEGUN: &str =
+    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+    on conflict do update set missing = excluded.missing, cursors = excluded.cursors,
+        began = excluded.began, empty_pages = excluded.empty_pages, greatest = excluded.greatest";
+const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
+const REPEATS: &str =
+    "select exists (select 1 from checkpoint where pass = ?1 and step = ?2 and cursor = ?3)";
+/// A cursor that a step had before, and that leads on again.
+const FORGET_CURSOR: &str =
+    "update checkpoint set cursor = null where pass = ?1 and step = ?2 and cursor = ?3";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
+    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
+const GREATEST: &str = "update pass set greatest = ?2 where id = ?1";
+pub const STATEMENTS: &[&str] = &[
+    NEWEST,
+    KEEP_VERSION,
+    REHASH,
+    LAST_POSITION,
+    LIST_REQUESTED,
+    CAME,
+    FETCHED,
+    REPEATS,
+    FORGET_CURSOR,
+    CHECKPOINT,
+    GREATEST,
+];
+
+/// The records of a page whose text differs from what the full-text index holds.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// The number of the last of them in the catalog's log.
+    last: i64,
+    /// Their indices in the page's rows, in the order of the log.
+    rows: Vec<usize>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The new text of the change with this number; the outer `None` if the change is not of this page.
+    #[expect(clippy::option_option, reason = "a record without text is indexed too")]
+    pub fn text<'a>(&self, page: &'a LandingPage, seq: i64) -> Option<Option<&'a str>> {
+        let behind = usize::try_from(self.last.checked_sub(seq)?).ok()?;
+        let place = self.rows.len().checked_sub(behind)?.checked_sub(1)?;
+        let row = page.rows.get(*self.rows.get(place)?)?;
+        Some(row.text.as_ref().map(|text| text.parted.as_str()))
+    }
+}
+
+/// Stores a page. The caller indexes the changed texts after the commit.
+pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), StoreError> {
+    let landing = &*page.landing;
+    let pass = begin(tx, &landing.pass)?;
+    views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
+    let changes = store(tx, pass, page)?;
+    let records = list(tx, pass, page)?;
+    store_absent(tx, page)?;
+    if let Some(batch) = &landing.batch {
+        store_batch(tx, pass, page.step, batch)?;
+    }
+    if let Some(since) = &landing.since {
+        id_since::store(tx, pass, &landing.call, since)?;
+    }
+    tags::remember(tx, page)?;
+    let cursor_repeats = checkpoint(tx, pass, page, records)?;
+    let counts = Counts {
+        pages: 1,
+        records,
+        requests: integer(landing.requests),
+        units: &landing.units,
+    };
+    count(tx, pass, &counts)?;
+    if let Some(greatest) = &landing.greatest {
+        tx.prepare_cached(GREATEST)?.execute((pass.0, greatest))?;
+    }
+    let landed = Landed {
+        pass,
+        cursor_repeats,
+        lease_lost: false,
+    };
+    Ok((landed, changes))
+}
+
+fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
+    match pass {
+        PassRef::Open(pass) => Ok(*pass),
+        PassRef::New {
+            job,
+            region,
+            slice,
+            started_at,
+        } => {
+            let (from, to) = columns::slice(*slice);
+            let values = (job, region, columns::time(*started_at), from, to);
+            tx.prepare_cached(BEGIN)?.insert(values).map(PassId)
+        }
+    }
+}
+
+/// Stores the records and logs those whose text changed. Indexing is the expensive part, and most records that are seen
+/// again have the same text.
+fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<Changes> {
+    let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
+    let mut statement = tx.prepare_cached(STORE)?;
+    let mut changes = Changes::default();
+    let now = columns::time(page.landing.now);
+    for (place, row) in page.rows.iter().enumerate() {
+        let (upstream, kind, hash) = (&page.landing.upstream, page.kind(), row.text_hash());
+        if page.landing.kind.history {
+            let former = params![upstream, kind, row.id, pass.0, now, row.body];
+            tx.prepare_cached(KEEP_VERSION)?.execute(former)?;
+        }
+        let values = params![upstream, kind, row.id, now, hash, row.body];
+        let stored = statement.query_row(values, |stored| stored.try_into())?;
+        let (number, indexed): (i64, Option<i64>) = stored;
+        // Only one transaction writes at a time, so a greater number means that the record is new.
+        if number > newest {
+            newest = number;
+            if row.text.is_none() {
+                continue;
+            }
+        } else if indexed == hash {
+            continue;
+        } else {
+            tx.prepare_cached(REHASH)?.execute((number, hash))?;
+        }
+        changes.last = tx.prepare_cached(CHANGED)?.insert([number])?;
+        changes.rows.push(place);
+    }
+    Ok(changes)
+}
+
+/// Lists the records after those that the step listed before. Returns the number of new rows.
+fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<i64> {
+    let before: i64 = tx
+        .prepare_cached(LAST_POSITION)?
+        .query_row((pass.0, page.step), |row| row.get(0))?;
+    let mut statement = tx.prepare_cached(LIST)?;
+    let (call, upstream) = (&page.landing.call, &page.landing.upstream);
+    let mut last = before;
+    for row in &page.rows {
+        let position = last.saturating_add(1);
+        let (kind, id) = (page.kind(), &row.id);
+        let listed = match page.requested_by(row) {
+            None => statement.execute(params![
+                pass.0, page.step, position, call, upstream, kind, id
+            ])?,
+            Some(requested) => tx.prepare_cached(LIST_REQUESTED)?.execute(params![
+                pass.0, page.step, position, call, upstream, kind, id, requested
+            ])?,
+        };
+        if listed > 0 {
+            last = position;
+        }
+    }
+    Ok(last.saturating_sub(before))
+}
+
+fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
+    let (upstream, kind) = (&page.landing.upstream, page.kind());
+    let now = columns::time(page.landing.now);
+    for (id, came) in page.answers() {
+        if came {
+            tx.prepare_cached(CAME)?.execute((upstream, kind, id))?;
+        } else {
+            let values = (upstream, kind, id, &now);
+            tx.prepare_cached(ABSENT)?.execute(values)?;
+        }
+    }
+    Ok(())
+}
+
+/// A batch is in the catalog only between its pages.
+fn store_batch(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+    batch: &OpenBatch,
+) -> rusqlite::Result<()> {
+    let ids = json_list(&batch.ids);
+    if batch.cursors.is_empty() {
+        let stored = tx.prepare_cached(FETCHED)?.execute((pass.0, step, ids));
+        return stored.map(drop);
+    }
+    let values = (
+        pass.0,
+        step,
+        ids,
+        json_list(&batch.missing),
+        json_list(&batch.cursors),
+        columns::time(batch.began),
+        integer(batch.empty_pages),
+        &batch.greatest,
+    );
+    tx.prepare_cached(BEGUN)?.execute(values).map(drop)
+}
+
+/// Stores the cursor of a page that listed this many new records. Returns whether the cursor repeats; the step is then done.
+fn checkpoint(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    page: &LandingPage,
+    records: i64,
+) -> rusqlite::Result<bool> {
+    let landing = &*page.landing;
+    let repeats = match &landing.next {
+        Some(next) if records == 0 => tx
+            .prepare_cached(REPEATS)?
+            .query_row((pass.0, page.step, next), |row| row.get(0))?,
+        Some(_) | None => false,
+    };
+    let cursor = landing.next.as_ref().filter(|_| !repeats);
+    if let Some(cursor) = cursor {
+        tx.prepare_cached(FORGET_CURSOR)?
+            .execute((pass.0, page.step, cursor))?;
+    }
+    tx.prepare_cached(CHECKPOINT)?.execute((
+        pass.0,
+        page.step,
+        cursor,
+        columns::time(landing.now),
+        &landing.request,
+        integer(landing.empty_pages),
+        landing.cut,
+    ))?;
+    Ok(repeats)
+}

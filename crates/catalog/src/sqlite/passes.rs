@@ -1,0 +1,579 @@
+//! Passes: which are open and where they stopped, how they started over and how they ended.
+
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
+
+use super::{StoreError, columns};
+use crate::{
+    EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
+    StepPosition, UncutPass, slice_states, values,
+};
+use ingest_config::Slice;
+use ingest_quota::{Cost, Timestamp};
+
+const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and slice_from is null and outcome is null and finished_at is null
+    order by started_at desc, id desc limit 1";
+const OPEN: &str =
+    "select id, region, started_at, greatest, slice_from, slice_to from pass where job = ?1 and finished_at is null
+    order by started_at, id";
+macro_rules! open_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, region, started_at, greatest, slice_from, slice_to from pass
+    where job = ?1 and region = ?2 and outcome is null and finished_at is null and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+macro_rules! ended_slices {
+    ($which:literal) => {
+        concat!(
+            "select id, outcome, started_at, finished_at, slice_from, slice_to, request from pass
+    where job = ?1 and region = ?2 and outcome in ('complete', 'refused', 'abandoned') and started_at <= ?3 and ",
+            $which,
+            " order by started_at, id"
+        )
+    };
+}
+const OPEN_SLICES: &str = open_slices!("slice_from is not null");
+const OPEN_SLICE: &str = open_slices!("slice_from = ?3 and slice_to = ?4");
+const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
+const ENDED_SLICE: &str = ended_slices!("slice_from = ?4 and slice_to = ?5");
+/// The cursor is that of the row with the greatest page.
+const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
+/// Earlier releases did not write when a batch began.
+const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
+    coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
+    from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
+const END_BATCHES: &str = "delete from batch where pass = ?1";
+const LAST: &str = "select id, started_at, finished_at, request from pass
+    where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4 and slice_from is null
+    order by started_at desc, id desc limit 1";
+const SINCE: &str = "select started_at, greatest from pass
+    where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3 and slice_from is null
+    order by started_at desc limit 1";
+const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
+    where pass = ?1 and step = ?2
+        and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
+const LAST_COMPLETE: &str =
+    "select id from pass where job = ?1 and region = ?2 and outcome = 'complete'
+    order by started_at desc, id desc limit ?3";
+const EXISTS: &str = "select exists (select 1 from pass where id = ?1)";
+const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
+const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
+const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
+const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
+const UNITS: &str = "select units from pass where id = ?1";
+const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3, units = ?5,
+    requests = min(requests, 9223372036854775807 - ?4) + ?4
+    where id = ?1";
+const END_WITHOUT_PAGE: &str =
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?5, ?4 <> 'complete')";
+const FINISH: &str =
+    "update pass set outcome = ?2, finished_at = ?3, left_at = ?3, failed = ?2 <> 'complete',
+    notes = case when ?2 <> 'complete' then notes end,
+    cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
+    where id = ?1 and finished_at is null";
+const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
+/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+const FAILED: &str = "select id from pass
+    where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or requests = 0)
+    order by started_at desc, id desc limit 1";
+const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
+/// A pass as [`pass_record`] reads it.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes
+            from pass where ",
+            $condition
+        )
+    };
+}
+/// A history reads most passes, so no index would make it faster.
+const HISTORY: &str = pass_where!("started_at >= ?1 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed = 1 and left_at >= ?1 order by left_at desc, id desc limit ?2");
+const PASS: &str = pass_where!("id = ?1");
+pub const STATEMENTS: &[&str] = &[
+    OPEN,
+    OPEN_OF_REGION,
+    OPEN_SLICES,
+    OPEN_SLICE,
+    ENDED_SLICES,
+    ENDED_SLICE,
+    POSITIONS,
+    BATCHES,
+    END_BATCHES,
+    LAST,
+    SINCE,
+    END_STEP,
+    LAST_COMPLETE,
+    EXISTS,
+    UNLIST,
+    FORGET,
+    UNCOUNT,
+    UNITS,
+    COUNT,
+    FINISH,
+    STORE_OUTCOME,
+    STORE_REFUSAL,
+    FAILED,
+    FAIL_AGAIN,
+    FAILURES,
+    PASS,
+];
+
+/// What is known of each region at `now`.
+pub fn region_states(
+    connection: &Connection,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<RegionState>> {
+    let now = columns::time(now);
+    regions
+        .iter()
+        .map(|region| region_state(connection, (job, region, &now)))
+        .collect()
+}
+
+fn region_state(
+    connection: &Connection,
+    (job, region, now): (&str, &str, &str),
+) -> rusqlite::Result<RegionState> {
+    let last = |end| last(connection, (job, region, now), end);
+    let complete = last(PassEnd::Complete)?;
+    let last_complete = complete.as_ref().map(|ended| ended.started_at);
+    let refused = last(PassEnd::Refused)?
+        .filter(|refused| last_complete.is_none_or(|complete| refused.started_at > complete));
+    Ok(RegionState {
+        region: region.to_owned(),
+        last_complete,
+        last_complete_pass: complete.as_ref().map(|ended| ended.pass),
+        since: since(connection, (job, region, now))?,
+        last_refused: refused.as_ref().map(|refused| refused.started_at),
+        refused_request: refused.and_then(|refused| refused.request),
+        last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
+        unfinished: newest_open(connection, job, region)?,
+        last_pages: match complete {
+            Some(Ended { pass, .. }) => pages(connection, pass)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+/// The unfinished pass of a region that began last.
+fn newest_open(
+    connection: &Connection,
+    job: &str,
+    region: &str,
+) -> rusqlite::Result<Option<OpenPass>> {
+    connection
+        .prepare_cached(OPEN_OF_REGION)?
+        .query_row((job, region), |row| open_pass(connection, row))
+        .optional()
+}
+
+/// The slices of these regions that have passes.
+pub fn slices(
+    connection: &Connection,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<SliceState>> {
+    let now = columns::time(now);
+    let mut states = Vec::new();
+    for region in regions {
+        let ended = ended_slices(connection, ENDED_SLICES, params![job, region, now])?;
+        let open = open_slices(connection, OPEN_SLICES, params![job, region])?;
+        states.extend(slice_states(region, &ended, open));
+    }
+    Ok(states)
+}
+
+/// One of these slices; `None` if it has no pass.
+pub fn slice(
+    connection: &Connection,
+    (job, region): (&str, &str),
+    slice: Slice,
+    now: Timestamp,
+) -> rusqlite::Result<Option<SliceState>> {
+    let [from, to, now] = [slice.from, slice.to, now].map(columns::time);
+    let ended = ended_slices(connection, ENDED_SLICE, params![job, region, now, from, to])?;
+    let open = open_slices(connection, OPEN_SLICE, params![job, region, from, to])?;
+    Ok(slice_states(region, &ended, open).pop())
+}
+
+fn ended_slices(
+    connection: &Connection,
+    sql: &str,
+    of: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<EndedSlice>> {
+    let mut ended = connection.prepare_cached(sql)?;
+    let ended = ended.query_map(of, ended_slice)?;
+    ended.filter_map(Result::transpose).collect()
+}
+
+fn open_slices(
+    connection: &Connection,
+    sql: &str,
+    of: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<OpenPass>> {
+    let mut open = connection.prepare_cached(sql)?;
+    open.query_map(of, |row| open_pass(connection, row))?
+        .collect()
+}
+
+fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {
+    let word: String = row.get(1)?;
+    let ended = PassEnd::parse(&word).zip(columns::read_slice(row, 4)?);
+    let Some((end, slice)) = ended else {
+        return Ok(None);
+    };
+    Ok(Some(EndedSlice {
+        slice,
+        pass: PassId(row.get(0)?),
+        end,
+        started_at: columns::read_time(row, 2)?,
+        finished_at: columns::read_time(row, 3)?,
+        request: row.get(6)?,
+    }))
+}
+
+/// Pages of each step of the last complete passes of a region, newest first.
+pub fn last_pages(
+    connection: &Connection,
+    job: &str,
+    region: &str,
+    count: u32,
+) -> rusqlite::Result<Vec<Vec<(usize, u64)>>> {
+    let mut statement = connection.prepare_cached(LAST_COMPLETE)?;
+    let passes = statement.query_map((job, region, count), |row| row.get(0).map(PassId))?;
+    passes.map(|pass| pages(connection, pass?)).collect()
+}
+
+fn pages(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<(usize, u64)>> {
+    let positions = positions(connection, pass)?.into_iter();
+    Ok(positions.map(|at| (at.step, at.pages)).collect())
+}
+
+/// The unfinished passes of a job, oldest first.
+pub fn open_passes(connection: &Connection, job: &str) -> rusqlite::Result<Vec<OpenPass>> {
+    let mut statement = connection.prepare_cached(OPEN)?;
+    let passes = statement.query_map([job], |row| open_pass(connection, row))?;
+    passes.collect()
+}
+
+fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPass> {
+    let id = PassId(row.get(0)?);
+    Ok(OpenPass {
+        id,
+        region: row.get(1)?,
+        started_at: columns::read_time(row, 2)?,
+        greatest: row.get(3)?,
+        slice: columns::read_slice(row, 4)?,
+        steps: positions(connection, id)?,
+        batches: batches(connection, id)?,
+    })
+}
+
+fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
+    let mut statement = connection.prepare_cached(BATCHES)?;
+    let batches = statement.query_map([pass.0], |row| {
+        let step = row.get::<_, u32>(0)? as usize;
+        Ok(OpenBatch {
+            step,
+            ids: columns::read_json(row, 1)?,
+            missing: columns::read_json(row, 2)?,
+            cursors: columns::read_json(row, 3)?,
+            began: columns::read_time(row, 4)?,
+            empty_pages: row.get::<_, u32>(5)?.into(),
+            greatest: row.get(6)?,
+        })
+    })?;
+    batches.collect()
+}
+
+fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepPosition>> {
+    let mut statement = connection.prepare_cached(POSITIONS)?;
+    let positions = statement.query_map([pass.0], |row| {
+        Ok(StepPosition {
+            step: row.get::<_, u32>(0)? as usize,
+            pages: row.get::<_, u32>(1)?.into(),
+            cursor: row.get(2)?,
+            request: row.get(3)?,
+            empty_pages: row.get::<_, u32>(4)?.into(),
+        })
+    })?;
+    positions.collect()
+}
+
+/// A pass that is over.
+struct Ended {
+    pass: PassId,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+    request: Option<String>,
+}
+
+fn last(
+    connection: &Connection,
+    (job, region, now): (&str, &str, &str),
+    end: PassEnd,
+) -> rusqlite::Result<Option<Ended>> {
+    let ended = |row: &Row<'_>| {
+        Ok(Ended {
+            pass: PassId(row.get(0)?),
+            started_at: columns::read_time(row, 1)?,
+            finished_at: columns::read_time(row, 2)?,
+            request: row.get(3)?,
+        })
+    };
+    connection
+        .prepare_cached(LAST)?
+        .query_row((job, region, end.as_str(), now), ended)
+        .optional()
+}
+
+/// The last complete pass that `max_pages` did not cut.
+fn since(
+    connection: &Connection,
+    region_of_job: (&str, &str, &str),
+) -> rusqlite::Result<Option<UncutPass>> {
+    let uncut = |row: &Row<'_>| {
+        Ok(UncutPass {
+            began: columns::read_time(row, 0)?,
+            greatest: row.get(1)?,
+        })
+    };
+    connection
+        .prepare_cached(SINCE)?
+        .query_row(region_of_job, uncut)
+        .optional()
+}
+
+/// Ends a step at its last landed page.
+pub fn end_step(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: i64,
+    cut: bool,
+) -> Result<(), StoreError> {
+    must_exist(tx, pass)?;
+    tx.prepare_cached(END_STEP)?.execute((pass.0, step, cut))?;
+    Ok(())
+}
+
+/// Starts a step over, unless that was done before.
+pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<bool, StoreError> {
+    must_exist(tx, pass)?;
+    if tx.prepare_cached(RESTART)?.execute((pass.0, step))? == 0 {
+        return Ok(false);
+    }
+    forget_step(tx, pass, step)?;
+    Ok(true)
+}
+
+/// Forgets where a step stood and what it listed.
+pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), StoreError> {
+    let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
+    let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
+    tx.prepare_cached(UNCOUNT)?.execute((
+        pass.0,
+        values::integer(pages as u64),
+        values::integer(records as u64),
+    ))?;
+    Ok(())
+}
+
+/// Ends a pass. One that ended before stays as it is.
+pub fn finish(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    end: PassEnd,
+    now: Timestamp,
+) -> Result<PassId, StoreError> {
+    let now = columns::time(now);
+    match pass {
+        PassRef::New {
+            job,
+            region,
+            slice,
+            started_at,
+        } => {
+            let (from, to) = columns::slice(*slice);
+            let began = columns::time(*started_at);
+            let ended = (job, region, began, end.as_str(), now, from, to);
+            Ok(PassId(tx.prepare_cached(END_WITHOUT_PAGE)?.insert(ended)?))
+        }
+        PassRef::Open(pass) => {
+            must_exist(tx, *pass)?;
+            tx.prepare_cached(END_BATCHES)?.execute([pass.0])?;
+            tx.prepare_cached(FINISH)?
+                .execute((pass.0, end.as_str(), now))?;
+            Ok(*pass)
+        }
+    }
+}
+
+/// What a pass spent and got.
+pub struct Counts<'a> {
+    pub pages: i64,
+    pub records: i64,
+    pub requests: i64,
+    pub units: &'a Cost,
+}
+
+/// Adds to what a pass spent and got.
+pub fn count(tx: &Transaction<'_>, pass: PassId, counts: &Counts<'_>) -> Result<(), StoreError> {
+    let spent: Option<String> = tx
+        .prepare_cached(UNITS)?
+        .query_row([pass.0], |row| row.get(0))
+        .optional()?;
+    let units = values::sum(&spent.ok_or(StoreError::NoSuchPass(pass))?, counts.units);
+    tx.prepare_cached(COUNT)?.execute((
+        pass.0,
+        counts.pages,
+        counts.records,
+        counts.requests,
+        units,
+    ))?;
+    Ok(())
+}
+
+/// Counts requests that brought no page.
+pub fn count_unproductive(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    requests: i64,
+    units: &Cost,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
+    };
+    count(
+        tx,
+        pass,
+        &Counts {
+            pages: 0,
+            records: 0,
+            requests,
+            units,
+        },
+    )
+}
+
+/// Stores whether the run of a pass failed, and its notes.
+pub fn store_outcome(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    (failed, notes): (bool, Option<&str>),
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } if failed => fail(tx, pass, now)?,
+        PassRef::New { .. } => return Ok(()),
+    };
+    let left = (pass.0, columns::time(now), failed, notes);
+    tx.prepare_cached(STORE_OUTCOME)?.execute(left)?;
+    Ok(())
+}
+
+/// Stores what the job requested in a refused pass.
+pub fn store_refusal(tx: &Transaction<'_>, pass: PassId, request: &str) -> Result<(), StoreError> {
+    tx.prepare_cached(STORE_REFUSAL)?
+        .execute((pass.0, request))?;
+    Ok(())
+}
+
+/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
+fn fail(tx: &Transaction<'_>, pass: &PassRef, now: Timestamp) -> Result<PassId, StoreError> {
+    if let PassRef::New {
+        job,
+        region,
+        slice,
+        started_at,
+    } = pass
+    {
+        let (from, began) = (columns::slice(*slice).0, columns::time(*started_at));
+        let failed: Option<i64> = tx
+            .prepare_cached(FAILED)?
+            .query_row((job, region, from, &began), |row| row.get(0))
+            .optional()?;
+        if let Some(id) = failed {
+            tx.prepare_cached(FAIL_AGAIN)?
+                .execute((id, began, columns::time(now)))?;
+            return Ok(PassId(id));
+        }
+    }
+    finish(tx, pass, PassEnd::Failed, now)
+}
+
+pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {
+    let exists: bool = tx
+        .prepare_cached(EXISTS)?
+        .query_row([pass.0], |row| row.get(0))?;
+    if exists {
+        Ok(())
+    } else {
+        Err(StoreError::NoSuchPass(pass))
+    }
+}
+
+/// The passes that started at `since` or later, oldest first.
+pub fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Vec<PassRecord>> {
+    let mut statement = connection.prepare_cached(HISTORY)?;
+    let passes = statement.query_map([columns::time(since)], pass_record)?;
+    passes.collect()
+}
+
+/// The passes that failed last and were left at `since` or later, the last one first.
+pub fn failures(
+    connection: &Connection,
+    since: Timestamp,
+    most: u32,
+) -> rusqlite::Result<Vec<PassRecord>> {
+    let mut statement = connection.prepare_cached(FAILURES)?;
+    let passes = statement.query_map((columns::time(since), most), pass_record)?;
+    passes.collect()
+}
+
+/// A pass.
+pub fn pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Option<PassRecord>> {
+    let mut statement = connection.prepare_cached(PASS)?;
+    statement.query_row([pass.0], pass_record).optional()
+}
+
+fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
+    let count = |column| {
+        row.get(column)
+            .map(|count: i64| u64::try_from(count).unwrap_or(0))
+    };
+    Ok(PassRecord {
+        job: row.get(0)?,
+        region: row.get(1)?,
+        started_at: columns::read_time(row, 2)?,
+        // The table's constraint allows no other word.
+        outcome: row
+            .get::<_, Option<String>>(3)?
+            .and_then(|end| PassEnd::parse(&end)),
+        pages: count(4)?,
+        records: count(5)?,
+        requests: count(6)?,
+        units: columns::read_cost(row, 7)?,
+        finished_at: columns::read_optional_time(row, 8)?,
+        slice: columns::read_slice(row, 9)?,
+        id: PassId(row.get(11)?),
+        left_at: columns::read_optional_time(row, 12)?,
+        failed: row.get(13)?,
+        notes: row.get(14)?,
+    })
+}

@@ -1,0 +1,417 @@
+//! Full-text search. The index holds words only, so what needs the texts of records comes from a second index, in memory.
+//!
+//! A search takes at most a time that does not grow with the catalog. Where the index would take longer, the texts of the
+//! newest records, or of the few that pass the filters, are compared; and the result says how far the search came.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde_json::Value;
+
+use super::text_index::TextIndex;
+use super::{StoreError, columns, views};
+use crate::scratch::Scratch;
+use crate::text::text_of;
+use crate::words::Word;
+use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
+use ingest_base::clock::computed;
+use ingest_quota::Timestamp;
+use ingest_sqlite::Interruptible;
+
+/// A query for a record that passes the filters.
+macro_rules! passing {
+    ($columns:literal) => {
+        concat!(
+            "select ",
+            $columns,
+            " from record
+    where number = ?1
+        and (?2 is null or kind = ?2)
+        and (?3 is null or last_seen >= ?3)
+        and (?4 is null or exists (
+            select 1 from listing join pass on pass.id = listing.pass
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and pass.region = ?4))"
+        )
+    };
+}
+
+const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
+const PASSES: &str = passing!("1");
+const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
+pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN, views::SHAPE, views::SHAPES];
+
+const MATCHES: &str =
+    "select rowid from record_text where record_text match ?1 order by rowid desc";
+const BEST: &str = "select rowid from record_text where record_text match ?1 order by rank";
+/// `sz` is the number of words, as a variable-length integer of SQLite.
+const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
+
+const RECORDS: &str = "select number from record where ?1 is null order by number desc";
+/// The records that pass one of the filters.
+const OF_KIND: &str = "select number from record
+    where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
+const SEEN_SINCE: &str = "select number from record
+    where upstream in (select upstream from kind) and last_seen >= ?1 limit ?2";
+const OF_REGION: &str = "select distinct record.number from pass
+    cross join listing on listing.pass = pass.id
+    cross join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
+    where pass.region = ?1 limit ?2";
+
+/// The shortest of the newest matches whose texts are compared, where the index cannot rank in time.
+const COMPARED: usize = 200;
+/// The most records whose texts are read where the index cannot find the words in time.
+const READ: usize = 2000;
+/// The most bytes of them.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+/// The time that a search may take for the numbers of matches.
+const TO_FIND: Duration = Duration::from_millis(80);
+/// The same where filters may leave so few records that their texts are soon compared: enough for rare words.
+const TO_FIND_FILTERED: Duration = Duration::from_millis(25);
+/// The time that the index may take to rank. It counts the records with each word first.
+const TO_RANK: Duration = Duration::from_millis(40);
+/// The time that a search may take for the records that pass a filter.
+const TO_FILTER: Duration = Duration::from_millis(20);
+/// The time that a search may take to read texts.
+const TO_READ: Duration = Duration::from_millis(50);
+
+/// Returns the records that contain all words, best match first. The index should hold the changes up to `newest`.
+pub fn search(
+    (records, newest): (&Connection, Option<i64>),
+    index: &TextIndex,
+    interruptible: &Interruptible,
+    query: &SearchQuery,
+) -> Result<SearchResults, StoreError> {
+    let words: Vec<Word> = words::searched(&query.words).collect();
+    if words.is_empty() || query.limit == 0 {
+        return Ok(SearchResults::default());
+    }
+    let whole = words.iter().filter(|word| !word.is_beginning);
+    let search = Search {
+        records,
+        interruptible,
+        query,
+        whole: words::query(whole),
+        all: words::query(&words),
+        since: query.since.map(columns::time),
+    };
+    let found = index.read((records, newest), interruptible, |index| {
+        search.found(index)
+    })?;
+    Ok(search.results(found)?)
+}
+
+struct Search<'a> {
+    records: &'a Connection,
+    interruptible: &'a Interruptible,
+    query: &'a SearchQuery,
+    /// The FTS5 query of the words that are no beginnings; it can be empty.
+    whole: String,
+    /// The FTS5 query of all words.
+    all: String,
+    since: Option<String>,
+}
+
+/// The numbers of records that contain the words, or may contain them.
+#[derive(Default)]
+struct Found {
+    numbers: Vec<i64>,
+    order: Order,
+    end: End,
+}
+
+#[derive(Default)]
+enum Order {
+    /// Best match first.
+    #[default]
+    Ranked,
+    /// Newest first. They contain the words.
+    Newest,
+    /// Whether they contain the words, only their texts tell.
+    Unread,
+}
+
+/// Where a search ended.
+#[derive(Default, Clone, Copy)]
+enum End {
+    /// It looked at all records.
+    #[default]
+    All,
+    /// It found as many as it looked for; this is the number of the last.
+    Enough(i64),
+    /// Its time was over. It looked at the records from this number on.
+    Late(i64),
+}
+
+impl Search<'_> {
+    /// Ranks by the index where that takes a time that does not grow with the catalog.
+    fn found(&self, index: &Connection) -> rusqlite::Result<Found> {
+        let mut matches = self.matches(index)?;
+        let is_late = !matches!(matches, Some((_, End::All | End::Enough(_))));
+        if self.is_filtered() && is_late {
+            if let Some(few) = self.few()? {
+                return Ok(few);
+            }
+            if matches
+                .as_ref()
+                .is_none_or(|(found, _)| found.len() < self.query.limit as usize)
+            {
+                matches = self.in_time(index, &self.all, RANKED as usize, TO_FIND)?;
+            }
+        }
+        let Some((numbers, end)) = matches else {
+            return self.unread(index);
+        };
+        if let End::All = end
+            && let Some(numbers) = self.best(index, &numbers)?
+        {
+            return Ok(Found {
+                numbers,
+                ..Found::default()
+            });
+        }
+        let compared = COMPARED.max(self.query.limit as usize);
+        Ok(Found {
+            numbers: shortest(index, numbers, compared)?,
+            order: Order::Newest,
+            end,
+        })
+    }
+
+    /// Returns the newest records that match and pass the filters; `None` if the index finds none in time.
+    fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+        let time = match self.is_filtered() {
+            true => TO_FIND_FILTERED,
+            false => TO_FIND,
+        };
+        self.in_time(index, &self.all, RANKED as usize, time)
+    }
+
+    /// Returns records that may have the words: the newest that have the whole words, or the newest of all.
+    fn unread(&self, index: &Connection) -> rusqlite::Result<Found> {
+        let is_narrower = !self.whole.is_empty() && self.whole != self.all;
+        let whole = match is_narrower {
+            true => self.in_time(index, &self.whole, READ, TO_FIND)?,
+            false => None,
+        };
+        let (numbers, end) = match whole {
+            Some(found) => found,
+            None => self.newest(index, None, READ, (TO_FIND, &RefCell::default()))?,
+        };
+        Ok(Found {
+            numbers,
+            order: Order::Unread,
+            end,
+        })
+    }
+
+    /// Returns the newest records that match and pass the filters; `None` if none is found in time. The index looks for the next
+    /// match however long it takes, so it must be interrupted.
+    fn in_time(
+        &self,
+        index: &Connection,
+        words: &str,
+        most: usize,
+        time: Duration,
+    ) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+        let passed = RefCell::default();
+        let newest = || self.newest(index, Some(words), most, (time, &passed));
+        let found = self.interruptible.within(time, index, newest)?;
+        Ok(found.or_else(|| {
+            let passed = passed.take();
+            let last = passed.last().copied()?;
+            Some((passed, End::Late(last)))
+        }))
+    }
+
+    /// Returns the newest records that match and pass the filters, newest first; those found in time are in `passed`.
+    fn newest(
+        &self,
+        index: &Connection,
+        words: Option<&str>,
+        most: usize,
+        (time, passed): (Duration, &RefCell<Vec<i64>>),
+    ) -> rusqlite::Result<(Vec<i64>, End)> {
+        passed.take();
+        let until = computed() + time * 3 / 4;
+        let mut statement = match words {
+            Some(_) => index.prepare_cached(MATCHES)?,
+            None => self.records.prepare_cached(RECORDS)?,
+        };
+        let numbers = statement.query_map([words], |row| row.get(0))?;
+        for (examined, number) in (1..).zip(numbers) {
+            let number = number?;
+            if !self.is_filtered() || self.passes(number)? {
+                passed.borrow_mut().push(number);
+            }
+            if passed.borrow().len() >= most {
+                return Ok((passed.take(), End::Enough(number)));
+            }
+            if examined % 256 == 0 && computed() > until {
+                return Ok((passed.take(), End::Late(number)));
+            }
+        }
+        Ok((passed.take(), End::All))
+    }
+
+    /// Returns the best of these matches, by the index; `None` if it cannot rank in time.
+    fn best(&self, index: &Connection, matches: &[i64]) -> rusqlite::Result<Option<Vec<i64>>> {
+        let matches: HashSet<i64> = matches.iter().copied().collect();
+        self.interruptible.within(TO_RANK, index, || {
+            let mut statement = index.prepare_cached(BEST)?;
+            let numbers = statement.query_map([&self.all], |row| row.get(0))?;
+            let passed =
+                numbers.filter(|number| number.as_ref().map_or(true, |n| matches.contains(n)));
+            passed.take(self.query.limit as usize).collect()
+        })
+    }
+
+    /// Returns the records that pass the filters, if they are few.
+    fn few(&self) -> rusqlite::Result<Option<Found>> {
+        let (query, records) = (self.query, self.records);
+        let filters = [
+            (SEEN_SINCE, &self.since),
+            (OF_REGION, &query.region),
+            (OF_KIND, &query.kind),
+        ];
+        for (statement, filter) in filters {
+            let Some(filter) = filter else { continue };
+            let numbers = self.interruptible.within(TO_FILTER, records, || {
+                let mut statement = records.prepare_cached(statement)?;
+                let numbers = statement.query_map((filter, READ as i64), |row| row.get(0))?;
+                numbers.collect::<rusqlite::Result<Vec<i64>>>()
+            })?;
+            if let Some(mut numbers) = numbers.filter(|numbers| numbers.len() < READ) {
+                numbers.sort_unstable_by(|one, other| other.cmp(one));
+                return Ok(Some(Found {
+                    numbers,
+                    order: Order::Unread,
+                    end: End::All,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    const fn is_filtered(&self) -> bool {
+        self.query.kind.is_some() || self.query.region.is_some() || self.query.since.is_some()
+    }
+
+    fn results(&self, found: Found) -> rusqlite::Result<SearchResults> {
+        let (hits, stopped) = self.hits(&found)?;
+        let mut hits = match found.order {
+            Order::Ranked => hits,
+            Order::Newest | Order::Unread => self.compared(hits)?,
+        };
+        self.cut_excerpts(&mut hits)?;
+        let (only_newest, oldest) = match (stopped, found.end, found.order) {
+            (Some(number), _, _)
+            | (None, End::Late(number), _)
+            | (None, End::Enough(number), Order::Unread) => (None, Some(number)),
+            (None, End::Enough(_), Order::Ranked | Order::Newest) => (Some(RANKED), None),
+            (None, End::All, _) => (None, None),
+        };
+        Ok(SearchResults {
+            hits,
+            only_newest,
+            searched_since: oldest.map(|number| self.first_seen(number)).transpose()?,
+        })
+    }
+
+    /// Reads records, as many as the time allows. Returns the number of the last of them if there are more.
+    fn hits(&self, found: &Found) -> rusqlite::Result<(Vec<SearchHit>, Option<i64>)> {
+        let (until, mut bytes) = (computed() + TO_READ, 0);
+        let mut hits = Vec::new();
+        for number in &found.numbers {
+            let Some((hit, length)) = self.hit(*number)? else {
+                continue;
+            };
+            hits.push(hit);
+            bytes += length;
+            if matches!(found.order, Order::Unread) && (bytes > MOST_BYTES || computed() > until) {
+                return Ok((hits, Some(*number)));
+            }
+        }
+        Ok((hits, None))
+    }
+
+    /// Returns the best of these records by their texts: those that contain the words.
+    fn compared(&self, hits: Vec<SearchHit>) -> rusqlite::Result<Vec<SearchHit>> {
+        let best = self.scratch(hits.iter())?.best(&self.all)?;
+        let mut hits: Vec<Option<SearchHit>> = hits.into_iter().map(Some).collect();
+        let best = best.into_iter().filter_map(|at| hits.get_mut(at)?.take());
+        Ok(best.take(self.query.limit as usize).collect())
+    }
+
+    fn passes(&self, number: i64) -> rusqlite::Result<bool> {
+        let filters = (number, &self.query.kind, &self.since, &self.query.region);
+        self.records.prepare_cached(PASSES)?.exists(filters)
+    }
+
+    /// Returns the record of a number if it passes the filters, and the length of its body.
+    fn hit(&self, number: i64) -> rusqlite::Result<Option<(SearchHit, usize)>> {
+        let filters = (number, &self.query.kind, &self.since, &self.query.region);
+        let mut statement = self.records.prepare_cached(RECORD)?;
+        statement.query_row(filters, hit).optional()
+    }
+
+    fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
+        self.records
+            .query_row(FIRST_SEEN, [number], |row| columns::read_time(row, 0))
+    }
+
+    /// An index of the texts of these records.
+    fn scratch<'h>(&self, hits: impl Iterator<Item = &'h SearchHit>) -> rusqlite::Result<Scratch> {
+        Scratch::new(hits.map(|hit| {
+            let pointers = views::text_pointers(self.records, &hit.upstream, &hit.kind)?;
+            Ok(text_of(&hit.body, &pointers))
+        }))
+    }
+
+    fn cut_excerpts(&self, hits: &mut [SearchHit]) -> rusqlite::Result<()> {
+        for (place, excerpt) in self.scratch(hits.iter())?.excerpts(&self.all)? {
+            if let Some(hit) = hits.get_mut(place) {
+                hit.excerpt = excerpt;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the records with the fewest words, newer ones first where several have as many.
+fn shortest(index: &Connection, numbers: Vec<i64>, most: usize) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = index.prepare_cached(LENGTH)?;
+    let mut lengths = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let length: Option<Vec<u8>> = statement.query_row([number], |row| row.get(0)).optional()?;
+        lengths.push((varint(&length.unwrap_or_default()), number));
+    }
+    // A stable sort: the numbers come newest first.
+    lengths.sort_by_key(|(length, _)| *length);
+    lengths.truncate(most);
+    Ok(lengths.into_iter().map(|(_, number)| number).collect())
+}
+
+/// Reads the variable-length integer at the beginning: seven bits in each byte, the highest set in all but the last.
+fn varint(bytes: &[u8]) -> u64 {
+    let last = bytes.iter().position(|byte| byte & 0x80 == 0);
+    let bytes = bytes.iter().take(last.map_or(bytes.len(), |last| last + 1));
+    bytes.fold(0, |number, byte| (number << 7) | u64::from(byte & 0x7f))
+}
+
+fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
+    let body: String = row.get(3)?;
+    let length = body.len();
+    let hit = SearchHit {
+        upstream: row.get(0)?,
+        kind: row.get(1)?,
+        id: row.get(2)?,
+        excerpt: String::new(),
+        body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
+        first_seen: columns::read_time(row, 4)?,
+        last_seen: columns::read_time(row, 5)?,
+    };
+    Ok((hit, length))
+}

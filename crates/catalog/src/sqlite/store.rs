@@ -1,0 +1,171 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use rusqlite::ffi::{Error, SQLITE_FULL};
+use rustix::fs::statvfs;
+
+use super::{
+    SqliteCatalog, columns, estimates, gone, in_transaction, land, parents, passes, prune,
+    rearrange, tags,
+};
+use crate::page::LandingPage;
+use crate::values::integer;
+use crate::{
+    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
+    Rearrangement,
+};
+use ingest_quota::{Cost, Timestamp};
+
+/// The free space without which no page is requested, in bytes: a page that finds no space is paid for in vain.
+const LEAST_SPACE: u64 = 1024 * 1024;
+
+/// Fails if the disk of a file is almost full. A disk that does not report its size is not.
+fn has_room(path: &Path) -> rusqlite::Result<()> {
+    let disk = path.parent().and_then(|directory| statvfs(directory).ok());
+    let is_full = disk.is_some_and(|disk| {
+        disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_SPACE
+    });
+    match is_full {
+        true => Err(rusqlite::Error::SqliteFailure(
+            Error::new(SQLITE_FULL),
+            Some("less than 1 MiB is free".to_owned()),
+        )),
+        false => Ok(()),
+    }
+}
+
+#[async_trait]
+impl PassStore for SqliteCatalog {
+    async fn check_writable(&self) -> Result<(), CatalogError> {
+        let files = self.access.files.as_ref();
+        let checked = files.map_or(Ok(()), |files| {
+            files.in_place().and_then(|()| has_room(&self.path))
+        });
+        self.done(Ok(checked.map_err(Into::into)))
+    }
+
+    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
+        let page = LandingPage::new(landing);
+        let large = page.is_large();
+        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer.0));
+        let land = move |connection: &mut Connection| {
+            let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
+            match changes.is_empty() {
+                true => {}
+                // It does not wait, which would need its memory for longer.
+                false if large => index.follow(connection, &[(page, changes)]),
+                false => indexer.add((page, changes)),
+            }
+            Ok(landed)
+        };
+        if large {
+            self.change_alone(land).await
+        } else {
+            self.change(land).await
+        }
+    }
+
+    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
+        self.write(move |tx| passes::restart_step(tx, pass, integer(step as u64)))
+            .await
+    }
+
+    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+        let change = change.clone();
+        self.write(move |tx| rearrange::rearrange(tx, pass, &change))
+            .await
+    }
+
+    async fn link_parents(
+        &self,
+        pass: PassId,
+        step: usize,
+        query: PendingQuery,
+    ) -> Result<(), CatalogError> {
+        self.write(move |tx| parents::link(tx, pass, integer(step as u64), &query))
+            .await
+    }
+
+    async fn mark_gone(
+        &self,
+        pass: PassId,
+        steps: &[usize],
+        now: Timestamp,
+    ) -> Result<u64, CatalogError> {
+        let steps: Vec<i64> = steps.iter().map(|step| integer(*step as u64)).collect();
+        self.write(move |tx| Ok(gone::mark(tx, pass, &steps, now)?))
+            .await
+    }
+
+    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+        self.write(move |tx| passes::end_step(tx, pass, integer(step as u64), cut))
+            .await
+    }
+
+    async fn finish(
+        &self,
+        pass: &PassRef,
+        end: PassEnd,
+        now: Timestamp,
+    ) -> Result<PassId, CatalogError> {
+        let pass = pass.clone();
+        self.write(move |tx| passes::finish(tx, &pass, end, now))
+            .await
+    }
+
+    async fn count_unproductive(
+        &self,
+        pass: &PassRef,
+        requests: u64,
+        units: &Cost,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let (pass, units) = (pass.clone(), units.clone());
+        self.write(move |tx| passes::count_unproductive(tx, &pass, integer(requests), &units, now))
+            .await
+    }
+
+    async fn store_outcome(
+        &self,
+        pass: &PassRef,
+        failed: bool,
+        notes: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let (pass, notes) = (pass.clone(), notes.map(str::to_owned));
+        self.write(move |tx| passes::store_outcome(tx, &pass, (failed, notes.as_deref()), now))
+            .await
+    }
+
+    async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
+        let request = request.to_owned();
+        self.write(move |tx| passes::store_refusal(tx, pass, &request))
+            .await
+    }
+
+    async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
+        self.write(move |tx| Ok(estimates::learn(tx, &estimate)?))
+            .await
+    }
+
+    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+        let (upstream, call) = (upstream.to_owned(), call.to_owned());
+        self.write(move |tx| Ok(tags::forget(tx, &upstream, &call)?))
+            .await
+    }
+
+    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let (upstream, since) = (upstream.to_owned(), columns::time(since));
+        let index = Arc::clone(&self.index);
+        self.change(move |connection| {
+            let dropped = prune::drop_unseen(connection, &upstream, &since)?;
+            if dropped > 0 {
+                index.follow(connection, &[]);
+            }
+            Ok(dropped)
+        })
+        .await
+    }
+}

@@ -1,0 +1,209 @@
+//! The view of each kind of record.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+
+use super::{path, typed};
+use crate::layout::{self, KindLayout};
+use ingest_config::{Pointer, Records};
+
+pub const SHAPE: &str =
+    "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
+const REMEMBER: &str =
+    "insert into kind (upstream, kind, call, text, columns) values (?1, ?2, ?3, ?4, ?5)
+    on conflict do update set text = excluded.text, columns = excluded.columns";
+pub const SHAPES: &str =
+    "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
+
+/// When a record changed, or was last seen by a release that did not store that.
+pub const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";
+/// The parent of a record, where it has only one in the newest pass that returned it as a child.
+const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
+    where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+        and listing.parent is not null and listing.pass = (
+            select max(pass) from listing
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and listing.parent is not null)) as parent";
+
+const KINDS: &str = "select distinct upstream, kind from kind";
+const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
+
+fn read_layout(row: &rusqlite::Row<'_>) -> rusqlite::Result<KindLayout> {
+    Ok(KindLayout {
+        text: row.get(0)?,
+        columns: row.get(1)?,
+    })
+}
+
+/// Stores how a call's records are read, and replaces the kind's view if that changed.
+pub fn declare(
+    tx: &Transaction<'_>,
+    upstream: &str,
+    call: &str,
+    records: &Records,
+) -> rusqlite::Result<()> {
+    let (kind, shape) = (&records.kind, KindLayout::new(records));
+    let stored = tx
+        .prepare_cached(SHAPE)?
+        .query_row((upstream, kind, call), read_layout)
+        .optional()?;
+    if stored.as_ref() == Some(&shape) {
+        return Ok(());
+    }
+    tx.prepare_cached(REMEMBER)?
+        .execute((upstream, kind, call, &shape.text, &shape.columns))?;
+    create_view(tx, upstream, kind)
+}
+
+/// Replaces the views that an earlier release defined differently. Writes nothing if there are none.
+pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
+    let outdated = outdated(connection)?;
+    if outdated.is_empty() {
+        return Ok(());
+    }
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (upstream, kind) in outdated {
+        create_view(&tx, &upstream, &kind)?;
+    }
+    tx.commit()
+}
+
+/// Replaces the views of all kinds.
+pub fn create_all(tx: &Transaction<'_>) -> rusqlite::Result<()> {
+    for (upstream, kind) in kinds(tx)? {
+        create_view(tx, &upstream, &kind)?;
+    }
+    Ok(())
+}
+
+fn kinds(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    connection
+        .prepare(KINDS)?
+        .query_map([], |row| row.try_into())?
+        .collect()
+}
+
+/// The upstreams and kinds whose view differs from this release's definition.
+fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut outdated = Vec::new();
+    for (upstream, kind) in kinds(connection)? {
+        let view = format!("{upstream}_{kind}");
+        let found: Option<String> = connection
+            .prepare_cached(VIEW)?
+            .query_row([&view], |row| row.get(0))
+            .optional()?;
+        let columns = columns(&shapes(connection, &upstream, &kind)?);
+        let selects = selects(&upstream, &kind, &columns);
+        if found.is_some_and(|found| !found.ends_with(&selects)) {
+            outdated.push((upstream, kind));
+        }
+    }
+    Ok(outdated)
+}
+
+/// Where the records of a kind have their text, over all calls that land them.
+pub fn text_pointers(
+    connection: &Connection,
+    upstream: &str,
+    kind: &str,
+) -> rusqlite::Result<Vec<Pointer>> {
+    Ok(layout::text_pointers(&shapes(connection, upstream, kind)?))
+}
+
+fn shapes(
+    connection: &Connection,
+    upstream: &str,
+    kind: &str,
+) -> rusqlite::Result<Vec<KindLayout>> {
+    connection
+        .prepare_cached(SHAPES)?
+        .query_map((upstream, kind), read_layout)?
+        .collect()
+}
+
+/// Replaces a view. A page that was paid for must not be lost because SQLite rejects the name of its view, so that is only
+/// reported.
+fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Result<()> {
+    let view = format!("{upstream}_{kind}");
+    let columns = columns(&shapes(tx, upstream, kind)?);
+    let drop_it = format!("drop view if exists main.{}", path::name(&view));
+    let created = tx
+        .execute_batch(&drop_it)
+        .and_then(|()| match columns.is_empty() {
+            true => Ok(()),
+            false => tx.execute_batch(&definition(&view, upstream, kind, &columns)),
+        });
+    match created {
+        Err(error) if tx.is_autocommit() => Err(error),
+        Err(error) => {
+            tracing::warn!(view, %error, "the catalog has no view of this kind");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+fn definition(
+    view: &str,
+    upstream: &str,
+    kind: &str,
+    columns: &BTreeMap<String, Vec<String>>,
+) -> String {
+    format!(
+        "create view main.{} as {}",
+        path::name(view),
+        selects(upstream, kind, columns)
+    )
+}
+
+/// The select statement of a kind's view.
+fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
+    let of_all = [
+        ("id", "record.id"),
+        ("first_seen", "record.first_seen"),
+        ("last_seen", "record.last_seen"),
+        ("changed_at", CHANGED_AT),
+        ("gone_at", "record.gone_at"),
+        ("parent", PARENT),
+    ];
+    let of_all = of_all
+        .into_iter()
+        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
+        .map(|(_, selected)| selected.to_owned());
+    let own = columns
+        .iter()
+        .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
+    let selected: Vec<String> = of_all.chain(own).collect();
+    format!(
+        "select {} from record where upstream = {} and kind = {}",
+        selected.join(", "),
+        path::literal(upstream),
+        path::literal(kind)
+    )
+}
+
+/// Expressions by column.
+fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
+    let columns = layout::columns(shapes).into_iter();
+    let with_expressions = columns.map(|(name, places)| {
+        let mut found: Vec<String> = Vec::new();
+        for column in places {
+            let value = path::expression("record.body", column.at.tokens());
+            let json = path::json("record.body", column.at.tokens());
+            let expression = typed::typed(column.kind, value, json);
+            if !found.contains(&expression) {
+                found.push(expression);
+            }
+        }
+        (name, found)
+    });
+    with_expressions.collect()
+}
+
+fn first_of(expressions: &[String]) -> String {
+    match expressions {
+        [one] => one.clone(),
+        several => format!("coalesce({})", several.join(", ")),
+    }
+}

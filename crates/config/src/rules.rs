@@ -1,0 +1,487 @@
+//! `errors`: rules that classify refusals, or the names of built-in sets of them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Pointer;
+use super::declare::{
+    AndThen, DURATION, FlatOptional, Leaf, ListOf, OneOrMore, Optional, Or, POINTER, Required,
+    SCALAR, Shape, TEXT, Table, Type, Words, keys, table,
+};
+use super::item::{self, Document, Item};
+use super::names::advice;
+use super::tree::{Kind, Node};
+use super::upstream::HEADER_NAME;
+use ingest_quota::{Cost, LimitName};
+
+/// How one kind of refusal is recognised, and what it means. Every condition must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// The statuses of such a response; empty: any that is not a success.
+    pub status: Vec<StatusMatch>,
+    /// What must hold of the body or the headers.
+    pub conditions: Vec<Condition>,
+    /// What such a response means.
+    pub class: Class,
+    /// The limit that it is about, by its own name.
+    pub limit: Option<String>,
+    /// Where the response contains the upstream's own name of the limit.
+    pub limit_at: Option<Pointer>,
+    /// Where the response says when to retry.
+    pub until: Option<Until>,
+    /// How long to wait where the response does not say when to retry.
+    pub pause: Option<Duration>,
+    /// What of such a request the upstream does not count.
+    pub free: Free,
+}
+
+/// The part of a charge that an upstream does not count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Free {
+    /// It counts everything.
+    #[default]
+    Nothing,
+    /// It counts nothing.
+    Everything,
+    /// It does not count in these limits.
+    Limits(Vec<LimitName>),
+}
+
+impl Free {
+    /// Returns the part of a cost that stays charged.
+    #[must_use]
+    pub fn rest_of(&self, cost: &Cost) -> Cost {
+        match self {
+            Self::Nothing => cost.clone(),
+            Self::Everything => Cost::none(),
+            Self::Limits(free) => {
+                let counted = cost.iter().filter(|(limit, _)| !free.contains(limit));
+                counted
+                    .map(|(limit, units)| (limit.clone(), units))
+                    .collect()
+            }
+        }
+    }
+
+    /// The limits that it names; none if it is everything or nothing.
+    #[must_use]
+    pub fn limits(&self) -> &[LimitName] {
+        match self {
+            Self::Nothing | Self::Everything => &[],
+            Self::Limits(free) => free,
+        }
+    }
+
+    /// The same, with other names of its limits.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(LimitName) -> LimitName) -> Self {
+        match self {
+            Self::Nothing | Self::Everything => self,
+            Self::Limits(free) => Self::Limits(free.into_iter().map(name).collect()),
+        }
+    }
+}
+
+keys! {
+    struct RuleKeys {
+        /// The status codes that the rule matches: `403`, `"5xx"`, or several in a list. If unset, any status except 2xx.
+        status: Option<Vec<StatusMatch>> = Optional(OneOrMore(STATUS), "[403, '5xx']"),
+        /// A condition on the response body: the value at `at` is one of `is`.
+        body: Option<BodyKeys> = FlatOptional::<BodyKeys>::NEW,
+        /// Several conditions on the response body. All of them must hold.
+        all: Vec<BodyKeys> = Or(ListOf(table::<BodyKeys>(), 0), "[]", "[{ at = '/error/code', is = 403 }]"),
+        /// Text that the response contains.
+        text: Option<String> = Optional(TEXT, "'quota exceeded'"),
+        /// A condition on a response header.
+        header: Option<HeaderKeys> = FlatOptional::<HeaderKeys>::NEW,
+        /// What the refusal means.
+        class: Class = Required(Words(CLASSES), "'skip'"),
+        /// The limit that the refusal is about, by its name or its `upstream_name`. If unset, every limit that the call charges.
+        limit: Option<String> = Optional(TEXT, "'daily'"),
+        /// Where the response contains the upstream's name of the limit.
+        limit_at: Option<Pointer> = Optional(POINTER, "'/error/details/0/metadata/quota_limit'"),
+        /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds or milliseconds since 1970, or in
+        /// seconds from now. `Retry-After` is always understood.
+        until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
+        /// Where the body has the time to retry, instead of `until_header`.
+        until_at: Option<Pointer> = Optional(POINTER, "'/retry_after'"),
+        /// How long to wait before the request is repeated, where the response does not say when to retry: as long as a
+        /// `Retry-After` of this length. Only for `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
+        /// with each attempt.
+        pause: Option<Duration> = Optional(DURATION, "'60s'"),
+        /// What the upstream does not count, so that it is not charged: `true`, the whole request; a list, its units of these
+        /// limits. `free = ["monthly"]`: a refused request counts in every limit but `monthly`.
+        free: Free = Or(FREE, "false", "['monthly']"),
+    }
+}
+
+keys! {
+    struct BodyKeys {
+        /// A place in the response body.
+        at: Pointer = Required(POINTER, "'/error/errors/*/reason'"),
+        /// The values at that place that match. `*` at the start or the end of a value matches any text: `*api_key*` matches all
+        /// that contain `api_key`.
+        is: Vec<String> = Required(OneOrMore(SCALAR), "'quotaExceeded'"),
+    }
+}
+
+keys! {
+    struct HeaderKeys {
+        /// A header that the response has.
+        name as "header": String = Required(HEADER_NAME, "'x-ratelimit-remaining'"),
+        /// The values of that header that match, as for `is`. If unset, any.
+        is as "header_is": Option<Vec<String>> = Optional(OneOrMore(SCALAR), "'0'"),
+    }
+}
+
+/// The built-in sets: rules of upstreams whose responses many APIs share.
+const SETS: [(&str, &str); 1] = [("google", include_str!("rules/google.toml"))];
+
+const RULE: AndThen<Table<RuleKeys>, Rule> = AndThen(table(), rule);
+/// Too many requests.
+const TOO_MANY: u16 = 429;
+
+pub const RULES: Leaf<Vec<Rule>> = Leaf {
+    read: rules,
+    shape: || {
+        let sets = || {
+            Shape::scalar(
+                "name of a rule set",
+                json!({ "enum": SETS.map(|(name, _)| name) }),
+            )
+        };
+        let element = sets().or(RULE.shape());
+        let list = json!({ "type": "array", "items": element.schema });
+        let list = Shape {
+            label: "list of rules and names of rule sets".to_owned(),
+            schema: list,
+            ..RULE.shape().below("[]")
+        };
+        sets().or(list)
+    },
+};
+
+fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
+    let elements = match item.kind() {
+        Kind::Text(_) => vec![item],
+        Kind::List(_) => item.list()?,
+        _ => {
+            return item.refuse(
+                "expected a list of rules, or the name of a rule set",
+                "write \"google\", or [{ status = 403, class = \"denied\" }]",
+            );
+        }
+    };
+    let read = |item: Item<'_>| match item.kind() {
+        Kind::Text(name) => set(&item, name),
+        _ => RULE.read(item).map(|rule| vec![rule]),
+    };
+    item::all::<_, Vec<Vec<Rule>>>(elements.into_iter().map(read)).map(|rules| rules.concat())
+}
+
+fn set(item: &Item<'_>, name: &str) -> Option<Vec<Rule>> {
+    let Some((_, text)) = SETS.iter().find(|(known, _)| *known == name) else {
+        return item.refuse(
+            "unknown rule set",
+            advice(name, SETS.map(|(known, _)| known)),
+        );
+    };
+    let document = Document::new(format!("{name}.toml").into(), Node::parse(text).ok()?);
+    let rules = document.item().find(&["rules"])?;
+    item::all(rules.list()?.into_iter().map(|rule| RULE.read(rule)))
+}
+
+fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
+    let bodies = keys.body.into_iter().chain(keys.all);
+    let bodies = bodies.map(|BodyKeys { at, is }| Condition::Body { at, is });
+    let header = keys
+        .header
+        .map(|HeaderKeys { name, is }| Condition::Header {
+            name,
+            is: is.unwrap_or_default(),
+        });
+    let conditions: Vec<_> = bodies
+        .chain(keys.text.map(Condition::Text))
+        .chain(header)
+        .collect();
+    let status = keys.status.unwrap_or_default();
+    if status.is_empty() && conditions.is_empty() {
+        return item.refuse(
+            "the rule has no condition: it would match every refusal",
+            "add status = [\"4xx\", \"5xx\"] or another condition",
+        );
+    }
+    if conditions.is_empty()
+        && status.contains(&StatusMatch::Exactly(TOO_MANY))
+        && !waits(keys.class)
+    {
+        return item.refuse(
+            "429 means that there were too many requests, and this class does not wait",
+            "write { status = 429, class = \"slow_down\" } before it, or \"spent\" if the quota is exhausted, and remove 429 here",
+        );
+    }
+    let until = match (keys.until_header, keys.until_at) {
+        (Some(_), Some(_)) => {
+            return item.refuse("expected one of until_header, until_at", "remove the other");
+        }
+        (Some(header), None) => Some(Until::EpochHeader(header)),
+        (None, at) => at.map(Until::At),
+    };
+    if keys.pause.is_some() && !waits(keys.class) {
+        return item
+            .find(&["pause"])?
+            .refuse("a refusal of this class is not repeated", "remove `pause`");
+    }
+    Some(Rule {
+        status,
+        conditions,
+        class: keys.class,
+        limit: keys.limit,
+        limit_at: keys.limit_at,
+        until,
+        pause: keys.pause,
+        free: keys.free,
+    })
+}
+
+/// Whether the requests after such a refusal wait.
+const fn waits(class: Class) -> bool {
+    match class {
+        Class::Spent | Class::SlowDown | Class::Transient => true,
+        Class::End | Class::Denied | Class::Skip | Class::BadCursor => false,
+    }
+}
+
+/// true, false, or the limits whose units are free.
+const FREE: Leaf<Free> = Leaf {
+    read: |item| match item.kind() {
+        Kind::List(_) => OneOrMore(TEXT).read(item).map(Free::Limits),
+        _ if item.truth()? => Some(Free::Everything),
+        _ => Some(Free::Nothing),
+    },
+    shape: || {
+        let limits = json!({ "type": "array", "items": TEXT.shape().schema, "minItems": 1 });
+        Shape::scalar(
+            "true, false, or list of limits",
+            json!({ "anyOf": [{ "type": "boolean" }, limits] }),
+        )
+    },
+};
+
+const STATUS: Leaf<StatusMatch> = Leaf {
+    read: status,
+    shape: || {
+        let code = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
+        let class = json!({ "type": "string", "pattern": "^[1-5]xx$" });
+        Shape::scalar(
+            "status code, or class of them",
+            json!({ "anyOf": [code, class] }),
+        )
+    },
+};
+
+fn status(item: Item<'_>) -> Option<StatusMatch> {
+    let found = match item.kind() {
+        Kind::Integer(number) => u16::try_from(*number)
+            .ok()
+            .filter(|status| (100..600).contains(status))
+            .map(StatusMatch::Exactly),
+        Kind::Text(text) => hundred(text).map(StatusMatch::Hundred),
+        _ => None,
+    };
+    found.or_else(|| {
+        item.refuse(
+            "expected a status code, or a class such as \"5xx\"",
+            "write 403 or \"5xx\"",
+        )
+    })
+}
+
+fn hundred(text: &str) -> Option<u16> {
+    text.strip_suffix("xx")?
+        .parse()
+        .ok()
+        .filter(|hundred| (1..6).contains(hundred))
+}
+
+/// A status code, or a class of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusMatch {
+    /// This code.
+    Exactly(u16),
+    /// The codes of this class: 5 for `5xx`.
+    Hundred(u16),
+}
+
+/// What must hold of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// A value at a place in the body is one of these texts. `*` at the start or the end of a text matches any text.
+    Body {
+        /// The place.
+        at: Pointer,
+        /// The texts.
+        is: Vec<String>,
+    },
+    /// The body contains this text.
+    Text(String),
+    /// The header has one of these values, `*` as above; any value if there are none.
+    Header {
+        /// The name of the header, in lower case.
+        name: String,
+        /// The values.
+        is: Vec<String>,
+    },
+}
+
+/// What a refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// There is nothing more to list.
+    End,
+    /// The limit is exhausted: nothing that charges it is requested until it resets.
+    Spent,
+    /// The requests came too fast: the same request again, later.
+    SlowDown,
+    /// The credential is not accepted: nothing that uses it is requested again.
+    Denied,
+    /// This region, or this id, cannot be served; others can.
+    Skip,
+    /// The cursor is no longer accepted.
+    BadCursor,
+    /// A failure of the upstream or the network: the same request again, later.
+    Transient,
+}
+
+const CLASSES: &[(&str, Class, &str)] = &[
+    (
+        "end",
+        Class::End,
+        "There is nothing more to list: the response counts as an empty last page.",
+    ),
+    (
+        "spent",
+        Class::Spent,
+        "The limit is exhausted. The run stops for it, and nothing that charges it is requested until it resets.",
+    ),
+    (
+        "slow_down",
+        Class::SlowDown,
+        "Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else every limit that the call charges: the outcome is `stopped`, and no run requests it before that time.",
+    ),
+    (
+        "denied",
+        Class::Denied,
+        "The credential is not accepted. Nothing that uses it is requested again in this run, which fails.",
+    ),
+    (
+        "skip",
+        Class::Skip,
+        "This region, or this id, cannot be served. The run continues with the others.",
+    ),
+    (
+        "bad_cursor",
+        Class::BadCursor,
+        "The cursor is no longer accepted. The list starts again, once.",
+    ),
+    (
+        "transient",
+        Class::Transient,
+        "A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute has the effect that it has for `slow_down`.",
+    ),
+];
+
+/// Where a response says when to retry. `Retry-After` is always understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Until {
+    /// A header with seconds since the Unix epoch.
+    EpochHeader(String),
+    /// A place in the body.
+    At(Pointer),
+}
+
+impl Rule {
+    /// Whether a response matches this rule. `header` returns a header by its name in lower case; a body that is not JSON is
+    /// one JSON string.
+    #[must_use]
+    pub fn matches<'h>(
+        &self,
+        status: u16,
+        header: impl Fn(&str) -> Option<&'h str>,
+        body: &Value,
+    ) -> bool {
+        self.matches_status(status)
+            && self
+                .conditions
+                .iter()
+                .all(|condition| condition.holds(&header, body))
+    }
+
+    fn matches_status(&self, status: u16) -> bool {
+        match self.status.as_slice() {
+            [] => !(200..300).contains(&status),
+            listed => listed.iter().any(|wanted| wanted.matches(status)),
+        }
+    }
+}
+
+/// The first rule that a response matches.
+#[must_use]
+pub fn classify<'r, 'h>(
+    rules: &'r [Rule],
+    status: u16,
+    header: impl Fn(&str) -> Option<&'h str>,
+    body: &Value,
+) -> Option<&'r Rule> {
+    rules
+        .iter()
+        .find(|rule| rule.matches(status, &header, body))
+}
+
+impl StatusMatch {
+    /// Whether the status is this code, or of this class.
+    #[must_use]
+    pub const fn matches(self, status: u16) -> bool {
+        match self {
+            Self::Exactly(exact) => status == exact,
+            Self::Hundred(hundred) => status / 100 == hundred,
+        }
+    }
+}
+
+impl Condition {
+    fn holds<'h>(&self, header: &impl Fn(&str) -> Option<&'h str>, body: &Value) -> bool {
+        match self {
+            Self::Body { at, is } => at.texts_in(body).iter().any(|found| is_one_of(found, is)),
+            Self::Text(text) => holds_text(body, text),
+            Self::Header { name, is } => {
+                header(name).is_some_and(|found| is.is_empty() || is_one_of(found, is))
+            }
+        }
+    }
+}
+
+fn is_one_of(found: &str, patterns: &[String]) -> bool {
+    patterns.iter().any(|pattern| is_like(found, pattern))
+}
+
+fn is_like(found: &str, pattern: &str) -> bool {
+    let behind = pattern.strip_prefix('*');
+    let text = behind.unwrap_or(pattern);
+    match (behind, text.strip_suffix('*')) {
+        (None, None) => found == text,
+        (None, Some(start)) => found.starts_with(start),
+        (Some(end), None) => found.ends_with(end),
+        (Some(_), Some(middle)) => found.contains(middle),
+    }
+}
+
+fn holds_text(body: &Value, text: &str) -> bool {
+    match body {
+        Value::String(found) => found.contains(text),
+        Value::Array(elements) => elements.iter().any(|element| holds_text(element, text)),
+        Value::Object(members) => members.values().any(|member| holds_text(member, text)),
+        _ => false,
+    }
+}

@@ -1,0 +1,251 @@
+//! `since` of a job: the value of `{since}` in its first lists, and the place in its records of the value for the next ones.
+
+use std::cmp::Ordering;
+
+use chrono::NaiveDate;
+use serde_json::json;
+
+use super::Pointer;
+use super::declare::{Leaf, Optional, POINTER, Required, SCALAR, Shape, Table, Type, keys, table};
+use super::item::Item;
+use super::moment::{Moment, TimeFormat};
+use ingest_quota::Timestamp;
+
+/// The start of a job's lists that use `{since}`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Since {
+    /// Where a record has the value that the next pass uses: the greatest of all. `None`: the next pass uses the time at
+    /// which this one started.
+    pub at: Option<Pointer>,
+    /// The value before the first complete list; `None`: the Unix epoch.
+    pub first: Option<SinceValue>,
+    /// The format of the values; `None`: one of the forms that [`Moment::parse`] reads.
+    pub format: Option<TimeFormat>,
+}
+
+/// The value of `{since}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SinceValue {
+    /// A time, written as a template requests it.
+    Time(Timestamp),
+    /// A value of a record, or of the file. `{since}` is this text; with an offset or a format it is read as a time.
+    Text(String),
+    /// The same, in the job's own format.
+    Formatted(String, TimeFormat),
+}
+
+impl SinceValue {
+    /// Returns the text of a value that is one.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Time(_) => None,
+            Self::Text(text) | Self::Formatted(text, _) => Some(text),
+        }
+    }
+
+    /// Returns the value as a time with its form; `None` for a text that cannot be read as one.
+    #[must_use]
+    pub fn moment(&self) -> Option<Moment> {
+        match self {
+            Self::Time(at) => Some(Moment::of(*at)),
+            Self::Text(text) => Moment::parse(text),
+            Self::Formatted(text, format) => Moment::by(format, text),
+        }
+    }
+
+    /// Returns the value as a time; `None` for a text that cannot be read as one.
+    #[must_use]
+    pub fn time(&self) -> Option<Timestamp> {
+        self.moment().map(|moment| moment.time())
+    }
+
+    /// Compares two values of records: as numbers, as times or as texts. A number is a time beside one, and a time is greater
+    /// than a text that is none.
+    #[must_use]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let texts = || self.text().cmp(&other.text());
+        if let (Self::Text(one), Self::Text(other)) = (self, other)
+            && let (Some(one), Some(other)) = (Decimal::parse(one), Decimal::parse(other))
+        {
+            return one.compare(&other).then_with(texts);
+        }
+        match (self.moment(), other.moment()) {
+            (Some(one), Some(other)) => one.order().cmp(&other.order()).then_with(texts),
+            (Some(one), None) if one.is_of_calendar() => Ordering::Greater,
+            (None, Some(other)) if other.is_of_calendar() => Ordering::Less,
+            _ => texts(),
+        }
+    }
+}
+
+impl Since {
+    /// Returns a value of a record, or of the file.
+    #[must_use]
+    pub fn value_of(&self, text: String) -> SinceValue {
+        match &self.format {
+            Some(format) => SinceValue::Formatted(text, format.clone()),
+            None => SinceValue::Text(text),
+        }
+    }
+
+    /// Returns the greatest value as a pass stores it: with its place, since values of another place do not compare.
+    #[must_use]
+    pub fn stored(&self, greatest: &str) -> Option<String> {
+        let at = self.at.as_ref()?;
+        Some(json!([at.as_str(), greatest]).to_string())
+    }
+
+    /// Reads a stored value; `None` if it is of another place, or not of the format.
+    #[must_use]
+    pub fn read(&self, stored: &str) -> Option<SinceValue> {
+        let (at, value): (String, String) = serde_json::from_str(stored).ok()?;
+        let value = (at == self.at.as_ref()?.as_str()).then(|| self.value_of(value));
+        value.filter(|value| self.format.is_none() || value.moment().is_some())
+    }
+
+    /// Returns the value of `{since}` in a list of a region or of an id. `began`: when the pass of its last complete list started;
+    /// `greatest`: the greatest value that this stored.
+    #[must_use]
+    pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
+        let last = match self.at {
+            Some(_) => greatest.and_then(|stored| self.read(stored)),
+            None => began.map(SinceValue::Time),
+        };
+        last.or_else(|| self.first.clone())
+    }
+}
+
+/// The parts of a decimal number, so that long ids compare exactly.
+struct Decimal<'t> {
+    is_negative: bool,
+    /// The digits before the decimal point, and those behind it, without zeros that say nothing.
+    whole: &'t str,
+    fraction: &'t str,
+}
+
+impl<'t> Decimal<'t> {
+    /// `None` for another text.
+    fn parse(text: &'t str) -> Option<Self> {
+        let positive = text.strip_prefix('-').unwrap_or(text);
+        let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let whole_of = whole.trim_start_matches('0');
+        let fraction_of = fraction.trim_end_matches('0');
+        let is_zero = whole_of.is_empty() && fraction_of.is_empty();
+        (!whole.is_empty() && is_number(whole) && is_number(fraction)).then_some(Self {
+            is_negative: positive.len() < text.len() && !is_zero,
+            whole: whole_of,
+            fraction: fraction_of,
+        })
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        // In the order of their weight.
+        let size = |one: &Self| {
+            (
+                one.whole.len(),
+                one.whole.to_owned(),
+                one.fraction.to_owned(),
+            )
+        };
+        match (self.is_negative, other.is_negative) {
+            (false, false) => size(self).cmp(&size(other)),
+            (true, true) => size(other).cmp(&size(self)),
+            (is_negative, other) => other.cmp(&is_negative),
+        }
+    }
+}
+
+/// A time in RFC 3339, or the start of a date in UTC.
+pub fn moment(text: &str) -> Option<Timestamp> {
+    Timestamp::parse(text).or_else(|| {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?;
+        Some(date.and_hms_opt(0, 0, 0)?.and_utc().into())
+    })
+}
+
+keys! {
+    struct SinceKeys {
+        /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it;
+        /// in a step of `ids`, the greatest value that the complete lists of the same id had.
+        at: Pointer = Required(POINTER, "'/updated_at'"),
+        /// The value before the first complete pass, and of an id that is new: it is sent as it is written here, unless there is a
+        /// `format`. If unset, `1970-01-01T00:00:00Z`.
+        first: Option<String> = Optional(SCALAR, "'2024-01-01T00:00:00Z'"),
+        /// The format of strftime of the values, for a form that is not read without it (`usage.md` lists those that are). A time without
+        /// an offset (`%z`) is in UTC; `%s` and `%s%3f` are numbers of seconds and milliseconds. `{since}` without a format of its own is
+        /// written in it, and so is `first`.
+        format: Option<TimeFormat> = Optional(FORMAT, "'%d.%m.%Y'"),
+    }
+}
+
+const TABLE: Table<SinceKeys> = table();
+
+/// The first value in the format of the values.
+fn first_of(item: &Item<'_>, first: Option<String>, format: &TimeFormat) -> Option<SinceValue> {
+    let moment = match &first {
+        None => Some(Moment::of(Timestamp::from_micros(0))),
+        Some(first) => Moment::by(format, first).or_else(|| moment(first).map(Moment::of)),
+    };
+    match moment {
+        Some(at) => Some(SinceValue::Formatted(at.written(format), format.clone())),
+        None => item.find(&["first"])?.refuse(
+            "expected a date, a time in RFC 3339, or one in `format`",
+            "write for example \"2024-01-01\"",
+        ),
+    }
+}
+
+const FORMAT: Leaf<TimeFormat> = Leaf {
+    read: |item| {
+        let format = TimeFormat::parse(item.text()?);
+        format.filter(TimeFormat::can_be_read).or_else(|| {
+            item.refuse(
+                "expected a format of strftime that says the day, month or year of which year, and no zone by its name (%Z)",
+                "write for example \"%d.%m.%Y\" or \"%d.%m.%Y %H:%M:%S %z\"",
+            )
+        })
+    },
+    shape: || {
+        let schema = json!({ "type": "string", "pattern": "%" });
+        Shape::scalar("format of strftime", schema)
+    },
+};
+
+/// A date or a time, or a table of [`SinceKeys`].
+pub struct SinceType;
+
+impl Type for SinceType {
+    type Value = Since;
+
+    fn read(&self, item: Item<'_>) -> Option<Since> {
+        if item.is_table() {
+            let keys = TABLE.read(item.clone())?;
+            let first = match (keys.first, &keys.format) {
+                (first, None) => first.map(SinceValue::Text),
+                (first, Some(format)) => Some(first_of(&item, first, format)?),
+            };
+            return Some(Since {
+                at: Some(keys.at),
+                first,
+                format: keys.format,
+            });
+        }
+        match moment(&item.as_text()?) {
+            Some(at) => Some(Since {
+                first: Some(SinceValue::Time(at)),
+                ..Since::default()
+            }),
+            None => item.refuse(
+                "expected a date, or a time in RFC 3339",
+                "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
+            ),
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        let schema = json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" });
+        Shape::scalar("date or time", schema).or(TABLE.shape())
+    }
+}

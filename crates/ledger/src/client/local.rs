@@ -1,0 +1,152 @@
+//! The client of a ledger of this machine: a file is always there, and never loses anything.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
+};
+use crate::journal::Journal;
+use crate::{Charge, ChargeStatus, LedgerError, LocalLedger, reported_of};
+use ingest_base::clock::{Clock, Monotonic};
+use ingest_quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
+};
+
+/// A ledger of this machine, and the clock that it goes by.
+pub struct LocalClient {
+    ledger: Arc<dyn LocalLedger>,
+    clock: Arc<dyn Clock>,
+}
+
+impl LocalClient {
+    /// A client of `ledger` at the time of `clock`.
+    #[must_use]
+    pub fn new(ledger: Arc<dyn LocalLedger>, clock: Arc<dyn Clock>) -> Self {
+        Self { ledger, clock }
+    }
+
+    /// Returns the id under which a charge of this one counts, or would be made: an id that was taken back names no charge
+    /// any more (L12).
+    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
+        let (mut candidate, mut taken_back) = (id.clone(), 0);
+        loop {
+            let now = self.clock.now();
+            match self.ledger.look_up(account, &candidate, now).await? {
+                ChargeStatus::TakenBack => taken_back += 1,
+                ChargeStatus::Counts | ChargeStatus::Unknown => return Ok(candidate),
+            }
+            candidate = id.again(taken_back);
+        }
+    }
+}
+
+#[async_trait]
+impl LedgerClient for LocalClient {
+    async fn charge(
+        &self,
+        request: ChargeRequest<'_>,
+        given: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError> {
+        let (mut id, mut taken_back) = (given.clone(), 0);
+        loop {
+            let requested_at = Monotonic::now();
+            let charge = Charge::new(&request, &id);
+            let acquired = match self.ledger.charge(charge, self.clock.now()).await? {
+                Decision::Granted(grant) => {
+                    Acquired::Permitted(Permit::new(&request, id, grant, true, requested_at))
+                }
+                Decision::Rejected(rejection) => Acquired::Rejected(rejection),
+                Decision::Never { limit, most } => Acquired::Never { limit, most },
+                Decision::TakenBack => {
+                    taken_back += 1;
+                    id = given.again(taken_back);
+                    continue;
+                }
+            };
+            return Ok(Some(acquired));
+        }
+    }
+
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        Ok(self.ledger.settle(account, id, cost, now).await?)
+    }
+
+    async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        Ok(self.ledger.absorb(account, entries, &[], now).await?)
+    }
+
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+    ) -> Result<(), ClientError> {
+        let now = self.clock.now();
+        Ok(self.ledger.close(account, limit, closing, now).await?)
+    }
+
+    async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
+        Ok(self.ledger.reopen(account, limit, self.clock.now()).await?)
+    }
+
+    async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
+        let entries = self.ledger.entries(account, self.clock.now()).await?;
+        Ok(reported_of(limit, entries))
+    }
+
+    async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
+        Ok(self.ledger.usage(account, self.clock.now()).await?)
+    }
+
+    async fn usage_of(
+        &self,
+        account: &Account,
+        limit: &str,
+    ) -> Result<Option<LimitUsage>, ClientError> {
+        Ok(self.usage(&account.only(limit)).await?.pop())
+    }
+
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+    ) -> Result<Option<Timestamp>, ClientError> {
+        let now = self.clock.now();
+        Ok(self.ledger.falls_to(account, limit, most, now).await?)
+    }
+
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Spending, ClientError> {
+        Ok(Spending {
+            charges: self.ledger.spent(account, from).await?,
+            source: ChargeSource::Ledger,
+        })
+    }
+
+    async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
+        let valid = self.valid_id(account, id).await?;
+        let now = self.clock.now();
+        Ok(match self.ledger.look_up(account, &valid, now).await? {
+            ChargeStatus::Counts => Found::Counting(valid),
+            _ if valid != *id => Found::TakenBack,
+            ChargeStatus::TakenBack | ChargeStatus::Unknown => Found::Unknown,
+        })
+    }
+
+    async fn is_empty(&self) -> Result<bool, ClientError> {
+        Ok(self.ledger.is_empty().await?)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        None
+    }
+}

@@ -1,0 +1,185 @@
+//! This machine's own record of its charges when the ledger is a server: what it may have sent, what the ledger does not have
+//! yet, and what the machine has seen of the ledger. One file, shared by all processes of the machine.
+
+mod charges;
+mod closings;
+mod merge;
+mod pending;
+mod position;
+mod recovery;
+mod report;
+mod schema;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use thiserror::Error;
+
+use ingest_base::apart::apart;
+use ingest_quota::{Account, Timestamp};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::Database;
+
+pub use charges::{Marked, Unmetered};
+pub use closings::PendingClosing;
+pub use pending::Pending;
+pub use position::SyncState;
+pub use recovery::Recovery;
+
+/// Why the journal cannot be used. No request is sent without it.
+#[derive(Debug, Clone, Error)]
+#[error("cannot use the journal of this machine: {0}")]
+pub struct JournalError(String);
+
+impl From<rusqlite::Error> for JournalError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self(format!("journal.db: {}", sqlite::explain(&error)))
+    }
+}
+
+impl From<sqlite::OpenError> for JournalError {
+    fn from(error: sqlite::OpenError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// The journal of this machine.
+#[derive(Clone)]
+pub struct Journal {
+    /// `None` when it is open read-only and the file does not exist yet.
+    database: Arc<Mutex<Option<Database>>>,
+    /// The ledger that the configuration names; `None` when the client did not name one.
+    ledger: Option<Arc<str>>,
+}
+
+/// An account at a time of this machine's clock, as the statements take it.
+struct Moment {
+    account: String,
+    /// The account's longest window: an older charge counts nowhere.
+    window: Duration,
+    /// For how long the ledger surely remembers the id of a charge. Half of what it does, where it forgets charges one by
+    /// one while they count: the clocks differ.
+    remembered: Duration,
+    now: Timestamp,
+}
+
+impl Moment {
+    fn new(account: &Account, now: Timestamp) -> Self {
+        let remembered = match account.forgets_ids() {
+            true => account.id_memory() / 2,
+            false => account.longest_window(),
+        };
+        Self {
+            account: account.name.clone(),
+            window: account.longest_window(),
+            remembered,
+            now,
+        }
+    }
+}
+
+/// Begins a transaction that writes: it takes the file's lock at once, since one that read first could not wait for it.
+fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+/// After how many pages of its log SQLite writes them into the file, which takes milliseconds: four times its default, so that
+/// fewer than one charge in a hundred waits for it. A loss of power takes what came after; the shared ledger has those charges.
+const CHECKPOINT: u32 = 4000;
+
+impl Journal {
+    /// Opens the journal; creates the file if there is none.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let database = sqlite::open(path, schema::SCHEMA)?;
+        database.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
+        Ok(Self::over(Some(database)))
+    }
+
+    /// Opens the journal for reading.
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn open_read_only(path: &Path) -> Result<Self, JournalError> {
+        Ok(Self::over(sqlite::open_read_only(path, schema::SCHEMA)?))
+    }
+
+    fn over(database: Option<Database>) -> Self {
+        Self {
+            database: Arc::new(Mutex::new(database)),
+            ledger: None,
+        }
+    }
+
+    /// Names the ledger that the journal belongs to; it is recorded with every contact.
+    #[must_use]
+    pub fn of_ledger(self, identity: String) -> Self {
+        Self {
+            ledger: Some(identity.into()),
+            ..self
+        }
+    }
+
+    /// The ledger that the configuration names; `None` when the client did not name one.
+    pub fn ledger(&self) -> Option<&str> {
+        self.ledger.as_deref()
+    }
+
+    /// Returns a copy in memory.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn in_memory(&self) -> Result<Self, JournalError> {
+        let database = match self.on_own_thread(Database::in_memory).await? {
+            Some(copy) => copy,
+            None => sqlite::in_memory(schema::SCHEMA)?,
+        };
+        Ok(Self {
+            ledger: self.ledger.clone(),
+            ..Self::over(Some(database))
+        })
+    }
+
+    /// Writes to the file, on a thread that may wait for the disk.
+    async fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.on_own_thread(move |database| {
+            let changed = database.change(act);
+            changed.map_err(|error| database.confirmed(error))
+        })
+        .await?
+        .ok_or_else(|| JournalError("it is open read-only".to_owned()))
+    }
+
+    /// Reads from one state of the file; `None` when there is no file.
+    async fn look<T: Send + 'static>(
+        &self,
+        act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, JournalError> {
+        self.on_own_thread(move |database| database.read(act)).await
+    }
+
+    async fn on_own_thread<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Option<T>, JournalError> {
+        let database = Arc::clone(&self.database);
+        let done = apart(move || {
+            database
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .as_mut()
+                .map(act)
+                .transpose()
+        });
+        Ok(done
+            .await
+            .map_err(|error| JournalError(error.to_string()))??)
+    }
+}

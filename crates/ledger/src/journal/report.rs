@@ -1,0 +1,122 @@
+//! Queries for reports: what was charged here and for what, and what became of a charge.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::charges::valid_id;
+use super::{Journal, JournalError};
+use crate::{Purpose, Spent};
+use ingest_quota::{Account, ChargeId, Cost, Timestamp};
+use ingest_sqlite::Json;
+
+impl Journal {
+    /// Returns what this machine charged to an account since `from`, oldest first. About two windows are kept.
+    pub async fn spent(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Vec<Spent>, JournalError> {
+        let account = account.name.clone();
+        let spent = self
+            .look(move |connection| spent(connection, &account, from))
+            .await?;
+        Ok(spent.unwrap_or_default())
+    }
+
+    /// Returns the units that went unmetered and that the ledger does not have yet.
+    pub async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
+        let account = account.name.clone();
+        let sum = self
+            .look(move |connection| unrepaid(connection, &account))
+            .await?;
+        Ok(sum.unwrap_or_else(Cost::none))
+    }
+
+    /// Returns the id under which a charge counts that was made here under `id` or under one made from it.
+    pub async fn counting(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+    ) -> Result<Option<ChargeId>, JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        Ok(self
+            .look(move |connection| counting(connection, &account, &id))
+            .await?
+            .flatten())
+    }
+
+    /// Whether a charge of this id was made here, even if it was voided or released.
+    pub async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
+        let (account, id) = (account.name.clone(), id.clone());
+        let remembers = self.look(move |connection| {
+            connection
+                .prepare_cached("select 1 from charge where account = ? and id = ?")?
+                .exists(params![account, id.as_str()])
+        });
+        Ok(remembers.await?.unwrap_or(false))
+    }
+}
+
+fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Vec<Spent>> {
+    let mut statement = connection.prepare_cached(
+        "select at, cost, job, region, call, charges from charge where account = ? and at >= ? and state = 'sent' order by at, id",
+    )?;
+    let charges = statement.query_map(params![account, from.micros()], charge)?;
+    let charges = charges.collect::<rusqlite::Result<Vec<Charged>>>()?;
+    let parts = charges.iter().flat_map(|(at, cost, purpose, number)| {
+        cost.iter().map(|(limit, units)| Spent {
+            at: *at,
+            limit: limit.clone(),
+            units,
+            charges: u64::from(*number),
+            purpose: Arc::clone(purpose),
+        })
+    });
+    Ok(parts.collect())
+}
+
+/// When, what, what for, and the number of charges.
+type Charged = (Timestamp, Cost, Arc<Purpose>, u32);
+
+fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
+    let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
+    let purpose = Purpose {
+        job: row.get(2)?,
+        region: row.get(3)?,
+        call,
+    };
+    Ok((
+        Timestamp::from_micros(row.get(0)?),
+        row.get::<_, Json<Cost>>(1)?.0,
+        purpose.into(),
+        row.get(5)?,
+    ))
+}
+
+fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
+    let mut statement = connection.prepare_cached(
+        "select cost from charge indexed by charge_open
+         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
+    )?;
+    let costs = statement.query_map([account], |row| row.get::<_, Json<Cost>>(0))?;
+    let mut sum = Cost::none();
+    for cost in costs {
+        sum.add(&cost?.0);
+    }
+    Ok(sum)
+}
+
+fn counting(
+    connection: &Connection,
+    account: &str,
+    id: &ChargeId,
+) -> rusqlite::Result<Option<ChargeId>> {
+    let id = valid_id(connection, account, id)?;
+    let mut statement =
+        connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
+    let found = statement
+        .query_row(params![account, id.as_str()], |_| Ok(()))
+        .optional()?;
+    Ok(found.map(|()| id))
+}

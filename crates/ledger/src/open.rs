@@ -1,0 +1,146 @@
+//! Opens the ledger that the configuration names, and the journal beside a shared one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::redis::RedisLedger;
+use super::{
+    Journal, JournalError, Ledger, LedgerClient, LedgerError, LocalClient, Policy, ReadOnlyClient,
+    SharedClient, SqliteLedger,
+};
+use ingest_base::clock::Clock;
+use ingest_config::{LedgerConfig, LedgerStore, RedisUrl};
+use ingest_quota::{Account, Entry};
+use ingest_sqlite::OpenError;
+
+/// The file of this machine's ledger, in the state directory.
+pub const LEDGER_FILE: &str = "ledger.db";
+
+/// The file of this machine's journal, there.
+pub const JOURNAL_FILE: &str = "journal.db";
+
+/// What a ledger is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// For charging.
+    ReadWrite,
+    /// For reading: nothing is written, neither to the ledger nor on this machine.
+    ReadOnly,
+}
+
+/// Why a ledger cannot be opened.
+#[derive(Debug, Error)]
+pub enum OpenLedgerError {
+    /// The file of this machine's ledger.
+    #[error(transparent)]
+    File(#[from] OpenError),
+    /// The journal of this machine.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The URL of the shared ledger.
+    #[error(transparent)]
+    Shared(#[from] LedgerError),
+}
+
+impl OpenLedgerError {
+    /// Whether the file is only of an earlier release: the next command that writes to it upgrades it.
+    #[must_use]
+    pub fn is_of_earlier_release(&self) -> bool {
+        match self {
+            Self::File(error) => matches!(error, OpenError::Older { .. }),
+            // The journal's error is text alone: this is the remedy that it names for an earlier release's file.
+            Self::Journal(error) => error.to_string().contains("upgrades it"),
+            Self::Shared(_) => false,
+        }
+    }
+}
+
+/// Opens the ledger that `config` names: `ledger.db` in the state directory, or a shared one with `journal.db` there. A
+/// shared ledger is connected to at the first operation.
+///
+/// # Errors
+/// When a file in the state directory cannot be opened, or the URL is not one of Redis.
+pub fn open(
+    config: &LedgerConfig,
+    state_dir: &Path,
+    mode: Mode,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+    match &config.store {
+        LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
+        LedgerStore::Redis(url) => {
+            open_shared(config, url, &state_dir.join(JOURNAL_FILE), mode, clock)
+        }
+    }
+}
+
+/// Opens a copy in memory of the ledger that `config` names, with these charges added. Nothing is written, neither to the
+/// ledger nor on this machine.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_with(
+    charges: &[(Arc<Account>, Vec<Entry>)],
+    config: &LedgerConfig,
+    state_dir: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+    match &config.store {
+        LedgerStore::Sqlite => {
+            let ledger = SqliteLedger::open_read_only(&state_dir.join(LEDGER_FILE))?;
+            let copy = ledger.in_memory().await?;
+            for (account, entries) in charges {
+                copy.absorb(account, entries, &[], clock.now()).await?;
+            }
+            Ok(Arc::new(LocalClient::new(Arc::new(copy), clock)))
+        }
+        LedgerStore::Redis(url) => {
+            let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
+            let copy = journal.in_memory().await?;
+            for (account, entries) in charges {
+                copy.add(account, entries).await?;
+            }
+            let ledger = Arc::new(RedisLedger::configured(url, config)?);
+            Ok(Arc::new(ReadOnlyClient::new(ledger, copy, clock)))
+        }
+    }
+}
+
+fn open_sqlite(
+    path: &Path,
+    mode: Mode,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+    let ledger = match mode {
+        Mode::ReadWrite => SqliteLedger::open(path)?,
+        Mode::ReadOnly => SqliteLedger::open_read_only(path)?,
+    };
+    Ok(Arc::new(LocalClient::new(Arc::new(ledger), clock)))
+}
+
+fn open_shared(
+    config: &LedgerConfig,
+    url: &RedisUrl,
+    journal: &Path,
+    mode: Mode,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+    let ledger = Arc::new(RedisLedger::configured(url, config)?);
+    Ok(match mode {
+        Mode::ReadWrite => {
+            let journal = Journal::open(journal)?.of_ledger(url.identity());
+            Arc::new(SharedClient::new(
+                ledger,
+                journal,
+                Policy::from(config),
+                clock,
+            ))
+        }
+        Mode::ReadOnly => {
+            let journal = Journal::open_read_only(journal)?;
+            Arc::new(ReadOnlyClient::new(ledger, journal, clock))
+        }
+    })
+}

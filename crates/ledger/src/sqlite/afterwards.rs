@@ -1,0 +1,79 @@
+use std::collections::BTreeMap;
+
+use rusqlite::Result;
+
+use super::rows::{LogPosition, Rows};
+use ingest_quota::admission::{History, kept_from};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
+
+/// The end of time.
+const END: Timestamp = Timestamp::from_micros(i64::MAX);
+
+/// Sets the true cost of a charge, at its own time (L14), or records it for a charge that has not arrived yet (L15).
+pub fn settle(
+    rows: Rows<'_>,
+    account: &Account,
+    id: &ChargeId,
+    cost: &Cost,
+    now: Timestamp,
+) -> Result<()> {
+    let place = match rows.known(account, id, now)? {
+        Some(place) => place,
+        None => add(rows, id, now)?,
+    };
+    let mut limits = rows.limits_of(account, place)?;
+    limits.extend(account.charged(cost).map(|(limit, _)| limit));
+    for limit in limits {
+        let units = cost.of(limit);
+        if rows.taken(limit, place)?.unwrap_or_default() != units {
+            rows.take(limit, place, units, 0)?;
+            rows.total_again(limit, place.at, END)?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds charges that the ledger does not have yet, and floors (L17, L40).
+pub fn absorb(
+    rows: Rows<'_>,
+    account: &Account,
+    entries: &[Entry],
+    floors: &[Floor],
+    now: Timestamp,
+) -> Result<()> {
+    let mut changed = BTreeMap::new();
+    for entry in entries {
+        let at = entry.at.min(now);
+        if at > kept_from(account, now) && rows.known(account, &entry.id, now)?.is_none() {
+            let place = add(rows, &entry.id, at)?;
+            for (limit, _) in account.charged(&entry.cost) {
+                rows.take(limit, place, entry.cost.of(limit), 0)?;
+                changed
+                    .entry(limit)
+                    .and_modify(|first: &mut Timestamp| *first = at.min(*first))
+                    .or_insert(at);
+            }
+        }
+    }
+    changed
+        .into_iter()
+        .try_for_each(|(limit, first)| rows.total_again(limit, first, END))?;
+    floors.iter().try_for_each(|floor| {
+        rows.add_floor(&Floor {
+            at: floor.at.min(now),
+            ..floor.clone()
+        })
+    })
+}
+
+fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<LogPosition> {
+    let place = rows.place_at(at)?;
+    rows.add_charge(place, id, None)?;
+    Ok(place)
+}
+
+/// Closes a limit, unless it is closed for longer.
+pub fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
+    let existing = rows.limit(limit).closing()?;
+    rows.close(limit, closing.over(existing, now))
+}

@@ -1,0 +1,397 @@
+//! The ledger of one machine: a SQLite file that any number of its processes share.
+//!
+//! A charge is one transaction, so decision and record cannot come apart. What was granted survives the death of any
+//! process. A loss of power may take the charges since SQLite's last checkpoint (every few hundred charges, and when
+//! the last process ends): waiting for the disk at each charge would make it a hundred times slower, and the headroom covers
+//! such a loss.
+
+mod afterwards;
+mod charge;
+mod merge;
+mod rows;
+mod schema;
+mod spent;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use self::rows::Rows;
+use self::schema::SCHEMA;
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
+use ingest_base::apart::apart;
+use ingest_quota::admission::{LimitState, kept_from, ledger_time};
+use ingest_quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
+};
+use ingest_sqlite as sqlite;
+use ingest_sqlite::{Database, Files, OpenError};
+
+/// A ledger that is this far ahead of its machine's clock is reported.
+const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
+const GRAVE: Duration = Duration::from_secs(60 * 60);
+
+/// The ledger of one machine.
+#[derive(Debug, Clone)]
+pub struct SqliteLedger {
+    database: Arc<Mutex<Database>>,
+}
+
+impl SqliteLedger {
+    /// Opens the ledger in `path`; creates or upgrades the file as needed.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or was written by a later release.
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        sqlite::open(path, SCHEMA).map(Self::over)
+    }
+
+    /// Opens the ledger in `path` for reading, and writes nothing to the disk. When there is no file yet, it
+    /// is an empty ledger.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, is damaged, or has another version than this release.
+    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+        let database = match sqlite::open_read_only(path, SCHEMA)? {
+            Some(database) => database,
+            None => sqlite::open_empty(SCHEMA)?,
+        };
+        Ok(Self::over(database))
+    }
+
+    /// Returns a copy of the ledger in memory.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn in_memory(&self) -> Result<Self, LedgerError> {
+        self.apart(Database::in_memory).await.map(Self::over)
+    }
+
+    /// Returns what was charged to an account within its longest window, each charge with its id.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn charges(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<Entry>, LedgerError> {
+        let (name, from) = (account.name.clone(), kept_from(account, now));
+        self.read(move |connection| Rows::new(connection, &name).entries(from))
+            .await
+    }
+
+    /// Returns when the newest charge of an account was made; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        const NEWEST: &str = "select max(at) from charge where account = ?1";
+        let name = account.name.clone();
+        let newest = move |connection: &Connection| -> rusqlite::Result<Option<i64>> {
+            connection.query_row(NEWEST, [&name], |row| row.get(0))
+        };
+        Ok(self.read(newest).await?.map(Timestamp::from_micros))
+    }
+
+    fn over(database: Database) -> Self {
+        Self {
+            database: Arc::new(Mutex::new(database)),
+        }
+    }
+
+    /// Reads from one state of the ledger.
+    async fn read<T: Send + 'static>(
+        &self,
+        act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        self.apart(move |database| database.read(act)).await
+    }
+
+    /// Writes all or nothing. On this thread when no other process holds the lock: that is faster than waking another thread.
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        if let Ok(database) = self.database.try_lock()
+            && let Some(transaction) =
+                sqlite::begin_at_once(&database).map_err(|error| broken(&error))?
+        {
+            let done = done(transaction, act, || database.in_place());
+            let done = done.and_then(|done| database.in_place().map(|()| done));
+            return done.map_err(|error| broken(&database.confirmed(error)));
+        }
+        self.apart(move |database| {
+            let files = database.files().cloned();
+            let in_place = || files.as_ref().map_or(Ok(()), Files::in_place);
+            let written = database.change(|connection| {
+                let behavior = TransactionBehavior::Immediate;
+                done(
+                    connection.transaction_with_behavior(behavior)?,
+                    act,
+                    in_place,
+                )
+            });
+            written.map_err(|error| database.confirmed(error))
+        })
+        .await
+    }
+
+    /// Runs on a thread that may wait for other processes.
+    async fn apart<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let database = Arc::clone(&self.database);
+        let work = move || act(&mut database.lock().unwrap_or_else(PoisonError::into_inner));
+        match apart(work).await {
+            Ok(done) => done.map_err(|error| broken(&error)),
+            Err(error) => Err(LedgerError::Broken(format!(
+                "a ledger operation was interrupted: {error}"
+            ))),
+        }
+    }
+}
+
+/// Acts, and commits unless a file was deleted or replaced: a log that was deleted alone is written into the ledger's file
+/// when the process ends, so a charge in it would count though its request was never sent.
+fn done<T>(
+    transaction: Transaction<'_>,
+    act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    in_place: impl FnOnce() -> rusqlite::Result<()>,
+) -> rusqlite::Result<T> {
+    let answer = act(&transaction)?;
+    in_place()?;
+    transaction.commit().map(|()| answer)
+}
+
+fn broken(error: &rusqlite::Error) -> LedgerError {
+    LedgerError::Broken(format!("the ledger failed: {}", sqlite::explain(error)))
+}
+
+/// The ledger's time, and the place of the next charge in it.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    /// The caller's clock.
+    callers: Timestamp,
+    /// The caller's clock, or the latest time of the account: a clock that was set back returns no unit (L4).
+    now: Timestamp,
+    /// The number of charges made at this microsecond.
+    n: i64,
+}
+
+impl Moment {
+    fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
+        let newest = rows.newest()?;
+        newest
+            .iter()
+            .for_each(|newest| say_ahead(newest.at.since(callers)));
+        let newest_at = newest.map(|newest| newest.at);
+        let now = ledger_time(callers, newest_at, rows.newest_floor()?);
+        let at_once = newest.filter(|newest| newest.at == now);
+        Ok(Self {
+            callers,
+            now,
+            n: at_once.map_or(0, |newest| newest.n.saturating_add(1)),
+        })
+    }
+}
+
+/// Reports once that this machine's clock was set back: until it has caught up, no unit returns.
+fn say_ahead(ahead: Duration) {
+    static SAID: Once = Once::new();
+    if ahead > NOTEWORTHY {
+        SAID.call_once(|| {
+            let said = format!(
+                "the ledger's newest charge is {} ahead of this machine's clock, which was ahead \
+                then or is behind now; no unit returns until the clock has caught up; \
+                synchronize it (chrony, systemd-timesyncd). If the clock is right now, move \
+                ledger.db away: the next run creates it and charges it with what the catalog's \
+                passes spent",
+                humantime::format_duration(Duration::from_secs(ahead.as_secs()))
+            );
+            // Work that stops for this long is a failure, although no run fails.
+            if ahead > GRAVE {
+                tracing::error!("{said}")
+            } else {
+                tracing::warn!("{said}")
+            }
+        });
+    }
+}
+
+fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<LimitUsage>> {
+    let usage = |(name, limit)| LimitState::read(name, limit, rows.limit(name), now)?.usage();
+    account.limits.iter().map(usage).collect()
+}
+
+#[async_trait]
+impl Ledger for SqliteLedger {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        let (account, id, purpose) = (
+            charge.account.clone(),
+            charge.id.clone(),
+            charge.purpose.clone(),
+        );
+        let (cost, leave) = (charge.cost.clone(), charge.leave.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            let charge = Charge {
+                account: &account,
+                id: &id,
+                cost: &cost,
+                leave: &leave,
+                purpose: &purpose,
+            };
+            charge::charge(rows, charge, Moment::read(rows, now)?)
+        })
+        .await
+    }
+
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::settle(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let (account, entries, floors) = (account.clone(), entries.to_vec(), floors.to_vec());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::absorb(
+                rows,
+                &account,
+                &entries,
+                &floors,
+                Moment::read(rows, now)?.now,
+            )
+        })
+        .await
+    }
+
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account);
+            afterwards::close(rows, &limit, closing, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        _now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |connection| Rows::new(connection, &account).reopen(&limit))
+            .await
+    }
+
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
+        let account = account.clone();
+        self.read(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            usage(rows, &account, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl LocalLedger for SqliteLedger {
+    async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let (account, name) = (account.clone(), limit.to_owned());
+        self.read(move |connection| {
+            let Some(limit) = account.limits.get(&name) else {
+                return Ok(None);
+            };
+            let rows = Rows::new(connection, &account.name);
+            let now = Moment::read(rows, now)?.now;
+            let state = LimitState::read(&name, limit, rows.limit(&name), now)?;
+            state.falls_to(most).map(Some)
+        })
+        .await
+    }
+
+    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
+        let account = account.clone();
+        self.read(move |connection| {
+            spent::spent(Rows::new(connection, &account.name), &account, from)
+        })
+        .await
+    }
+
+    async fn is_empty(&self) -> Result<bool, LedgerError> {
+        let none = "select not exists (select 1 from charge)";
+        self.read(move |connection| connection.query_row(none, [], |row| row.get(0)))
+            .await
+    }
+
+    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
+        let account = account.clone();
+        self.read(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            let now = Moment::read(rows, now)?.now;
+            rows.entries(kept_from(&account, now))
+        })
+        .await
+    }
+
+    async fn look_up(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError> {
+        let (account, id) = (account.clone(), id.clone());
+        let reading = move |connection: &Connection| {
+            let rows = Rows::new(connection, &account.name);
+            let now = Moment::read(rows, now)?.now;
+            let Some(place) = rows.known(&account, &id, now)? else {
+                return Ok(ChargeStatus::Unknown);
+            };
+            Ok(if rows.held(&account, place)?.is_none() {
+                ChargeStatus::TakenBack
+            } else {
+                ChargeStatus::Counts
+            })
+        };
+        self.read(reading).await
+    }
+}

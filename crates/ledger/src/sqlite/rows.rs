@@ -1,0 +1,438 @@
+use std::collections::BTreeSet;
+
+use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
+
+use super::super::Purpose;
+use super::merge::MergeProgress;
+use ingest_quota::admission::{
+    ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
+};
+use ingest_quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Timestamp, Units};
+
+/// The place of a charge in the order of its account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPosition {
+    pub at: Timestamp,
+    pub n: i64,
+}
+
+/// The rows of one account: each method is one statement, prepared once for the life of the connection.
+#[derive(Clone, Copy)]
+pub struct Rows<'c> {
+    connection: &'c Connection,
+    account: &'c str,
+}
+
+impl<'c> Rows<'c> {
+    pub fn new(connection: &'c Connection, account: &'c str) -> Self {
+        Self {
+            connection,
+            account,
+        }
+    }
+
+    /// The newest charge.
+    pub fn newest(&self) -> Result<Option<LogPosition>> {
+        let sql = "SELECT at, n FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
+        self.find(sql, (self.account,), place)
+    }
+
+    /// The time of the newest floor.
+    pub fn newest_floor(&self) -> Result<Option<Timestamp>> {
+        let sql = "SELECT max(at) FROM floor WHERE account = ?1";
+        self.one(sql, (self.account,), |row| {
+            Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros))
+        })
+    }
+
+    /// Returns the newest charge under `id` that is remembered. One without a call was absorbed, or settled before it
+    /// arrived: it is remembered while it may count. The statement names its index: SQLite would rather go through all charges of
+    /// the account, newest first.
+    pub fn known(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Option<LogPosition>> {
+        let sql = "SELECT at, n FROM charge INDEXED BY charge_by_id
+                   WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL, ?4, ?3)
+                   ORDER BY at DESC, n DESC LIMIT 1";
+        let (remembered, kept) = (remembered_from(account, now), kept_from(account, now));
+        let params = (
+            self.account,
+            id.as_str(),
+            remembered.micros(),
+            kept.micros(),
+        );
+        self.find(sql, params, place)
+    }
+
+    /// The place behind all charges made at `at`.
+    pub fn place_at(&self, at: Timestamp) -> Result<LogPosition> {
+        let sql = "SELECT coalesce(max(n) + 1, 0) FROM charge WHERE account = ?1 AND at = ?2";
+        self.one(sql, (self.account, at.micros()), |row| {
+            Ok(LogPosition { at, n: row.get(0)? })
+        })
+    }
+
+    pub fn add_charge(
+        &self,
+        place: LogPosition,
+        id: &ChargeId,
+        purpose: Option<&Purpose>,
+    ) -> Result<()> {
+        let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let job = purpose.and_then(|purpose| purpose.job.as_deref());
+        let region = purpose.and_then(|purpose| purpose.region.as_deref());
+        let call = purpose.map(|purpose| purpose.call.as_str());
+        self.execute(
+            sql,
+            (
+                self.account,
+                place.at.micros(),
+                place.n,
+                id.as_str(),
+                job,
+                region,
+                call,
+            ),
+        )
+    }
+
+    /// Returns the units that a charge took of a limit; `None` when it did not name the limit.
+    pub fn taken(&self, limit: &str, place: LogPosition) -> Result<Option<Units>> {
+        let sql =
+            "SELECT units FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
+        self.find(
+            sql,
+            (self.account, limit, place.at.micros(), place.n),
+            |row| units(row, 0),
+        )
+    }
+
+    /// Returns what a charge took of the limits of an account; nothing when it was settled to nothing.
+    pub fn held(&self, account: &Account, place: LogPosition) -> Result<Cost> {
+        let mut held = Cost::none();
+        for limit in self.limits_of(account, place)? {
+            held.set(limit, self.taken(limit, place)?.unwrap_or(Units::ZERO));
+        }
+        Ok(held)
+    }
+
+    /// Returns the limits of an account that a charge can have taken from: of limits of values, which can be thousands, those
+    /// that it took from.
+    pub fn limits_of<'a>(
+        &self,
+        account: &'a Account,
+        place: LogPosition,
+    ) -> Result<BTreeSet<&'a LimitName>> {
+        let sql = "SELECT limit_name FROM taken
+                   WHERE account = ?1 AND at = ?2 AND n = ?3 AND instr(limit_name, '/') > 0";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let params = (self.account, place.at.micros(), place.n);
+        let of_values = statement.query_map(params, |row| row.get::<_, LimitName>(0))?;
+        let of_values = of_values.collect::<Result<Vec<_>>>()?;
+        let of_values = of_values
+            .iter()
+            .filter_map(|name| account.limits.get_key_value(name))
+            .map(|(name, _)| name);
+        let others = account.limits.keys().filter(|name| !name.contains('/'));
+        Ok(others.chain(of_values).collect())
+    }
+
+    /// Records what a charge took of a limit.
+    pub fn take(&self, limit: &str, place: LogPosition, units: Units, total: i64) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO taken (account, limit_name, at, n, units, total)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        self.execute(
+            sql,
+            (
+                self.account,
+                limit,
+                place.at.micros(),
+                place.n,
+                signed(units)?,
+                total,
+            ),
+        )
+    }
+
+    /// Adds what a charge took of a limit to what another did.
+    pub fn move_taken(&self, limit: &str, from: LogPosition, to: LogPosition) -> Result<()> {
+        let Some(units) = self.taken(limit, from)? else {
+            return Ok(());
+        };
+        let all = self.taken(limit, to)?.unwrap_or_default() + units;
+        self.take(limit, to, all, 0)?;
+        let sql = "DELETE FROM taken WHERE account = ?1 AND limit_name = ?2 AND at = ?3 AND n = ?4";
+        self.execute(sql, (self.account, limit, from.at.micros(), from.n))
+    }
+
+    /// Lets the row of a charge stand for another too, whose row is deleted.
+    pub fn merge_charge(&self, from: LogPosition, to: LogPosition) -> Result<()> {
+        let sql = "UPDATE charge SET charges = charges + (
+                       SELECT charges FROM charge WHERE account = ?1 AND at = ?2 AND n = ?3)
+                   WHERE account = ?1 AND at = ?4 AND n = ?5";
+        let (at, last) = (from.at.micros(), to.at.micros());
+        self.execute(sql, (self.account, at, from.n, last, to.n))?;
+        let sql = "DELETE FROM charge WHERE account = ?1 AND at = ?2 AND n = ?3";
+        self.execute(sql, (self.account, at, from.n))
+    }
+
+    /// How far the account is merged; `None` before the first time.
+    pub fn merge_progress(&self) -> Result<Option<MergeProgress>> {
+        let sql = "SELECT merged_from, due FROM merged WHERE account = ?1";
+        self.find(sql, (self.account,), |row| {
+            Ok(MergeProgress {
+                from: instant(row, 0)?,
+                due: instant(row, 1)?,
+            })
+        })
+    }
+
+    pub fn set_merge_progress(&self, progress: MergeProgress) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO merged (account, merged_from, due) VALUES (?1, ?2, ?3)";
+        let (from, due) = (progress.from.micros(), progress.due.micros());
+        self.execute(sql, (self.account, from, due))
+    }
+
+    /// Returns the first charges from `from` to `until` that a decision of this ledger recorded, in order.
+    pub fn merging<T>(
+        &self,
+        from: Timestamp,
+        until: Timestamp,
+        most: usize,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(LogPosition, T)>> {
+        let sql = "SELECT at, n, job, region, call FROM charge
+                   WHERE account = ?1 AND at >= ?2 AND at <= ?3 AND call IS NOT NULL ORDER BY at, n LIMIT ?4";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.places(
+            sql,
+            (self.account, from.micros(), until.micros(), most),
+            read,
+        )
+    }
+
+    /// The times of the floors from `from` on, of any limit.
+    pub fn floors_since(&self, from: Timestamp) -> Result<Vec<Timestamp>> {
+        let sql = "SELECT at FROM floor WHERE account = ?1 AND at >= ?2";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let floors = statement.query_map((self.account, from.micros()), |row| instant(row, 0))?;
+        floors.collect()
+    }
+
+    /// Sums a limit's running total up again, from `at` to `until`. Costs as much as there are rows between them.
+    pub fn total_again(&self, limit: &str, at: Timestamp, until: Timestamp) -> Result<()> {
+        let sql = "UPDATE taken SET total = again.total FROM (
+                SELECT at, n, sum(units) OVER (ORDER BY at, n ROWS UNBOUNDED PRECEDING) + coalesce((
+                    SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
+                    ORDER BY at DESC, n DESC LIMIT 1), 0) AS total
+                FROM taken WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND at <= ?4
+            ) AS again
+            WHERE taken.account = ?1 AND taken.limit_name = ?2 AND taken.at = again.at AND taken.n = again.n";
+        self.execute(sql, (self.account, limit, at.micros(), until.micros()))
+    }
+
+    pub fn close(&self, limit: &str, closing: ClosingState) -> Result<()> {
+        let sql =
+            "INSERT OR REPLACE INTO closing (account, limit_name, until, probing, probe_interval)
+                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let (until, interval) = (closing.until.micros(), closing.interval_micros());
+        self.execute(
+            sql,
+            (self.account, limit, until, interval.is_some(), interval),
+        )
+    }
+
+    pub fn reopen(&self, limit: &str) -> Result<()> {
+        self.execute(
+            "DELETE FROM closing WHERE account = ?1 AND limit_name = ?2",
+            (self.account, limit),
+        )
+    }
+
+    pub fn add_floor(&self, floor: &Floor) -> Result<()> {
+        let sql = "INSERT INTO floor (account, limit_name, at, used) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT DO UPDATE SET used = max(used, excluded.used)";
+        self.execute(
+            sql,
+            (
+                self.account,
+                &floor.limit,
+                floor.at.micros(),
+                signed(floor.used)?,
+            ),
+        )
+    }
+
+    /// Returns what each charge since `from` took of a limit, in order, without those that took nothing.
+    pub fn taken_from(&self, limit: &str, from: Timestamp) -> Result<Vec<(LogPosition, Units)>> {
+        let sql = "SELECT at, n, units FROM taken
+                   WHERE account = ?1 AND limit_name = ?2 AND at >= ?3 AND units > 0 ORDER BY at, n";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let taken = statement.query_map((self.account, limit, from.micros()), |row| {
+            Ok((place(row)?, units(row, 2)?))
+        })?;
+        taken.collect()
+    }
+
+    /// Returns the charges since `from`, in order, with what `read` makes of the columns from 2 on: job, region, call, and the
+    /// number of charges.
+    pub fn charged<T>(
+        &self,
+        from: Timestamp,
+        read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(LogPosition, T)>> {
+        let sql = "SELECT at, n, job, region, call, charges FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
+        self.places(sql, (self.account, from.micros()), read)
+    }
+
+    fn places<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<(LogPosition, T)>> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let charged = statement.query_map(params, |row| Ok((place(row)?, read(row)?)))?;
+        charged.collect()
+    }
+
+    /// Returns the charges later than `after` that took anything, in order.
+    pub fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
+        let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units FROM charge
+                   JOIN taken ON taken.account = charge.account AND taken.at = charge.at AND taken.n = charge.n
+                   WHERE charge.account = ?1 AND charge.at > ?2 AND taken.units > 0 ORDER BY charge.at, charge.n";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let mut taken = statement.query((self.account, after.micros()))?;
+        let mut entries: Vec<Entry> = Vec::new();
+        while let Some(row) = taken.next()? {
+            let (at, id) = (
+                Timestamp::from_micros(row.get(0)?),
+                ChargeId::new(row.get::<_, String>(1)?),
+            );
+            let took = Cost::from_iter([(row.get(2)?, units(row, 3)?)]);
+            match entries.last_mut().filter(|last| last.id == id) {
+                Some(last) => last.cost.add(&took),
+                None => entries.push(Entry { id, at, cost: took }),
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The history of one limit.
+    pub const fn limit(self, limit: &'c str) -> LimitRows<'c> {
+        LimitRows { rows: self, limit }
+    }
+
+    fn find<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        self.connection
+            .prepare_cached(sql)?
+            .query_row(params, read)
+            .optional()
+    }
+
+    fn one<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.connection.prepare_cached(sql)?.query_row(params, read)
+    }
+
+    fn execute(&self, sql: &str, params: impl Params) -> Result<()> {
+        self.connection
+            .prepare_cached(sql)?
+            .execute(params)
+            .map(drop)
+    }
+}
+
+/// The rows of one limit.
+#[derive(Clone, Copy)]
+pub struct LimitRows<'c> {
+    rows: Rows<'c>,
+    limit: &'c str,
+}
+
+impl History for LimitRows<'_> {
+    type Error = Error;
+
+    fn totals(&self, from: Timestamp) -> Result<Totals> {
+        let sql = "SELECT
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2
+                      ORDER BY at DESC, n DESC LIMIT 1), 0),
+            coalesce((SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at < ?3
+                      ORDER BY at DESC, n DESC LIMIT 1), 0)";
+        let params = (self.rows.account, self.limit, from.micros());
+        self.rows.one(sql, params, |row| {
+            Ok(Totals {
+                all: units(row, 0)?,
+                before: units(row, 1)?,
+            })
+        })
+    }
+
+    fn reached(&self, total: Units) -> Result<Timestamp> {
+        let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
+                   ORDER BY total, at, n LIMIT 1";
+        let params = (self.rows.account, self.limit, signed(total)?);
+        self.rows.one(sql, params, |row| instant(row, 0))
+    }
+
+    fn floors(&self, from: Timestamp) -> Result<Vec<FloorTotal>> {
+        let sql = "SELECT at, used, coalesce((
+                SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
+                ORDER BY at DESC, n DESC LIMIT 1), 0)
+            FROM floor WHERE account = ?1 AND limit_name = ?2 AND at >= ?3";
+        let params = (self.rows.account, self.limit, from.micros());
+        let mut statement = self.rows.connection.prepare_cached(sql)?;
+        let floors = statement.query_map(params, |row| {
+            Ok(FloorTotal {
+                at: instant(row, 0)?,
+                used: units(row, 1)?,
+                total: units(row, 2)?,
+            })
+        })?;
+        floors.collect()
+    }
+
+    fn closing(&self) -> Result<Option<ClosingState>> {
+        let sql = "SELECT until, probing, probe_interval FROM closing WHERE account = ?1 AND limit_name = ?2";
+        self.rows
+            .find(sql, (self.rows.account, self.limit), closing)
+    }
+}
+
+fn closing(row: &Row<'_>) -> Result<ClosingState> {
+    let until = instant(row, 0)?;
+    Ok(ClosingState::stored(until, row.get(1)?, row.get(2)?))
+}
+
+fn place(row: &Row<'_>) -> Result<LogPosition> {
+    Ok(LogPosition {
+        at: instant(row, 0)?,
+        n: row.get(1)?,
+    })
+}
+
+fn instant(row: &Row<'_>, column: usize) -> Result<Timestamp> {
+    row.get(column).map(Timestamp::from_micros)
+}
+
+fn units(row: &Row<'_>, column: usize) -> Result<Units> {
+    row.get::<_, i64>(column)
+        .map(|units| Units::new(u64::try_from(units).unwrap_or(0)))
+}
+
+/// Converts units to SQLite's integer. Fails for more than 63 bits.
+pub fn signed(units: Units) -> Result<i64> {
+    i64::try_from(units.get()).map_err(|error| Error::ToSqlConversionFailure(error.into()))
+}

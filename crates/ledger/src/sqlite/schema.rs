@@ -1,0 +1,69 @@
+use ingest_sqlite::Schema;
+
+/// The tables of `ledger.db`. People may query it: times are microseconds since the Unix epoch.
+///
+/// - `charge`: every charge ever made. `n` distinguishes charges of one microsecond. Charges that came without a purpose
+///   (absorbed, or settled before they arrived) have no job, region, call.
+/// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
+///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
+/// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` when its reset is
+///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
+/// - `merged`: how far the charges of an account are merged whose limits count in parts. A row of `charge` then stands for
+///   `charges` charges of its purpose in a part of the window, under the id of the last.
+/// - `floor`: a lost ledger had reported `used` units at `at`.
+pub const SCHEMA: Schema = Schema {
+    name: "ledger",
+    migrations: &[
+        "
+        CREATE TABLE charge (
+            account TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            n INTEGER NOT NULL,
+            id TEXT NOT NULL,
+            job TEXT,
+            region TEXT,
+            call TEXT,
+            PRIMARY KEY (account, at, n)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX charge_by_id ON charge (account, id);
+
+        CREATE TABLE taken (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            n INTEGER NOT NULL,
+            units INTEGER NOT NULL,
+            total INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name, at, n)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX taken_by_total ON taken (account, limit_name, total);
+
+        CREATE TABLE closing (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            until INTEGER NOT NULL,
+            probing INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name)
+        ) STRICT, WITHOUT ROWID;
+
+        CREATE TABLE floor (
+            account TEXT NOT NULL,
+            limit_name TEXT NOT NULL,
+            at INTEGER NOT NULL,
+            used INTEGER NOT NULL,
+            PRIMARY KEY (account, limit_name, at)
+        ) STRICT, WITHOUT ROWID;
+    ",
+        "ALTER TABLE closing ADD COLUMN probe_interval INTEGER;",
+        "
+        CREATE TABLE merged (
+            account TEXT NOT NULL PRIMARY KEY,
+            merged_from INTEGER NOT NULL,
+            due INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        ALTER TABLE charge ADD COLUMN charges INTEGER NOT NULL DEFAULT 1;
+    ",
+        // Of limits of values alone, which can be thousands: other charges write no more than before.
+        "CREATE INDEX taken_of_values ON taken (account, at, n) WHERE instr(limit_name, '/') > 0;",
+    ],
+};

@@ -1,0 +1,124 @@
+//! Interrupts a read when its caller gives up.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, InterruptHandle, ffi};
+
+use ingest_base::clock::computed;
+
+/// One read, perhaps over several connections, that can be interrupted.
+#[derive(Clone, Default)]
+pub struct Interruptible(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    given_up: bool,
+    running: Vec<InterruptHandle>,
+}
+
+/// The wish for the result of a read: dropping it interrupts the read where that is still running.
+pub struct Wanted(Interruptible);
+
+/// A connection at work. Dropping it ends the work: a later interruption does not reach the next user of the connection.
+pub struct Running<'a>(&'a Interruptible);
+
+impl Interruptible {
+    /// Returns the wish for the result, which the caller keeps while it waits.
+    #[must_use]
+    pub fn wanted(&self) -> Wanted {
+        Wanted(self.clone())
+    }
+
+    /// Notes that a connection works on the read from now on.
+    ///
+    /// # Errors
+    /// `SQLITE_INTERRUPT` when the caller has given up.
+    pub fn runs_on(&self, connection: &Connection) -> rusqlite::Result<Running<'_>> {
+        let mut state = self.state();
+        if state.given_up {
+            return Err(interrupted());
+        }
+        state.running.push(connection.get_interrupt_handle());
+        Ok(Running(self))
+    }
+
+    /// Reads; `None` if the read computes for longer than `time`. What it waits for a disk or a processor does not count: an
+    /// answer must not depend on what else the machine does. `read` is repeated where it was interrupted while it waited.
+    ///
+    /// # Errors
+    /// When `read` fails, or the caller has given up.
+    pub fn within<T>(
+        &self,
+        time: Duration,
+        connection: &Connection,
+        read: impl Fn() -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        let mut patience = time;
+        loop {
+            let began = computed();
+            match interrupted_after(patience, connection, &read) {
+                Err(error) if is_interrupted(&error) && !self.state().given_up => {}
+                read => return read.map(Some),
+            }
+            if computed().saturating_sub(began) >= time / 2 || patience > time * MOST_PATIENCE {
+                return Ok(None);
+            }
+            patience *= 2;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.given_up = true;
+        state.running.iter().for_each(InterruptHandle::interrupt);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // The connections of one read are nested: the last to begin is the first to end.
+        self.0.state().running.pop();
+    }
+}
+
+/// How many times longer than it may compute a read may take.
+const MOST_PATIENCE: u32 = 32;
+
+/// Reads, and interrupts the connection after `time`.
+fn interrupted_after<T>(
+    time: Duration,
+    connection: &Connection,
+    read: impl Fn() -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let handle = connection.get_interrupt_handle();
+    let (done, is_done) = channel::<()>();
+    thread::scope(|scope| {
+        let alarm = thread::Builder::new().name("alarm".to_owned());
+        // Without a thread for it the read is not bounded, but it is answered.
+        let _ = alarm.spawn_scoped(scope, move || {
+            if is_done.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                handle.interrupt();
+            }
+        });
+        let read = read();
+        drop(done);
+        read
+    })
+}
+
+fn is_interrupted(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
+}
+
+fn interrupted() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None)
+}

@@ -1,0 +1,495 @@
+//! Opens SQLite files: ledger, catalog, journal and full-text index.
+
+mod backup;
+mod database;
+mod integrity;
+mod interrupt;
+mod json;
+mod reading;
+mod state;
+mod unversioned;
+mod written;
+
+use std::cell::Cell;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use ingest_base::plain::plain;
+use ingest_base::private;
+
+pub use backup::{copy, restored_from};
+pub use database::Database;
+pub use integrity::{Integrity, confirmed, mend};
+pub use interrupt::Interruptible;
+pub use json::Json;
+pub use state::Files;
+use written::WrittenHere;
+
+/// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
+/// each; only a queue of very many processes gets near this.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// More than any kind of file has statements, so that each is prepared once.
+const STATEMENTS: usize = 64;
+
+/// A kind of file: the statements that take it from each version to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// What the file holds, as a message calls it: `ledger`, `catalog`.
+    pub name: &'static str,
+    /// `migrations[n]` takes a file of version `n` to version `n + 1`. Released ones are never changed.
+    pub migrations: &'static [&'static str],
+}
+
+impl Schema {
+    fn newest(&self) -> i64 {
+        i64::try_from(self.migrations.len()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// A later release wrote it.
+    #[error(
+        "{path}: this {name} has version {found}, and this release supports versions up to \
+        {known}; upgrade ingest, or set another --state-dir"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        name: &'static str,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// An earlier release wrote it, and it is not to be written now.
+    #[error(
+        "{path}: this {name} has version {found}, and this release reads version {known}; any \
+        command that writes upgrades it, such as a run without --dry-run"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        name: &'static str,
+        /// Its version.
+        found: i64,
+        /// The version needed here.
+        known: i64,
+    },
+    /// It holds tables, but no version, and they are not those of any release.
+    #[error(
+        "{path}: this file has no version (`pragma user_version` is 0), and its tables are not \
+        those of a {name}; restore the {name} from a backup, or set another --state-dir"
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        name: &'static str,
+    },
+    /// The system did not let us have it, or see whether it is there.
+    #[error("{path}: cannot open the {name}: {why}")]
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        name: &'static str,
+        /// What the system said, and what to do about it.
+        why: String,
+    },
+    /// SQLite did not take it.
+    #[error("{path}: cannot open the {name}: {}", explain(source))]
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+        /// What it holds.
+        name: &'static str,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+}
+
+/// Opens a file for writing, readable by its owner alone, created and brought up to date as needed, its directory too.
+/// Any number of processes may do so at once.
+///
+/// # Errors
+/// When the file cannot be opened, is damaged, or was written by a later release.
+pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
+    let denied = |why| OpenError::Denied {
+        path: path.to_owned(),
+        name: schema.name,
+        why,
+    };
+    private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
+    if path.is_dir() {
+        return Err(denied(DIRECTORY.to_owned()));
+    }
+    let began = Instant::now();
+    loop {
+        match open_once(path, schema) {
+            Err(OpenError::Sqlite { source, .. })
+                if is_busy(&source) && began.elapsed() < BUSY_TIMEOUT =>
+            {
+                thread::sleep(pause(10));
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Whether there is a file. One that cannot be looked for is not taken for one that is not there.
+///
+/// # Errors
+/// When the system does not say, or something else is in its place; `name` is what the file holds.
+pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
+    let denied = |why| {
+        Err(OpenError::Denied {
+            path: path.to_owned(),
+            name,
+            why,
+        })
+    };
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => denied(DIRECTORY.to_owned()),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => denied(explain_looking(path, &error)),
+    }
+}
+
+/// Opens a file for reading and writes nothing, not even the side files of a write-ahead log; `None` where there is no
+/// file yet.
+///
+/// # Errors
+/// When the file cannot be opened, is damaged, or has another version than this release.
+pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, OpenError> {
+    if !is_there(path, schema.name)? {
+        return Ok(None);
+    }
+    let mut database = Database::to_read(path).map_err(|error| refused(path, schema, error))?;
+    let found = database.read(|connection| match version(connection)? {
+        0 => Ok(unversioned::version_of(connection, path, schema)),
+        found => Ok(Ok(found)),
+    });
+    match found.map_err(|error| refused(path, schema, error))?? {
+        0 => Ok(None),
+        found if found > schema.newest() => Err(newer(path, schema, found)),
+        found if found < schema.newest() => Err(older(path, schema, found)),
+        _ => Ok(Some(database)),
+    }
+}
+
+/// What a file holds that is not there yet: everything in place, nothing in it, and none of it on the disk.
+///
+/// # Errors
+/// When SQLite has no memory for it.
+pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
+    let empty = in_memory(schema)?;
+    empty
+        .pragma_update(None, "query_only", true)
+        .map_err(|source| OpenError::Sqlite {
+            path: PathBuf::from(":memory:"),
+            name: schema.name,
+            source,
+        })?;
+    Ok(empty)
+}
+
+/// The same, to be written: what is written is gone with it.
+///
+/// # Errors
+/// When SQLite has no memory for it.
+pub fn in_memory(schema: Schema) -> Result<Database, OpenError> {
+    let path = Path::new(":memory:");
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    };
+    let mut connection = Connection::open_in_memory().map_err(failed)?;
+    migrate(&mut connection, path, schema)?;
+    keep_plans(&connection).map_err(failed)?;
+    Ok(Database::of_its_own(path, connection))
+}
+
+/// What SQLite said, and what to do about it.
+#[must_use]
+pub fn explain(error: &rusqlite::Error) -> String {
+    let advice = match error.sqlite_error_code() {
+        _ if state::is_displaced(error) => {
+            "; nothing more is charged or stored; leave the files of the state directory in place \
+            during a run, and run again to recreate a missing file"
+        }
+        Some(ErrorCode::DiskFull) => "; free some space on its disk",
+        Some(ErrorCode::SystemIoFailure) => "; check its disk and the system log",
+        Some(ErrorCode::ReadOnly) => "; make the file and its directory writable for this user",
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            "; check that its directory exists and is writable for this user"
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            "; the file is damaged: move it away, or restore it from a backup"
+        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "; another program locks the file: find it with `fuser`"
+        }
+        _ => "",
+    };
+    // What SQLite says of a damaged file can hold some of its bytes.
+    format!("{}{advice}", plain(&error.to_string()))
+}
+
+const DIRECTORY: &str = "the path is a directory; move it away";
+
+/// Whether this user may write a file, or make it where it is not there. Nothing is written to find out.
+///
+/// # Errors
+/// Why not, and what to do about it.
+pub fn can_be_written(path: &Path) -> Result<(), String> {
+    let refused = |place: &Path| access(place, Access::WRITE_OK).err().map(io::Error::from);
+    if path.exists()
+        && let Some(error) = refused(path)
+    {
+        return Err(format!("{error}; make the file writable for this user"));
+    }
+    let directory = path.ancestors().skip(1).find(|above| above.exists());
+    match directory.and_then(refused) {
+        Some(error) => Err(explain_making(&error)),
+        None => Ok(()),
+    }
+}
+
+/// Why a file cannot be looked for, and what to do about it.
+fn explain_looking(path: &Path, error: &io::Error) -> String {
+    if let Some(file) = file_above(path) {
+        return format!(
+            "{} is a file, not a directory; set --state-dir to a directory",
+            file.display()
+        );
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{error}; make the directory readable for this user, or set --state-dir")
+        }
+        _ => format!("{error}; set --state-dir to another directory"),
+    }
+}
+
+/// Why a file cannot be made, and what to do about it.
+fn explain_making(error: &io::Error) -> String {
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; make its directory writable for this user, or set --state-dir"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space on its disk"
+        }
+        _ => "",
+    };
+    format!("{error}{advice}")
+}
+
+/// What is in the way of a path: something above its end that is no directory.
+#[must_use]
+pub fn file_above(path: &Path) -> Option<&Path> {
+    path.ancestors()
+        .skip(1)
+        .find(|above| fs::metadata(above).is_ok_and(|found| !found.is_dir()))
+}
+
+/// SQLite did not open a file, and does not say that it was not let. The file is not opened to find out: closing it would
+/// drop the locks that this process may have on it.
+fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
+    let files = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
+    let is_closed = |file: &PathBuf| access(file, Access::READ_OK) == Err(Errno::ACCESS);
+    if source.sqlite_error_code() == Some(ErrorCode::CannotOpen) && files.iter().any(is_closed) {
+        let why = format!(
+            "{}; make the file readable for this user",
+            io::Error::from(Errno::ACCESS)
+        );
+        return OpenError::Denied {
+            path: path.to_owned(),
+            name: schema.name,
+            why,
+        };
+    }
+    OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source,
+    }
+}
+
+/// The path of a file's side file.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut side = path.as_os_str().to_owned();
+    side.push(suffix);
+    PathBuf::from(side)
+}
+
+fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source: confirmed(path, source),
+    };
+    let before = Files::of(path);
+    let written = WrittenHere::new(&before);
+    let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
+    configure(&mut connection).map_err(failed)?;
+    migrate(&mut connection, path, schema)?;
+    Database::to_write(path, connection, &before, written).map_err(failed)
+}
+
+/// Opens another connection to a file that this process has open for writing.
+///
+/// # Errors
+/// Fails if the file is gone or cannot be opened.
+pub fn open_again(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    configure(&mut connection)?;
+    Ok(connection)
+}
+
+fn configure(connection: &mut Connection) -> rusqlite::Result<()> {
+    wait_while_busy(connection)?;
+    keep_plans(connection)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+/// Keeps query plans. Otherwise SQLite plans a statement again whenever its parameters change, which takes twenty times as long
+/// as our statements take to run.
+fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map(drop)
+}
+
+thread_local! {
+    /// Whether this thread waits for a file that another process holds.
+    static WAITS: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Begins a transaction that writes; `None` if it would have to wait for another process.
+///
+/// # Errors
+/// When SQLite cannot begin it for another reason.
+pub fn begin_at_once(connection: &Connection) -> rusqlite::Result<Option<Transaction<'_>>> {
+    WAITS.set(false);
+    let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
+    WAITS.set(true);
+    match begun {
+        Err(error) if is_busy(&error) => Ok(None),
+        begun => begun.map(Some),
+    }
+}
+
+/// Waits for other processes. SQLite's own handler soon retries only every tenth of a second, which starves some of many
+/// processes.
+fn wait_while_busy(connection: &mut Connection) -> rusqlite::Result<()> {
+    let mut began = Instant::now();
+    connection.busy_handler(Some(move |attempt: i32| {
+        if !WAITS.get() {
+            return false;
+        }
+        if attempt == 0 {
+            began = Instant::now();
+        }
+        thread::sleep(pause(attempt));
+        began.elapsed() < BUSY_TIMEOUT
+    }))
+}
+
+/// A pause from a few hundred microseconds to some ten milliseconds. It is random, so that waiting processes do not retry at
+/// the same time.
+fn pause(attempt: i32) -> Duration {
+    let longest = 500_u64 << attempt.clamp(0, 5);
+    let chance = RandomState::new().hash_one(attempt);
+    Duration::from_micros(longest / 2 + chance % longest)
+}
+
+/// Whether the file was in use in a way for which SQLite does not wait by itself: while another process switches it to
+/// the write-ahead log or recovers it.
+pub fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(
+        code,
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::FileLockingProtocolFailed
+        )
+    )
+}
+
+fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Sqlite {
+        path: path.to_owned(),
+        name: schema.name,
+        source: confirmed(path, source),
+    };
+    let known = schema.newest();
+    if version(connection).map_err(failed)? == known {
+        return Ok(());
+    }
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    let found = match version(&transaction).map_err(failed)? {
+        0 => unversioned::version_of(&transaction, path, schema)?,
+        found => found,
+    };
+    if found > known {
+        return Err(newer(path, schema, found));
+    }
+    for migration in schema
+        .migrations
+        .iter()
+        .skip(usize::try_from(found).unwrap_or(0))
+    {
+        transaction.execute_batch(migration).map_err(failed)?;
+    }
+    transaction
+        .pragma_update(None, "user_version", known)
+        .map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn newer(path: &Path, schema: Schema, found: i64) -> OpenError {
+    OpenError::Newer {
+        path: path.to_owned(),
+        name: schema.name,
+        found,
+        known: schema.newest(),
+    }
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn older(path: &Path, schema: Schema, found: i64) -> OpenError {
+    OpenError::Older {
+        path: path.to_owned(),
+        name: schema.name,
+        found,
+        known: schema.newest(),
+    }
+}

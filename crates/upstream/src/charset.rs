@@ -1,0 +1,146 @@
+//! The charset of a response: that of its byte order mark, else the declared one, else UTF-8.
+
+use std::borrow::Cow;
+
+use encoding_rs::{Encoding, UTF_8};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use thiserror::Error;
+
+use ingest_config::Format;
+
+/// Why a body cannot be decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoText {
+    /// The charset is UTF-8, declared or by default, and a byte is not.
+    #[error("{declared}, and byte 0x{byte:02X} at position {at} is not UTF-8")]
+    NotUtf8 {
+        /// What the response declares.
+        declared: Declared,
+        /// The first invalid byte.
+        byte: u8,
+        /// Its position, counted from 0.
+        at: usize,
+    },
+    /// The declared charset is another one, and the bytes are not valid in it.
+    #[error("{declared}, and its bytes are not {charset}")]
+    Malformed {
+        /// What the response declares.
+        declared: Declared,
+        /// The name of the charset.
+        charset: &'static str,
+    },
+    /// The charset is not supported.
+    #[error("{0}, which is not supported")]
+    Unsupported(Declared),
+}
+
+/// What a response declares about its charset.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Declared {
+    /// Nothing.
+    #[error("the response declares no charset")]
+    Nothing,
+    /// A charset in `Content-Type`.
+    #[error("the response declares the charset `{0}`")]
+    Charset(String),
+    /// A byte order mark.
+    #[error("the response starts with the byte order mark of {0}")]
+    Mark(&'static str),
+}
+
+/// The text of a body, without its byte order mark.
+///
+/// # Errors
+/// Some bytes are invalid in the charset. No replacement character takes their place: two ids could become equal.
+pub fn decode<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+    format: Format,
+) -> Result<Cow<'a, str>, NoText> {
+    let (declared, encoding, text) = meant(headers, body, format);
+    let Some(encoding) = encoding else {
+        return match std::str::from_utf8(body) {
+            // ASCII is the same in every charset that is in use.
+            Ok(text) if text.is_ascii() => Ok(Cow::Borrowed(text)),
+            _ => Err(NoText::Unsupported(declared)),
+        };
+    };
+    if encoding == UTF_8 {
+        return utf8(declared, text);
+    }
+    let decoded = encoding.decode_without_bom_handling_and_without_replacement(text);
+    decoded.ok_or(NoText::Malformed {
+        declared,
+        charset: encoding.name(),
+    })
+}
+
+/// The text of a body for messages: U+FFFD replaces invalid bytes.
+pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> {
+    let (_, encoding, text) = meant(headers, body, Format::Json);
+    encoding
+        .unwrap_or(UTF_8)
+        .decode_without_bom_handling(text)
+        .0
+}
+
+/// What a response declares, the encoding that this means (`None` if it is not supported), and the body without its mark.
+fn meant<'a>(
+    headers: &HeaderMap,
+    body: &'a [u8],
+    format: Format,
+) -> (Declared, Option<&'static Encoding>, &'a [u8]) {
+    if let Some((encoding, length)) = Encoding::for_bom(body) {
+        let text = body.get(length..).unwrap_or_default();
+        return (Declared::Mark(encoding.name()), Some(encoding), text);
+    }
+    match charset(headers).or_else(|| prolog_charset(body, format)) {
+        None => (Declared::Nothing, Some(UTF_8), body),
+        Some(label) => {
+            let encoding = Encoding::for_label_no_replacement(label.as_bytes());
+            (Declared::Charset(label), encoding, body)
+        }
+    }
+}
+
+fn utf8(declared: Declared, text: &[u8]) -> Result<Cow<'_, str>, NoText> {
+    std::str::from_utf8(text)
+        .map(Cow::Borrowed)
+        .map_err(|error| {
+            let at = error.valid_up_to();
+            NoText::NotUtf8 {
+                declared,
+                byte: text.get(at).copied().unwrap_or_default(),
+                at,
+            }
+        })
+}
+
+/// The encoding that the first line of an XML document declares: `<?xml version="1.0" encoding="ISO-8859-1"?>`
+fn prolog_charset(body: &[u8], format: Format) -> Option<String> {
+    const LONGEST: usize = 200;
+    let body = body.get(..LONGEST).unwrap_or(body);
+    let text = String::from_utf8_lossy(body);
+    let (prolog, _) = text.strip_prefix("<?xml")?.split_once("?>")?;
+    let (_, value) = prolog.split_once("encoding")?;
+    let value = value.trim_start().strip_prefix('=')?.trim_start();
+    let quote = value
+        .chars()
+        .next()
+        .filter(|quote| "\"'".contains(*quote))?;
+    let (label, _) = value.get(1..)?.split_once(quote)?;
+    (format == Format::Xml).then(|| label.to_owned())
+}
+
+/// The charset parameter of `Content-Type`.
+fn charset(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?;
+    let value = String::from_utf8_lossy(value.as_bytes());
+    let charset = value.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches(['"', '\'']).to_owned())
+    });
+    charset.filter(|label| !label.is_empty())
+}

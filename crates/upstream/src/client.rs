@@ -1,0 +1,208 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use reqwest::StatusCode;
+use thiserror::Error;
+use tokio::sync::OnceCell;
+
+use super::authorization::Authorization;
+use super::connection::Connection;
+use super::http::{Endpoint, Http};
+use super::redactor::Redactor;
+use super::request::RequestParts;
+use super::response::Response;
+use super::trial::{ShownRequest, Trial};
+use super::{Exchange, Failure, Page, PageRequest, Upstream, http};
+use ingest_base::clock::Deadline;
+use ingest_base::saved_response::SavedResponse;
+use ingest_config as config;
+use ingest_config::CredentialLimit;
+use ingest_quota::LimitName;
+use ingest_secret::Secrets;
+
+/// The configuration of a credential's limits, by name.
+type Limits = BTreeMap<LimitName, CredentialLimit>;
+
+/// Sends requests to an upstream over HTTP, with the secrets of one credential.
+#[derive(Debug)]
+pub struct Client {
+    upstream: Arc<config::Upstream>,
+    authorization: Authorization,
+    /// How responses report the state of the credential's limits.
+    limits: Limits,
+    /// Built before the first charge, since this is slow. A run with nothing due does not build it.
+    http: OnceCell<Http>,
+}
+
+/// Why a client cannot be built.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ClientError {
+    /// A secret would be sent unencrypted.
+    #[error(
+        "upstreams.{upstream}.base_url is http to {host}, but a secret is sent only over https; \
+        write https://"
+    )]
+    PlainHttp {
+        /// The upstream.
+        upstream: String,
+        /// Its host.
+        host: String,
+    },
+}
+
+impl Client {
+    /// The client of `credential`. Its secrets are read when they are first needed; access tokens are stored in the state
+    /// directory.
+    ///
+    /// # Errors
+    /// A secret would be sent over plain http to another machine.
+    pub fn of(credential: &config::Credential, state_dir: &Path) -> Result<Self, ClientError> {
+        let mut client = Self::new(Arc::clone(&credential.upstream), Secrets::of(credential))?;
+        client.authorization = client.authorization.stored_in(state_dir, &credential.name);
+        Ok(client.with(credential.limits.clone()))
+    }
+
+    /// The client of `upstream` with these secrets.
+    ///
+    /// # Errors
+    /// A secret would be sent over plain http to another machine.
+    pub fn new(
+        upstream: Arc<config::Upstream>,
+        secrets: impl Into<Secrets>,
+    ) -> Result<Self, ClientError> {
+        let authorization = Authorization::new(&upstream, secrets.into());
+        let base = &upstream.base_url;
+        if authorization.sends_secrets() && base.scheme() != "https" && !upstream.is_loopback() {
+            return Err(ClientError::PlainHttp {
+                upstream: upstream.name.clone(),
+                host: http::host_of(base),
+            });
+        }
+        Ok(Self {
+            upstream,
+            authorization,
+            limits: Limits::new(),
+            http: OnceCell::new(),
+        })
+    }
+
+    /// The same client, whose responses report the state of these limits.
+    #[must_use]
+    pub fn with(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    async fn http(&self) -> Result<&Http, Failure> {
+        let built = self
+            .http
+            .get_or_try_init(|| async { Http::new(Endpoint::from(&*self.upstream)) })
+            .await;
+        built.map_err(Failure::NotSent)
+    }
+}
+
+#[async_trait]
+impl Upstream for Client {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.authorization.show().await?;
+        self.http().await.map(drop)
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.http().await?.connect().await
+    }
+
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Exchange {
+        let mut trial = Trial::default();
+        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
+        trial.exchange
+    }
+}
+
+impl Client {
+    /// Sends a request, once and before its deadline, and returns how its response was classified too.
+    pub async fn examine(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Trial {
+        let mut trial = Trial::classifying();
+        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
+        trial
+    }
+
+    /// Interprets a saved response as that of this request.
+    pub async fn examine_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Trial {
+        let mut trial = Trial::classifying();
+        trial.exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
+            Ok(parts) => self.interpret(&parts, saved.into(), &mut trial).await,
+            Err(failure) => Err(failure),
+        };
+        trial
+    }
+
+    /// Checks that the secrets can be read. Requests no access token.
+    ///
+    /// # Errors
+    /// A secret is missing.
+    pub async fn has_secrets(&self) -> Result<(), Failure> {
+        self.authorization.secrets().await.map(drop)
+    }
+
+    /// The request as it would be sent, without its secrets.
+    ///
+    /// # Errors
+    /// No request can be built.
+    pub fn show(&self, request: PageRequest<'_>) -> Result<ShownRequest, Failure> {
+        RequestParts::new(&self.upstream, &self.limits, request).map(|parts| parts.shown())
+    }
+
+    /// Interprets a response; what it reports about the quota is put into `trial`, and its class if that is wanted.
+    async fn interpret(
+        &self,
+        parts: &RequestParts<'_>,
+        response: Response,
+        trial: &mut Trial,
+    ) -> Result<Page, Failure> {
+        let response = response.in_format(parts.format());
+        trial.classify(&response, &self.upstream.errors);
+        response
+            .understand(parts, &mut trial.exchange.reported)
+            .await
+    }
+
+    async fn ask(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+        trial: &mut Trial,
+    ) -> Result<Page, Failure> {
+        let carried = self.authorization.current().await?;
+        let parts = RequestParts::new(&self.upstream, &self.limits, request)?;
+        let sent = parts.authorized(&carried)?;
+        let redactor = Redactor::new(carried.confidential(&self.upstream.auth));
+        let http = self.http().await?;
+        let response = http.exchange(&sent, connection, deadline, redactor).await?;
+        let status = response.status;
+        match self.interpret(&parts, response, trial).await {
+            Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
+                Err(self.authorization.rejected(&carried, message).await)
+            }
+            understood => {
+                if understood.is_ok() {
+                    self.authorization.accepted(&carried).await;
+                }
+                understood
+            }
+        }
+    }
+}

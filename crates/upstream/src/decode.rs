@@ -1,0 +1,141 @@
+//! A response body as one JSON document, whatever its format is.
+//!
+//! The rules, which the manual states:
+//! - CSV: the document is a list with one object per row; the first row names its members, and every value is a string.
+//! - NDJSON: the document is a list with one value per line.
+//! - XML: the document is an object whose only member is the root element. An element with neither attributes nor child
+//!   elements becomes its text; any other becomes an object, in which `@name` is an attribute, `name` a child element, and
+//!   `#text` the text. Child elements of one name become a list. Namespaces and their prefixes are left out.
+
+use roxmltree::{Document, Node, ParsingOptions};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::json;
+use ingest_config::Format;
+
+/// The deepest nesting of XML elements that we read, as `serde_json` limits that of JSON.
+const DEEPEST: usize = 128;
+
+/// Why a body is not of its format.
+#[derive(Debug, Error)]
+pub enum DecodeError {
+    #[error("{0}")]
+    Json(serde_json::Error),
+    #[error("line {0}: {1}")]
+    Line(usize, serde_json::Error),
+    #[error("{0}")]
+    Csv(csv::Error),
+    #[error("two columns of the first row are named `{0}`")]
+    Column(String),
+    #[error("{0}")]
+    Xml(roxmltree::Error),
+    #[error("its elements are nested deeper than {DEEPEST} levels")]
+    Depth,
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// The body is not of this format.
+pub fn decode(text: &str, format: Format) -> Result<Value, DecodeError> {
+    match format {
+        Format::Json => json::read(text).map_err(DecodeError::Json),
+        Format::Ndjson => lines(text),
+        // An API that answers in CSV often reports an error as a JSON object.
+        Format::Csv(_) if text.trim_start().starts_with('{') && json::read(text).is_ok() => {
+            json::read(text).map_err(DecodeError::Json)
+        }
+        Format::Csv(delimiter) => rows(text, delimiter),
+        Format::Xml => xml(text),
+    }
+}
+
+/// How many values a text contains at most, so that a hostile one is not read at all.
+pub fn most_values(text: &[u8], format: Format) -> usize {
+    let starts_value = |byte: &&u8| match format {
+        Format::Json => matches!(byte, b',' | b'[' | b'{'),
+        Format::Ndjson => matches!(byte, b',' | b'[' | b'{' | b'\n'),
+        Format::Csv(delimiter) => **byte == delimiter || matches!(byte, b'\n' | b'\r'),
+        Format::Xml => matches!(byte, b'<' | b'='),
+    };
+    text.iter().filter(starts_value).count()
+}
+
+fn lines(text: &str) -> Result<Value, DecodeError> {
+    let lines = text.lines().enumerate();
+    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
+    let read = |(at, line)| json::read(line).map_err(|error| DecodeError::Line(at + 1, error));
+    lines.map(read).collect()
+}
+
+fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .from_reader(text.as_bytes());
+    let names = reader.headers().map_err(DecodeError::Csv)?.clone();
+    for (at, name) in names.iter().enumerate() {
+        if names.iter().skip(at + 1).any(|other| other == name) {
+            return Err(DecodeError::Column(name.to_owned()));
+        }
+    }
+    let row = |row: csv::Result<csv::StringRecord>| {
+        let row = row.map_err(DecodeError::Csv)?;
+        let members = names.iter().zip(row.iter());
+        let members = members.map(|(name, value)| (name.to_owned(), value.into()));
+        Ok(Value::Object(members.collect()))
+    };
+    reader.records().map(row).collect()
+}
+
+fn xml(text: &str) -> Result<Value, DecodeError> {
+    // Many documents name a DTD, which is not read. One that declares entities could grow without bound.
+    let options = ParsingOptions {
+        allow_dtd: !text.contains("<!ENTITY"),
+        ..ParsingOptions::default()
+    };
+    let document = Document::parse_with_options(text, options).map_err(DecodeError::Xml)?;
+    let root = document.root_element();
+    let mut members = Map::new();
+    members.insert(root.tag_name().name().to_owned(), element(root, 0)?);
+    Ok(Value::Object(members))
+}
+
+fn element(node: Node<'_, '_>, depth: usize) -> Result<Value, DecodeError> {
+    if depth > DEEPEST {
+        return Err(DecodeError::Depth);
+    }
+    let texts = node.children().filter(Node::is_text);
+    let text: String = texts.filter_map(|child| child.text()).collect();
+    let text = text.trim();
+    let mut members = Map::new();
+    for attribute in node.attributes() {
+        members.insert(format!("@{}", attribute.name()), attribute.value().into());
+    }
+    for child in node.children().filter(Node::is_element) {
+        add(
+            &mut members,
+            child.tag_name().name(),
+            element(child, depth + 1)?,
+        );
+    }
+    if members.is_empty() {
+        return Ok(text.into());
+    }
+    if !text.is_empty() {
+        members.insert("#text".to_owned(), text.into());
+    }
+    Ok(Value::Object(members))
+}
+
+/// Adds a child element; several of one name become a list. No element becomes a list in another way.
+fn add(members: &mut Map<String, Value>, name: &str, child: Value) {
+    match members.get_mut(name) {
+        Some(Value::Array(children)) => children.push(child),
+        Some(first) => {
+            let first_child = first.take();
+            *first = Value::Array(vec![first_child, child]);
+        }
+        None => drop(members.insert(name.to_owned(), child)),
+    }
+}

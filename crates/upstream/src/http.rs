@@ -1,0 +1,317 @@
+//! HTTP: sends one request and reads its response, up to the largest allowed size.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::Uri;
+use hyper::body::{Bytes, Incoming};
+use reqwest::Request;
+use reqwest::header::{
+    ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
+};
+use tokio::time::Instant;
+use url::Url;
+
+use super::body::{Body, Encoding};
+use super::connect::{Connector, innermost};
+use super::connection::{Broken, Connection, Open, Pool};
+use super::large_body::{LargeBodySlot, READ_TOGETHER};
+use super::line::Unsent;
+use super::redactor::Redactor;
+use super::response::{End, Response};
+use super::{Failure, transient};
+use ingest_base::clock::Deadline;
+use ingest_base::plain::one_line;
+use ingest_config as config;
+
+/// The bytes that are read of a response that is no success: enough for its message.
+const REFUSAL_BYTES: u64 = 256 * 1024;
+
+const TOO_LONG: &str = "timeout";
+
+/// The most connections that may turn out to be closed before a byte is written to them.
+const CONNECTIONS: usize = 4;
+
+/// The endpoint of requests, and their bounds.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Its host and port; the path is not used.
+    pub url: Url,
+    /// The longest time for one request, connecting included.
+    pub timeout: Duration,
+    /// The longest response that is read, in bytes after decompression.
+    pub max_body: u64,
+}
+
+impl From<&config::Upstream> for Endpoint {
+    fn from(upstream: &config::Upstream) -> Self {
+        Self {
+            url: upstream.base_url.clone(),
+            timeout: upstream.timeout,
+            max_body: upstream.max_body,
+        }
+    }
+}
+
+/// The HTTP/1.1 client of one upstream. A few requests at once need no streams, so HTTP/2 would only lengthen the build.
+///
+/// It never sends a charged request twice: another connection is tried only if no byte was written to the first one.
+#[derive(Debug)]
+pub struct Http {
+    connector: Connector,
+    pool: Arc<Pool>,
+    timeout: Duration,
+    max_body: u64,
+}
+
+impl Http {
+    /// The client of an endpoint. This is slow, since it reads the system's certificates.
+    ///
+    /// # Errors
+    /// No connection can be made, now or later.
+    pub fn new(endpoint: Endpoint) -> Result<Self, String> {
+        Ok(Self {
+            timeout: endpoint.timeout,
+            max_body: endpoint.max_body,
+            connector: Connector::new(endpoint)?,
+            pool: Arc::default(),
+        })
+    }
+
+    /// A connection that is ready for a request. Nothing is sent on it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn connect(&self) -> Result<Connection, Failure> {
+        let connection = Connection::of(&self.pool, &self.connector).await;
+        connection.map_err(Failure::Unreachable)
+    }
+
+    /// Sends a request once and before its deadline, and reads its response: at most `upstream.max_body` bytes after
+    /// decompression, within `upstream.timeout`.
+    ///
+    /// # Errors
+    /// There is no response. The error says whether the request was sent.
+    pub async fn exchange(
+        &self,
+        request: &Request,
+        connection: Connection,
+        deadline: Deadline,
+        redactor: Redactor,
+    ) -> Result<Response, Failure> {
+        let mut patience = Patience::of(self.timeout);
+        let sending = Sending {
+            http: self,
+            request,
+            deadline,
+            redactor: &redactor,
+        };
+        let (response, open) = sending.send(connection, &mut patience).await?;
+        let (head, body) = response.into_parts();
+        let most = if head.status.is_success() {
+            self.max_body
+        } else {
+            self.max_body.min(REFUSAL_BYTES)
+        };
+        let mut reading = Reading {
+            incoming: body,
+            body: Body::new(Encoding::of(&head.headers), most),
+            slot: LargeBodySlot::default(),
+        };
+        let end = reading.read(patience, &redactor).await;
+        if end == End::Whole {
+            open.keep_after_answer();
+        }
+        Ok(
+            Response::new(head.status, head.headers, reading.body.into_bytes())
+                .ending(end)
+                .taken(reading.slot)
+                .redacted_by(redactor),
+        )
+    }
+}
+
+/// A request on its way out.
+struct Sending<'a> {
+    http: &'a Http,
+    request: &'a Request,
+    deadline: Deadline,
+    redactor: &'a Redactor,
+}
+
+impl Sending<'_> {
+    /// Sends the request on the given connection, or on another one as long as no byte was written. Connecting again counts
+    /// against the same deadline.
+    async fn send(
+        &self,
+        connection: Connection,
+        patience: &mut Patience,
+    ) -> Result<(hyper::Response<Incoming>, Open), Failure> {
+        let host = host_of(self.request.url());
+        let mut given = connection.take();
+        for _ in 0..CONNECTIONS {
+            let mut open = match given.take() {
+                Some(open) => open,
+                None => self.another().await?,
+            };
+            if self.deadline.is_past() {
+                open.keep();
+                return Err(Failure::TooLate);
+            }
+            let sent = patience
+                .with(open.send(self.outgoing()?, self.deadline))
+                .await;
+            match sent {
+                Some(Ok(response)) => return Ok((response, open)),
+                Some(Err(Broken::Unsent(Unsent::TooLate))) => return Err(Failure::TooLate),
+                Some(Err(Broken::Unsent(Unsent::Stale))) => {}
+                Some(Err(Broken::InDoubt(error))) => {
+                    return Err(transient(format!(
+                        "the connection to {host} broke before the response: {}",
+                        one_line(&self.redactor.clean(&innermost(&error)))
+                    )));
+                }
+                None if open.give_up().is_some() => {}
+                None => return Err(transient(format!("{host} did not respond in time"))),
+            }
+        }
+        Err(Failure::Unreachable(format!(
+            "cannot connect to {host}: {CONNECTIONS} connections were closed before a request \
+            could be sent"
+        )))
+    }
+
+    async fn another(&self) -> Result<Open, Failure> {
+        match self.http.connect().await?.take() {
+            Some(open) => Ok(open),
+            None => Err(Failure::TooLate),
+        }
+    }
+
+    /// The request as it is written to a connection.
+    fn outgoing(&self) -> Result<hyper::Request<Full<Bytes>>, Failure> {
+        let url = self.request.url();
+        let unfit = |why: &dyn std::fmt::Display| {
+            let host = host_of(url);
+            Failure::NotSent(format!("cannot build a request to {host}: {why}"))
+        };
+        let body = self.request.body().and_then(reqwest::Body::as_bytes);
+        let mut outgoing =
+            hyper::Request::new(Full::new(Bytes::copy_from_slice(body.unwrap_or_default())));
+        *outgoing.method_mut() = self.request.method().clone();
+        *outgoing.headers_mut() = headers(self.request.headers());
+        let host = HeaderValue::try_from(host_of(url)).map_err(|error| unfit(&error))?;
+        outgoing.headers_mut().entry(HOST).or_insert(host);
+        let target = match self.http.connector.forwarded() {
+            None => url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
+            Some(authorization) => {
+                if let Some(value) = authorization {
+                    outgoing
+                        .headers_mut()
+                        .insert(PROXY_AUTHORIZATION, value.clone());
+                }
+                url[..url::Position::AfterQuery].to_owned()
+            }
+        };
+        *outgoing.uri_mut() = Uri::try_from(target).map_err(|error| unfit(&error))?;
+        Ok(outgoing)
+    }
+}
+
+/// The headers of every request, unless the configuration sets them.
+pub fn headers(own: &HeaderMap) -> HeaderMap {
+    let usual = [
+        (ACCEPT, "application/json"),
+        (ACCEPT_ENCODING, "gzip"),
+        (USER_AGENT, concat!("ingest/", env!("CARGO_PKG_VERSION"))),
+    ];
+    let mut headers = own.clone();
+    for (name, value) in usual {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
+    headers
+}
+
+/// The deadline of a response. Time that the response waits for this process does not count.
+#[derive(Clone, Copy)]
+struct Patience {
+    until: Instant,
+    /// Whether it has passed once: then only what has arrived by now is read.
+    is_over: bool,
+}
+
+/// After the deadline, what has already arrived is read for this long: the process may have been suspended meanwhile.
+const LAST_LOOK: Duration = Duration::from_millis(500);
+
+impl Patience {
+    fn of(span: Duration) -> Self {
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+        Self {
+            until: Instant::now() + span.min(LONGEST),
+            is_over: false,
+        }
+    }
+
+    /// Returns what arrives in time, or has arrived when the deadline is noticed.
+    async fn with<T>(&mut self, coming: impl Future<Output = T>) -> Option<T> {
+        let mut coming = std::pin::pin!(coming);
+        if let Ok(came) = tokio::time::timeout_at(self.until, &mut coming).await {
+            return Some(came);
+        }
+        if self.is_over {
+            return None;
+        }
+        self.is_over = true;
+        self.until = Instant::now() + LAST_LOOK;
+        tokio::time::timeout_at(self.until, coming).await.ok()
+    }
+
+    /// Extends the deadline by the time that this takes.
+    async fn after(&mut self, ours: impl Future<Output = ()>) {
+        let began = Instant::now();
+        ours.await;
+        self.until += began.elapsed();
+    }
+}
+
+/// A body that is being received.
+struct Reading {
+    incoming: Incoming,
+    body: Body,
+    slot: LargeBodySlot,
+}
+
+impl Reading {
+    /// Reads a body to its end, or until it exceeds the allowed size; the excess is never kept.
+    async fn read(&mut self, mut patience: Patience, redactor: &Redactor) -> End {
+        loop {
+            let Some(frame) = patience.with(self.incoming.frame()).await else {
+                return End::Broken(TOO_LONG.to_owned());
+            };
+            let chunk = match frame {
+                None => return self.body.finish(),
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => {
+                    return End::Broken(one_line(&redactor.clean(&innermost(&error))));
+                }
+            };
+            if self.body.len() + chunk.len() > READ_TOGETHER {
+                patience.after(self.slot.wait()).await;
+                self.body.reserve();
+            }
+            if let Err(end) = self.body.push(&chunk) {
+                return end;
+            }
+        }
+    }
+}
+
+/// The host and port of a URL, which messages may contain.
+pub fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("nowhere");
+    url.port()
+        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}

@@ -1,0 +1,240 @@
+//! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
+
+mod authorization;
+mod body;
+mod charset;
+mod client;
+mod connect;
+mod connection;
+mod decode;
+mod http;
+mod json;
+mod large_body;
+mod layout;
+mod line;
+mod link;
+mod missing;
+mod paging;
+mod records;
+mod redactor;
+mod refusal;
+mod reported;
+mod request;
+mod request_body;
+mod response;
+mod retry_after;
+mod text;
+mod token;
+mod trial;
+mod unread;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use ingest_base::clock::Deadline;
+use ingest_base::record::{CachedPage, Record, Tag};
+use ingest_config::{Free, Region, SinceValue, Step};
+use ingest_quota::{LimitName, Timestamp, Units};
+
+pub use client::{Client, ClientError};
+pub use connection::Connection;
+pub use ingest_secret::{self, Secret};
+pub use large_body::LargeBodySlot;
+pub use link::next_link;
+pub use missing::{Missing, missing};
+pub use records::LeftOut;
+pub use refusal::failure_of;
+pub use response::Response;
+pub use retry_after::{LONGEST_WAIT, retry_after};
+pub use trial::{Classified, Recorder, ShownRequest, Trial};
+pub use unread::Unread;
+
+/// One request of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRequest<'a> {
+    /// The call and its parameters.
+    pub step: &'a Step,
+    /// The region.
+    pub region: &'a Region,
+    /// The batch of ids; empty in a step that lists.
+    pub ids: &'a [String],
+    /// The cursor; `None` for the first page.
+    pub cursor: Option<&'a str>,
+    /// When its pass began: the time with which its templates are rendered.
+    pub began: Timestamp,
+    /// The current time, against which times in the response are read.
+    pub now: Timestamp,
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<&'a SinceValue>,
+    /// The page that was landed before, for a conditional request.
+    pub known: Option<&'a CachedPage>,
+}
+
+/// The result of one request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// The page, or why there is none.
+    pub page: Result<Page, Failure>,
+    /// What the response reports about the quota, be it a page or a refusal.
+    pub reported: ReportedCost,
+}
+
+impl From<Result<Page, Failure>> for Exchange {
+    fn from(page: Result<Page, Failure>) -> Self {
+        Self {
+            page,
+            reported: ReportedCost::default(),
+        }
+    }
+}
+
+/// What a response reports about the quota.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportedCost {
+    /// The state of the limits that it reports.
+    pub limits: Vec<ReportedLimit>,
+    /// The true cost of the request, in units, for the limits whose cost it reports.
+    pub cost: BTreeMap<LimitName, Units>,
+    /// What of a refusal, or of the end of a list, the upstream does not count, as its error rule says.
+    pub free: Free,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// Its records, in the order of the response.
+    pub records: Vec<Record>,
+    /// Records that were left out because they have no id.
+    pub skipped: u64,
+    /// Records that were left out because an earlier one of the page has the same id.
+    pub repeated: u64,
+    /// Members at the place of the records that were left out because they are no objects.
+    pub left_out: LeftOut,
+    /// Whether there was no list where its records belong. It counts as an empty one.
+    pub lacks_list: bool,
+    /// Where the next page is; `None` at the end.
+    pub next: Option<String>,
+    /// Its `ETag`, if the call uses conditional requests.
+    pub tag: Option<Tag>,
+    /// Whether the upstream answered "not modified": the records are those that were landed before, and cost nothing.
+    pub unchanged: bool,
+    /// Why no next page can be requested although the response names one.
+    pub dead_end: Option<String>,
+    /// Whether it is the first page of its list.
+    pub is_first: bool,
+    /// The number of records that the response listed.
+    pub listed: u64,
+    /// What it says about its list although the configuration does not read it.
+    pub unread: Unread,
+    /// The slot of a large response: no other one is processed until this is dropped.
+    pub slot: LargeBodySlot,
+}
+
+/// The state of a limit by the upstream's own count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedLimit {
+    /// The limit, by its name in the configuration.
+    pub limit: LimitName,
+    /// The remaining units of its quota; `None`: the response reports its reset alone, and no request may follow until then.
+    pub remaining: Option<Units>,
+    /// When all units return.
+    pub reset: Option<Timestamp>,
+}
+
+/// Why there is no page. No text contains the secret or a URL with it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// No connection was made. The request provably never left, and costs nothing.
+    #[error("{0}")]
+    Unreachable(String),
+    /// No request can be built, now or later. It costs nothing.
+    #[error("{0}")]
+    NotSent(String),
+    /// The grant expired before the request could be sent. It costs nothing.
+    #[error("the grant expired before the request could be sent")]
+    TooLate,
+    /// The limit is exhausted upstream.
+    #[error("{message}")]
+    Spent {
+        /// The upstream's message.
+        message: String,
+        /// The upstream's name for the limit; `None` if it names none.
+        limit: Option<String>,
+        /// When the upstream says that the limit opens; `None` if it does not say.
+        until: Option<Timestamp>,
+    },
+    /// Requests come too fast.
+    #[error("{message}")]
+    SlowDown {
+        /// The upstream's message.
+        message: String,
+        /// The requested pause; `None` if the upstream requests none.
+        retry_after: Option<Duration>,
+        /// The limit that the error rule names, if it names one.
+        limit: Option<String>,
+    },
+    /// The upstream rejected the credential.
+    #[error("{0}")]
+    Denied(String),
+    /// This region, or these ids, cannot be served.
+    #[error("{0}")]
+    Skip(String),
+    /// The cursor has expired.
+    #[error("{0}")]
+    BadCursor(String),
+    /// The response is complete and readable, but has another shape than configured. The same request would return the same.
+    #[error("{0}")]
+    WrongShape(String),
+    /// The response is complete, but cannot be read in the configured format. The same request may succeed later, unless the same
+    /// body comes again.
+    #[error("{message}")]
+    Unreadable {
+        /// What came instead.
+        message: String,
+        /// The hash of the body.
+        body: u128,
+    },
+    /// A failure of the upstream or the network. The same request may succeed later.
+    #[error("{message}")]
+    Transient {
+        /// What happened.
+        message: String,
+        /// The requested pause; `None` if the upstream requests none.
+        retry_after: Option<Duration>,
+        /// The limit that the error rule names, if it names one.
+        limit: Option<String>,
+    },
+}
+
+/// A client of an upstream, with one credential.
+#[async_trait]
+pub trait Upstream: Send + Sync {
+    /// Checks that requests can be sent, so that a missing secret is found before anything is charged.
+    async fn ready(&self) -> Result<(), Failure>;
+
+    /// A connection for one request, made before the request is charged: connecting can take longer than a grant lasts.
+    ///
+    /// # Errors
+    /// No connection can be made. Nothing was sent.
+    async fn connect(&self) -> Result<Connection, Failure>;
+
+    /// Sends one request, once and before its deadline, and interprets the response. The caller charges, pauses and retries.
+    /// Makes another connection if none is given, or if the given one was closed meanwhile.
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Exchange;
+}
+
+fn transient(message: String) -> Failure {
+    Failure::Transient {
+        message,
+        retry_after: None,
+        limit: None,
+    }
+}

@@ -1,0 +1,234 @@
+//! Where a response leads on to the next page. What that means for each kind of paging is in [`Paging`].
+
+use serde_json::Value;
+use url::Url;
+
+use super::Failure;
+use super::link::next_link;
+use super::records::{is_inexact, name_of};
+use super::request::RequestParts;
+use super::response::Response;
+use ingest_config::{Auth, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
+
+impl From<NotANumber> for Failure {
+    fn from(error: NotANumber) -> Self {
+        Self::BadCursor(error.to_string())
+    }
+}
+
+/// What a response says about the next page.
+pub struct Says {
+    /// The token or the URL of the next page, or the number of all records.
+    reported: Result<Option<String>, Failure>,
+    /// Whether there are more pages; `None` if the response does not say.
+    more: Option<bool>,
+}
+
+/// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
+pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
+    let reported = match paging.lead() {
+        Lead::Token(at) => token(paging, at, document),
+        Lead::Url(at) => {
+            token(paging, at, document).map(|url| url.map(|url| with_base(paging, document, url)))
+        }
+        Lead::Total(at) | Lead::Pages(at) => Ok(at.text_in(document)),
+        Lead::TokenHeader(name) => {
+            let value = response.header(name).map(str::trim);
+            Ok(value.filter(|value| !value.is_empty()).map(str::to_owned))
+        }
+        Lead::LinkHeader => Ok(link(response)),
+        // It is read when the records are known.
+        Lead::LastRecord(_) | Lead::Nowhere => Ok(None),
+    };
+    let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
+    let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
+    Says { reported, more }
+}
+
+/// Whether the cursor of the next page is in the last record.
+pub const fn is_in_last_record(paging: &Paging) -> bool {
+    matches!(paging.lead(), Lead::LastRecord(_))
+}
+
+impl Says {
+    /// Reads the token out of the last record, if it is there.
+    pub fn read_last(&mut self, paging: &Paging, last: Option<&Value>) {
+        if let (Lead::LastRecord(at), Some(last)) = (paging.lead(), last) {
+            self.reported = token(paging, at, last);
+        }
+    }
+}
+
+/// true, 1 and "true"; false, 0 and "false".
+pub fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => match number.as_u64() {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            Some(_) | None => None,
+        },
+        Value::String(text) => text.parse().ok(),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The cursor of the page behind one that listed `listed` records.
+pub fn next(
+    parts: &RequestParts<'_>,
+    response: &Response,
+    says: Says,
+    listed: u64,
+) -> Result<Option<String>, Failure> {
+    let paging = &parts.request.step.call.paging;
+    if paging.counts_itself() && listed == 0 {
+        return Ok(None);
+    }
+    let place = place(paging);
+    let page = SeenPage {
+        cursor: parts.request.cursor,
+        listed,
+        is_full: is_full(parts, listed),
+        reported: says.reported?,
+        more: says.more,
+    };
+    match paging.next(page)? {
+        NextPage::End => Ok(None),
+        NextPage::Unnamed => Err(Failure::Skip(format!(
+            "there are more pages, but the response names none {place}"
+        ))),
+        NextPage::Cursor(cursor) => Ok(Some(cursor)),
+        NextPage::Url(url) => {
+            let next = on_same_host(parts, response, &url, &place)?;
+            Ok(Some(match paging.lead() {
+                // A body is cleaned of secrets as a whole, a header is not.
+                Lead::LinkHeader => response.redactor.clean_data(&next).into_owned(),
+                Lead::Url(_)
+                | Lead::Token(_)
+                | Lead::TokenHeader(_)
+                | Lead::LastRecord(_)
+                | Lead::Total(_)
+                | Lead::Pages(_)
+                | Lead::Nowhere => next,
+            }))
+        }
+    }
+}
+
+/// The place of the cursor, in messages.
+fn place(paging: &Paging) -> String {
+    match paging.lead() {
+        Lead::LinkHeader => "in the header `link`".to_owned(),
+        Lead::TokenHeader(name) => format!("in the header `{name}`"),
+        Lead::LastRecord(at) => format!("at `{at}` of the last record"),
+        Lead::Url(at) | Lead::Token(at) | Lead::Total(at) | Lead::Pages(at) => format!("at `{at}`"),
+        Lead::Nowhere => String::new(),
+    }
+}
+
+/// The URL of the next page in the header `Link`.
+fn link(response: &Response) -> Option<String> {
+    let values = response.headers.get_all("link").iter();
+    let next = next_link(values.filter_map(|value| value.to_str().ok()));
+    next.filter(|url| !url.is_empty()).map(str::to_owned)
+}
+
+/// Whether a list can continue behind a page although the page's own body stays the same: a full last one, where a header
+/// leads on.
+pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>) -> bool {
+    parts.request.step.call.paging.may_grow_unseen() && next.is_none() && is_full(parts, listed)
+}
+
+fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
+    parts.page_size.is_none_or(|size| listed >= size)
+}
+
+/// The token at a place, as it is stored. Nothing, null, false and blank texts are the end.
+fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
+    match at.find(document) {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(None),
+        Some(Value::String(token)) if token.trim().is_empty() => Ok(None),
+        Some(token @ Value::Number(_)) if is_inexact(token) => {
+            Err(no_token("a number that is not an exact integer", at))
+        }
+        Some(token) => {
+            let stored = paging.stored_token(token);
+            stored.map_or_else(
+                || Err(no_token(name_of(token), at)),
+                |token| Ok(Some(token)),
+            )
+        }
+    }
+}
+
+/// The URL of a page behind the base that the response names, unless it has a host of its own.
+fn with_base(paging: &Paging, document: &Value, url: String) -> String {
+    let base = paging.url_base().and_then(|at| at.text_in(document));
+    match base {
+        Some(base) if Url::parse(&url).is_err() && !url.starts_with("//") => {
+            format!(
+                "{}/{}",
+                base.trim_end_matches('/'),
+                url.trim_start_matches('/')
+            )
+        }
+        _ => url,
+    }
+}
+
+fn no_token(found: &str, at: &Pointer) -> Failure {
+    Failure::WrongShape(format!(
+        "the response contains {found} instead of the next page's token (at `{at}`)"
+    ))
+}
+
+/// The path and query of a page's URL, which the response has at `place`, without secrets. Another host is refused.
+fn on_same_host(
+    parts: &RequestParts<'_>,
+    answer: &Response,
+    url: &str,
+    place: &str,
+) -> Result<String, Failure> {
+    let base = &parts.upstream.base_url;
+    let shown = || answer.shown(url);
+    let none = |_| Failure::WrongShape(format!("the value {place} is not a URL: \"{}\"", shown()));
+    let mut to = parts.url.join(url).map_err(none)?;
+    if !to.has_host() {
+        return Err(Failure::Skip(format!(
+            "the next page's URL has no host: \"{}\"",
+            shown()
+        )));
+    }
+    let same_port = to.port().is_none() || to.port() == base.port();
+    if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
+        let to = super::http::host_of(&to);
+        return Err(Failure::Skip(format!(
+            "the next page is on another host ({to}), to which no request is sent; if it is the \
+            same API, write this host into upstreams.{}.base_url",
+            parts.upstream.name
+        )));
+    }
+    if let Auth::Query(secret) = &parts.upstream.auth {
+        remove_parameter(&mut to, secret);
+    }
+    for secret in parts.secret_params.keys() {
+        remove_parameter(&mut to, secret);
+    }
+    let query = to
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
+    Ok(format!("{}{query}", to.path()))
+}
+
+fn remove_parameter(url: &mut Url, name: &str) {
+    if url.query_pairs().all(|(key, _)| key != name) {
+        return;
+    }
+    let kept: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(key, _)| key != name)
+        .map(|(key, value)| (key.into(), value.into()))
+        .collect();
+    url.query_pairs_mut().clear().extend_pairs(kept);
+}

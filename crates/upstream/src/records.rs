@@ -1,0 +1,340 @@
+//! The records of a response: where they are, and their ids.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::layout::{from_columns, from_rows};
+use ingest_base::record::Record;
+use ingest_config::{Field, Layout, Records, Values};
+
+/// What is not as it should be in a response.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum WrongShape {
+    #[error("the response contains {found} instead of {expected} (at `{at}`)")]
+    Value {
+        at: String,
+        found: &'static str,
+        expected: &'static str,
+    },
+    #[error("none of the response's {count} records has an id at `{ids}`")]
+    NoIds { count: u64, ids: String },
+}
+
+/// The records of a page.
+#[derive(Debug)]
+pub struct Found {
+    pub records: Vec<Record>,
+    /// The number of records without an id.
+    pub skipped: u64,
+    /// The number of records whose id an earlier one has.
+    pub repeated: u64,
+    /// The number of records that the response listed, with and without an id.
+    pub listed: u64,
+    /// Members that are no objects beside others that are records.
+    pub left_out: LeftOut,
+    /// Whether there was nothing where the records should be, which counts as an empty list.
+    pub lacks_list: bool,
+    /// The last record that the response listed, if the cursor of the next page is in it.
+    pub last: Option<Value>,
+}
+
+/// Members that `*` matches and that are no records, because they hold no object and others do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many.
+    pub members: u64,
+    /// The name of the first one.
+    pub first: Option<String>,
+}
+
+/// Takes the records out of a response: each id once, at its first place. `may_end`: null ends the list.
+pub fn take(
+    document: &mut Value,
+    what: &Records,
+    values: &Values<'_>,
+    keep_last: bool,
+    may_end: bool,
+) -> Result<Found, WrongShape> {
+    let is_by_ids = !values.ids.is_empty();
+    let mut bodies = Search::run(document, what, is_by_ids || may_end)?;
+    // An upstream can answer null for an id that it does not have.
+    bodies.found.retain(|body| !(is_by_ids && body.is_null()));
+    let listed = count(&bodies.found);
+    let mut seen = HashSet::new();
+    let mut found = Found {
+        records: Vec::new(),
+        skipped: 0,
+        repeated: 0,
+        listed,
+        left_out: bodies.left_out,
+        lacks_list: bodies.lacks_list && listed == 0,
+        last: bodies.found.last().filter(|_| keep_last).cloned(),
+    };
+    for mut body in bodies.found {
+        add_fields(&mut body, what, values);
+        match id_of(&body, &what.id, values) {
+            None => found.skipped += 1,
+            Some(id) if seen.insert(id.clone()) => found.records.push(Record { id, body }),
+            Some(_) => found.repeated += 1,
+        }
+    }
+    if listed > 0 && found.skipped == listed {
+        return Err(WrongShape::NoIds {
+            count: listed,
+            ids: joined(&what.id),
+        });
+    }
+    Ok(found)
+}
+
+/// Whether a response is one record, or contains something where its records should be.
+pub fn has_records(document: &Value, what: &Records, values: &Values<'_>) -> bool {
+    match (what.at.tokens(), document) {
+        // A whole response that is an object may also be an error: a record has an id.
+        ([], Value::Object(_)) => id_of(document, &what.id, values).is_some(),
+        _ => what.at.find(document).is_some(),
+    }
+}
+
+/// The values that a record takes from its request.
+fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
+    if let Value::Object(members) = body {
+        for (name, column) in &what.columns {
+            if let Some(template) = &column.template {
+                members.insert(name.clone(), template.render(values).into());
+            }
+        }
+    }
+}
+
+/// The records at a pointer, taken out of their places.
+struct Search<'a> {
+    what: &'a Records,
+    found: Vec<Value>,
+    /// Whether null is an empty list: in a response to ids, and behind the first page where we count the pages.
+    may_be_null: bool,
+    left_out: LeftOut,
+    /// Whether an object lacks a member that the pointer names, or the member is null.
+    lacks_list: bool,
+}
+
+impl<'a> Search<'a> {
+    fn run(document: &mut Value, what: &'a Records, may_be_null: bool) -> Result<Self, WrongShape> {
+        let mut search = Self {
+            what,
+            found: Vec::new(),
+            may_be_null,
+            left_out: LeftOut::default(),
+            lacks_list: false,
+        };
+        search.walk(document, what.at.tokens(), None)?;
+        Ok(search)
+    }
+
+    /// Walks along `tokens`. `name` is the member that the last `*` matched, if it matched a member.
+    fn walk(
+        &mut self,
+        value: &mut Value,
+        tokens: &[String],
+        name: Option<&str>,
+    ) -> Result<(), WrongShape> {
+        let Some((token, rest)) = tokens.split_first() else {
+            return self.take(value, name);
+        };
+        match value {
+            Value::Object(members) if token == "*" && !members.contains_key(token) => {
+                if rest.is_empty() {
+                    self.leave_out(members);
+                }
+                members
+                    .iter_mut()
+                    .try_for_each(|(name, member)| self.walk(member, rest, Some(name)))
+            }
+            Value::Object(members) => match members.get_mut(token) {
+                Some(member) => self.walk(member, rest, name),
+                None => self.lacks(),
+            },
+            Value::Array(elements) if token == "*" => elements
+                .iter_mut()
+                .try_for_each(|element| self.walk(element, rest, name)),
+            Value::Array(elements) => match token.parse::<usize>().map(|at| elements.get_mut(at)) {
+                Ok(Some(element)) => self.walk(element, rest, name),
+                Ok(None) => self.lacks(),
+                Err(_) => Err(self.wrong("an array", "an object")),
+            },
+            other => Err(self.wrong(name_of(other), "an object")),
+        }
+    }
+
+    /// Removes the members that hold no object, if others do: `{ "uids": ["7"], "7": { … } }`. With `key`, or another layout than
+    /// objects, each member is a record.
+    fn leave_out(&mut self, members: &mut Map<String, Value>) {
+        let each_is_one = self.what.key.is_some() || self.what.layout != Layout::Objects;
+        if each_is_one || !members.values().any(holds_object) {
+            return;
+        }
+        members.retain(|name, member| {
+            let stays = holds_object(member);
+            if !stays {
+                self.left_out.members += 1;
+                self.left_out.first.get_or_insert_with(|| name.clone());
+            }
+            stays
+        });
+    }
+
+    fn lacks(&mut self) -> Result<(), WrongShape> {
+        self.lacks_list = true;
+        Ok(())
+    }
+
+    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is no record in a response to
+    /// ids, and the end of a list whose pages we count: the World Bank has it behind a full last page. Elsewhere it is a mistake
+    /// of the upstream, which would otherwise pass for the end of the list.
+    fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
+        if value.is_null() && self.may_be_null {
+            return self.lacks();
+        }
+        self.arrange(value)?;
+        match (value, name.zip(self.what.key.as_deref())) {
+            (Value::Array(elements), named) => {
+                for mut element in std::mem::take(elements) {
+                    if let (Some((name, key)), Value::Object(members)) = (named, &mut element) {
+                        members.insert(key.to_owned(), name.into());
+                    }
+                    self.found.push(element);
+                }
+            }
+            (Value::Object(members), named) => {
+                let mut members = std::mem::take(members);
+                if let Some((name, key)) = named {
+                    members.insert(key.to_owned(), name.into());
+                }
+                self.found.push(Value::Object(members));
+            }
+            (
+                scalar @ (Value::Bool(_) | Value::Number(_) | Value::String(_)),
+                Some((name, key)),
+            ) => {
+                let members = [
+                    (key.to_owned(), name.into()),
+                    (SCALAR.to_owned(), scalar.take()),
+                ];
+                self.found.push(Value::Object(Map::from_iter(members)));
+            }
+            (other, _) => return Err(self.wrong(name_of(other), "a list or an object")),
+        }
+        Ok(())
+    }
+
+    /// Turns columns and rows into a list of objects.
+    fn arrange(&self, value: &mut Value) -> Result<(), WrongShape> {
+        let arranged = match (self.what.layout, &mut *value) {
+            (Layout::Objects, _) => return Ok(()),
+            (Layout::Columns, Value::Object(members)) => from_columns(std::mem::take(members)),
+            (Layout::Rows, Value::Array(rows)) => {
+                from_rows(std::mem::take(rows), &self.what.fields)
+            }
+            (Layout::Columns | Layout::Rows, other) => Err(name_of(other)),
+        };
+        let expected = match self.what.layout {
+            Layout::Columns => "an object with a list for each field",
+            Layout::Rows if !self.what.fields.is_empty() => {
+                "a list of lists with the configured fields"
+            }
+            Layout::Objects | Layout::Rows => "a list of lists that begins with their names",
+        };
+        *value = Value::Array(arranged.map_err(|found| self.wrong(found, expected))?);
+        Ok(())
+    }
+
+    fn wrong(&self, found: &'static str, expected: &'static str) -> WrongShape {
+        WrongShape::Value {
+            at: self.what.at.to_string(),
+            found,
+            expected,
+        }
+    }
+}
+
+/// Whether a value is an object, or a list that can have some.
+fn holds_object(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(elements) => elements.is_empty() || elements.iter().any(Value::is_object),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// The member that holds a value that is no object, in a record that is made of it and of its name.
+const SCALAR: &str = "value";
+
+/// The id of a record. `None` if a part of it is missing, blank, or contains what no database stores exactly.
+fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String> {
+    let id = |part: &Field| match part {
+        Field::At(at) => at
+            .text_in(record)
+            .filter(|id| is_id(id) && at.find(record).is_some_and(is_exact)),
+        Field::Template(template) => Some(template.render(values)).filter(|id| is_id(id)),
+    };
+    let parts: Option<Vec<String>> = parts.iter().map(id).collect();
+    let (last, before) = parts.as_deref()?.split_last()?;
+    // A slash in the last part is unambiguous, so it stays as it is.
+    let before = before
+        .iter()
+        .map(|part| part.replace('%', "%25").replace('/', "%2F") + "/");
+    Some(before.collect::<String>() + last)
+}
+
+fn is_id(text: &str) -> bool {
+    !text.trim().is_empty() && !text.contains('\0')
+}
+
+/// Whether a value is the one that the response has: no number with more digits than we store.
+fn is_exact(value: &Value) -> bool {
+    /// The most digits of a number of which no two are the same floating-point number.
+    const EXACT: usize = 15;
+    let Some(number) = value.as_number().filter(|number| number.is_f64()) else {
+        return true;
+    };
+    let text = number.to_string();
+    let digits = text.trim_start_matches(['-', '0', '.']);
+    !is_inexact(value)
+        || (!text.contains('e') && digits.bytes().filter(u8::is_ascii_digit).count() <= EXACT)
+}
+
+/// Whether a value is a number that may be confused with another: it is no integer, or has more digits than we store.
+pub fn is_inexact(value: &Value) -> bool {
+    /// The least integer above which floating-point numbers skip integers.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT),
+        _ => false,
+    }
+}
+
+pub const fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn joined(ids: &[Field]) -> String {
+    ids.iter()
+        .map(Field::as_str)
+        .collect::<Vec<_>>()
+        .join("`, `")
+}
+
+fn count(list: &[Value]) -> u64 {
+    u64::try_from(list.len()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,247 @@
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use reqwest::header::{LOCATION, RETRY_AFTER};
+use serde_json::Value;
+use url::Url;
+
+use super::Failure;
+use super::http::host_of;
+use super::json;
+use super::response::Response;
+use super::retry_after::{reset, retry_after};
+use super::text::{html_text, is_html, without_tags};
+use ingest_config::{Class, Free, Rule, Until, classify};
+use ingest_quota::Timestamp;
+
+/// The places of a description beside a code at `/error`.
+const DESCRIPTIONS: [&str; 3] = ["/error_description", "/description", "/detail"];
+
+/// The places of an error message in a response, the most specific first.
+const MESSAGES: [&str; 6] = [
+    "/error/message",
+    "/message",
+    "/error",
+    "/error_description",
+    "/errors/0/message",
+    "/errors/0",
+];
+
+/// Classifies a response that is no page: by the first error rule that it matches, else by its status.
+///
+/// The status of a truncated response decides nothing, since the missing part may say more: it is requested again, unless its
+/// headers or the part that arrived match a rule.
+#[must_use]
+pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
+    let document = &document(answer);
+    let rule = rule_of(answer, rules, document);
+    let by_status = if answer.broke_off().is_some() {
+        Class::Transient
+    } else {
+        class_of(answer.status)
+    };
+    let refusal = Refusal {
+        message: message(answer, document),
+        limit: rule.and_then(|rule| limit_of(rule, answer, document)),
+        wait: answer
+            .header(RETRY_AFTER.as_str())
+            .and_then(|value| retry_after(value, now)),
+        until: rule.and_then(|rule| until(rule, answer, document, now)),
+        pause: rule.and_then(|rule| rule.pause),
+    };
+    refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
+}
+
+/// What the upstream does not count of a request, by the error rule that its response matches.
+pub fn free_part(answer: &Response, rules: &[Rule]) -> Free {
+    if rules.iter().all(|rule| rule.free == Free::Nothing) {
+        return Free::Nothing;
+    }
+    let rule = rule_of(answer, rules, &document(answer));
+    rule.map(|rule| rule.free.clone()).unwrap_or_default()
+}
+
+/// The index of the rule that a response matches; `None`: it matches no rule.
+pub fn rule_index(answer: &Response, rules: &[Rule]) -> Option<usize> {
+    let found = rule_of(answer, rules, &document(answer))?;
+    rules.iter().position(|rule| std::ptr::eq(rule, found))
+}
+
+/// Whether the rule that a refusal matches says that there is nothing more to list.
+pub fn ends_list(answer: &Response, rules: &[Rule]) -> bool {
+    let rule = rule_of(answer, rules, &document(answer));
+    rule.is_some_and(|rule| rule.class == Class::End)
+}
+
+fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
+    let rule = classify(
+        rules,
+        answer.status.as_u16(),
+        |name| answer.header(name),
+        document,
+    );
+    rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty())
+}
+
+/// The body as far as it arrived; a body that cannot be parsed is one text.
+pub fn document(answer: &Response) -> Value {
+    let text = answer.text_to_show();
+    let cut = || {
+        if answer.is_whole() {
+            None
+        } else {
+            json::read_cut(&text)
+        }
+    };
+    json::read(&text)
+        .ok()
+        .or_else(|| answer.in_its_format(&text))
+        .or_else(cut)
+        .unwrap_or_else(|| Value::String(text.clone().into_owned()))
+}
+
+fn message(answer: &Response, document: &Value) -> String {
+    let (status, said) = (answer.status, said(answer, document));
+    let broke_off = answer
+        .broke_off()
+        .map(|cause| format!("; the response is incomplete: {cause}"))
+        .unwrap_or_default();
+    if said.is_empty() {
+        format!("{status}{broke_off}")
+    } else {
+        format!("{status}: {said}{broke_off}")
+    }
+}
+
+struct Refusal {
+    message: String,
+    limit: Option<String>,
+    wait: Option<Duration>,
+    until: Option<Timestamp>,
+    /// What the rule waits for where the response says nothing.
+    pause: Option<Duration>,
+}
+
+impl Refusal {
+    fn failure(self, class: Class, now: Timestamp) -> Failure {
+        let until = self.until.map(|until| until.since(now));
+        let wait = self.wait.or(until).or(self.pause);
+        match class {
+            Class::Spent => Failure::Spent {
+                until: self.until.or(self
+                    .wait
+                    .filter(|wait| !wait.is_zero())
+                    .or(self.pause)
+                    .map(|wait| now + wait)),
+                message: self.message,
+                limit: self.limit,
+            },
+            Class::SlowDown => Failure::SlowDown {
+                message: self.message,
+                retry_after: wait,
+                limit: self.limit,
+            },
+            Class::Denied => Failure::Denied(self.message),
+            // `response` turns the end of a list into an empty page before it classifies failures.
+            Class::Skip | Class::End => Failure::Skip(self.message),
+            Class::BadCursor => Failure::BadCursor(self.message),
+            Class::Transient => Failure::Transient {
+                message: self.message,
+                retry_after: wait,
+                limit: self.limit,
+            },
+        }
+    }
+}
+
+/// Classifies a status that no rule matches.
+fn class_of(status: StatusCode) -> Class {
+    match status.as_u16() {
+        401 | 403 | 407 => Class::Denied,
+        429 => Class::SlowDown,
+        408 | 425 | 500.. => Class::Transient,
+        _ => Class::Skip,
+    }
+}
+
+/// The limit that the rule names, or else the response.
+fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> {
+    let reported = || Some(answer.shown(&rule.limit_at.as_ref()?.text_in(document)?));
+    rule.limit.clone().or_else(reported)
+}
+
+fn until(rule: &Rule, answer: &Response, document: &Value, now: Timestamp) -> Option<Timestamp> {
+    match rule.until.as_ref()? {
+        Until::EpochHeader(name) => reset(answer.header(name)?, now),
+        Until::At(at) => reset(&at.text_in(document)?, now),
+    }
+}
+
+/// The message of a response as one short line without a full stop, since more may follow; empty if there is none.
+pub fn said(answer: &Response, document: &Value) -> String {
+    let text = redirect(answer)
+        .or_else(|| message_in(document))
+        .unwrap_or_default();
+    let text = if is_html(&text) {
+        html_text(&text)
+    } else {
+        without_tags(&text)
+    };
+    let shown = answer.shown(&text);
+    match shown
+        .strip_suffix('.')
+        .filter(|shown| !shown.ends_with('.'))
+    {
+        Some(without_stop) => without_stop.to_owned(),
+        None => shown,
+    }
+}
+
+/// The host of a redirect. The rest of its URL may contain what was sent.
+fn redirect(answer: &Response) -> Option<String> {
+    let location = answer
+        .status
+        .is_redirection()
+        .then(|| answer.header(LOCATION.as_str()))??;
+    let to = Url::parse(location).map_or_else(
+        |_| "another path of the same host".to_owned(),
+        |to| host_of(&to),
+    );
+    Some(format!(
+        "it redirects to {to}, and redirects are not followed; correct the upstream's base_url or \
+        path"
+    ))
+}
+
+fn message_in(document: &Value) -> Option<String> {
+    let text = |place: &str| document.pointer(place)?.as_str().filter(is_filled);
+    let known = MESSAGES.iter().find_map(|place| text(place));
+    let is_code = known.is_some() && known == text("/error");
+    let description = DESCRIPTIONS.iter().find_map(|place| text(place));
+    match (known, description.filter(|_| is_code)) {
+        (Some(code), Some(description)) => Some(format!("{code}: {description}")),
+        (Some(known), None) => Some(known.to_owned()),
+        (None, _) => {
+            first_text(document, &is_sentence).or_else(|| first_text(document, &is_filled))
+        }
+    }
+}
+
+fn is_filled(text: &&str) -> bool {
+    !text.trim().is_empty()
+}
+
+/// Whether a text has several words, as messages do, and codes and ids do not.
+fn is_sentence(text: &&str) -> bool {
+    text.trim().contains(' ')
+}
+
+/// The first such text anywhere in a document.
+fn first_text(document: &Value, is_it: &impl Fn(&&str) -> bool) -> Option<String> {
+    match document {
+        Value::String(text) => Some(text.as_str()).filter(is_it).map(str::to_owned),
+        Value::Array(elements) => elements.iter().find_map(|one| first_text(one, is_it)),
+        Value::Object(members) => members.values().find_map(|one| first_text(one, is_it)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}

@@ -1,0 +1,64 @@
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use ingest_quota::Timestamp;
+
+/// The longest wait that we accept from an upstream: no quota lasts longer than a month.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
+
+/// Reads a `Retry-After`: seconds, or an HTTP date, which is compared with `now`. At most 32 days; `None` if it is
+/// neither.
+#[must_use]
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    let value = value.trim();
+    seconds(value)
+        .or_else(|| Some(http_date(value)?.since(now)))
+        .map(|wait| wait.min(LONGEST_WAIT))
+}
+
+/// Reads the time of a reset: RFC 3339, an HTTP date, seconds since the Unix epoch (milliseconds if that would be after the
+/// year 5000), or, if that would be before 2001, seconds from now. `None` if it has passed; at most 32 days ahead.
+pub fn reset(value: &str, now: Timestamp) -> Option<Timestamp> {
+    let value = value.trim();
+    let wait = match seconds(value) {
+        Some(number) => wait_for(number, now),
+        None => Timestamp::parse(value)
+            .or_else(|| http_date(value))?
+            .since(now),
+    };
+    let wait = wait.min(LONGEST_WAIT);
+    (!wait.is_zero()).then(|| now + wait)
+}
+
+fn wait_for(number: Duration, now: Timestamp) -> Duration {
+    const YEAR_2001: Duration = Duration::from_secs(1_000_000_000);
+    const YEAR_5000: Duration = Duration::from_secs(95_617_584_000);
+    let epoch = Timestamp::from_micros(0);
+    match number {
+        number if number < YEAR_2001 => number,
+        number if number < YEAR_5000 => (epoch + number).since(now),
+        number => (epoch + number / 1000).since(now),
+    }
+}
+
+/// A number of seconds; a fraction is rounded up, and a number that is too large saturates.
+fn seconds(value: &str) -> Option<Duration> {
+    let (whole, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    if [whole, fraction]
+        .iter()
+        .any(|digits| digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()))
+    {
+        return None;
+    }
+    let more = u64::from(fraction.bytes().any(|digit| digit != b'0'));
+    Some(Duration::from_secs(
+        whole.parse().unwrap_or(u64::MAX).saturating_add(more),
+    ))
+}
+
+fn http_date(value: &str) -> Option<Timestamp> {
+    DateTime::parse_from_rfc2822(value)
+        .ok()
+        .map(|at| at.with_timezone(&Utc).into())
+}

@@ -1,0 +1,130 @@
+//! A request that a person examines: how it is sent, and what its response matched.
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::client::Client;
+use super::connection::Connection;
+use super::refusal::rule_index;
+use super::response::Response;
+use super::{Exchange, Failure, PageRequest, Upstream};
+use ingest_base::clock::Deadline;
+use ingest_config::Rule;
+
+/// A request as it is sent, with `(hidden)` in place of its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShownRequest {
+    /// The method.
+    pub method: String,
+    /// The URL with its query.
+    pub url: String,
+    /// Name and value of each header.
+    pub headers: Vec<(String, String)>,
+    /// The body; a form as text.
+    pub body: Option<Value>,
+}
+
+/// How a response was classified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classified {
+    /// The HTTP status.
+    pub status: u16,
+    /// The index of the first error rule that it matches; `None`: it matches no rule.
+    pub rule: Option<usize>,
+}
+
+/// The result of one request.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// The page, or why there is none.
+    pub exchange: Exchange,
+    /// `None`: there was no response, or its class is not wanted.
+    pub classified: Option<Classified>,
+    /// Whether the response is classified. That parses its body once more, so a run does without.
+    classifies: bool,
+}
+
+impl Trial {
+    /// A trial whose response is classified.
+    #[must_use]
+    pub fn classifying() -> Self {
+        Self {
+            classifies: true,
+            ..Self::default()
+        }
+    }
+
+    /// Classifies a response, if that is wanted. One with more values than are read matches no rule.
+    pub fn classify(&mut self, response: &Response, rules: &[Rule]) {
+        if self.classifies {
+            self.classified = Some(Classified {
+                status: response.status.as_u16(),
+                rule: (!response.has_too_many_values())
+                    .then(|| rule_index(response, rules))
+                    .flatten(),
+            });
+        }
+    }
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        Self {
+            exchange: Err(Failure::TooLate).into(),
+            classified: None,
+            classifies: false,
+        }
+    }
+}
+
+/// A client that keeps the last trial.
+#[derive(Debug)]
+pub struct Recorder {
+    client: Client,
+    last: Mutex<Option<Trial>>,
+}
+
+impl Recorder {
+    /// Records the requests of a client.
+    #[must_use]
+    pub const fn new(client: Client) -> Self {
+        Self {
+            client,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Returns the result of the last request; `None`: none was sent.
+    #[must_use]
+    pub fn last(&self) -> Option<Trial> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take()
+    }
+}
+
+#[async_trait]
+impl Upstream for Recorder {
+    async fn ready(&self) -> Result<(), Failure> {
+        self.client.ready().await
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        self.client.connect().await
+    }
+
+    async fn fetch(
+        &self,
+        request: PageRequest<'_>,
+        connection: Connection,
+        deadline: Deadline,
+    ) -> Exchange {
+        let trial = self.client.examine(request, connection, deadline).await;
+        let exchange = trial.exchange.clone();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(trial);
+        exchange
+    }
+}

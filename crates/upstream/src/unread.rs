@@ -1,0 +1,242 @@
+//! What a response says about its list although the configuration does not read it: a next page, the number of all records.
+
+use serde_json::Value;
+
+use super::link::next_link;
+use super::paging::truth;
+use super::response::Response;
+use ingest_config::{Lead, Paging, Pointer, Records};
+
+/// What a page says about its list beside what is configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// A place with a value that looks like a next page.
+    pub next: Option<String>,
+    /// A place that looks like the number of all records, and that number.
+    pub total: Option<(String, u64)>,
+    /// Keys of `page` whose place has no value.
+    pub lacking: Vec<Lacking>,
+    /// Whether the response names a next page where the configuration looks for it, and says that it is the last page.
+    pub ends_before_next: bool,
+}
+
+/// A key of `page` whose place in a response has no value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lacking {
+    /// The key.
+    pub key: &'static str,
+    /// The place.
+    pub at: String,
+    /// Another place of the response whose value looks like the one that is meant.
+    pub instead: Option<String>,
+}
+
+/// How deep a document is searched: paging is near its root.
+const DEEPEST: usize = 4;
+/// The most members of one object that are searched: more are records by name.
+const WIDEST: usize = 40;
+
+/// Names of members, in lower case without marks between words.
+const NEXT: [&str; 18] = [
+    "next",
+    "nextcursor",
+    "nexthref",
+    "nextid",
+    "nextkey",
+    "nextlink",
+    "nextmarker",
+    "nextoffset",
+    "nextpage",
+    "nextpagetoken",
+    "nextpageuri",
+    "nextpageurl",
+    "nextrecordsurl",
+    "nexttoken",
+    "nexturi",
+    "nexturl",
+    "continuationtoken",
+    "odatanextlink",
+];
+const MORE: [&str; 5] = [
+    "hasmore",
+    "hasmorepages",
+    "hasnext",
+    "hasnextpage",
+    "morepages",
+];
+const DONE: [&str; 7] = [
+    "complete",
+    "done",
+    "endofstream",
+    "finished",
+    "islast",
+    "islastpage",
+    "lastpage",
+];
+const TOTAL: [&str; 9] = [
+    "count",
+    "found",
+    "numfound",
+    "rowcount",
+    "total",
+    "totalcount",
+    "totalitems",
+    "totalrecords",
+    "totalresults",
+];
+
+/// Members of an object with one of these names that lead to the next page.
+const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
+
+/// Reads what a response says. Its records are still in the document.
+pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Response) -> Unread {
+    let mut search = Search {
+        records: &records.at,
+        found: Unread::default(),
+        says_more: None,
+        more: None,
+        done: None,
+    };
+    search.walk(document, &mut Vec::new());
+    let (mut found, more, done) = (search.found, search.more, search.done);
+    // The value of a cursor says more than a flag.
+    found.next = found.next.or(search.says_more);
+    let links = response.headers.get_all("link").iter();
+    if next_link(links.filter_map(|value| value.to_str().ok())).is_some() {
+        found
+            .next
+            .get_or_insert_with(|| "the header `link`".to_owned());
+    }
+    let total = match paging.lead() {
+        Lead::Total(at) => Some(("total", at, None)),
+        Lead::Pages(at) => Some(("pages", at, None)),
+        Lead::Nowhere
+        | Lead::Token(_)
+        | Lead::TokenHeader(_)
+        | Lead::LastRecord(_)
+        | Lead::Url(_)
+        | Lead::LinkHeader => None,
+    };
+    let read = total
+        .into_iter()
+        .chain(paging.more().map(|at| ("more", at, more)))
+        .chain(paging.done().map(|at| ("done", at, done)));
+    let is_lacking = |key: &str, at: &Pointer| match at.find(document) {
+        None | Some(Value::Null) => true,
+        Some(value) => !matches!(key, "total" | "pages") && truth(value).is_none(),
+    };
+    let lacking = read.filter(|(key, at, _)| is_lacking(key, at));
+    let lacking = lacking.map(|(key, at, instead)| Lacking {
+        key,
+        at: at.to_string(),
+        instead,
+    });
+    found.lacking = lacking.collect();
+    found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
+    found
+}
+
+/// Whether the response says that it is the last page.
+fn says_last(paging: &Paging, document: &Value) -> bool {
+    let says = |at: Option<&Pointer>| truth(at?.find(document)?);
+    says(paging.more()) == Some(false) || says(paging.done()) == Some(true)
+}
+
+/// Whether the response has a value where the configuration looks for the next page.
+fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
+    match paging.lead() {
+        Lead::Token(at) | Lead::Url(at) => {
+            at.text_in(document).is_some_and(|text| !text.is_empty())
+        }
+        Lead::TokenHeader(name) => response.header(name).is_some_and(|text| !text.is_empty()),
+        Lead::Nowhere
+        | Lead::Total(_)
+        | Lead::Pages(_)
+        | Lead::LastRecord(_)
+        | Lead::LinkHeader => false,
+    }
+}
+
+struct Search<'a> {
+    /// Where the records are, which are not searched.
+    records: &'a Pointer,
+    found: Unread,
+    /// A place that says that there are more pages.
+    says_more: Option<String>,
+    /// Where a value looks like the one that says whether there are more pages, or whether this is the last one.
+    more: Option<String>,
+    done: Option<String>,
+}
+
+impl Search<'_> {
+    fn walk(&mut self, value: &Value, path: &mut Vec<String>) {
+        let Value::Object(members) = value else {
+            return;
+        };
+        if members.len() > WIDEST || path.len() > DEEPEST || self.is_record(path) {
+            return;
+        }
+        for (name, member) in members {
+            path.push(name.replace('~', "~0").replace('/', "~1"));
+            self.see(name, member, path);
+            self.walk(member, path);
+            path.pop();
+        }
+    }
+
+    /// Whether the value at a path is a record, or the records by name.
+    fn is_record(&self, path: &[String]) -> bool {
+        let fixed: Vec<&String> = self
+            .records
+            .tokens()
+            .iter()
+            .take_while(|token| *token != "*")
+            .collect();
+        path.len() >= fixed.len() && fixed.iter().zip(path).all(|(token, name)| *token == name)
+    }
+
+    fn see(&mut self, name: &str, value: &Value, path: &[String]) {
+        let plain: String = name
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .map(|letter| letter.to_ascii_lowercase())
+            .collect();
+        let at = || format!("`/{}`", path.join("/"));
+        let names_next = match value {
+            Value::String(text) => !text.trim().is_empty() && NEXT.contains(&plain.as_str()),
+            Value::Number(number) => {
+                number.as_u64().is_some_and(|number| number > 0) && NEXT.contains(&plain.as_str())
+            }
+            Value::Object(link) => {
+                let mut texts = WITHIN_NEXT
+                    .iter()
+                    .filter_map(|name| link.get(*name)?.as_str());
+                texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
+            }
+            Value::Null | Value::Bool(_) | Value::Array(_) => false,
+        };
+        if *value == Value::Bool(true) && MORE.contains(&plain.as_str()) {
+            self.says_more.get_or_insert_with(at);
+        }
+        if names_next {
+            self.found.next.get_or_insert_with(at);
+        }
+        if matches!(value, Value::Bool(_)) && MORE.contains(&plain.as_str()) {
+            self.more.get_or_insert_with(at);
+        }
+        if matches!(value, Value::Bool(_)) && DONE.contains(&plain.as_str()) {
+            self.done.get_or_insert_with(at);
+        }
+        let number = match value {
+            Value::Number(number) => number.as_u64(),
+            Value::String(text) => text.parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
+            let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
+            if number > known {
+                self.found.total = Some((at(), number));
+            }
+        }
+    }
+}

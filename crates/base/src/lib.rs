@@ -1,4 +1,5 @@
-//! Small things that every layer above the domain uses: the clock, private files, hashes, safe text, records.
+//! What every layer above the domain uses: the clock, private files, work apart from async threads, text that is safe to print,
+//! records. Knows no configuration and no store.
 
 pub mod apart;
 pub mod clock;

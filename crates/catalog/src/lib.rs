@@ -1,8 +1,11 @@
-//! The catalog: records, listings, passes and cursors. Each page is stored in one transaction with the cursor that
-//! continues behind it, so a page that was paid for is stored once and its pass continues after it.
+//! What was fetched, and how far each region is. Each page is stored in one transaction with the cursor that continues behind
+//! it, so a page that was paid for is stored once and its pass continues after it.
 //!
-//! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands
-//! that show records read. [`Leases`] keep two runs from working on one region. The tests in `tests/all/catalog/suite` define the behaviour of every implementation.
+//! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands that show
+//! records read; [`Leases`] keep two runs from working on one region. [`SqliteCatalog`] and [`PostgresCatalog`] hold them.
+//!
+//! Never charges or requests anything. Begin with [`PassStore::land`] and [`Landing`]. The tests in `tests/all/catalog/suite`
+//! define the behaviour of every implementation.
 
 mod batch;
 mod copy;

@@ -1,4 +1,12 @@
-//! Where charges are recorded. Every store passes the one suite of behaviours in the tests.
+//! Where charges are recorded, and a process's way to it.
+//!
+//! A [`Ledger`] takes a [`Charge`] whole or not at all: [`SqliteLedger`] in a file, [`redis`] by one script per operation (in
+//! `lua/`), [`MemoryLedger`] for tests and simulations. A run asks a [`LedgerClient`]: [`LocalClient`] for the file,
+//! [`SharedClient`] for Redis, with a journal, a circuit breaker and the outage policy. The rules are those of
+//! `docs/ledger-protocol.md` (L1 to L51), cited where the code holds them.
+//!
+//! Decides by `quota::admission` alone. Never sends a request to an upstream. Begin with [`Ledger`], then `client/shared.rs` and
+//! `lua/charge.lua`. Every store passes the one suite of behaviours in `tests/all/ledger/suite`.
 
 mod carry_over;
 mod client;

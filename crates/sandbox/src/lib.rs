@@ -1,6 +1,10 @@
 //! A local stand-in for every configured upstream, with its own count of the quota.
 //!
-//! Each upstream is served under its name. `/_sandbox/` reports requests and usage, and accepts faults.
+//! A [`Sandbox`] serves each upstream under its name, from saved responses, the shape file of a preset, or what the configuration
+//! expects ([`Origin`]). `/_sandbox/` reports requests and usage, and accepts faults.
+//!
+//! Cannot see the ledger and shares no code with it: what the two count is compared in tests. Begin with [`Sandbox`], then
+//! `service.rs`.
 
 mod answer;
 mod chance;

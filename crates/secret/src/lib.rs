@@ -1,4 +1,9 @@
 //! The secrets of upstreams and of the ledger: where they are read, and how long they are kept.
+//!
+//! A [`Secret`] is read when it is first needed, from a file, the environment, a command or the system's credentials, and again
+//! when an upstream refuses it. [`Secrets`] are those of a configuration.
+//!
+//! A secret leaves this crate as a `SecretString` alone, which no log and no `Debug` shows. Begin with [`Secret`], then `read.rs`.
 
 mod error;
 mod read;

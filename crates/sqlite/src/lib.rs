@@ -1,4 +1,9 @@
-//! Opens SQLite files: ledger, catalog, journal and full-text index.
+//! SQLite files: ledger, catalog, journal and full-text index are opened, checked, copied and restored here.
+//!
+//! A [`Schema`] names the migrations of a file; [`open`] brings it to the latest version, [`open_read_only`] leaves it as it is.
+//! A [`Database`] notices that its file was deleted or replaced. Errors of SQLite are explained by what to do.
+//!
+//! Never knows a table. Begin with [`open`].
 
 mod backup;
 mod database;

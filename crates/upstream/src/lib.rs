@@ -1,4 +1,10 @@
-//! One request: build, send, classify, page. The caller charges, and decides what a failure means for the run.
+//! One request: build, send, classify, page.
+//!
+//! [`Client`] sends a [`PageRequest`] over a [`Connection`] and returns an [`Exchange`]: a [`Page`] or a [`Failure`], and what the
+//! response says about the quota. A failure says whether the request was counted; what is not known counts.
+//!
+//! Never charges, never retries, never stores: the caller does, and decides what a failure means for the run. Secrets are hidden
+//! in every text that leaves this crate. Begin with [`Upstream`] below, then `client.rs`.
 
 mod authorization;
 mod body;

@@ -1,36 +1,51 @@
-//! Hides secrets in texts of an upstream: it can echo them, in any encoding of text.
+//! Hides secrets in texts of an upstream: it can echo them, as they are or in an encoding that requests and responses use.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 /// A shorter secret can occur in data by chance and is not hidden there: rewriting data would be worse.
 const TELLTALE_BYTES: usize = 16;
 
-/// The most backslashes before a character: they double each time that a text is quoted in another.
-const MOST_BACKSLASHES: usize = 32;
+/// What an address may hold besides letters and digits without an encoding (RFC 3986, 2.3).
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
 
 /// Hides secrets in texts of an upstream.
 #[derive(Default)]
 pub struct Redactor {
     /// The longest first, since one may contain another.
-    secrets: Vec<SecretString>,
+    hidden: Vec<Hidden>,
+}
+
+/// A secret in one encoding.
+struct Hidden {
+    text: SecretString,
+    /// Whether the secret is too long to occur in data by chance.
+    is_telltale: bool,
 }
 
 impl Redactor {
     /// A redactor that hides these secrets.
     pub fn new(secrets: impl IntoIterator<Item = SecretString>) -> Self {
-        let mut secrets: Vec<_> = secrets.into_iter().collect();
-        secrets.retain(|secret| !secret.expose_secret().is_empty());
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose_secret().len()));
-        Self { secrets }
+        let mut hidden: Vec<_> = secrets
+            .into_iter()
+            .flat_map(|secret| encoded(&secret))
+            .collect();
+        hidden.sort_by_key(|hidden| std::cmp::Reverse(hidden.text.expose_secret().len()));
+        Self { hidden }
     }
 
     /// The text, with `***` in place of each secret.
     pub fn clean<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        clean(text, self.secrets.iter())
+        clean(text, self.hidden.iter())
     }
 
     /// The same for a text that will be sent again; secrets that are short enough to occur by chance stay.
@@ -45,9 +60,8 @@ impl Redactor {
         }
     }
 
-    fn telltale(&self) -> impl Iterator<Item = &SecretString> {
-        let is_telltale = |secret: &&SecretString| secret.expose_secret().len() >= TELLTALE_BYTES;
-        self.secrets.iter().filter(is_telltale)
+    fn telltale(&self) -> impl Iterator<Item = &Hidden> {
+        self.hidden.iter().filter(|hidden| hidden.is_telltale)
     }
 
     fn clean_texts(&self, value: &mut Value) {
@@ -79,126 +93,53 @@ impl Redactor {
     }
 }
 
-fn clean<'a, 's>(text: &'a str, secrets: impl Iterator<Item = &'s SecretString>) -> Cow<'a, str> {
-    secrets.fold(Cow::Borrowed(text), |text, secret| {
-        match without(&text, secret.expose_secret().as_bytes()) {
-            Some(cleaned) => Cow::Owned(cleaned),
-            None => text,
+fn clean<'a, 's>(text: &'a str, hidden: impl Iterator<Item = &'s Hidden>) -> Cow<'a, str> {
+    hidden.fold(Cow::Borrowed(text), |text, hidden| {
+        let hidden = hidden.text.expose_secret();
+        match text.contains(hidden) {
+            true => Cow::Owned(text.replace(hidden, "***")),
+            false => text,
         }
     })
 }
 
-/// The text without a secret; `None` if it does not contain the secret.
-fn without(text: &str, secret: &[u8]) -> Option<String> {
-    let mut cleaned = String::new();
-    let mut rest = text;
-    while let Some((start, length)) = find(rest.as_bytes(), secret) {
-        cleaned.push_str(rest.get(..start).unwrap_or_default());
-        cleaned.push_str("***");
-        rest = rest.get(start + length..).unwrap_or_default();
+/// Returns a secret as it is, percent-encoded (once and twice, as forms have it too), in base64, and as JSON has it; nothing of
+/// an empty one. A secret of letters and digits has two different texts.
+fn encoded(secret: &SecretString) -> Vec<Hidden> {
+    let secret = secret.expose_secret();
+    let all = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
+    let reserved = utf8_percent_encode(secret, RESERVED).to_string();
+    let json = serde_json::Value::from(secret).to_string();
+    let json = json.trim_matches('"');
+    let mut texts = vec![
+        secret.to_owned(),
+        STANDARD_NO_PAD.encode(secret),
+        URL_SAFE_NO_PAD.encode(secret),
+        reserved.replace("%20", "+"),
+        percent_encode(reserved.as_bytes(), RESERVED).to_string(),
+        json.replace('/', "\\/"),
+        json.to_owned(),
+    ];
+    for percent in [all, reserved] {
+        // The digits of `%2F` are written in small letters as well.
+        texts.push(in_small_digits(&percent));
+        texts.push(percent);
     }
-    (!cleaned.is_empty()).then(|| cleaned + rest)
+    texts.sort();
+    texts.dedup();
+    texts.retain(|text| !text.is_empty());
+    let is_telltale = secret.len() >= TELLTALE_BYTES;
+    let hidden = texts.into_iter().map(SecretString::from);
+    hidden.map(|text| Hidden { text, is_telltale }).collect()
 }
 
-/// Where the secret is in a text, and how many bytes of it it takes.
-fn find(text: &[u8], secret: &[u8]) -> Option<(usize, usize)> {
-    let (first, more) = secret.split_first()?;
-    let may_begin = |byte: u8| byte == *first || matches!(byte, b'%' | b'&' | b'\\' | b'+');
-    let starts = text
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| may_begin(**byte));
-    starts
-        .map(|(start, _)| start)
-        .find_map(|start| Some((start, length(text.get(start..)?, *first, more)?)))
-}
-
-/// How many bytes the secret takes at the beginning of a text: each byte of it may be written in a way of its own.
-fn length(text: &[u8], first: u8, more: &[u8]) -> Option<usize> {
-    let mut ends: BTreeSet<usize> = written(text, first).collect();
-    for byte in more {
-        let behind = |end: &usize| {
-            let end = *end;
-            written(text.get(end..).unwrap_or_default(), *byte).map(move |length| end + length)
-        };
-        ends = ends.iter().flat_map(behind).collect();
-        if ends.is_empty() {
-            return None;
-        }
+/// `%2f` for each `%2F`.
+fn in_small_digits(percent: &str) -> String {
+    let mut parts = percent.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        text.extend(["%", &digits.to_ascii_lowercase(), rest]);
     }
-    ends.last().copied()
-}
-
-/// How many bytes a byte takes at the beginning of a text, in each way in which it can be written there.
-fn written(text: &[u8], byte: u8) -> impl Iterator<Item = usize> + use<> {
-    [
-        plain(text, byte),
-        in_percent(text, byte),
-        behind_backslashes(text, byte),
-        as_entity(text, byte),
-    ]
-    .into_iter()
-    .flatten()
-}
-
-/// As it is, or a space as forms have it.
-fn plain(text: &[u8], byte: u8) -> Option<usize> {
-    let first = *text.first()?;
-    (first == byte || (first == b'+' && byte == b' ')).then_some(1)
-}
-
-/// `%2F`, and `%252f` if it was encoded again.
-fn in_percent(text: &[u8], byte: u8) -> Option<usize> {
-    let mut digits = text.strip_prefix(b"%")?;
-    while let Some(again) = digits
-        .strip_prefix(b"25")
-        .filter(|again| again.len() >= 2 && hex(again, 2).is_some())
-    {
-        digits = again;
-    }
-    (hex(digits, 2)? == u32::from(byte)).then_some(text.len() - digits.len() + 2)
-}
-
-/// `\/` and `\u002f`, with more backslashes each time that the text was quoted in another.
-fn behind_backslashes(text: &[u8], byte: u8) -> Option<usize> {
-    // The bound keeps a text of backslashes alone from costing quadratic time.
-    let backslashes = text
-        .iter()
-        .take(MOST_BACKSLASHES)
-        .take_while(|byte| **byte == b'\\')
-        .count();
-    let after = text.get(backslashes..).filter(|_| backslashes > 0)?;
-    if let Some(digits) = after.strip_prefix(b"u")
-        && hex(digits, 4) == Some(u32::from(byte))
-    {
-        return Some(backslashes + 5);
-    }
-    (after.first() == Some(&byte)).then_some(backslashes + 1)
-}
-
-/// `&#47;`, `&#x2F;` and `&amp;`.
-fn as_entity(text: &[u8], byte: u8) -> Option<usize> {
-    const LONGEST: usize = 10;
-    let end = text.iter().take(LONGEST).position(|byte| *byte == b';')?;
-    let name = std::str::from_utf8(text.get(..end)?.strip_prefix(b"&")?).ok()?;
-    let code = match name {
-        "amp" => u32::from(b'&'),
-        "lt" => u32::from(b'<'),
-        "gt" => u32::from(b'>'),
-        "quot" => u32::from(b'"'),
-        "apos" => u32::from(b'\''),
-        _ => match name.strip_prefix("#x").or_else(|| name.strip_prefix("#X")) {
-            Some(digits) => u32::from_str_radix(digits, 16).ok()?,
-            None => name.strip_prefix('#')?.parse().ok()?,
-        },
-    };
-    (code == u32::from(byte)).then_some(end + 1)
-}
-
-/// Reads `digits` hexadecimal digits at the start of a text.
-fn hex(text: &[u8], digits: usize) -> Option<u32> {
-    let digits = text.get(..digits)?;
-    digits.iter().try_fold(0, |number, digit| {
-        Some(number * 16 + char::from(*digit).to_digit(16)?)
-    })
+    text
 }

@@ -97,9 +97,15 @@ fi
 # Most tests wait for processes more than they compute.
 RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
 export RUST_TEST_THREADS
+rm -f target/not-run.txt
 cargo test --locked --quiet --features envoy
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet --features envoy
+
+if [ -s target/not-run.txt ]; then
+    say "not run, since something is missing here"
+    sort -u target/not-run.txt
+fi
 
 say "all passed"

@@ -14,6 +14,7 @@ use rusqlite::ffi;
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
+use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
 
 const RUN: [&str; 4] = ["--region", "all", "--job", "trending"];
@@ -100,7 +101,7 @@ fn as_a_reader(world: &World, arguments: &[&str]) -> Option<Command> {
     let mut probe = Command::new("setpriv");
     probe.args(command.get_args()).arg("true");
     if !rustix::process::geteuid().is_root() || !probe.status().is_ok_and(|ended| ended.success()) {
-        eprintln!("nobody else may run here: what needs another user is not checked");
+        not_run("nobody else may run here: what needs another user is not checked");
         return None;
     }
     let open = |path: &Path, mode| {

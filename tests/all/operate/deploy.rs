@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use serde_yaml_ng::Value as Yaml;
 
+use crate::support::not_run::not_run;
 use crate::support::world::{SECRET, World, shipped};
 
 fn deploy(path: &str) -> PathBuf {
@@ -29,7 +30,9 @@ fn is_installed(program: &str) -> bool {
         .status();
     let installed = asked.is_ok_and(|status| status.success());
     if !installed {
-        eprintln!("{program} is not installed: what it would check is not checked");
+        not_run(&format!(
+            "{program} is not installed: what it would check is not checked"
+        ));
     }
     installed
 }
@@ -545,7 +548,7 @@ fn crontab_takes_the_line_and_no_broken_one() {
     let checks =
         |option: &&str| check(option, &broken).is_ok_and(|said| said_of_a_line(&said.stderr));
     let Some(option) = ["-n", "-T"].into_iter().find(checks) else {
-        eprintln!("there is no crontab that checks files: what it would check is not checked");
+        not_run("there is no crontab that checks files: what it would check is not checked");
         return;
     };
     let checked = check(option, &deploy("cron/ingest.cron")).unwrap();
@@ -706,7 +709,7 @@ fn the_container_is_built_from_everything_that_is_compiled_in() {
 fn docker_takes_the_compose_file() {
     let available = Command::new("docker").args(["compose", "version"]).output();
     if !available.is_ok_and(|output| output.status.success()) {
-        eprintln!("docker compose is not installed: what it would check is not checked");
+        not_run("docker compose is not installed: what it would check is not checked");
         return;
     }
     // Where the README puts it, with what it wants beside it.

@@ -9,6 +9,7 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use super::files::everything_below;
+use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
 
 const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "json"];
@@ -121,7 +122,7 @@ impl Mount {
         fs::create_dir_all(at).unwrap();
         let mounted = mount(&["-t", "tmpfs", "-o", options, "none"], at);
         if !mounted {
-            eprintln!("this user may not mount: what needs a disk of its own is not checked");
+            not_run("this user may not mount: what needs a disk of its own is not checked");
         }
         mounted.then(|| Self(at.to_owned()))
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use percent_encoding::NON_ALPHANUMERIC;
 use serde_json::Value;
 
+use crate::support::not_run::not_run;
 use crate::support::redis_server::free_port;
 use crate::support::world::World;
 
@@ -29,7 +30,9 @@ fn are_installed(programs: &[&str]) -> bool {
     };
     let missing: Vec<_> = programs.iter().filter(is_missing).collect();
     if !missing.is_empty() {
-        eprintln!("not installed: {missing:?}; the metrics are not checked with Prometheus");
+        not_run(&format!(
+            "not installed: {missing:?}; the metrics are not checked with Prometheus"
+        ));
     }
     missing.is_empty()
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::support::not_run::not_run;
 use crate::support::redis_server::free_port;
 use crate::support::world::World;
 
@@ -162,7 +163,7 @@ fn ready(mut next: impl FnMut() -> std::io::Result<String>) -> bool {
 #[test]
 fn debians_redis_server_starts_with_the_shipped_files_and_check_finds_it_fit() {
     if !Path::new("/usr/bin/redis-server").exists() {
-        eprintln!("Debian's redis-server is not installed: its service is not tested");
+        not_run("Debian's redis-server is not installed: its service is not tested");
         return;
     }
     let (root, port) = (Root::new(), free_port());

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 
+use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
 
 #[test]
@@ -218,7 +219,7 @@ fn a_terminal_that_does_not_know_its_width_is_taken_to_be_80_columns_wide() {
             .filter_map(|(name, value)| Some((name, value?))),
     );
     let Ok(shown) = command.stdin(std::process::Stdio::null()).output() else {
-        eprintln!("there is no `script` here: a terminal of no width is not checked");
+        not_run("there is no `script` here: a terminal of no width is not checked");
         return;
     };
     let shown = Ran::of(shown).stdout;

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
 
 const LOOKS: [&[&str]; 7] = [
@@ -48,7 +49,7 @@ fn ingest_as_another(world: &World, arguments: &[&str]) -> Option<Ran> {
         .output()
         .is_ok_and(|probed| probed.status.success())
     {
-        eprintln!("nobody else may run here: what needs another user is not checked");
+        not_run("nobody else may run here: what needs another user is not checked");
         return None;
     }
     let mut command = Command::new("setpriv");

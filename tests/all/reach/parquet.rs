@@ -9,6 +9,7 @@ use parquet::record::Field;
 use serde_json::json;
 
 use super::{Api, run};
+use crate::support::not_run::not_run;
 use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
 
@@ -125,11 +126,11 @@ fn duckdb_reads_the_file_with_its_types() {
         .arg(&file)
         .output()
     else {
-        eprintln!("NOT TESTED: no python3 to read Parquet with");
+        not_run("no python3 to read Parquet with");
         return;
     };
     if output.status.code() == Some(77) {
-        eprintln!("NOT TESTED: duckdb is not installed");
+        not_run("duckdb is not installed");
         return;
     }
     let row = String::from_utf8(output.stdout).unwrap();

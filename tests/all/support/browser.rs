@@ -1,5 +1,6 @@
 //! A real Chromium, driven through WebDriver, where it is installed.
 
+use super::not_run::not_run;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -180,9 +181,7 @@ impl Browser {
         let axe = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("target/axe/node_modules/axe-core/axe.min.js");
         let Ok(axe) = std::fs::read_to_string(axe) else {
-            eprintln!(
-                "NOT TESTED: axe-core is not installed below target/axe; `bash tests/all.sh` installs it"
-            );
+            not_run("axe-core is not installed below target/axe; `bash tests/all.sh` installs it");
             return None;
         };
         if self.script("return typeof axe") == "undefined" {
@@ -258,9 +257,7 @@ impl Driver {
             command.stderr(Stdio::null()).status().is_ok()
         };
         if !installed("chromedriver") || !(installed("chromium") || installed("google-chrome")) {
-            eprintln!(
-                "NOT TESTED: chromium and chromedriver are not installed, so no page is seen in a browser"
-            );
+            not_run("chromium and chromedriver are not installed, so no page is seen in a browser");
             return None;
         }
         let script = "chromedriver --port=0 & cat >/dev/null; kill -KILL 0";

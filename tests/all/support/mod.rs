@@ -2,6 +2,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod lab;
+pub(crate) mod not_run;
 pub(crate) mod pgbouncer;
 pub(crate) mod postgres;
 pub(crate) mod proxy;

@@ -41,6 +41,7 @@ want() {
 
 need cargo cargo cargo cargo rust
 need cc gcc gcc build-base gcc
+need timeout coreutils coreutils coreutils coreutils
 need redis-server redis-server redis redis redis
 # Debian has the programs of the server outside of the path.
 with_server() { PATH=$PATH:$(echo /usr/lib/postgresql/*/bin | tr ' ' ':'):/usr/sbin; }
@@ -98,7 +99,21 @@ fi
 RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
 export RUST_TEST_THREADS
 rm -f target/not-run.txt
-cargo test --locked --quiet --features envoy
+# Tests that hang are ended, and named. Not by a pipe, which what a test leaves behind could keep open.
+timeout --kill-after=10s "${DEADLINE:-25m}" cargo test --locked --features envoy \
+    > >(tee target/tests.txt | grep --line-buffered -Ev '^$|^test .* \.\.\. (ok|ignored.*)$|^running 0 tests') 2>&1 &
+tests=$!
+trap 'kill "$tests"' INT TERM
+wait "$tests" || {
+    code=$?
+    sleep 1
+    echo "the tests ended with code $code; these had not ended after a minute or more:"
+    sed -n 's/^test \(.*\) has been running for over .*/\1/p' target/tests.txt | while read -r test; do
+        grep -qF "test $test ... " target/tests.txt || echo "$test"
+    done
+    exit "$code"
+}
+trap - INT TERM
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet --features envoy

@@ -1,5 +1,7 @@
 //! One chapter: a place, rounds of runs under trouble, and a calm end in which everything must agree.
 
+use std::time::Instant;
+
 use serde_json::json;
 
 use crate::chance::Chance;
@@ -26,10 +28,13 @@ impl Chapter {
         }
     }
 
-    pub(crate) fn tell(mut self, tally: &Tally) {
+    /// Begins no round after `until`.
+    pub(crate) fn tell(mut self, until: Instant, tally: &Tally) {
         tally.count("chapters");
         for _ in 0..self.rounds {
-            self.round(tally);
+            if Instant::now() < until {
+                self.round(tally);
+            }
         }
         calm::end(&mut self, tally);
     }

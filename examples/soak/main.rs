@@ -21,6 +21,7 @@ mod machines;
 mod place;
 mod process;
 mod redis;
+mod sizes;
 #[path = "../../tests/all/support"]
 #[allow(dead_code, reason = "they are the tests', which use the rest")]
 mod support {
@@ -36,6 +37,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use chapter::Chapter;
+use machines::Sizes;
 use tally::Tally;
 
 /// Chapters that go on side by side: most of a run's time is waiting.
@@ -61,8 +63,9 @@ fn main() {
                 while Instant::now() < end {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     tell(seed, number, &tally, &wrong, &|| match machines {
-                        true => machines::Chapter::new(seed, number, &program).tell(ROUNDS, &tally),
-                        false => Chapter::new(seed, number, &program).tell(&tally),
+                        true => machines::Chapter::new(seed, number, &program, Sizes::Any)
+                            .tell(ROUNDS, end, &tally),
+                        false => Chapter::new(seed, number, &program).tell(end, &tally),
                     });
                 }
             });

@@ -16,15 +16,19 @@ use crate::chance::Chance;
 use crate::invariants;
 use crate::process::Process;
 use crate::redis::Redis;
+use crate::sizes;
 use crate::tally::Tally;
 
-/// What is let through in a window.
-pub(crate) const ENFORCED: u64 = 40;
+/// What is let through in a window where there are few regions, and for each where there are many.
+const ENFORCED: u64 = 40;
+const ENFORCED_EACH: u64 = 5;
 /// What may go unmetered on each machine within a window.
 const TRICKLE: u64 = 10;
 /// How late a request may arrive where a machine has more to do than it can: by so much the sandbox's window is shorter.
 /// (A unit counts a tenth of a second longer than its window, which is enough for a machine that keeps up.)
 const LATENESS: Duration = Duration::from_millis(600);
+/// What an upstream's answer may take, of those that it is told to delay too.
+const DELAY: Duration = Duration::from_millis(50);
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 /// Whose ledger it is, and what may happen to it.
@@ -80,6 +84,9 @@ pub(crate) struct Place {
     pub(crate) window: Duration,
     /// How many units a call takes.
     pub(crate) cost: u64,
+    /// What is let through in a window.
+    pub(crate) enforced: u64,
+    pub(crate) regions: Vec<String>,
     /// Whether clocks jump here.
     pub(crate) jumps: bool,
     program: String,
@@ -99,21 +106,25 @@ impl Place {
         let (window, cost) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]));
         // A ledger in a file goes by the clock of its machine: only a shared one can tell that this is off.
         let jumps = redis.is_some() && chance.once_in(3);
+        let regions = 0..sizes::regions(chance);
+        let regions: Vec<String> = regions.map(|number| format!("r{number}")).collect();
+        let enforced = ENFORCED.max(ENFORCED_EACH * regions.len() as u64);
         let mut sets = configuration(books, redis.as_ref().map(Redis::url), cost);
+        sets.push(format!("regions={regions:?}"));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
         let window = Duration::from_secs(window);
-        let sandboxs = [sets.clone(), vec![limits(window - LATENESS)]].concat();
+        let sandboxs = [sets.clone(), vec![limits(enforced, window - LATENESS)]].concat();
         let config = Config::load(&Sources {
             path: Some(shipped()),
             sets: sandboxs,
             ..Sources::default()
         })
         .unwrap();
-        sets.push(limits(window));
+        sets.push(limits(enforced, window));
         let options = Options {
             seed: chance.below(1000) as u64,
             ..Options::default()
@@ -132,6 +143,8 @@ impl Place {
             sandbox,
             window,
             cost,
+            enforced,
+            regions,
             jumps,
             program,
             directory,
@@ -182,7 +195,7 @@ impl Place {
         }
         let machine = chance.below(self.books.machines());
         let mut command = self.command(machine, &limits);
-        let what = arguments(chance);
+        let (what, concurrency) = self.arguments(chance);
         command.args(&what);
         if self.jumps && chance.once_in(4) && Path::new(FAKETIME).exists() {
             tally.count("clock jumps");
@@ -197,10 +210,47 @@ impl Place {
         } else {
             "other commands"
         });
-        Process {
-            child: command.spawn().unwrap(),
-            what: what.join(" "),
-        }
+        Process::start(command, what.join(" "), self.patience(concurrency))
+    }
+
+    /// Something that somebody does, and its concurrency.
+    fn arguments(&self, chance: &mut Chance) -> (Vec<String>, usize) {
+        let concurrency = sizes::concurrency(chance);
+        let said = concurrency.to_string();
+        let first = chance.below(self.regions.len());
+        let some = self
+            .regions
+            .iter()
+            .skip(first)
+            .take(chance.one_of(&[1, 2, 3]));
+        let some: Vec<&str> = some.map(String::as_str).collect();
+        let some = some.join(",");
+        let words: &[&str] = match chance.below(12) {
+            0 => &["charge", "youtube", "videos.list"],
+            1 => &["charge", "youtube", "videos.list", "--id", "by-hand"],
+            2 => &["status"],
+            3 => &["--region", "all", "--dry-run"],
+            4 => chance.one_of(&[
+                &["search", "the"][..],
+                &["history"],
+                &["repair"],
+                &["check", "--connect"],
+            ]),
+            _ => {
+                let regions = if chance.once_in(3) { "all" } else { &some };
+                &["--region", regions, "--concurrency", &said]
+            }
+        };
+        (
+            words.iter().map(|word| (*word).to_owned()).collect(),
+            concurrency,
+        )
+    }
+
+    /// How long a process may take: what the window does not hold, nobody waits for.
+    fn patience(&self, concurrency: usize) -> Duration {
+        let requests = usize::try_from(self.enforced / self.cost).unwrap();
+        sizes::patience(requests, concurrency, DELAY)
     }
 
     pub(crate) fn tell_sandbox(&self, method: &str, what: &str, told: &Value) {
@@ -227,18 +277,10 @@ impl Place {
             "--set",
             "upstreams.youtube.timeout=10s",
         ];
-        let child = self
-            .command(machine, "")
-            .args(patient)
-            .args(arguments)
-            .spawn()
-            .unwrap();
-        Process {
-            child,
-            what: arguments.join(" "),
-        }
-        .end()
-        .expect("nobody ended it")
+        let mut command = self.command(machine, "");
+        command.args(patient).args(arguments);
+        let process = Process::start(command, arguments.join(" "), self.patience(1));
+        process.end().expect("nobody ended it")
     }
 
     /// Takes back what the upstream said while it played spent.
@@ -264,9 +306,9 @@ impl Place {
         let machines = self.books.machines() as u64;
         // What others charged since a machine last heard of a ledger that lost it can be spent again.
         let enforced = if self.books == Books::Floors {
-            ENFORCED * machines
+            self.enforced * machines
         } else {
-            ENFORCED
+            self.enforced
         };
         // A clock that was set forward takes what went unmetered before for long ago.
         let trickle = if self.redis.is_some() {
@@ -314,27 +356,6 @@ impl Place {
     }
 }
 
-fn arguments(chance: &mut Chance) -> Vec<String> {
-    let concurrency = (1 + chance.below(8)).to_string();
-    let words: &[&str] = match chance.below(12) {
-        0 => &["charge", "youtube", "videos.list"],
-        1 => &["charge", "youtube", "videos.list", "--id", "by-hand"],
-        2 => &["status"],
-        3 => &["--region", "all", "--dry-run"],
-        4 => chance.one_of(&[
-            &["search", "the"][..],
-            &["history"],
-            &["repair"],
-            &["check", "--connect"],
-        ]),
-        _ => {
-            let regions = chance.one_of(&["all", "US", "US,GB,DE", "IN,BR"]);
-            &["--region", regions, "--concurrency", &concurrency]
-        }
-    };
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
 /// The shipped configuration with a small quota of a short window, and short pages.
 fn configuration(books: Books, redis: Option<String>, cost: u64) -> Vec<String> {
     let page = "{ kind = \"token\", param = \"pageToken\", next = \"/nextPageToken\", size_param = \"maxResults\", size = 5 }";
@@ -361,11 +382,11 @@ fn configuration(books: Books, redis: Option<String>, cost: u64) -> Vec<String> 
 }
 
 /// The one limit. What would be too much is counted, not refused.
-fn limits(window: Duration) -> String {
-    let headroom = 2 * TRICKLE * 2 + ENFORCED;
+fn limits(enforced: u64, window: Duration) -> String {
+    let headroom = 2 * TRICKLE * 2 + enforced;
     format!(
         "credentials.youtube.limits={{ daily = {{ quota = {}, headroom = {headroom}, window = \"{}ms\", wait = \"50ms\" }} }}",
-        ENFORCED + headroom,
+        enforced + headroom,
         window.as_millis()
     )
 }

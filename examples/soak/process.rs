@@ -2,7 +2,8 @@
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,14 +12,33 @@ use serde_json::Value;
 use super::chance::Chance;
 use super::tally::Tally;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Within which a signal ends any run, and a little.
+const TO_END: Duration = Duration::from_secs(12);
 
 pub(crate) struct Process {
     pub(crate) child: Child,
-    pub(crate) what: String,
+    what: String,
+    began: Instant,
+    patience: Duration,
+    /// What it writes, which it could not write if nobody read it.
+    out: Option<JoinHandle<String>>,
+    err: Option<JoinHandle<String>>,
 }
 
 impl Process {
+    /// Starts a command whose outputs are pipes. It hangs if it does not end within `patience`.
+    pub(crate) fn start(mut command: Command, what: String, patience: Duration) -> Self {
+        let mut child = command.spawn().unwrap();
+        Self {
+            out: child.stdout.take().map(read),
+            err: child.stderr.take().map(read),
+            child,
+            what,
+            began: Instant::now(),
+            patience,
+        }
+    }
+
     pub(crate) fn befall(&mut self, chance: &mut Chance, tally: &Tally) {
         let signal = match chance.below(8) {
             0 | 1 => Signal::KILL,
@@ -36,21 +56,15 @@ impl Process {
 
     /// Waits for its end. One that ends by itself says what it did, in JSON, and nobody ever panics.
     pub(crate) fn end(mut self) -> Option<(i32, Value)> {
-        let status = self.wait();
-        let (mut out, mut err) = (String::new(), String::new());
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_string(&mut out)
-            .unwrap();
-        self.child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut err)
-            .unwrap();
-        let Self { what, .. } = self;
+        let (status, hung) = self.wait();
+        let (out, err) = (self.out.take(), self.err.take());
+        let (out, err) = (out.unwrap().join().unwrap(), err.unwrap().join().unwrap());
+        let what = &self.what;
+        assert!(
+            !hung,
+            "{what}: no end within {:?}; asked to, it ended by {status}: {out}\n{err}",
+            self.patience
+        );
         assert!(!err.contains("panicked"), "{what}: {err}");
         match (status.code(), status.signal()) {
             (Some(code @ (0 | 1 | 75 | 130 | 143)), _) => {
@@ -64,14 +78,44 @@ impl Process {
         }
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    /// Returns how it ended, and whether it hung until it was asked to end, or killed.
+    fn wait(&mut self) -> (ExitStatus, bool) {
+        let patience = self.patience.saturating_sub(self.began.elapsed());
+        if let Some(status) = self.ends_within(patience) {
+            return (status, false);
+        }
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let status = self.ends_within(TO_END).unwrap_or_else(|| {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap()
+        });
+        (status, true)
+    }
+
+    fn ends_within(&mut self, patience: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            let status = self.child.try_wait().unwrap();
+            if status.is_some() || began.elapsed() > patience {
                 return status;
             }
-            assert!(began.elapsed() < PATIENCE, "{} does not end", self.what);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// A chapter that goes wrong leaves nothing that runs.
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut written = String::new();
+        pipe.read_to_string(&mut written).unwrap();
+        written
+    })
 }

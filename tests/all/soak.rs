@@ -9,10 +9,12 @@ mod machines;
 mod process;
 #[path = "../../examples/soak/redis.rs"]
 mod redis;
+#[path = "../../examples/soak/sizes.rs"]
+mod sizes;
 #[path = "../../examples/soak/tally.rs"]
 mod tally;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::redis::{Mishap, Redis};
 
@@ -21,7 +23,9 @@ use self::redis::{Mishap, Redis};
 fn machines_agree(chapter: u64) {
     let program = assert_cmd::cargo::cargo_bin!("ingest");
     let tally = tally::Tally::default();
-    machines::Chapter::new(18, chapter, program.to_str().unwrap()).tell(2, &tally);
+    let program = program.to_str().unwrap();
+    let chapter = machines::Chapter::new(18, chapter, program, machines::Sizes::Few);
+    chapter.tell(2, Instant::now() + Duration::from_secs(600), &tally);
 }
 
 #[test]

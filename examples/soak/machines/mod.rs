@@ -1,4 +1,4 @@
-//! Four machines with one catalog and one Redis, under everything that goes wrong between them: `bash tests/soak.sh --machines`.
+//! Machines with one catalog and one Redis, under everything that goes wrong between them: `bash tests/soak.sh --machines`.
 //!
 //! A chapter is a place of its own and a row of rounds. In each round the machines walk the same regions, of which none was
 //! walked before, while faults befall them; then one machine ends what is left, and everything must agree.
@@ -16,7 +16,8 @@ use serde_json::Value;
 
 use super::chance::Chance;
 use super::tally::Tally;
-use place::{MACHINES, Place};
+use place::Place;
+pub(crate) use place::Sizes;
 use trouble::Trouble;
 use witness::{Ended, Round, UNFINISHED};
 
@@ -32,9 +33,9 @@ pub(crate) struct Chapter {
 }
 
 impl Chapter {
-    pub(crate) fn new(seed: u64, number: u64, program: &str) -> Self {
+    pub(crate) fn new(seed: u64, number: u64, program: &str, sizes: Sizes) -> Self {
         let mut chance = Chance::of(seed, number);
-        let place = Place::new(program, number, &mut chance);
+        let place = Place::new(program, number, sizes, &mut chance);
         Self {
             place,
             chance,
@@ -43,12 +44,16 @@ impl Chapter {
         }
     }
 
-    pub(crate) fn tell(mut self, rounds: usize, tally: &Tally) {
+    /// Begins no round after `until`, but one.
+    pub(crate) fn tell(mut self, rounds: usize, until: Instant, tally: &Tally) {
         tally.count("chapters");
         if self.place.clock.is_some() {
             tally.count("chapters in which a clock is off by an hour");
         }
         for round in 0..rounds {
+            if round > 0 && Instant::now() > until {
+                break;
+            }
             self.round(&round.to_string(), tally);
             if round % 4 == 3 {
                 self.check_ledger(tally);
@@ -60,6 +65,8 @@ impl Chapter {
     fn round(&mut self, name: &str, tally: &Tally) {
         tally.count("rounds");
         let place = &mut self.place;
+        place.choose_sizes(&mut self.chance);
+        tally.most("regions of a round", place.regions as u64);
         if place.way.has_standby() && place.servers.len() == 1 && self.chance.once_in(2) {
             place.follow();
         }
@@ -106,8 +113,11 @@ impl Chapter {
         let checked = catch_unwind(AssertUnwindSafe(|| round.check(tally)));
         if let Err(wrong) = calmed.and(checked) {
             eprintln!(
-                "{:?}, lease {:?}, clock {:?}: {:#?}\n{}",
+                "{:?}, {} machines, {} regions, connections {:?}, lease {:?}, clock {:?}: {:#?}\n{}",
                 place.way,
+                place.machines,
+                place.regions,
+                place.connections,
                 place.lease,
                 place.clock,
                 trouble.diary,
@@ -122,7 +132,7 @@ impl Chapter {
 
     /// The ledger counts what the upstream counted, once every machine has told it.
     fn check_ledger(&mut self, tally: &Tally) {
-        for machine in 0..MACHINES {
+        for machine in 0..self.place.machines {
             let (code, said) = self
                 .place
                 .in_peace(machine, "0", &["charge", "youtube", "list"]);
@@ -130,7 +140,9 @@ impl Chapter {
             self.by_hand += 1;
         }
         let off = self.place.clock.map(|(machine, _)| machine);
-        let machine = (0..MACHINES).find(|machine| Some(*machine) != off).unwrap();
+        let machine = (0..self.place.machines)
+            .find(|machine| Some(*machine) != off)
+            .unwrap();
         let (code, said) = self.place.in_peace(machine, "0", &["status"]);
         assert_eq!(code, 0, "{said}");
         let used = said["limits"][0]["used"].as_u64().unwrap();
@@ -166,7 +178,7 @@ fn calm(place: &mut Place, round: &str, ended: &mut HashMap<usize, Ended>, tally
         std::thread::sleep(Duration::from_millis(50));
     }
     let with_pages =
-        (0..MACHINES).filter(|machine| place.state(*machine).join("unlanded.jsonl").exists());
+        (0..place.machines).filter(|machine| place.state(*machine).join("unlanded.jsonl").exists());
     let with_pages: Vec<usize> = with_pages.collect();
     for machine in &with_pages {
         tally.count("machines that kept pages");
@@ -178,7 +190,7 @@ fn calm(place: &mut Place, round: &str, ended: &mut HashMap<usize, Ended>, tally
         }
     }
     for run in 0..CALM_RUNS {
-        let machine = (place.started + run) % MACHINES;
+        let machine = (place.started + run) % place.machines;
         if calm_run(place, machine, round, ended) {
             return;
         }
@@ -196,7 +208,7 @@ fn calm_run(
     round: &str,
     ended: &mut HashMap<usize, Ended>,
 ) -> bool {
-    let (number, process) = place.start(machine, round, &["--region", "all", "--concurrency", "3"]);
+    let (number, process) = place.run(machine, round, 3);
     let pid = process.child.id().into();
     let said = process.end();
     let is_done = |pass: &Value| {

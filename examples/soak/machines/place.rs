@@ -1,4 +1,4 @@
-//! Where a chapter happens: four machines with a state directory each, one catalog in PostgreSQL, one ledger in Redis, and an
+//! Where a chapter happens: machines with a state directory each, one catalog in PostgreSQL, one ledger in Redis, and an
 //! upstream that remembers who asked it for what.
 
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use tokio::runtime::Runtime;
 use super::super::chance::Chance;
 use super::super::process::Process;
 use super::super::redis::Redis;
+use super::super::sizes;
 use super::link::Link;
 use crate::support::pgbouncer::PgBouncer;
 use crate::support::postgres::PostgresServer;
 use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
-pub(super) const MACHINES: usize = 4;
 /// Pages of a region, and records of a page.
 pub(super) const PAGES: usize = 3;
 pub(super) const ROWS: usize = 4;
-/// Different ids that the records of all regions of a round name together.
+/// The most different ids that the records of all regions of a round name together.
 pub(super) const OWNERS: usize = 20;
 pub(super) const SCHEMA: &str = "shared";
 const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
@@ -48,6 +48,16 @@ impl Way {
     }
 }
 
+/// How much there is to walk, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sizes {
+    /// Four machines with six regions.
+    #[allow(dead_code, reason = "those of the tests")]
+    Few,
+    /// From one machine to six, and from one region to 250.
+    Any,
+}
+
 /// A request that the upstream saw.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
@@ -64,6 +74,14 @@ pub(super) struct Asked {
 pub(super) struct Place {
     pub(super) way: Way,
     pub(super) lease: Duration,
+    sizes: Sizes,
+    pub(super) machines: usize,
+    /// The number of regions of this round.
+    pub(super) regions: usize,
+    /// How many connections each process makes in this round; `None` where the program cannot be told.
+    pub(super) connections: Option<usize>,
+    /// How long the upstream takes for an answer.
+    delay: Duration,
     /// The machine whose clock is off, and by what.
     pub(super) clock: Option<(usize, &'static str)>,
     pub(super) servers: Vec<PostgresServer>,
@@ -86,7 +104,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(program: &str, number: u64, chance: &mut Chance) -> Self {
+    pub(super) fn new(program: &str, number: u64, sizes: Sizes, chance: &mut Chance) -> Self {
         let way = Way::ALL[usize::try_from(number).unwrap() % Way::ALL.len()];
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -118,12 +136,21 @@ impl Place {
             let redis = redis.url().trim_start_matches("unix://").into();
             (made, Link::to(redis).await)
         });
-        let faketime = Path::new(FAKETIME).exists();
-        let clock = (faketime && chance.once_in(2))
-            .then(|| (chance.below(MACHINES), chance.one_of(&["-1h", "+1h"])));
+        let machines = match sizes {
+            Sizes::Few => 4,
+            Sizes::Any => 1 + chance.below(6),
+        };
+        // A machine alone has nobody whose clock is right.
+        let off = machines > 1 && Path::new(FAKETIME).exists() && chance.once_in(2);
+        let clock = off.then(|| (chance.below(machines), chance.one_of(&["-1h", "+1h"])));
         let mut place = Self {
             way,
             lease: Duration::from_secs(chance.one_of(&[2, 3, 3, 4])),
+            sizes,
+            machines,
+            regions: 0,
+            connections: sizes::has_connections(program).then_some(4),
+            delay,
             clock,
             servers,
             primary: 0,
@@ -156,19 +183,52 @@ impl Place {
         self.directory.path().join(format!("machine-{machine}"))
     }
 
+    /// Chooses the sizes of the next round.
+    pub(super) fn choose_sizes(&mut self, chance: &mut Chance) {
+        self.regions = match self.sizes {
+            Sizes::Few => 6,
+            Sizes::Any => sizes::regions(chance),
+        };
+        if let (Sizes::Any, Some(connections)) = (self.sizes, &mut self.connections) {
+            *connections = 1 + chance.below(4);
+        }
+    }
+
+    pub(super) fn concurrency(&self, chance: &mut Chance) -> usize {
+        match self.sizes {
+            Sizes::Few => 1 + chance.below(4),
+            Sizes::Any => sizes::concurrency(chance),
+        }
+    }
+
     /// The regions of a round.
-    pub(super) fn regions(round: &str) -> Vec<String> {
-        ["a", "b", "c", "d", "e", "f"]
-            .map(|name| format!("r{round}{name}"))
-            .into()
+    fn names(&self, round: &str) -> Vec<String> {
+        let numbers = 0..self.regions.max(1);
+        numbers.map(|number| format!("r{round}x{number}")).collect()
+    }
+
+    /// Starts a run over all regions. Returns the process and its number.
+    pub(super) fn run(
+        &mut self,
+        machine: usize,
+        round: &str,
+        concurrency: usize,
+    ) -> (usize, Process) {
+        let said = concurrency.to_string();
+        let arguments = ["--region", "all", "--concurrency", &said];
+        // A page that was lost is requested again, and batches belong to nobody.
+        let requests = 2 * self.regions * PAGES + OWNERS;
+        let patience = sizes::patience(requests, concurrency, self.delay);
+        self.start(machine, round, &arguments, patience)
     }
 
     /// Starts the program on a machine. Returns the process and its number.
-    pub(super) fn start(
+    fn start(
         &mut self,
         machine: usize,
         round: &str,
         arguments: &[&str],
+        patience: Duration,
     ) -> (usize, Process) {
         let number = self.started;
         self.started += 1;
@@ -178,22 +238,30 @@ impl Place {
             .arg(self.directory.path().join("quotas.toml"))
             .arg("--state-dir")
             .arg(self.state(machine))
-            .args(["--set", &format!("regions={:?}", Self::regions(round))])
+            .args(["--set", &format!("regions={:?}", self.names(round))])
             .args(arguments)
             .args(["-q", "--format", "json"])
             .env("TOKEN", format!("process-{number}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(connections) = self.connections {
+            command.args(["--set", &format!("catalog.connections={connections}")]);
+        }
         if let Some((_, by)) = self.clock.filter(|(off, _)| *off == machine) {
             command
                 .env("LD_PRELOAD", FAKETIME)
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
                 .env("FAKETIME", by);
         }
-        let what = format!("machine {machine}: {}", arguments.join(" "));
-        let child = command.spawn().unwrap();
-        (number, Process { child, what })
+        let what = format!(
+            "machine {machine} of {}, {} regions, connections {:?}: {}",
+            self.machines,
+            self.regions,
+            self.connections,
+            arguments.join(" ")
+        );
+        (number, Process::start(command, what, patience))
     }
 
     /// Runs the program to its end, without faults.
@@ -203,7 +271,8 @@ impl Place {
         round: &str,
         arguments: &[&str],
     ) -> (i32, Value) {
-        let (_, process) = self.start(machine, round, arguments);
+        let patience = sizes::patience(1, 1, Duration::ZERO);
+        let (_, process) = self.start(machine, round, arguments, patience);
         process.end().expect("nobody ended it")
     }
 
@@ -375,9 +444,9 @@ fn note(asked: &Mutex<Vec<Asked>>, request: &StubRequest) -> usize {
 }
 
 fn page(region: &str, page: usize) -> StubAnswer {
-    // A region's name ends with its letter; the rest names the round.
-    let (round, letter) = region.split_at(region.len() - 1);
-    let first = usize::from(letter.as_bytes()[0] - b'a') * PAGES * ROWS + page * ROWS;
+    // A region's name ends with its number; the rest names the round.
+    let (round, number) = region.split_once('x').unwrap();
+    let first = number.parse::<usize>().unwrap() * PAGES * ROWS + page * ROWS;
     let row = |one: usize| json!({ "id": format!("{region}-{page}-{one}"), "owner": format!("{round}-{}", (first + one) % OWNERS) });
     let rows: Vec<Value> = (0..ROWS).map(row).collect();
     let next = (page + 1 < PAGES).then(|| (page + 1).to_string());

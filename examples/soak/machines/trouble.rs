@@ -8,7 +8,7 @@ use super::super::chance::Chance;
 use super::super::process::Process;
 use super::super::redis::Mishap;
 use super::super::tally::Tally;
-use super::place::{MACHINES, Place, Way};
+use super::place::{Place, Way};
 
 /// A process of a round, and what befell it.
 pub(super) struct Started {
@@ -101,7 +101,7 @@ impl Trouble {
         tally: &Tally,
     ) {
         let began = Instant::now();
-        for machine in 0..MACHINES {
+        for machine in 0..place.machines {
             std::thread::sleep(chance.millis_below(60));
             self.start(place, machine, round, chance);
         }
@@ -117,12 +117,8 @@ impl Trouble {
     }
 
     fn start(&mut self, place: &mut Place, machine: usize, round: &str, chance: &mut Chance) {
-        let concurrency = 1 + chance.below(4);
-        let (number, process) = place.start(
-            machine,
-            round,
-            &["--region", "all", "--concurrency", &concurrency.to_string()],
-        );
+        let concurrency = place.concurrency(chance);
+        let (number, process) = place.run(machine, round, concurrency);
         self.started.push(Started {
             number,
             machine,
@@ -168,7 +164,7 @@ impl Trouble {
             Fault::Terminate => {}
             Fault::Overlap => {
                 tally.count("runs beside another of the same machine");
-                let machine = chance.below(MACHINES);
+                let machine = chance.below(place.machines);
                 self.start(place, machine, round, chance);
             }
             Fault::Redis(mishap) => {

@@ -10,7 +10,7 @@ use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
 use crate::support::not_run::not_run;
-use crate::support::postgres::{PostgresServer, Schema, connections};
+use crate::support::postgres::{PostgresServer, Schema};
 use crate::support::redis_server::wait_until;
 
 #[test]
@@ -20,7 +20,8 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has
     let standby = server.copy();
     let url = PostgresUrl::parse(&server.url()).unwrap();
     Runtime::new().unwrap().block_on(async {
-        let postgres = Postgres::new(&url, None, "public", connections());
+        // The transaction has one connection; another one goes on meanwhile.
+        let postgres = Postgres::new(&url, None, "public", 1);
         let mut session = postgres.session().await.unwrap();
         let transaction = session.begin().await.unwrap();
         let insert = "insert into written values ('this') returning pg_current_xact_id()::text";
@@ -30,7 +31,7 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has
         tokio::task::block_in_place(|| server.fail_over(standby));
         let another = "insert into written values ('another') returning pg_current_xact_id()::text";
         let patience = Duration::from_secs(30);
-        while postgres.autocommit(another, &[], patience).await.unwrap()[0].get::<_, String>(0)
+        while postgres.apart().autocommit(another, &[], patience).await.unwrap()[0].get::<_, String>(0)
             != number
         {}
         let committed = transaction.commit().await;

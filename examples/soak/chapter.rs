@@ -56,7 +56,7 @@ impl Chapter {
         }
         trouble::of_redis(place, chance, tally);
         for process in running {
-            process.end();
+            process.end(|| place.requests());
         }
         if faults.closes {
             place.reopen();

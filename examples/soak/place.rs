@@ -280,7 +280,7 @@ impl Place {
         let mut command = self.command(machine, "");
         command.args(patient).args(arguments);
         let process = Process::start(command, arguments.join(" "), self.patience(1));
-        process.end().expect("nobody ended it")
+        process.end(|| self.requests()).expect("nobody ended it")
     }
 
     /// Takes back what the upstream said while it played spent.
@@ -288,6 +288,10 @@ impl Place {
         for machine in 0..self.books.machines() {
             self.run(machine, &["reopen", "youtube", "daily"]);
         }
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        usize::try_from(self.sandbox.requests()).unwrap()
     }
 
     /// What the sandbox counts now, and the most that it ever counted in one window.

@@ -12,12 +12,15 @@ use serde_json::Value;
 use super::chance::Chance;
 use super::tally::Tally;
 
+/// How often somebody looks whether something goes on.
+const STEP: Duration = Duration::from_secs(1);
 /// Within which a signal ends any run, and a little.
 const TO_END: Duration = Duration::from_secs(12);
 
 pub(crate) struct Process {
     pub(crate) child: Child,
     what: String,
+    /// When it was started, or something went on last.
     began: Instant,
     patience: Duration,
     /// What it writes, which it could not write if nobody read it.
@@ -26,7 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a command whose outputs are pipes. It hangs if it does not end within `patience`.
+    /// Starts a command whose outputs are pipes. It hangs if it does not end, and nothing goes on, for `patience`.
     pub(crate) fn start(mut command: Command, what: String, patience: Duration) -> Self {
         let mut child = command.spawn().unwrap();
         Self {
@@ -54,15 +57,16 @@ impl Process {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Waits for its end. One that ends by itself says what it did, in JSON, and nobody ever panics.
-    pub(crate) fn end(mut self) -> Option<(i32, Value)> {
-        let (status, hung) = self.wait();
+    /// Waits for its end. One that ends by itself says what it did, in JSON, and nobody ever panics. Requests that the upstream
+    /// `heard` from anybody meanwhile show that something goes on.
+    pub(crate) fn end(mut self, heard: impl Fn() -> usize) -> Option<(i32, Value)> {
+        let (status, hung) = self.wait(heard);
         let (out, err) = (self.out.take(), self.err.take());
         let (out, err) = (out.unwrap().join().unwrap(), err.unwrap().join().unwrap());
         let what = &self.what;
         assert!(
             !hung,
-            "{what}: no end within {:?}; asked to, it ended by {status}: {out}\n{err}",
+            "{what}: nothing went on for {:?}; asked to end, it ended by {status}: {out}\n{err}",
             self.patience
         );
         assert!(!err.contains("panicked"), "{what}: {err}");
@@ -79,10 +83,17 @@ impl Process {
     }
 
     /// Returns how it ended, and whether it hung until it was asked to end, or killed.
-    fn wait(&mut self) -> (ExitStatus, bool) {
-        let patience = self.patience.saturating_sub(self.began.elapsed());
-        if let Some(status) = self.ends_within(patience) {
-            return (status, false);
+    fn wait(&mut self, heard: impl Fn() -> usize) -> (ExitStatus, bool) {
+        let mut before = heard();
+        let patience = |process: &Self| process.patience.saturating_sub(process.began.elapsed());
+        while !patience(self).is_zero() {
+            if let Some(status) = self.ends_within(patience(self).min(STEP)) {
+                return (status, false);
+            }
+            let now = heard();
+            if now > before {
+                (self.began, before) = (Instant::now(), now);
+            }
         }
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let status = self.ends_within(TO_END).unwrap_or_else(|| {

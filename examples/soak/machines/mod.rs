@@ -79,27 +79,30 @@ impl Chapter {
         trouble.happen(place, name, &mut self.chance, tally);
         let mut ended = HashMap::new();
         let lagged = trouble.lagged;
-        for one in std::mem::take(&mut trouble.started) {
-            tally.count("runs");
-            // Each request of a process that was killed, or whose Redis was away, may be charged and not sent.
-            let in_flight = 2 * one.concurrency as u64;
-            self.slack += in_flight * (u64::from(one.killed.is_some()) + trouble.redis_faults);
-            let (pid, machine, killed) = (one.pid(), one.machine, one.killed);
-            let said = one.process.end();
-            if said.as_ref().is_some_and(|(code, _)| *code == 1) {
-                tally.count("runs that failed");
+        let started = std::mem::take(&mut trouble.started);
+        let calmed = catch_unwind(AssertUnwindSafe(|| {
+            for one in started {
+                tally.count("runs");
+                // Each request of a process that was killed, or whose Redis was away, may be charged and not sent.
+                let in_flight = 2 * one.concurrency as u64;
+                self.slack += in_flight * (u64::from(one.killed.is_some()) + trouble.redis_faults);
+                let (pid, machine, killed) = (one.pid(), one.machine, one.killed);
+                let said = place.ended(one.process);
+                if said.as_ref().is_some_and(|(code, _)| *code == 1) {
+                    tally.count("runs that failed");
+                }
+                ended.insert(
+                    one.number,
+                    Ended {
+                        machine,
+                        pid,
+                        killed,
+                        said,
+                    },
+                );
             }
-            ended.insert(
-                one.number,
-                Ended {
-                    machine,
-                    pid,
-                    killed,
-                    said,
-                },
-            );
-        }
-        let calmed = catch_unwind(AssertUnwindSafe(|| calm(place, name, &mut ended, tally)));
+            calm(place, name, &mut ended, tally);
+        }));
         let asked = place.asked.lock().unwrap()[before..].to_vec();
         let round = Round {
             place,
@@ -110,8 +113,8 @@ impl Chapter {
             last_pass,
             counted,
         };
-        let checked = catch_unwind(AssertUnwindSafe(|| round.check(tally)));
-        if let Err(wrong) = calmed.and(checked) {
+        let checked = calmed.and_then(|()| catch_unwind(AssertUnwindSafe(|| round.check(tally))));
+        if let Err(wrong) = checked {
             eprintln!(
                 "{:?}, {} machines, {} regions, connections {:?}, lease {:?}, clock {:?}: {:#?}\n{}",
                 place.way,
@@ -210,7 +213,7 @@ fn calm_run(
 ) -> bool {
     let (number, process) = place.run(machine, round, 3);
     let pid = process.child.id().into();
-    let said = process.end();
+    let said = place.ended(process);
     let is_done = |pass: &Value| {
         pass["region"] == "*" || pass["outcome"] == "complete" || pass["outcome"] == "not_due"
     };

@@ -240,7 +240,7 @@ impl Place {
             .arg(self.state(machine))
             .args(["--set", &format!("regions={:?}", self.names(round))])
             .args(arguments)
-            .args(["-q", "--format", "json"])
+            .args(["-v", "--format", "json"])
             .env("TOKEN", format!("process-{number}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -273,7 +273,11 @@ impl Place {
     ) -> (i32, Value) {
         let patience = sizes::patience(1, 1, Duration::ZERO);
         let (_, process) = self.start(machine, round, arguments, patience);
-        process.end().expect("nobody ended it")
+        self.ended(process).expect("nobody ended it")
+    }
+
+    pub(super) fn ended(&self, process: Process) -> Option<(i32, Value)> {
+        process.end(|| self.asked.lock().unwrap().len())
     }
 
     /// Makes the standby anew, behind the primary.

@@ -246,11 +246,14 @@ impl Round<'_> {
     }
 
     fn who(&self, asked: &Asked) -> String {
-        let ended = &self.ended[&asked.process];
-        format!(
-            "process {} ({} on machine {})",
-            asked.process, ended.pid, ended.machine
-        )
+        let number = asked.process;
+        match self.ended.get(&number) {
+            Some(ended) => format!(
+                "process {number} ({} on machine {})",
+                ended.pid, ended.machine
+            ),
+            None => format!("process {number}, which has not ended"),
+        }
     }
 
     fn terms_of<'t>(&self, asked: &Asked, terms: &'t [Term]) -> Vec<&'t Term> {

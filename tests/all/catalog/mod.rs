@@ -9,7 +9,7 @@ mod index;
 mod landing;
 mod parents;
 mod passes;
-mod places;
+pub(crate) mod places;
 mod properties;
 mod prune;
 mod readers;

@@ -56,8 +56,13 @@ pub(super) fn postgres_schema() -> Arc<dyn Place> {
 
 /// A schema as a process has it open.
 pub(super) fn database(schema: &Schema) -> Postgres {
+    with_connections(schema, connections())
+}
+
+/// The same with so many connections.
+pub(crate) fn with_connections(schema: &Schema, connections: u32) -> Postgres {
     let url = PostgresUrl::parse(&schema.url).unwrap();
-    Postgres::new(&url, None, &schema.name, connections())
+    Postgres::new(&url, None, &schema.name, connections)
 }
 
 impl Place for PostgresSchema {

@@ -31,7 +31,12 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has
         tokio::task::block_in_place(|| server.fail_over(standby));
         let another = "insert into written values ('another') returning pg_current_xact_id()::text";
         let patience = Duration::from_secs(30);
-        while postgres.apart().autocommit(another, &[], patience).await.unwrap()[0].get::<_, String>(0)
+        while postgres
+            .apart()
+            .autocommit(another, &[], patience)
+            .await
+            .unwrap()[0]
+            .get::<_, String>(0)
             != number
         {}
         let committed = transaction.commit().await;

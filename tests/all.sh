@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Passes the tests: installs what is missing where it may, then format, lints, tests, documentation.
+# Passes the tests: installs what is missing where it may, then format, lints, tests, documentation, and a little of the soaks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -117,6 +117,10 @@ trap - INT TERM
 
 say "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet --features envoy
+
+say "soaks"
+bash tests/soak.sh 1
+bash tests/soak.sh --machines 1
 
 if [ -s target/not-run.txt ]; then
     say "not run, since something is missing here"

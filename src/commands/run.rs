@@ -73,7 +73,8 @@ async fn run_in(
     let _stalls = tokio::spawn(waits.clone().report_stalls());
     let catalog = waits.on("the run", "the catalog", environment.catalog());
     let catalog = catalog.await?;
-    let selection = run::learned(&*catalog, selection).await?;
+    let selection = run::learned(&*catalog, selection);
+    let selection = waits.on("the run", "the catalog", selection).await?;
     let context = context(environment, catalog, &selection, stop.clone());
     let context = Context {
         progress: watcher(global),

@@ -85,7 +85,8 @@ pub fn ids_of(job: &Job, step: &Step) -> Resource {
 
 /// Takes a resource; `None` while another run holds it.
 pub async fn try_take(context: &Context, resource: &Resource) -> Result<Option<Lease>, StopReason> {
-    match context.leases.take(resource).await? {
+    let taken = context.leases.take(resource);
+    match context.waits.on(resource, "the lease", taken).await? {
         Taken::Granted(lease) => Ok(Some(lease)),
         Taken::Held(_) => Ok(None),
     }
@@ -98,7 +99,11 @@ async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReaso
         match try_take(context, resource).await? {
             Some(lease) => return Ok(lease),
             None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
-            None => context.stop.sleep(&*context.clock, pause).await,
+            None => {
+                let pause = context.stop.sleep(&*context.clock, pause);
+                let what = "the run that holds them";
+                context.waits.on(resource, what, pause).await;
+            }
         }
         pause = (pause * 2).min(SLOWEST_POLL);
     }

@@ -173,6 +173,12 @@ impl Context {
         })
     }
 
+    /// Waits for an operation of the catalog for the batches of a job.
+    pub async fn on_catalog<F: Future>(&self, job: &str, operation: F) -> F::Output {
+        let task = format!("the batches of {job}");
+        self.waits.on(task, "the catalog", operation).await
+    }
+
     /// Counts requests without a page in the catalog, for reports and for the recovery of a lost ledger.
     pub async fn count_unproductive(&self, pass: &PassRef, stats: &PassStats) {
         let PassStats {

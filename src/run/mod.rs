@@ -108,7 +108,11 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     fairest_first(&mut queue, now);
     let mut walked = Walked::default();
     while !queue.is_empty() {
-        match admit_regions(context, &mut queue).await {
+        let admitted = admit_regions(context, &mut queue);
+        let admitted = context
+            .waits
+            .on("the choice of regions", "catalog and ledger", admitted);
+        match admitted.await {
             Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
             Err(reason) => {
                 let left = std::mem::take(&mut queue);
@@ -119,7 +123,14 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     }
     walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
     if context.stop.signal().is_none()
-        && let Err(error) = drop_unseen(context, selection).await
+        && let Err(error) = context
+            .waits
+            .on(
+                "the deletion of old records",
+                "the catalog",
+                drop_unseen(context, selection),
+            )
+            .await
     {
         tracing::error!(%error, "cannot delete records that were not seen within `keep`; the next \
             run tries again");

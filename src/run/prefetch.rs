@@ -161,7 +161,9 @@ impl<'j> Queue<'j> {
         let fresh_since = self.ids.fresh_since(context.clock.now());
         let all = self.waiting.iter().map(|(id, _)| id);
         let all = RecordIds::new(&job.credential.upstream.name, self.kind, all);
-        let fetched = context.catalog.last_fetched(all).await?;
+        let fetched = context
+            .on_catalog(&job.name, context.catalog.last_fetched(all))
+            .await?;
         let fetched: HashMap<Arc<str>, Timestamp> = fetched.into_iter().collect();
         self.waiting.retain(|(id, began)| {
             let is_fresh = fetched

@@ -137,7 +137,8 @@ impl<'a> SharedPass<'a> {
         batches: &mut Batches,
     ) -> Result<Self, StopReason> {
         let now = context.clock.now();
-        let open = context.catalog.open_passes(&job.name).await?;
+        let open = context.catalog.open_passes(&job.name);
+        let open = context.on_catalog(&job.name, open).await?;
         let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
         let oldest = open.iter().map(|pass| pass.started_at).min();
@@ -238,7 +239,8 @@ impl<'a> SharedPass<'a> {
         }
         let ids: Vec<String> = work.iter().flat_map(|batch| batch.ids.clone()).collect();
         let (catalog, call) = (&self.context.catalog, &step.call.name);
-        let sinces = catalog.id_sinces(&self.job.name, call, &ids).await?;
+        let sinces = catalog.id_sinces(&self.job.name, call, &ids);
+        let sinces = self.context.on_catalog(&self.job.name, sinces).await?;
         let latest = self.context.clock.now() + LONGEST_TOLERANCE;
         let sinces = sinces.into_iter().filter(|since| since.began <= latest);
         Ok(sinces.map(|since| (since.id.clone(), since)).collect())
@@ -337,7 +339,8 @@ impl<'a> SharedPass<'a> {
             && let Some(query) = pending_query(self.job, step, PassScope::Open, now)
         {
             let catalog = &self.context.catalog;
-            catalog.link_parents(pass, index, query).await?;
+            let linked = catalog.link_parents(pass, index, query);
+            self.context.on_catalog(&self.job.name, linked).await?;
         }
         Ok(())
     }
@@ -372,14 +375,9 @@ impl<'a> SharedPass<'a> {
             && batches.reason.is_none()
             && !batches.waiting.contains(&id)
         {
-            self.context
-                .catalog
-                .finish(
-                    &PassRef::Open(id),
-                    PassEnd::Complete,
-                    self.context.clock.now(),
-                )
-                .await?;
+            let (pass, now) = (PassRef::Open(id), self.context.clock.now());
+            let finished = self.context.catalog.finish(&pass, PassEnd::Complete, now);
+            self.context.on_catalog(&self.job.name, finished).await?;
         }
         Ok(())
     }
@@ -545,7 +543,10 @@ pub async fn pending(
     step: &Step,
 ) -> Result<Vec<PendingId>, StopReason> {
     match pending_query(job, step, PassScope::Open, context.clock.now()) {
-        Some(query) => Ok(context.catalog.pending_ids(query).await?),
+        Some(query) => {
+            let pending = context.catalog.pending_ids(query);
+            Ok(context.on_catalog(&job.name, pending).await?)
+        }
         None => Ok(Vec::new()),
     }
 }

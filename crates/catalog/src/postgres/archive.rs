@@ -68,7 +68,9 @@ async fn send(
     query: &RecordsQuery,
     sender: &Sender<Result<Vec<StoredRecord>, CatalogError>>,
 ) -> Result<(), PostgresError> {
-    let mut session = catalog.postgres.session().await?;
+    // By a connection of its own, which it keeps for as long as its reader takes.
+    let database = catalog.postgres.apart();
+    let mut session = database.session().await?;
     let tx = session.begin_reading().await?;
     let mut records = Records::open(&tx, query, None).await?;
     while let Some(page) = records.next(&tx).await? {

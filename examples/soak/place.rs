@@ -106,8 +106,7 @@ impl Place {
         let (window, cost) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]));
         // A ledger in a file goes by the clock of its machine: only a shared one can tell that this is off.
         let jumps = redis.is_some() && chance.once_in(3);
-        let regions = 0..sizes::regions(chance);
-        let regions: Vec<String> = regions.map(|number| format!("r{number}")).collect();
+        let regions: Vec<String> = codes().take(sizes::regions(chance)).collect();
         let enforced = ENFORCED.max(ENFORCED_EACH * regions.len() as u64);
         let mut sets = configuration(books, redis.as_ref().map(Redis::url), cost);
         sets.push(format!("regions={regions:?}"));
@@ -358,6 +357,11 @@ impl Place {
             );
         }
     }
+}
+
+/// Every code of two letters, as the upstream's regions have.
+fn codes() -> impl Iterator<Item = String> {
+    ('A'..='Z').flat_map(|first| ('A'..='Z').map(move |second| format!("{first}{second}")))
 }
 
 /// The shipped configuration with a small quota of a short window, and short pages.

@@ -13,8 +13,8 @@ use crate::support::postgres::{PostgresServer, Schema};
 use crate::support::redis_server::wait_until;
 use crate::support::world::Ran;
 
-/// Much longer than any of these runs takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Much longer than any of these runs takes, on a machine with much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a command to its end, which must come.
 fn ended(mut command: Command) -> Ran {
@@ -88,8 +88,7 @@ impl<'a> Locks<'a> {
     /// Waits until statements of somebody wait for a table.
     fn are_waited_for(&self, table: &str) {
         let waiting = format!(
-            "select count(*) from pg_locks where not granted and relation = '{}.{table}'::regclass",
-            self.schema.name
+            "select count(*) from pg_locks where not granted and relation = '{table}'::regclass"
         );
         wait_until("a statement waits", || self.schema.count(&waiting) > 0);
     }
@@ -172,8 +171,8 @@ async fn records_that_nobody_takes_keep_the_only_connection_from_no_other_reader
         changed_since: None,
     });
     let first = records.next().await.unwrap().unwrap();
-    let other = tokio::time::timeout(PATIENCE, catalog.record("rows", "row", "7"));
-    assert_eq!(other.await.unwrap().unwrap().unwrap().id, "7");
+    let other = catalog.record("rows", "row", "7").await;
+    assert_eq!(other.unwrap().unwrap().id, "7");
     let rest = records.map(|page| page.unwrap().len());
     let rest: usize = rest.fold(0, async |sum, page| sum + page).await;
     assert_eq!(first.len() + rest, 2000);

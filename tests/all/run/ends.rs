@@ -91,9 +91,11 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
         schema.name
     );
     std::thread::spawn(move || PostgresServer::shared().rows(&lock));
+    // Other tests lock other tables of the server.
+    let locks = "select count(*) from pg_locks where relation = 'lease'::regclass";
     until("the lease is locked", || {
-        schema.count("select count(*) from pg_locks where mode = 'AccessExclusiveLock' and granted")
-            > 0
+        let held = "mode = 'AccessExclusiveLock' and granted";
+        schema.count(&format!("{locks} and {held}")) > 0
     });
     let for_lease = start(&lease);
 
@@ -101,7 +103,7 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     redis.accept().unwrap();
     until("the secret was asked for", || asked.exists());
     until("the lease was asked for", || {
-        schema.count("select count(*) from pg_locks where not granted") > 0
+        schema.count(&format!("{locks} and not granted")) > 0
     });
     let ended: Vec<_> = [
         (for_upstream, "the upstream's response"),

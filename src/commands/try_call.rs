@@ -414,7 +414,7 @@ impl Tried {
                 report.missing.extend(self.read_by_job(step, &page.records));
                 self.read_since(step, &page.records, &mut report);
             }
-            report.fill(trial, &step.call, self.credential());
+            report.fill(trial, &step.call);
         }
         Ok(report)
     }
@@ -481,7 +481,7 @@ fn once(job: Job) -> Job {
 }
 
 impl Report {
-    fn fill(&mut self, trial: Trial, call: &Call, credential: &Credential) {
+    fn fill(&mut self, trial: Trial, call: &Call) {
         let reported = trial.exchange.reported;
         self.status = trial.classified.map(|classified| classified.status);
         let rule = trial.classified.and_then(|classified| classified.rule);
@@ -493,7 +493,7 @@ impl Report {
             }
             Ok(page) => {
                 self.class = "page";
-                let missing = upstream::missing(call, &credential.limits, &page, &reported);
+                let missing = upstream::missing(call, &page, &reported);
                 self.missing.extend(missing);
                 self.show(page, call.records.as_deref());
             }

@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ingest_config::{Job, Region, Step};
 use ingest_base::record::Record;
-use ingest_config::{Credential, Job, Region, Step};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
 
 /// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
@@ -55,20 +55,14 @@ struct BetweenRegions {
 
 impl Findings {
     /// Adds a page of a step, requested for `ids` ids (0 in a step that lists), and the report that came with it.
-    pub fn add_page(
-        &mut self,
-        credential: &Credential,
-        (step, ids): (&Step, usize),
-        page: &Page,
-        reported: &ReportedCost,
-    ) {
+    pub fn add_page(&mut self, (step, ids): (&Step, usize), page: &Page, reported: &ReportedCost) {
         let found = self.0.entry(step.call.name.clone()).or_default();
         found.pages += 1;
         found.unchanged += u64::from(page.unchanged);
         found.listed += page.listed;
         found.full += u64::from(page.listed >= step.call.paging.page_size());
         found.with_records += u64::from(!page.records.is_empty());
-        for one in missing(&step.call, &credential.limits, page, reported) {
+        for one in missing(&step.call, page, reported) {
             let is_expected = match &one {
                 // One page is all that was wanted, or each id has its record.
                 Missing::Next { records, .. } | Missing::Rest { records, .. } => {
@@ -77,7 +71,9 @@ impl Findings {
                 Missing::UnreadNext { .. } => {
                     step.max_pages == Some(1) || page.listed <= ids as u64
                 }
-                Missing::Reported { .. } | Missing::Settle { .. } => page.unchanged,
+                Missing::Reported { .. } | Missing::Reset { .. } | Missing::Settle { .. } => {
+                    page.unchanged
+                }
                 // The last page says that it is the last one, others need not say anything.
                 Missing::Paging { key: "done", .. } => page.next.is_some(),
                 Missing::Paging { .. } | Missing::Size { .. } | Missing::NoObject { .. } => false,
@@ -187,7 +183,7 @@ impl OfCall {
             | Missing::NoMembers { .. }
             | Missing::ColumnType { .. }
             | Missing::Text { .. } => **pages == self.with_records,
-            Missing::Reported { .. } | Missing::Settle { .. } => {
+            Missing::Reported { .. } | Missing::Reset { .. } | Missing::Settle { .. } => {
                 **pages == self.pages - self.unchanged
             }
             Missing::Paging { key: "done", .. } => true,

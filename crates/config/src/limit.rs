@@ -15,6 +15,7 @@ use super::declare::{
     TEMPLATE, TEXT, Type, UNITS, Words, keys, table,
 };
 use super::field::{RESPONSE_FIELD, ResponseField};
+use super::header_pattern::{HEADER_PATTERN, HeaderPattern, Part};
 use super::item::Item;
 use super::names::advice;
 use super::{Region, Template, Values, Variable};
@@ -163,12 +164,20 @@ keys! {
     /// Where responses report the state of a limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReportedState {
-        /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, `reset`
-        /// alone closes the limit.
+        /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, nor read
+        /// by `pattern`, `reset` alone closes the limit.
         remaining: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
         /// The header with the used units of the current window, or a JSON pointer into the body, where the upstream reports
         /// those: `quota` less these units remain. It replaces `remaining`.
         used: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-mbx-used-weight-1m'"),
+        /// A header with several values: its name, a colon and its text, with `{remaining}`, `{used}`, `{quota}` or `{reset}`
+        /// for the parts that are read, and `*` for any text. The text must begin like the pattern; what stands behind the
+        /// pattern, and blanks, do not matter. Headers of the same name are read as one, with commas between them. With
+        /// `{used}/{quota}`, the reported quota less the used units remain. It replaces `remaining` and `used`, and with
+        /// `{reset}` also `reset`. For `total=10; remaining=9; resets=54`, write
+        /// `"x-index: *remaining={remaining}; resets={reset}"`; for `"minute";r=3, "default";r=50;t=30`, write
+        /// `'ratelimit: *"default";r={remaining};t={reset}'`.
+        pattern: Option<HeaderPattern> = Optional(HEADER_PATTERN, "'sforce-limit-info: api-usage={used}/{quota}'"),
         /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
         /// milliseconds since 1970, or in seconds from now. Without `remaining` and `used`, a response that has it allows no
         /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
@@ -178,9 +187,22 @@ keys! {
     }
 }
 
+impl ReportedState {
+    /// Whether responses report units, and not only waits.
+    #[must_use]
+    pub fn reports_units(&self) -> bool {
+        let reads =
+            |pattern: &HeaderPattern| pattern.has(Part::Remaining) || pattern.has(Part::Used);
+        self.remaining.is_some() || self.used.is_some() || self.pattern.as_ref().is_some_and(reads)
+    }
+}
+
 const REPORTED: Leaf<ReportedState> = Leaf {
     read: |item| {
         let keys = table::<ReportedState>().read(item.clone())?;
+        if keys.pattern.is_some() {
+            return beside_pattern(&item, keys);
+        }
         match (&keys.remaining, &keys.used) {
             (Some(_), Some(_)) => item
                 .find(&["used"])?
@@ -207,13 +229,34 @@ const REPORTED: Leaf<ReportedState> = Leaf {
         }
     },
     shape: || {
-        let either = json!([{ "required": ["remaining"] }, { "required": ["used"] }, { "required": ["reset"] }]);
-        let both = json!({ "required": ["remaining", "used"] });
+        let keys = ["remaining", "used", "pattern", "reset"];
+        let either: Vec<Value> = keys
+            .iter()
+            .map(|key| json!({ "required": [key] }))
+            .collect();
+        let twice = json!({ "anyOf": [
+            { "required": ["remaining", "used"] },
+            { "required": ["remaining", "pattern"] },
+            { "required": ["used", "pattern"] },
+            { "required": ["reset", "pattern"], "properties": { "pattern": { "pattern": "\\{reset\\}" } } },
+        ] });
         Shape::table(ReportedState::keys())
-            .with("anyOf", either)
-            .with("not", both)
+            .with("anyOf", json!(either))
+            .with("not", twice)
     },
 };
+
+/// Refuses keys that report what the pattern replaces.
+fn beside_pattern(item: &Item<'_>, keys: ReportedState) -> Option<ReportedState> {
+    let has_reset = |pattern: &HeaderPattern| pattern.has(Part::Reset);
+    let resets_twice = keys.reset.is_some() && keys.pattern.as_ref().is_some_and(has_reset);
+    if keys.remaining.is_some() || keys.used.is_some() || resets_twice {
+        return item
+            .find(&["pattern"])?
+            .refuse("another key reports the same", "remove one of them");
+    }
+    Some(keys)
+}
 
 /// The words of the name of a header, or of a place in the body, in lower case.
 fn words(name: &str) -> Vec<String> {

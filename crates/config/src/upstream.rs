@@ -224,7 +224,7 @@ pub const HEADER_NAME: Leaf<String> = Leaf {
     shape: || Shape::scalar("header name", json!({ "type": "string", "minLength": 1 })),
 };
 
-fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
+pub fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
     match HeaderName::from_bytes(name.as_bytes()) {
         Ok(name) => Some(name.as_str().to_owned()),
         Err(_) => item.refuse("expected a header name", "write for example \"x-api-key\""),

@@ -34,7 +34,7 @@ mod token;
 mod trial;
 mod unread;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -104,6 +104,8 @@ pub struct ReportedCost {
     pub limits: Vec<ReportedLimit>,
     /// The true cost of the request, in units, for the limits whose cost it reports.
     pub cost: BTreeMap<LimitName, Units>,
+    /// What it does not report although the configuration reads it, or in words that cannot be read.
+    pub missing: BTreeSet<Missing>,
     /// What of a refusal, or of the end of a list, the upstream does not count, as its error rule says.
     pub free: Free,
 }

@@ -1,13 +1,14 @@
 //! What a response does not contain although the configuration reads it: the first sign of a mistake in the file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
 use super::unread::Lacking;
 use super::{Page, ReportedCost};
-use ingest_config::{Call, Column, CredentialLimit, Lead, Paging, Pointer, Records};
+use ingest_config::{Call, Column, Lead, Paging, Pointer, Records};
 use ingest_quota::LimitName;
 
 /// One thing that a page, or the report that came with it, does not contain. A run that intersects the results of all its
@@ -127,6 +128,19 @@ pub enum Missing {
         limit: LimitName,
         /// The header, or the place in the body, with the remaining units.
         header: String,
+        /// What is there and cannot be read.
+        #[serde(flatten)]
+        held: Held,
+    },
+    /// The response does not report when the units of a limit return.
+    Reset {
+        /// The limit.
+        limit: LimitName,
+        /// The header, or the place in the body, with the reset.
+        at: String,
+        /// What is there and cannot be read.
+        #[serde(flatten)]
+        held: Held,
     },
     /// The response does not report its cost.
     Settle {
@@ -134,17 +148,43 @@ pub enum Missing {
         limit: LimitName,
         /// The header, or the place in the body, with the cost.
         at: String,
+        /// What is there and cannot be read.
+        #[serde(flatten)]
+        held: Held,
     },
+}
+
+/// An example of what the responses have at a place; `None`: nothing. It makes no difference to what is missing.
+#[derive(Debug, Clone, Serialize)]
+pub struct Held {
+    /// The text, safe to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<String>,
+}
+
+impl PartialEq for Held {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Held {}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, _: &Self) -> Ordering {
+        Ordering::Equal
+    }
 }
 
 /// What a page of this call does not contain.
 #[must_use]
-pub fn missing(
-    call: &Call,
-    limits: &BTreeMap<LimitName, CredentialLimit>,
-    page: &Page,
-    reported: &ReportedCost,
-) -> BTreeSet<Missing> {
+pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> BTreeSet<Missing> {
     let mut missing = BTreeSet::new();
     if let Some(records) = &call.records {
         missing.extend(of_list(records, page));
@@ -158,7 +198,7 @@ pub fn missing(
     }
     missing.extend(next);
     missing.extend(of_paging(&call.paging, page));
-    missing.extend(of_quota(call, limits, reported));
+    missing.extend(reported.missing.iter().cloned());
     missing
 }
 
@@ -292,32 +332,6 @@ fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
     found
 }
 
-fn of_quota<'a>(
-    call: &'a Call,
-    limits: &'a BTreeMap<LimitName, CredentialLimit>,
-    reported: &'a ReportedCost,
-) -> impl Iterator<Item = Missing> + 'a {
-    let unsettled = call
-        .settle
-        .iter()
-        .filter(|(limit, _)| !reported.cost.contains_key(*limit));
-    let unsettled = unsettled.map(|(limit, at)| Missing::Settle {
-        limit: limit.clone(),
-        at: at.to_string(),
-    });
-    let is_reported = |limit: &LimitName| reported.limits.iter().any(|one| one.limit == *limit);
-    let unreported = call.cost.limits().filter(move |limit| !is_reported(limit));
-    let unreported = unreported.filter_map(|limit| {
-        let reported = limits.get(limit)?.reported.as_ref()?;
-        let at = reported.remaining.as_ref().or(reported.used.as_ref())?;
-        Some(Missing::Reported {
-            limit: limit.clone(),
-            header: at.to_string(),
-        })
-    });
-    unsettled.chain(unreported)
-}
-
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -366,15 +380,24 @@ impl fmt::Display for Missing {
                 "{records} records repeat the id of another record of the page (`records.id`) and are \
                 not landed"
             ),
-            Self::Reported { limit, header } => write!(
+            Self::Reported {
+                limit,
+                header,
+                held,
+            } => write!(
                 f,
                 "the response does not report the limit `{limit}` {} (`reported`)",
-                of_response(header)
+                of_response(header, held)
             ),
-            Self::Settle { limit, at } => write!(
+            Self::Reset { limit, at, held } => write!(
+                f,
+                "the response does not report the reset of the limit `{limit}` {} (`reported`)",
+                of_response(at, held)
+            ),
+            Self::Settle { limit, at, held } => write!(
                 f,
                 "the response does not report the cost for the limit `{limit}` {} (`settle`)",
-                of_response(at)
+                of_response(at, held)
             ),
         }
     }
@@ -464,11 +487,15 @@ fn write_size(f: &mut fmt::Formatter<'_>, param: &str, size: u64, then: bool) ->
     }
 }
 
-/// Where a response reports a value.
-fn of_response(at: &str) -> String {
-    match at.starts_with('/') {
+/// Where a response reports a value, and what it has there instead.
+fn of_response(at: &str, held: &Held) -> String {
+    let place = match at.starts_with('/') {
         true => format!("at `{at}`"),
         false => format!("in the header `{at}`"),
+    };
+    match &held.held {
+        Some(text) => format!("{place}, which holds \"{text}\""),
+        None => place,
     }
 }
 

@@ -1,80 +1,203 @@
 //! What a response reports about the quota.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::ReportedLimit;
+use super::missing::Held;
 use super::request::RequestParts;
 use super::response::Response;
-use super::retry_after::reset;
-use ingest_config::{Call, CredentialLimit, ResponseField};
-use ingest_quota::{LimitName, Units};
+use super::retry_after::until_reset;
+use super::{Missing, ReportedCost, ReportedLimit};
+use ingest_config::{CredentialLimit, HeaderPattern, Part, ReportedState, ResponseField};
+use ingest_quota::{LimitName, Timestamp, Units};
 
 /// More than any quota: a larger value is ignored.
 const MOST: u64 = 1_000_000_000_000_000;
 
-/// What the request cost, for the limits whose cost the response reports. `document` is its body, if that could be read.
-pub fn cost(
-    call: &Call,
+/// Reads what a response reports. `document` is its body, if that could be read.
+pub fn read(
+    parts: &RequestParts<'_>,
     response: &Response,
     document: Option<&Value>,
-) -> BTreeMap<LimitName, Units> {
-    let cost = |(limit, at): (&LimitName, &ResponseField)| {
-        Some((limit.clone(), units(&value(at, response, document)?)?))
+) -> ReportedCost {
+    let answer = Answer {
+        parts,
+        response,
+        document,
     };
-    call.settle.iter().filter_map(cost).collect()
+    let mut found = ReportedCost::default();
+    let call = &parts.request.step.call;
+    for (limit, at) in &call.settle {
+        match answer.cost(limit, at) {
+            Ok(units) => found.cost.extend([(limit.clone(), units)]),
+            Err(missing) => found.missing.extend([missing]),
+        }
+    }
+    for limit in call.cost.limits() {
+        let about = parts.limits.get(limit);
+        if let Some((about, state)) =
+            about.and_then(|about| Some((about, about.reported.as_ref()?)))
+        {
+            answer.limit(limit, about, state, &mut found);
+        }
+    }
+    found
 }
 
-fn value<'a>(
-    field: &ResponseField,
+/// A response to a request, and its body, if that could be read.
+struct Answer<'a> {
+    parts: &'a RequestParts<'a>,
     response: &'a Response,
-    document: Option<&Value>,
-) -> Option<Cow<'a, str>> {
-    match field {
-        ResponseField::Header(name) => response.header(name).map(Cow::from),
-        ResponseField::Body(at) => at.text_in(document?).map(Cow::from),
+    document: Option<&'a Value>,
+}
+
+/// Where the configuration looks for a value.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Field(&'a ResponseField),
+    Part(&'a HeaderPattern, Part),
+}
+
+impl<'a> Source<'a> {
+    /// The place of a part: of its own, or in the pattern.
+    fn of(state: &'a ReportedState, own: Option<&'a ResponseField>, part: Part) -> Option<Self> {
+        let pattern = state.pattern.as_ref().filter(|pattern| pattern.has(part));
+        own.map(Self::Field)
+            .or(pattern.map(|pattern| Self::Part(pattern, part)))
+    }
+
+    /// The header, or the place in the body.
+    fn place(self) -> String {
+        match self {
+            Self::Field(field) => field.to_string(),
+            Self::Part(pattern, _) => pattern.header.clone(),
+        }
     }
 }
 
-/// The state of the charged limits that a response reports. `document` is its body, if that could be read.
-pub fn limits(
-    parts: &RequestParts<'_>,
-    response: &Response,
-    document: Option<&Value>,
-) -> Vec<ReportedLimit> {
-    let value = |field: &ResponseField| value(field, response, document);
-    let report = |limit: &LimitName| report(parts, limit, parts.limits.get(limit)?, &value);
-    let charged = parts.request.step.call.cost.limits();
-    charged.filter_map(report).collect()
-}
-
-fn report<'a>(
-    parts: &RequestParts<'_>,
-    limit: &str,
-    about: &CredentialLimit,
-    value: &impl Fn(&ResponseField) -> Option<Cow<'a, str>>,
-) -> Option<ReportedLimit> {
-    let reported = about.reported.as_ref()?;
-    let name = about.upstream_name.as_deref().unwrap_or(limit);
-    if let Some(resource) = &reported.resource
-        && value(resource).as_deref() != Some(name)
-    {
-        return None;
+impl Answer<'_> {
+    fn cost(&self, limit: &LimitName, at: &ResponseField) -> Result<Units, Missing> {
+        let source = Source::Field(at);
+        let read = self.value(source).and_then(|text| units(&text));
+        read.ok_or_else(|| Missing::Settle {
+            limit: limit.clone(),
+            at: source.place(),
+            held: self.held(source),
+        })
     }
-    let reset = reported.reset.as_ref();
-    let reset = reset.and_then(|at| self::reset(&value(at)?, parts.request.now));
-    let remaining = match (&reported.remaining, &reported.used) {
-        (Some(at), _) => Some(left(&value(at)?)?),
-        (None, Some(at)) => Some(about.limit.quota().saturating_sub(units(&value(at)?)?)),
-        (None, None) => reset.map(|_| None)?,
-    };
-    Some(ReportedLimit {
-        limit: limit.to_owned(),
-        remaining,
-        reset,
-    })
+
+    /// Adds the state of a limit to `found`, or why there is none.
+    fn limit(
+        &self,
+        limit: &LimitName,
+        about: &CredentialLimit,
+        state: &ReportedState,
+        found: &mut ReportedCost,
+    ) {
+        let remaining = match self.remaining(limit, about, state) {
+            Ok(remaining) => remaining,
+            Err(source) => {
+                found.missing.insert(Missing::Reported {
+                    limit: limit.clone(),
+                    header: source.place(),
+                    held: self.held(source),
+                });
+                return;
+            }
+        };
+        let reset = self.reset(state).unwrap_or_else(|source| {
+            found.missing.insert(Missing::Reset {
+                limit: limit.clone(),
+                at: source.place(),
+                held: self.held(source),
+            });
+            None
+        });
+        if remaining.is_some() || reset.is_some() {
+            found.limits.push(ReportedLimit {
+                limit: limit.clone(),
+                remaining,
+                reset,
+            });
+        }
+    }
+
+    /// The remaining units; `None` if the configuration names no place for them. An error is the place that has none.
+    fn remaining<'s>(
+        &self,
+        limit: &str,
+        about: &CredentialLimit,
+        state: &'s ReportedState,
+    ) -> Result<Option<Units>, Source<'s>> {
+        let name = about.upstream_name.as_deref().unwrap_or(limit);
+        let resource = state.resource.as_ref().map(Source::Field);
+        if let Some(resource) = resource
+            && self.value(resource).as_deref() != Some(name)
+        {
+            return Err(resource);
+        }
+        let units_at = |source, read: fn(&str) -> Option<Units>| {
+            let text = self.value(source);
+            text.and_then(|text| read(&text)).ok_or(source)
+        };
+        if let Some(source) = Source::of(state, state.remaining.as_ref(), Part::Remaining) {
+            return units_at(source, left).map(Some);
+        }
+        let Some(source) = Source::of(state, state.used.as_ref(), Part::Used) else {
+            return Ok(None);
+        };
+        let quota = match Source::of(state, None, Part::Quota) {
+            Some(source) => units_at(source, units)?,
+            None => about.limit.quota(),
+        };
+        Ok(Some(quota.saturating_sub(units_at(source, units)?)))
+    }
+
+    /// The instant of the reset; `None` if it has passed, or none is expected. An error is the place that has none.
+    fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, Source<'s>> {
+        let Some(source) = Source::of(state, state.reset.as_ref(), Part::Reset) else {
+            return Ok(None);
+        };
+        let now = self.parts.request.now;
+        match self.value(source).map(|text| until_reset(&text, now)) {
+            Some(Some(wait)) => Ok(Some(now + wait).filter(|_| !wait.is_zero())),
+            // What only reports waits says nothing while there is none.
+            None if !state.reports_units() && self.text(source).is_none() => Ok(None),
+            Some(None) | None => Err(source),
+        }
+    }
+
+    /// The text of a value; `None` if there is none.
+    fn value(&self, source: Source<'_>) -> Option<Cow<'_, str>> {
+        let Source::Part(pattern, part) = source else {
+            return self.text(source);
+        };
+        let text = self.text(source)?;
+        let parts = pattern.read(&text)?;
+        parts
+            .get(&part)
+            .map(|value| Cow::Owned((*value).to_owned()))
+    }
+
+    /// All that the response has at a place; `None` if it has nothing there.
+    fn text(&self, source: Source<'_>) -> Option<Cow<'_, str>> {
+        match source {
+            Source::Field(ResponseField::Header(name)) => self.response.headers(name).next(),
+            Source::Field(ResponseField::Body(at)) => at.text_in(self.document?).map(Cow::from),
+            Source::Part(pattern, _) => {
+                let values: Vec<_> = self.response.headers(&pattern.header).collect();
+                (!values.is_empty()).then(|| Cow::Owned(values.join(", ")))
+            }
+        }
+    }
+
+    fn held(&self, source: Source<'_>) -> Held {
+        let text = self.text(source);
+        Held {
+            held: text.map(|text| self.response.shown(&text)),
+        }
+    }
 }
 
 /// Remaining units, a fraction rounded down; zero if the quota is overdrawn.

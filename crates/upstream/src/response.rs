@@ -127,6 +127,12 @@ impl Response {
         self.headers.get(name)?.to_str().ok()
     }
 
+    /// The values of all headers of this name; U+FFFD replaces invalid bytes.
+    pub fn headers(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let values = self.headers.get_all(name).into_iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()))
+    }
+
     /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
     ///
     /// # Errors
@@ -136,16 +142,14 @@ impl Response {
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
-        reported.limits = reported::limits(parts, &self, None);
-        reported.cost = reported::cost(&parts.request.step.call, &self, None);
+        *reported = reported::read(parts, &self, None);
         let cached = parts.request.known;
         if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
             return Ok(unchanged(cached));
         }
         if !self.status.is_success() {
             let document = refusal::document(&self);
-            reported.limits = reported::limits(parts, &self, Some(&document));
-            reported.cost = reported::cost(&parts.request.step.call, &self, Some(&document));
+            *reported = reported::read(parts, &self, Some(&document));
             return self.refusal(parts, reported);
         }
         if self.status == StatusCode::NO_CONTENT {
@@ -154,8 +158,7 @@ impl Response {
         self.came_whole(parts)?;
         let (response, document) = self.parsed().await?;
         let document = document?;
-        reported.limits = reported::limits(parts, &response, Some(&document));
-        reported.cost = reported::cost(&parts.request.step.call, &response, Some(&document));
+        *reported = reported::read(parts, &response, Some(&document));
         if response.is_refusal(&document, parts) {
             return response.refusal(parts, reported);
         }

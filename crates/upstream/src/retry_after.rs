@@ -17,18 +17,26 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
         .map(|wait| wait.min(LONGEST_WAIT))
 }
 
-/// Reads the time of a reset: RFC 3339, an HTTP date, seconds since the Unix epoch (milliseconds if that would be after the
-/// year 5000), or, if that would be before 2001, seconds from now. `None` if it has passed; at most 32 days ahead.
+/// Reads the time of a reset; `None` if it has passed, or is no time.
 pub fn reset(value: &str, now: Timestamp) -> Option<Timestamp> {
+    until_reset(value, now)
+        .filter(|wait| !wait.is_zero())
+        .map(|wait| now + wait)
+}
+
+/// Reads how long it is until a reset: from RFC 3339, also without seconds, an HTTP date, seconds since the Unix epoch
+/// (milliseconds if that would be after the year 5000), or, if that would be before 2001, seconds from now. Zero if it has
+/// passed; at most 32 days. `None` if it is no time.
+pub fn until_reset(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     let wait = match seconds(value) {
         Some(number) => wait_for(number, now),
         None => Timestamp::parse(value)
+            .or_else(|| minutes(value))
             .or_else(|| http_date(value))?
             .since(now),
     };
-    let wait = wait.min(LONGEST_WAIT);
-    (!wait.is_zero()).then(|| now + wait)
+    Some(wait.min(LONGEST_WAIT))
 }
 
 fn wait_for(number: Duration, now: Timestamp) -> Duration {
@@ -55,6 +63,13 @@ fn seconds(value: &str) -> Option<Duration> {
     Some(Duration::from_secs(
         whole.parse().unwrap_or(u64::MAX).saturating_add(more),
     ))
+}
+
+/// Reads RFC 3339 without seconds, as Atlassian writes it: `2026-11-23T08:04Z`.
+fn minutes(value: &str) -> Option<Timestamp> {
+    DateTime::parse_from_str(value, "%Y-%m-%dT%H:%M%#z")
+        .ok()
+        .map(|at| at.with_timezone(&Utc).into())
 }
 
 fn http_date(value: &str) -> Option<Timestamp> {

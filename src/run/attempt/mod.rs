@@ -222,9 +222,9 @@ impl<'a> Attempt<'a> {
         let fetched = upstream.fetch(request, connection, self.deadline(&permit));
         let Exchange { page, reported } = self.waiting("the upstream's response", fetched).await;
         if let Ok(page) = &page {
-            let (credential, requested) = (&self.job.credential, (request.step, request.ids.len()));
+            let requested = (request.step, request.ids.len());
             let findings = &mut self.stats.findings;
-            findings.add_page(credential, requested, page, &reported);
+            findings.add_page(requested, page, &reported);
         }
         let reported = self.in_ledger(reported);
         self.count(&page, sent.elapsed());
@@ -270,6 +270,7 @@ impl<'a> Attempt<'a> {
                 .collect(),
             cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
             free: reported.free.renamed(name),
+            missing: reported.missing,
         }
     }
 

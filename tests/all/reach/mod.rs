@@ -12,6 +12,7 @@ mod parquet;
 mod records;
 mod refusals;
 mod regions;
+mod reported_parts;
 mod shapes;
 mod slices;
 

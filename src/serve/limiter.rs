@@ -10,7 +10,7 @@ use crate::commands::Error;
 use ingest_config::{Config, LedgerStore};
 use ingest_ledger::redis::RedisLedger;
 use ingest_ledger::{
-    Charge, ChargeReply, CircuitBreaker, LedgerError, Purpose, SharedLedger, fresh_id,
+    Charge, ChargeReply, CircuitBreaker, LedgerError, Purpose, SharedLedger, random_id,
 };
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
@@ -22,6 +22,9 @@ use super::client::Identity;
 const MOST_CLIENTS: usize = 100_000;
 /// How long Redis remembers a client at least.
 const LEAST_LIFE: Duration = Duration::from_secs(60);
+/// The characters of a request's id in Redis, which are a third of what it takes there. No request is repeated under its id; one
+/// that has another's by chance is not counted.
+const ID_LENGTH: usize = 6;
 /// How often clients without requests in their window are looked for when there are that many.
 const SWEEP: Duration = Duration::from_secs(1);
 
@@ -273,7 +276,7 @@ impl Redis {
             return None;
         }
         let account = policy.account(key.account());
-        let (cost, id) = (policy.cost(), fresh_id());
+        let (cost, id) = (policy.cost(), random_id(ID_LENGTH));
         let charge = Charge {
             account: &account,
             id: &id,

@@ -104,7 +104,7 @@ keys! {
         resets: Option<chrono_tz::Tz> = Optional(ZONE, "'America/Los_Angeles'"),
         /// The calendar period over which a limit with `resets` counts.
         period: Option<Period> = Optional(Words(PERIODS), "'month'"),
-        /// How charges are remembered. With `exact`, each takes some 250 bytes in Redis for as long as it counts: choose
+        /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis for as long as it counts: choose
         /// `buckets` for more than a million charges in a window. It needs a `window` without `resets`. An account remembers
         /// the ids of its charges for the longest of its limits that count exactly, or else for ten minutes: a repeat after
         /// that is charged again. The counting can be changed at any time.

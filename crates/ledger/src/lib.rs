@@ -34,7 +34,7 @@ pub use client::read_only::ReadOnlyClient;
 pub use client::shared::{CircuitBreaker, Policy, SharedClient};
 pub use client::{
     Acquired, Available, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit,
-    Spending, fresh_id,
+    Spending, fresh_id, random_id,
 };
 pub use journal::{Journal, JournalError};
 pub use memory::MemoryLedger;

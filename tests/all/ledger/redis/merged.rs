@@ -5,18 +5,23 @@ use std::time::Duration;
 
 use ingest_quota::{Account, Counting, Limit, Units, Window};
 
+use super::Standalone;
 use super::machine::{Machine, Process, WINDOW};
-use crate::ledger::books::{account, cost, secs};
+use crate::ledger::Store;
+use crate::ledger::books::{Books, account, at, cost, floor, secs, sliding};
 use crate::support::redis_server::RedisServer;
 
 /// Longer than ids are remembered.
 const LATER: Duration = secs(20 * 60);
 
 fn counted_in_parts(quota: u64) -> Account {
+    account([("daily", in_parts(quota))])
+}
+
+fn in_parts(quota: u64) -> Limit {
     let window = Window::new(Some(WINDOW), None).unwrap();
     let window = window.counted(Counting::Buckets(60)).unwrap();
-    let limit = Limit::new(Units::new(quota), Units::ZERO, window).unwrap();
-    account([("daily", limit)])
+    Limit::new(Units::new(quota), Units::ZERO, window).unwrap()
 }
 
 async fn take(process: &Process, account: &Account, charges: usize) {
@@ -111,4 +116,51 @@ async fn what_went_unmetered_long_ago_counts_once_after_a_loss() {
         later.take(&account, 1).await;
     }
     assert_eq!(machine.process_later(2 * LATER).used(&account).await, 7);
+}
+
+/// As many charges as end a block, so that what is older than ids are remembered is merged.
+async fn end_a_block(books: &Books) {
+    for nth in 0..64 {
+        let now = at(1_500.0 + f64::from(nth) / 100.0);
+        books.take(&cost([("daily", 1)]), now).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_limit_forgot_before_its_charges_were_merged_does_not_return_units_twice() {
+    let store = Standalone::open().await;
+    let limits = [("burst", sliding(3, secs(5))), ("daily", in_parts(1_000))];
+    let books = Books::new(store.ledger(), account(limits));
+    for seconds in [1.0, 2.0, 10.0] {
+        books
+            .take(&cost([("burst", 1), ("daily", 1)]), at(seconds))
+            .await;
+    }
+    end_a_block(&books).await;
+    for seconds in [1_600.0, 1_600.1, 1_600.2] {
+        books.take(&cost([("burst", 1)]), at(seconds)).await;
+    }
+    books.reject(&cost([("burst", 1)]), at(1_600.3)).await;
+    assert_eq!(books.used("daily", at(1_600.3)).await, 67);
+}
+
+#[tokio::test]
+async fn charges_on_both_sides_of_a_floor_stay_apart() {
+    for (floor_at, later) in [(1.0, 6), (5.0, 6), (10.0, 3), (11.0, 0)] {
+        let store = Standalone::open().await;
+        let books = Books::new(store.ledger(), counted_in_parts(1_000));
+        books.take(&cost([("daily", 2)]), at(1.0)).await;
+        books
+            .absorb(&[], &[floor("daily", at(floor_at), 10)], at(10.0))
+            .await;
+        for seconds in [10.0, 11.0] {
+            books.take(&cost([("daily", 3)]), at(seconds)).await;
+        }
+        end_a_block(&books).await;
+        // Of the same instant, and more than was known of it.
+        let raised = floor("daily", at(floor_at), 20);
+        books.absorb(&[], &[raised], at(1_600.0)).await;
+        let used = books.used("daily", at(1_600.0)).await;
+        assert_eq!(used, 20 + later + 64, "a floor at {floor_at} s");
+    }
 }

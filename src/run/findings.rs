@@ -6,8 +6,8 @@ use std::collections::btree_map::Entry;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ingest_config::{Job, Region, Step};
 use ingest_base::record::Record;
+use ingest_config::{Job, Region, Step};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
 
 /// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest

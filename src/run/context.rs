@@ -203,7 +203,8 @@ impl Context {
     /// its notes alone.
     pub async fn store_outcome(&self, pass: &PassRef, report: &PassReport) {
         let is_whole = report.outcome == PassOutcome::Complete && report.detail.is_none();
-        if !is_whole {
+        let is_stored = is_whole && matches!(pass, PassRef::Open(_));
+        if !is_stored {
             let failed = report.outcome.is_failure();
             self.store_why(pass, (failed, report.detail.as_deref()))
                 .await;

@@ -228,8 +228,8 @@ pub trait PassStore: PassReader {
     ) -> Result<(), CatalogError>;
 
     /// Stores whether the run of a pass failed, with notes for people: of a pass that is not complete, or is complete with notes. A
-    /// pass that is not in the catalog is stored if it failed. Of the passes of a region that failed before any
-    /// request, only the last is kept: they cost nothing, and there is one with every run.
+    /// pass that is not in the catalog is stored if it failed. Of the passes of a region that failed before any request, only the last
+    /// is kept: they cost nothing, and there is one with every run.
     async fn store_outcome(
         &self,
         _pass: &PassRef,

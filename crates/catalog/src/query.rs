@@ -123,6 +123,17 @@ pub struct PassRecord {
     pub notes: Option<String>,
 }
 
+impl PassRecord {
+    /// How it ended, in a word; `None` while it is open. One that landed no page failed only if its run did.
+    #[must_use]
+    pub fn word(&self) -> Option<&'static str> {
+        match (self.outcome?, self.failed) {
+            (PassEnd::Failed, false) => Some("no page"),
+            (end, _) => Some(end.as_str()),
+        }
+    }
+}
+
 /// A query for records to export.
 #[derive(Debug, Clone)]
 pub struct RecordsQuery {

@@ -20,7 +20,7 @@ use crate::serve::App;
 use crate::serve::api::{parameters, tagged_json};
 use crate::serve::problem::Problem;
 use ingest_base::plain::plain;
-use ingest_catalog::{PassEnd, PassId, PassRecord};
+use ingest_catalog::{PassId, PassRecord};
 use ingest_config::Region;
 use ingest_quota::Timestamp;
 
@@ -125,7 +125,7 @@ fn pass_failed(pass: &PassRecord, status: &Status) -> Failed {
         region: Region::key_of(&pass.region, pass.slice),
         started_at: pass.started_at,
         left_at: pass.left_at,
-        outcome: pass.outcome.map_or("unfinished", PassEnd::as_str),
+        outcome: pass.word().unwrap_or("unfinished"),
         why: pass.notes.clone(),
         complete_since: status.regions.iter().filter(is_its).any(later),
         requests: pass.requests,

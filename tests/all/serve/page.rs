@@ -207,6 +207,34 @@ steps = [{ call = "list", params = { month = "{slice.from:%m}" } }]
 }
 
 #[test]
+fn a_region_that_a_limit_stopped_before_its_first_page_is_no_failure() {
+    let world = World::new();
+    world.faults(&serde_json::json!([{"answer": "spent"}]));
+    let report = world.json(&["--region", "US", "--job", "trending"]);
+    let pass = &report["passes"][0];
+    assert_eq!(
+        (&pass["outcome"], &pass["requests"]),
+        (&"stopped".into(), &1.into()),
+        "{report}"
+    );
+    // The page escapes what follows.
+    let (why, _) = pass["detail"].as_str().unwrap().split_once('(').unwrap();
+    let served = Served::over(world);
+    assert_eq!(
+        served.get("/index.json").json()["failed"],
+        serde_json::json!([])
+    );
+    for path in ["/history?job=trending&region=US", "/pass?id=1"] {
+        let page = served.get(path).text();
+        assert!(
+            page.contains("no page") && page.contains(why),
+            "{path}: {page}"
+        );
+        assert!(!page.contains("failed"), "{path}: {page}");
+    }
+}
+
+#[test]
 fn names_of_a_plan_may_have_spaces_between_them() {
     let served = Served::new(&[MANY]);
     let spaced = served.get("/plan.json?region=US,%20GB&job=trending");

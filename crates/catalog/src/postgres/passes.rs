@@ -91,10 +91,10 @@ const FINISH: &str = "with fetched as (delete from batch where pass = $1)
     where id = $1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
 const STORE_REFUSAL: &str = "update pass set request = $2 where id = $1";
-/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+/// The pass that landed no page and began at this time; for a failure (`$5`) also the last one that failed before any request.
 const FAILED: &str = "select id from pass
     where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
-        and (started_at = $4 or requests = 0)
+        and (started_at = $4 or ($5 and requests = 0))
     order by started_at desc, id desc limit 1 for update";
 const FAIL_AGAIN: &str = "update pass set started_at = $2, finished_at = $3 where id = $1";
 /// A pass as [`pass_record`] reads it.
@@ -492,10 +492,12 @@ pub async fn store_outcome(
     (failed, notes): (bool, Option<&str>),
     now: Timestamp,
 ) -> Result<(), PostgresError> {
-    let pass = match pass {
-        PassRef::Open(pass) => *pass,
-        PassRef::New { .. } if failed => fail(tx, pass, now).await?,
-        PassRef::New { .. } => return Ok(()),
+    let found = match pass {
+        PassRef::Open(pass) => Some(*pass),
+        PassRef::New { .. } => without_page(tx, pass, failed, now).await?,
+    };
+    let Some(pass) = found else {
+        return Ok(());
     };
     let notes = notes.map(stored);
     tx.execute(STORE_OUTCOME, parameters![pass.0, time(now), failed, notes])
@@ -514,12 +516,13 @@ pub async fn store_refusal(
         .map(drop)
 }
 
-/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
-async fn fail(
+/// Returns a pass without a page that is stored already because its requests were counted; stores another one if it failed.
+async fn without_page(
     tx: &Transaction<'_>,
     pass: &PassRef,
+    failed: bool,
     now: Timestamp,
-) -> Result<PassId, PostgresError> {
+) -> Result<Option<PassId>, PostgresError> {
     if let PassRef::New {
         job,
         region,
@@ -531,16 +534,19 @@ async fn fail(
         let rows = tx
             .query(
                 FAILED,
-                parameters![stored(job), stored(region), from, began],
+                parameters![stored(job), stored(region), from, began, failed],
             )
             .await?;
         if let Some(id) = rows.first().map(|row| row.value(0)).transpose()? {
             tx.execute(FAIL_AGAIN, parameters![id, began, time(now)])
                 .await?;
-            return Ok(PassId(id));
+            return Ok(Some(PassId(id)));
         }
     }
-    finish(tx, pass, PassEnd::Failed, now).await
+    match failed {
+        true => finish(tx, pass, PassEnd::Failed, now).await.map(Some),
+        false => Ok(None),
+    }
 }
 
 /// The passes that failed last and were left at `since` or later, the last one first.

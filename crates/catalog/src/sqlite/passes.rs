@@ -78,9 +78,9 @@ const FINISH: &str =
     where id = ?1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
 const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
-/// The pass that failed without a page and began at this time, or the last one that failed before any request.
+/// The pass that landed no page and began at this time; for a failure (`?5`) also the last one that failed before any request.
 const FAILED: &str = "select id from pass
-    where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or requests = 0)
+    where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1";
 const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
 /// A pass as [`pass_record`] reads it.
@@ -477,10 +477,12 @@ pub fn store_outcome(
     (failed, notes): (bool, Option<&str>),
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let pass = match pass {
-        PassRef::Open(pass) => *pass,
-        PassRef::New { .. } if failed => fail(tx, pass, now)?,
-        PassRef::New { .. } => return Ok(()),
+    let stored = match pass {
+        PassRef::Open(pass) => Some(*pass),
+        PassRef::New { .. } => without_page(tx, pass, failed, now)?,
+    };
+    let Some(pass) = stored else {
+        return Ok(());
     };
     let left = (pass.0, columns::time(now), failed, notes);
     tx.prepare_cached(STORE_OUTCOME)?.execute(left)?;
@@ -494,8 +496,13 @@ pub fn store_refusal(tx: &Transaction<'_>, pass: PassId, request: &str) -> Resul
     Ok(())
 }
 
-/// Stores a pass that failed without a page, unless it is stored already because its requests were counted.
-fn fail(tx: &Transaction<'_>, pass: &PassRef, now: Timestamp) -> Result<PassId, StoreError> {
+/// Returns a pass without a page that is stored already because its requests were counted; stores another one if it failed.
+fn without_page(
+    tx: &Transaction<'_>,
+    pass: &PassRef,
+    failed: bool,
+    now: Timestamp,
+) -> Result<Option<PassId>, StoreError> {
     if let PassRef::New {
         job,
         region,
@@ -504,17 +511,18 @@ fn fail(tx: &Transaction<'_>, pass: &PassRef, now: Timestamp) -> Result<PassId, 
     } = pass
     {
         let (from, began) = (columns::slice(*slice).0, columns::time(*started_at));
-        let failed: Option<i64> = tx
+        let found: Option<i64> = tx
             .prepare_cached(FAILED)?
-            .query_row((job, region, from, &began), |row| row.get(0))
+            .query_row((job, region, from, &began, failed), |row| row.get(0))
             .optional()?;
-        if let Some(id) = failed {
+        if let Some(id) = found {
             tx.prepare_cached(FAIL_AGAIN)?
                 .execute((id, began, columns::time(now)))?;
-            return Ok(PassId(id));
+            return Ok(Some(PassId(id)));
         }
     }
-    finish(tx, pass, PassEnd::Failed, now)
+    let store = || finish(tx, pass, PassEnd::Failed, now);
+    failed.then(store).transpose()
 }
 
 pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {

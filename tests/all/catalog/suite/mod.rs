@@ -169,6 +169,7 @@ macro_rules! suite {
             a_history_has_every_pass_oldest_first_with_its_counts
             a_pass_says_why_it_got_no_further_until_it_is_complete
             of_passes_that_failed_before_any_request_the_last_is_kept
+            a_pass_without_a_page_that_a_limit_stopped_is_no_failure
             what_a_pass_listed_has_a_child_of_several_parents_once
         }
         $crate::catalog::suite::behaviours! { $place, landing:

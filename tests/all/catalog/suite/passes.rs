@@ -377,6 +377,23 @@ pub(crate) async fn of_passes_that_failed_before_any_request_the_last_is_kept(f:
     assert_eq!(f.history().await.len(), 2);
 }
 
+pub(crate) async fn a_pass_without_a_page_that_a_limit_stopped_is_no_failure(f: Catalog) {
+    let stopped = new_pass("US", at(2));
+    let units = daily(1);
+    let counted = f.store.count_unproductive(&stopped, 2, &units, at(3));
+    counted.await.unwrap();
+    let why = Some("daily is used up");
+    let stored = f.store.store_outcome(&stopped, false, why, at(4));
+    stored.await.unwrap();
+    assert_eq!(f.archive().failures(at(0), 9).await.unwrap(), []);
+    let history = f.history().await;
+    let [pass] = history.as_slice() else {
+        panic!("{history:?}");
+    };
+    let shown = (pass.word(), pass.notes.as_deref(), pass.requests);
+    assert_eq!(shown, (Some("no page"), why, 2));
+}
+
 pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
     let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
     f.store.end_step(pass, 0, false).await.unwrap();

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::call::PATH;
 use super::declare::{
-    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Optional, Or, PAGES, POINTER, Required, TEXT,
-    Tagged, Words, keys, table,
+    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, OneOrMore, Optional, Or, PAGES, POINTER,
+    Required, TEXT, Tagged, Words, keys, table,
 };
 use super::item::Item;
 use super::upstream::HEADER_NAME;
@@ -163,6 +163,9 @@ keys! {
     pub struct ByLink {
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
+        /// Parameters of the first page that are sent with every page, also where the header lacks them: Mastodon's lacks
+        /// `since_id`. If it has one of them, its value is sent.
+        resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
         /// The most empty pages in a row that a list may contain while the header continues. A list with more is not complete.
         empty_pages: u64 = Or(PAGES, "20", "100"),
     }
@@ -184,6 +187,9 @@ keys! {
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
+        /// Parameters of the first page that are sent with every page, also where the URL lacks them: Mastodon's lacks
+        /// `since_id`. If it has one of them, its value is sent.
+        resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
         /// The most empty pages in a row that a list may contain while the URL continues. A list with more is not complete.
         empty_pages: u64 = Or(PAGES, "20", "100"),
     }
@@ -330,6 +336,8 @@ pub struct Turn<'a> {
     pub place: Place,
     /// Path and query of the page, instead of the step's.
     pub go_to: Option<&'a str>,
+    /// The parameters of the step that are added to that query where it lacks them.
+    pub resend: &'a [String],
     /// What the request has instead of the step's path, parameters and body.
     pub then: Option<&'a Then>,
 }
@@ -525,6 +533,17 @@ impl Paging {
         }
     }
 
+    /// The parameters of the first page that are sent with every page.
+    #[must_use]
+    pub fn resend(&self) -> &[String] {
+        match self {
+            Self::Link(ByLink { resend, .. }) | Self::NextUrl(ByNextUrl { resend, .. }) => {
+                resend.as_deref().unwrap_or_default()
+            }
+            Self::None | Self::Token(_) | Self::Offset(_) | Self::Number(_) => &[],
+        }
+    }
+
     /// The requests behind the first page, if they differ from it.
     #[must_use]
     pub fn then(&self) -> Option<&Then> {
@@ -602,6 +621,7 @@ impl Paging {
             cursor: self.cursor_param().zip(value),
             place: self.place(),
             go_to,
+            resend: self.resend(),
             then,
         })
     }

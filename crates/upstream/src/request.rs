@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Request;
@@ -404,6 +404,15 @@ fn url(
             .map_or((page, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
+        let present: BTreeSet<String> = url
+            .query_pairs()
+            .map(|(name, _)| name.into_owned())
+            .collect();
+        let lacking = turn.resend.iter().filter(|name| !present.contains(*name));
+        add(
+            &mut url,
+            lacking.filter_map(|name| parameters.get_key_value(name)),
+        );
         return Ok(url);
     }
     let path = path(request, turn)?;
@@ -412,13 +421,18 @@ fn url(
         "{}{separator}{path}",
         base.path().trim_end_matches('/')
     ));
-    if !parameters.is_empty() {
-        let mut query = url.query_pairs_mut();
-        for (name, values) in &parameters {
-            query.extend_pairs(values.iter().map(|value| (name, value)));
-        }
-    }
+    add(&mut url, parameters.iter());
     Ok(url)
+}
+
+/// Adds parameters to a query. Without any, the URL keeps no `?`.
+fn add<'a>(url: &mut Url, parameters: impl Iterator<Item = (&'a String, &'a Vec<String>)>) {
+    let mut pairs = parameters
+        .flat_map(|(name, values)| values.iter().map(move |value| (name, value)))
+        .peekable();
+    if pairs.peek().is_some() {
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
 }
 
 /// The path below the base URL. A value never leaves its segment.

@@ -182,6 +182,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'link', size_param = 'n', size = 10 }",
             Paging::Link(ByLink {
+                resend: None,
                 size: size(),
                 empty_pages: 20,
             }),
@@ -189,6 +190,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
+                resend: None,
                 base: None,
                 more: None,
                 done: None,

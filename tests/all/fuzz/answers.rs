@@ -21,10 +21,12 @@ fn paging() -> impl Strategy<Value = Paging> {
         Just(token_paging()),
         Just(Paging::None),
         Just(Paging::Link(ByLink {
+            resend: None,
             size: None,
             empty_pages: 20
         })),
         Just(Paging::NextUrl(ByNextUrl {
+            resend: None,
             base: None,
             more: None,
             done: None,

@@ -22,6 +22,7 @@ mod memory;
 mod over_redis;
 mod pass_time;
 mod printed;
+mod resent;
 mod secrets;
 mod signals;
 mod since;

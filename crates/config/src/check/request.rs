@@ -1,6 +1,7 @@
 //! Checks of requests: templates against the variables that exist, parameters against paging.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::paging;
 use crate::body::body_of;
@@ -24,6 +25,10 @@ pub fn requests(config: &Config, root: &Item<'_>) {
             .calls
             .values()
             .for_each(|call| check_call(upstream, call, root, &values));
+        upstream
+            .calls
+            .values()
+            .for_each(|call| resends(config, upstream, call, root));
     }
     for job in &config.jobs {
         for (at, step) in job.steps.iter().enumerate() {
@@ -146,6 +151,41 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
                     every_region_has(job, written, "id");
                 }
             }
+        }
+    }
+}
+
+/// What is sent with every page must be a parameter of the call, or of a step that lists by it.
+fn resends(config: &Config, upstream: &Upstream, call: &Call, root: &Item<'_>) {
+    let path = [
+        "upstreams",
+        &upstream.name,
+        "calls",
+        &call.name,
+        "page",
+        "resend",
+    ];
+    let names = root.find(&path).and_then(|resend| resend.one_or_more());
+    let of_upstream = |job: &&Arc<Job>| job.credential.upstream.name == upstream.name;
+    let steps = config.jobs.iter().filter(of_upstream);
+    let steps = steps
+        .flat_map(|job| &job.steps)
+        .filter(|step| step.call.name == call.name);
+    let size = call.paging.size().and_then(|size| size.param.as_ref());
+    let sent = steps.flat_map(|step| step.params.keys());
+    let sent: BTreeSet<&str> = sent
+        .chain(call.params.keys())
+        .chain(size)
+        .map(String::as_str)
+        .collect();
+    for item in names.into_iter().flatten() {
+        let name = item.as_text().unwrap_or_default();
+        if !sent.contains(&*name) {
+            let expected = format!(
+                "no step sends a parameter {name:?} with call {:?}",
+                call.name
+            );
+            item.refuse::<()>(expected, advice(&name, sent.iter().copied()));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{Error, output};
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
 use ingest_catalog::{PassEnd, PassRecord};
-use ingest_ledger::{ChargeSource, Spent};
+use ingest_ledger::{ChargeSource, Origin, Spent};
 use ingest_quota::{LimitName, Timestamp};
 
 /// The result of `history`.
@@ -24,7 +24,7 @@ pub struct History {
     pub rows: Vec<Row>,
 }
 
-/// Passes and spend of one region of a job in one UTC day. Charges by hand have neither job nor region.
+/// Passes and spend of one region of a job in one UTC day. What no job charged has neither job nor region, but an origin.
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Row {
@@ -32,6 +32,7 @@ pub struct Row {
     pub account: String,
     pub job: Option<String>,
     pub region: Option<String>,
+    pub origin: Origin,
     /// Passes that began, and how many of them are complete.
     pub passes: u64,
     pub complete: u64,
@@ -41,11 +42,12 @@ pub struct Row {
     pub units: BTreeMap<LimitName, u64>,
 }
 
-type Key = (String, String, Option<String>, Option<String>);
+type Key = (String, String, Option<String>, Option<String>, Origin);
 
 /// Shows passes and spend.
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
+    environment.expect_state_dir(global)?;
     let history = report(&environment, environment.clock.now() - args.since).await?;
     match (args.csv, global.format) {
         (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
@@ -91,42 +93,34 @@ fn row<'r>(
     rows: &'r mut BTreeMap<Key, Row>,
     at: Timestamp,
     account: &str,
-    job: Option<&str>,
-    region: Option<&str>,
+    (job, region, origin): (Option<&str>, Option<&str>, Origin),
 ) -> &'r mut Row {
     let day = at.to_utc().format("%Y-%m-%d").to_string();
     let (job, region) = (job.map(str::to_owned), region.map(str::to_owned));
-    let key = (day.clone(), account.to_owned(), job.clone(), region.clone());
+    let (account, names) = (account.to_owned(), (job.clone(), region.clone()));
+    let key = (day.clone(), account.clone(), names.0, names.1, origin);
     rows.entry(key).or_insert_with(|| Row {
         day,
-        account: account.to_owned(),
+        account,
         job,
         region,
+        origin,
         ..Row::default()
     })
 }
 
 fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
-    let row = row(
-        rows,
-        spent.at,
-        account,
-        spent.purpose.job.as_deref(),
-        spent.purpose.region.as_deref(),
-    );
+    let (job, region) = (&spent.purpose.job, &spent.purpose.region);
+    let whose = (job.as_deref(), region.as_deref(), spent.origin);
+    let row = row(rows, spent.at, account, whose);
     let units = row.units.entry(spent.limit.clone()).or_default();
     *units = units.saturating_add(spent.units.get());
 }
 
 /// Takes the spend from the ledger where it has the charges: it also has those of requests that landed nothing.
 fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, ledger_tells: bool) {
-    let row = row(
-        rows,
-        pass.started_at,
-        account,
-        Some(&pass.job),
-        Some(&pass.region),
-    );
+    let whose = (Some(&*pass.job), Some(&*pass.region), Origin::Charged);
+    let row = row(rows, pass.started_at, account, whose);
     row.passes += 1;
     row.complete += u64::from(pass.outcome == Some(PassEnd::Complete));
     row.pages = row.pages.saturating_add(pass.pages);
@@ -163,7 +157,7 @@ fn day(rows: &[Row], screen: Screen) -> String {
             .map(|(limit, units)| format!("{} {limit}", count(*units)))
             .collect();
         table.add_row([
-            row.job.clone().unwrap_or_else(|| "by hand".to_owned()),
+            row.origin.whose(row.job.as_deref()).to_owned(),
             output::shown(row.region.as_deref().unwrap_or("-")),
             if row.passes > 0 {
                 format!("{} of {}", count(row.complete), count(row.passes))
@@ -180,6 +174,9 @@ fn day(rows: &[Row], screen: Screen) -> String {
     format!("{day} (UTC)\n{}", text(&table))
 }
 
+/// The last column.
+const ORIGIN: &str = "origin";
+
 fn as_csv(rows: &[Row], cells: Cells) -> Result<String, Error> {
     let limits: BTreeSet<&str> = rows
         .iter()
@@ -193,7 +190,8 @@ fn as_csv(rows: &[Row], cells: Cells) -> Result<String, Error> {
     let header = of_all
         .iter()
         .map(ToString::to_string)
-        .chain(limits.iter().map(|limit| format!("units_{limit}")));
+        .chain(limits.iter().map(|limit| format!("units_{limit}")))
+        .chain([ORIGIN.to_owned()]);
     let failed = |error: csv::Error| Error::io("cannot write the history")(error.into());
     lines.write_record(header).map_err(failed)?;
     for row in rows {
@@ -222,7 +220,8 @@ fn as_csv(rows: &[Row], cells: Cells) -> Result<String, Error> {
                 names
                     .iter()
                     .map(|name| cells.text(name).into_owned())
-                    .chain(numbers),
+                    .chain(numbers)
+                    .chain([row.origin.as_str().to_owned()]),
             )
             .map_err(failed)?;
     }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use thiserror::Error;
 
 use ingest_quota::{
@@ -106,6 +107,8 @@ pub struct Spent {
     pub charges: u64,
     /// What the charge was for; empty when that was not recorded.
     pub purpose: Arc<Purpose>,
+    /// Where the ledger has it from.
+    pub origin: Origin,
 }
 
 /// What became of the charge of an id.
@@ -121,6 +124,52 @@ pub enum ChargeStatus {
 
 /// How ids begin of entries for units that an upstream reported as used by others.
 const REPORTED: &str = "told-";
+
+/// Where the ledger has a charge from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Origin {
+    /// It was charged, by a job or by hand.
+    #[default]
+    Charged,
+    /// The upstream reported its units as used, which the ledger had not counted.
+    Reported,
+    /// It was recorded elsewhere: in the ledger that the configuration named before, in the journal, or with a pass.
+    CarriedOver,
+}
+
+impl Origin {
+    /// The origin of a charge, by its id if it came without a purpose; `None`: it came with one.
+    fn of(without_purpose: Option<&str>) -> Self {
+        match without_purpose {
+            None => Self::Charged,
+            Some(id) if id.starts_with(REPORTED) => Self::Reported,
+            Some(_) => Self::CarriedOver,
+        }
+    }
+
+    /// Returns it as machines read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Charged => "charged",
+            Self::Reported => "reported",
+            Self::CarriedOver => "carried_over",
+        }
+    }
+
+    /// The job of a charge, or in words what stands in its place.
+    #[must_use]
+    pub const fn whose(self, job: Option<&str>) -> &str {
+        match (job, self) {
+            (Some(job), _) => job,
+            (None, Self::Charged) => "by hand",
+            (None, Self::Reported) => "reported",
+            (None, Self::CarriedOver) => "carried over",
+        }
+    }
+}
 
 /// Returns an id for an entry of units that the upstream reported as used by others.
 #[must_use]

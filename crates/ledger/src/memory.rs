@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Origin, Spent};
 use ingest_quota::admission::{
     Claim, ClosingState, FloorTotal, History, LimitState, Totals, kept_from, ledger_time,
     remembered_from,
@@ -359,6 +359,7 @@ impl LimitHistory {
             units: charged.units,
             charges: charged.charges,
             purpose: Arc::default(),
+            origin: Origin::default(),
         })
     }
 

@@ -16,7 +16,7 @@ use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
 use crate::run::{self, Candidate, LimitReport};
 use ingest_catalog::Resource;
-use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Purpose, Spent};
+use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Origin, Purpose, Spent};
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -101,6 +101,7 @@ pub struct Spend {
     pub job: Option<String>,
     pub region: Option<String>,
     pub call: String,
+    pub origin: Origin,
     pub charges: u64,
     pub units: Cost,
 }
@@ -143,6 +144,7 @@ pub struct StoppedAt {
 /// Shows the status.
 pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
+    environment.expect_state_dir(global)?;
     let (status, now) = (
         report(&environment, args.fail_if_stale).await?,
         environment.clock.now(),
@@ -285,26 +287,28 @@ fn gathered(
     source: ChargeSource,
     spent: impl Iterator<Item = Spent>,
 ) -> Vec<Spend> {
-    let mut all: BTreeMap<Arc<Purpose>, Sums> = BTreeMap::new();
+    let mut all: BTreeMap<(Arc<Purpose>, Origin), Sums> = BTreeMap::new();
     for Spent {
         limit,
         units,
         charges: number,
         purpose,
+        origin,
         ..
     } in spent
     {
-        let sums = all.entry(purpose).or_default();
+        let sums = all.entry((purpose, origin)).or_default();
         let (charges, sum) = sums.entry(limit).or_default();
         *charges += number;
         *sum += units;
     }
-    let spend = |(purpose, sums): (Arc<Purpose>, Sums)| Spend {
+    let spend = |((purpose, origin), sums): ((Arc<Purpose>, Origin), Sums)| Spend {
         account: account.name.clone(),
         source,
         job: purpose.job.clone(),
         region: purpose.region.clone(),
         call: purpose.call.clone(),
+        origin,
         // A charge takes units of a limit once.
         charges: sums
             .values()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::output::{self, Colour, Screen, Style};
-use super::super::table::{cost, count, instant, span, table, text};
+use super::super::table::{cost, count, counted, instant, span, table, text};
 use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Walking, bars};
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Timestamp, Units};
@@ -120,8 +120,8 @@ fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
 fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     let units = Some(limit.unrepaid).filter(|units| *units > Units::ZERO)?;
     let owed = format!(
-        "{} units went unmetered from this machine and are not yet charged to the ledger",
-        count(units.get())
+        "{} went unmetered from this machine, not yet charged to the ledger",
+        counted(units.get(), "unit")
     );
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
@@ -143,14 +143,9 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
         &[4],
     );
     for one in spend {
-        let whose = if one.call.is_empty() {
-            "carried over or reported"
-        } else {
-            "by hand"
-        };
         table.add_row([
             one.account.clone(),
-            one.job.clone().unwrap_or_else(|| whose.to_owned()),
+            one.origin.whose(one.job.as_deref()).to_owned(),
             output::shown(one.region.as_deref().unwrap_or("-")),
             one.call.clone(),
             count(one.charges),

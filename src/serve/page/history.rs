@@ -19,7 +19,7 @@ use crate::serve::App;
 use crate::serve::api::{HistoryParameters, parameters, tagged_json};
 use crate::serve::problem::Problem;
 use ingest_base::plain::plain;
-use ingest_catalog::{PassEnd, PassId, PassRecord};
+use ingest_catalog::{PassId, PassRecord};
 use ingest_config::Region;
 use ingest_quota::{Cost, Timestamp};
 
@@ -100,6 +100,7 @@ pub struct PassShown {
 
 impl PassShown {
     fn of(pass: PassRecord) -> Self {
+        let outcome = pass.word();
         Self {
             region: Region::key_of(&pass.region, pass.slice),
             region_code: pass.region,
@@ -107,7 +108,7 @@ impl PassShown {
             job: pass.job,
             started_at: pass.started_at,
             finished_at: pass.finished_at,
-            outcome: pass.outcome.map(PassEnd::as_str),
+            outcome,
             pages: pass.pages,
             records: pass.records,
             requests: pass.requests,
@@ -118,11 +119,11 @@ impl PassShown {
         }
     }
 
-    const fn class(&self) -> &'static str {
-        match (self.failed, self.outcome.is_some()) {
+    fn class(&self) -> &'static str {
+        match (self.failed, self.outcome) {
             (true, _) => "bad",
-            (false, true) => "good",
-            (false, false) => "warn",
+            (false, None | Some("no page")) => "warn",
+            (false, Some(_)) => "good",
         }
     }
 
@@ -264,7 +265,7 @@ fn day(rows: &[Row], asked: &HistoryFilter) -> Markup {
 /// The job of a row, which leads to its passes.
 fn job_shown(row: &Row, asked: &HistoryFilter) -> Markup {
     let (Some(job), Some(region)) = (&row.job, &row.region) else {
-        return html! { (row.job.as_deref().map_or_else(|| "by hand".to_owned(), plain)) };
+        return html! { (plain(row.origin.whose(row.job.as_deref()))) };
     };
     if asked.has(Some(job), Some(region)) && asked.job().is_some() && asked.region().is_some() {
         return html! { (plain(job)) };

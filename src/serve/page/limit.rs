@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::chart;
 use super::spend::ByJob;
 use crate::commands::status::LimitStatus;
-use crate::commands::table::{count, instant};
+use crate::commands::table::{count, counted, instant};
 use ingest_base::plain::plain;
 use ingest_quota::Units;
 
@@ -82,14 +82,13 @@ pub fn limit_shown(limit: &LimitStatus, spent: Option<&ByJob>) -> Markup {
 
 fn figures(limit: &LimitStatus) -> Markup {
     let report = &limit.report;
-    let enforced = count(report.enforced.get());
     html! {
         @match (report.used, report.remaining) {
             (Some(used), Some(left)) => p {
-                strong { (count(left.get())) } " of " (enforced) " units left, " (count(used.get())) " used"
+                strong { (count(left.get())) } " of " (counted(report.enforced.get(), "unit")) " left, " (count(used.get())) " used"
                 @if limit.headroom > Units::ZERO { ", " (count(limit.headroom.get())) " kept as headroom" }
             },
-            _ => p class="bad" { "The ledger cannot be reached. The limit is " (enforced) " units." },
+            _ => p class="bad" { "The ledger cannot be reached. The limit is " (counted(report.enforced.get(), "unit")) "." },
         }
     }
 }
@@ -100,7 +99,7 @@ fn warnings(limit: &LimitStatus) -> Markup {
             p class="bad" { "The upstream reported it exhausted: closed until " (instant(until)) "." }
         }
         @if limit.unrepaid > Units::ZERO {
-            p class="warn" { (count(limit.unrepaid.get())) " units went unmetered from this machine and are not yet charged to the ledger." }
+            p class="warn" { (counted(limit.unrepaid.get(), "unit")) " went unmetered from this machine, not yet charged to the ledger." }
         }
         @if let Some(until) = limit.waits_until {
             p class="warn" { "The ledger lost data: this machine charges again at " (instant(until)) "." }

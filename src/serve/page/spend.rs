@@ -13,8 +13,6 @@ use ingest_quota::{Account, Limit, LimitName, Timestamp};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const HOURS: u32 = 24;
-/// The job of charges that no job made.
-const BY_HAND: &str = "by hand";
 
 /// The units in a limit's window at the end of each hour, oldest first, by job.
 pub type ByJob = BTreeMap<String, Vec<u64>>;
@@ -88,7 +86,7 @@ impl<'a> Windows<'a> {
         let Some(by_job) = limits.get_mut(&charge.limit) else {
             return;
         };
-        let job = charge.purpose.job.as_deref().unwrap_or(BY_HAND);
+        let job = charge.origin.whose(charge.purpose.job.as_deref());
         if !by_job.contains_key(job) {
             by_job.insert(job.to_owned(), vec![0; hours.len()]);
         }

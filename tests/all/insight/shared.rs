@@ -104,7 +104,7 @@ fn what_went_unmetered_is_shown_until_it_is_repaid() {
     assert_eq!(status["spend"][0]["units"]["daily"], 4);
     let text = world.ingest(&["status"]).stdout;
     assert!(
-        text.contains("4 units went unmetered from this machine and are not yet charged"),
+        text.contains("4 units went unmetered from this machine, not yet charged"),
         "{text}"
     );
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::charges::valid_id;
 use super::{Journal, JournalError};
-use crate::{Purpose, Spent};
+use crate::{Origin, Purpose, Spent};
 use ingest_quota::{Account, ChargeId, Cost, Timestamp};
 use ingest_sqlite::Json;
 
@@ -60,24 +60,28 @@ impl Journal {
 
 fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Vec<Spent>> {
     let mut statement = connection.prepare_cached(
-        "select at, cost, job, region, call, charges from charge where account = ? and at >= ? and state = 'sent' order by at, id",
+        "select at, cost, job, region, call, charges, iif(call is null, id, null) from charge
+         where account = ? and at >= ? and state = 'sent' order by at, id",
     )?;
     let charges = statement.query_map(params![account, from.micros()], charge)?;
     let charges = charges.collect::<rusqlite::Result<Vec<Charged>>>()?;
-    let parts = charges.iter().flat_map(|(at, cost, purpose, number)| {
-        cost.iter().map(|(limit, units)| Spent {
-            at: *at,
-            limit: limit.clone(),
-            units,
-            charges: u64::from(*number),
-            purpose: Arc::clone(purpose),
-        })
-    });
+    let parts = charges
+        .iter()
+        .flat_map(|(at, cost, purpose, number, origin)| {
+            cost.iter().map(|(limit, units)| Spent {
+                at: *at,
+                limit: limit.clone(),
+                units,
+                charges: u64::from(*number),
+                purpose: Arc::clone(purpose),
+                origin: *origin,
+            })
+        });
     Ok(parts.collect())
 }
 
-/// When, what, what for, and the number of charges.
-type Charged = (Timestamp, Cost, Arc<Purpose>, u32);
+/// When, what, what for, the number of charges, and where they are from.
+type Charged = (Timestamp, Cost, Arc<Purpose>, u32, Origin);
 
 fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
     let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
@@ -91,6 +95,7 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
         row.get::<_, Json<Cost>>(1)?.0,
         purpose.into(),
         row.get(5)?,
+        Origin::of(row.get::<_, Option<String>>(6)?.as_deref()),
     ))
 }
 

@@ -277,14 +277,16 @@ impl<'c> Rows<'c> {
         taken.collect()
     }
 
-    /// Returns the charges since `from`, in order, with what `read` makes of the columns from 2 on: job, region, call, and the
-    /// number of charges.
+    /// Returns the charges since `from`, in order, with what `read` makes of the columns from 2 on: job, region, call, the number
+    /// of charges, and the id of one without a purpose.
     pub fn charged<T>(
         &self,
         from: Timestamp,
         read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<(LogPosition, T)>> {
-        let sql = "SELECT at, n, job, region, call, charges FROM charge WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
+        let sql =
+            "SELECT at, n, job, region, call, charges, iif(call IS NULL, id, NULL) FROM charge
+                   WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
         self.places(sql, (self.account, from.micros()), read)
     }
 

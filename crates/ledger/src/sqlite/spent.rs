@@ -7,15 +7,17 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Result, Row};
 
 use super::rows::{LogPosition, Rows};
-use crate::{Purpose, Spent};
+use crate::{Origin, Purpose, Spent};
 use ingest_quota::{Account, Timestamp};
 
 /// Returns what was charged since `from`, oldest first. Reads both tables in their order and merges them: a join would look
 /// up each charge by itself.
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
-    let charged = rows.charged(from, |row| Ok((purposes.read(row)?, row.get(5)?)))?;
-    let found_at = |place: LogPosition| -> (Arc<Purpose>, u32) {
+    let charged = rows.charged(from, |row| {
+        Ok((purposes.read(row)?, row.get(5)?, Origin::of(text(row, 6)?)))
+    })?;
+    let found_at = |place: LogPosition| -> (Arc<Purpose>, u32, Origin) {
         let found = charged
             .binary_search_by_key(&place, |(place, _)| *place)
             .ok()
@@ -25,13 +27,14 @@ pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<S
     let mut spent = Vec::new();
     for limit in account.limits.keys() {
         for (place, units) in rows.taken_from(limit, from)? {
-            let (purpose, charges) = found_at(place);
+            let (purpose, charges, origin) = found_at(place);
             spent.push(Spent {
                 at: place.at,
                 limit: limit.clone(),
                 units,
                 charges: charges.max(1).into(),
                 purpose,
+                origin,
             });
         }
     }

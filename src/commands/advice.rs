@@ -1,8 +1,11 @@
 //! Advice of `ingest check` on a valid configuration: a call of a job has a cheaper alternative, which the configuration names as
-//! `cheaper`; a limit that counts exactly undoes the saving of one that counts in buckets.
+//! `cheaper`; a limit that counts exactly undoes the saving of one that counts in buckets; a call that no job uses costs more than
+//! a limit holds.
+
+use std::sync::Arc;
 
 use crate::run;
-use ingest_config::{Call, Cheaper, Config, Job, Step};
+use ingest_config::{Call, Cheaper, Config, Credential, Job, Step};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
@@ -12,7 +15,39 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
         let advice = counts_exactly(account)?;
         Some((format!("account {}", account.name), advice))
     });
-    cheaper_calls(config).into_iter().chain(counting).collect()
+    let cheaper = cheaper_calls(config).into_iter();
+    let credentials = config.credentials.values();
+    let never = credentials.flat_map(|credential| never_granted(config, credential));
+    cheaper.chain(counting).chain(never).collect()
+}
+
+/// Advice on each call that no job uses and that a credential's limits can never hold. One that a job uses is an error.
+fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, String)> {
+    let is_used = |call: &&Arc<Call>| {
+        let steps = config.jobs.iter().filter(|job| {
+            let mut credentials = job.credentials();
+            credentials.any(|one| one.name == credential.name)
+        });
+        let mut steps = steps.flat_map(|job| &job.steps);
+        steps.any(|step| step.call.name == call.name)
+    };
+    let calls = credential.upstream.calls.values();
+    let exceeded = |call: &Arc<Call>| {
+        let (limit, units, most) = call.cost.iter().find_map(|(limit, units)| {
+            let most = credential.limits.get(limit)?.limit.enforced();
+            (units > most).then_some((limit, units, most))
+        })?;
+        let what = format!("call {} of credential {}", call.name, credential.name);
+        let why = format!(
+            "it costs {units} {limit}, of which at most {most} can be used: it is never granted; lower headroom, or correct the \
+            quota or the cost"
+        );
+        Some((what, why))
+    };
+    calls
+        .filter(|call| !is_used(call))
+        .filter_map(exceeded)
+        .collect()
 }
 
 /// Advice where an exact limit keeps each charge of an account at least as long as a limit in buckets counts.

@@ -195,7 +195,11 @@ impl Client {
         let status = response.status;
         match self.interpret(&parts, response, trial).await {
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
-                Err(self.authorization.rejected(&carried, message).await)
+                let failure = self.authorization.rejected(&carried, message).await;
+                if !matches!(failure, Failure::Denied(_)) {
+                    trial.forget_rule();
+                }
+                Err(failure)
             }
             understood => {
                 if understood.is_ok() {

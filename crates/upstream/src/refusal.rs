@@ -18,13 +18,14 @@ use ingest_quota::Timestamp;
 const DESCRIPTIONS: [&str; 3] = ["/error_description", "/description", "/detail"];
 
 /// The places of an error message in a response, the most specific first.
-const MESSAGES: [&str; 6] = [
+const MESSAGES: [&str; 7] = [
     "/error/message",
     "/message",
     "/error",
     "/error_description",
     "/errors/0/message",
     "/errors/0",
+    "/0/message/0/value",
 ];
 
 /// Classifies a response that is no page: by the first error rule that it matches, else by its status.

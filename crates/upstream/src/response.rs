@@ -373,24 +373,25 @@ impl Response {
         .is_some()
     }
 
-    /// A success that is an error: it contains a message where APIs report errors, and no records.
+    /// A success that is an error: it contains a message where APIs report errors, and no records. A list lacks them at its own
+    /// place, which another attempt does not change.
     fn no_error(&self, document: &Value, parts: &RequestParts<'_>) -> Result<(), Failure> {
-        let Value::Object(members) = document else {
-            return Ok(());
+        let error = match document {
+            Value::Array(elements) => elements
+                .iter()
+                .find_map(|element| error_in(element, &["error", "errors", "message"])),
+            document => error_in(document, &["error", "errors"]),
         };
-        let error = ["error", "errors"]
-            .iter()
-            .filter_map(|name| members.get(*name))
-            .find(|error| is_said(error));
         let records = parts.request.step.call.records.as_ref();
         let has_records =
             records.is_some_and(|records| records::has_records(document, records, &parts.values()));
-        match error {
-            Some(_) if !has_records => Err(transient(format!(
-                "the response is an error: {}",
-                said(self, document)
-            ))),
-            _ => Ok(()),
+        if error.is_none() || has_records {
+            return Ok(());
+        }
+        let message = format!("the response is an error: {}", said(self, document));
+        match document {
+            Value::Array(_) => Err(Failure::WrongShape(message)),
+            _ => Err(transient(message)),
         }
     }
 
@@ -427,6 +428,13 @@ fn unchanged(known: &CachedPage) -> Page {
         unchanged: true,
         ..Page::default()
     }
+}
+
+/// The first of these members of an object that has content.
+fn error_in<'a>(document: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    let members = document.as_object()?;
+    let errors = names.iter().filter_map(|name| members.get(*name));
+    errors.into_iter().find(|error| is_said(error))
 }
 
 /// Whether an error has content: it is not null, false, 0 or empty.

@@ -32,7 +32,7 @@ pub struct ShownRequest {
 pub struct Classified {
     /// The HTTP status.
     pub status: u16,
-    /// The index of the first error rule that it matches; `None`: it matches no rule.
+    /// The index of the first error rule that it matches; `None`: it matches no rule, or its rule was not applied.
     pub rule: Option<usize>,
 }
 
@@ -67,6 +67,14 @@ impl Trial {
                     .flatten(),
             });
         }
+    }
+
+    /// Forgets the rule, because something else decides: with a new secret, the request is worth another attempt.
+    pub fn forget_rule(&mut self) {
+        self.classified = self.classified.map(|classified| Classified {
+            rule: None,
+            ..classified
+        });
     }
 }
 

@@ -261,3 +261,19 @@ fn an_exact_limit_beside_one_in_buckets_is_warned_of_where_it_keeps_every_charge
         );
     }
 }
+
+#[test]
+fn a_call_that_no_job_uses_and_that_never_fits_is_a_warning_and_no_error() {
+    let mut world = World::new();
+    let none = world.json(&["check", "--config-only"]);
+    assert_eq!(none["verdict"], "good", "{none:#}");
+    world.set("upstreams.youtube.calls.dear={ path = \"dear\", cost = { daily = 9_501 } }");
+    let ran = world.ingest(&["check", "--config-only", "--format", "json"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let found = ran.json();
+    let warned = finding(&found, "call dear of credential youtube");
+    assert_eq!(warned["verdict"], "warning", "{found:#}");
+    let detail = warned["detail"].as_str().unwrap();
+    let said = "it costs 9501 daily, of which at most 9500 can be used: it is never granted";
+    assert!(detail.contains(said), "{detail}");
+}

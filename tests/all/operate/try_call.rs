@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{SECRET, World};
 
 const SHOP: &str = r#"
@@ -245,4 +246,31 @@ fn a_misspelled_name_is_refused_with_the_one_that_is_close() {
         assert!(ran.stderr.contains(close), "{ran:?}");
     }
     assert_eq!(world.requests(), 0);
+}
+
+#[test]
+fn a_rule_is_named_only_where_it_was_applied_and_not_beside_a_renewed_token() {
+    let endpoint = StubUpstream::start(|request| {
+        let token = format!("t0k3n-{}", request.number);
+        StubAnswer::json(
+            &json!({ "access_token": token, "token_type": "Bearer", "expires_in": 3600 }),
+        )
+    });
+    let stub = StubUpstream::answering([StubAnswer::error(401, &json!({ "message": "Who?" }))]);
+    let mut world = shop();
+    world.set(&format!("upstreams.shop.base_url=\"{}\"", stub.url()));
+    world.set("upstreams.shop.errors=[{ status = 401, class = \"denied\" }]");
+    world.set(&format!(
+        "upstreams.shop.auth={{ oauth = {{ kind = \"client_credentials\", token_url = \"{}\", client_id = \"me\", \
+        client_secret = \"{{secret}}\" }} }}",
+        endpoint.url()
+    ));
+    let renewed = world.json(&["try", "shop", "list"]);
+    assert_eq!(
+        (&renewed["status"], &renewed["rule"]),
+        (&json!(401), &Value::Null),
+        "{renewed}"
+    );
+    let message = renewed["message"].as_str().unwrap();
+    assert!(message.contains("fetched a new secret"), "{renewed}");
 }

@@ -148,3 +148,19 @@ fn a_column_whose_values_are_not_of_its_type_is_noted_and_a_list_is_a_value() {
     let report = self::world(&stub, "[\"US\"]", ", max_pages = 1").json(&["--region", "US"]);
     assert_eq!(detail(&report, 0), "", "{report}");
 }
+
+#[test]
+fn a_list_with_a_message_in_place_of_its_records_fails_with_the_upstreams_words() {
+    let said = "The provided parameter value is not valid";
+    let stub = StubUpstream::start(move |_| {
+        StubAnswer::json(&json!([
+            { "message": [{ "id": "120", "key": "Invalid value", "value": said }] }
+        ]))
+    });
+    let mut world = world(&stub, "[\"US\"]", "");
+    world.set("upstreams.rows.calls.list.records.at=\"/1\"");
+    let report = world.json(&["--region", "US"]);
+    assert_eq!(report["outcome"], "failed", "{report}");
+    assert!(detail(&report, 0).contains(said), "{report}");
+    assert_eq!(stub.requests().len(), 1);
+}

@@ -122,6 +122,12 @@ fn socket_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Reads a span of time.
+fn span(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; write a number and a unit, such as 36h or 7d"))
+}
+
 /// A count of calls or days, from 1 on.
 fn at_least_one<T: FromStr + PartialOrd + From<u8>>(text: &str) -> Result<T, String> {
     text.parse()
@@ -160,6 +166,10 @@ fn explained(error: clap::Error) -> clap::Error {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
+    if name == "run" {
+        let said = "a run is no subcommand; run every job that is due with `ingest --region all`";
+        return command().error(ErrorKind::InvalidSubcommand, said);
+    }
     match LEFT_OUT.contains(&name.as_str()) {
         false => error,
         true => command().error(
@@ -185,7 +195,14 @@ fn refuse(error: &clap::Error) -> ! {
         // If stdout is closed, the exit code still reports the error.
         let _ = writeln!(io::stdout(), "{object}");
     }
-    error.exit()
+    let written = error.print().and_then(|()| io::stdout().flush());
+    if let Err(failure) = written
+        && failure.kind() != io::ErrorKind::BrokenPipe
+    {
+        let _ = writeln!(io::stderr(), "ingest: cannot write to stdout: {failure}");
+        std::process::exit(error.exit_code().max(Exit::Failed.code().into()))
+    }
+    std::process::exit(error.exit_code())
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 success, including a run that stopped at a limit or had nothing due; 1 failure or refusal, or a check found an error; \
@@ -408,7 +425,7 @@ pub struct CatalogCopyArgs {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct StatusArgs {
     /// Exit with code 1 if a region has no complete pass within this time, such as 6h
-    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     pub fail_if_stale: Option<Duration>,
 }
 
@@ -439,7 +456,7 @@ pub struct SearchArgs {
     #[arg(long)]
     pub region: Option<String>,
     /// Only records seen within this time, such as 7d
-    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     pub since: Option<Duration>,
     /// The most records to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one::<u32>)]
@@ -544,7 +561,7 @@ pub struct ForecastArgs {
 #[derive(Debug, Clone, Args)]
 pub struct HistoryArgs {
     /// Only passes that started within this time, such as 30d
-    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = span)]
     pub since: Duration,
     /// Print comma-separated values
     #[arg(long)]
@@ -564,10 +581,10 @@ pub struct ExportArgs {
     #[arg(long)]
     pub region: Option<String>,
     /// Only records that changed or are gone since this time ago, such as 7d; of gone ones only the id
-    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     pub since: Option<Duration>,
     /// Only records seen within this time, changed or not
-    #[arg(long, value_name = "SPAN", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
     pub seen_since: Option<Duration>,
     /// Output format
     #[arg(long = "as", value_enum, default_value_t)]
@@ -619,7 +636,7 @@ pub struct SandboxArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = socket_address)]
     pub listen: SocketAddr,
     /// Latency of every response
-    #[arg(long, value_name = "SPAN", default_value = "0ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "SPAN", default_value = "0ms", value_parser = span)]
     pub latency: Duration,
     /// Fraction of requests that fail, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]

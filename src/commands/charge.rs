@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::environment::{Environment, unknown};
+use super::environment::{Environment, unknown, unknown_region};
 use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
@@ -206,11 +206,10 @@ fn region(environment: &Environment, code: Option<&str>) -> Result<Arc<Region>, 
         return Ok(Arc::new(Region::shared()));
     };
     let regions = &environment.config.regions;
-    let known = regions.iter().map(|region| region.code.as_str());
     let found = regions.iter().find(|region| region.code == code);
     found
         .cloned()
-        .ok_or_else(|| Error::Usage(unknown("region", code, known)))
+        .ok_or_else(|| Error::Usage(unknown_region(&environment.config, code)))
 }
 
 /// Why a cost has no name of a limit in the ledger.

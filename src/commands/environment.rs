@@ -11,6 +11,7 @@ use super::Error;
 use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
+use super::table::counted;
 use crate::cli::{Global, RunArgs};
 use crate::run::{Context, Selection, Unlanded, accounts};
 use ingest_base::clock::{Clock, CorrectedClock};
@@ -134,6 +135,36 @@ impl Environment {
             database: self.database.clone(),
             #[cfg(feature = "sandbox")]
             practising: self.practising,
+        }
+    }
+
+    /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
+    pub fn missing_state_dir(&self) -> Option<String> {
+        let is_missing = matches!(self.state_dir.try_exists(), Ok(false));
+        (is_missing && self.database().is_none()).then(|| {
+            format!(
+                "the state directory {} does not exist: no run has stored anything there; run `ingest --region all`, or \
+                name another directory with --state-dir",
+                self.state_dir.display()
+            )
+        })
+    }
+
+    /// Rejects a state directory that `--state-dir` names and that does not exist: nothing can be found there.
+    pub fn expect_state_dir(&self, global: &Global) -> Result<(), Error> {
+        let missing = self
+            .missing_state_dir()
+            .filter(|_| global.state_dir.is_some());
+        missing.map_or(Ok(()), |missing| Err(Error::Usage(missing)))
+    }
+
+    /// Rejects a region that no job walks, because nothing would ever be found. Batches are listed under `*`.
+    pub fn expect_region(&self, code: Option<&str>) -> Result<(), Error> {
+        let mut walked = self.config.jobs.iter().flat_map(|job| &job.regions);
+        let code = code.filter(|code| *code != Region::SHARED);
+        match code.filter(|code| walked.all(|region| region.code != *code)) {
+            Some(code) => Err(Error::Usage(unknown_region(&self.config, code))),
+            None => Ok(()),
         }
     }
 
@@ -340,11 +371,7 @@ impl Environment {
                 .iter()
                 .all(|job| job.regions.iter().all(|known| known.code != *region))
             {
-                return Err(Error::Usage(unknown(
-                    "region",
-                    region,
-                    self.config.regions.iter().map(|region| &*region.code),
-                )));
+                return Err(Error::Usage(unknown_region(&self.config, region)));
             }
         }
         let selected = |region: &&Arc<Region>| {
@@ -435,6 +462,39 @@ pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>)
         hint.unwrap_or_default(),
         known.join(", ")
     )
+}
+
+/// Returns a message about an unknown region. Any two codes of two letters are close, so only those with the same letters, in
+/// whatever case and order, are suggested. Of many regions, only their number is shown.
+pub fn unknown_region(config: &Config, code: &str) -> String {
+    let codes: Vec<&str> = config.regions.iter().map(|region| &*region.code).collect();
+    if codes.contains(&code) {
+        return format!("region `{code}` is configured, but no selected job walks it");
+    }
+    let same_letters = codes.iter().find(|known| letters(known) == letters(code));
+    let is_name = code.chars().count() > LONGEST_CODE;
+    let close = closest(code, &codes).filter(|_| is_name);
+    let hint = same_letters.copied().or(close).map_or_else(
+        || ";".to_owned(),
+        |meant| format!("; did you mean `{meant}`{}?", without(code, meant)),
+    );
+    let defined = match codes.len() {
+        0..=SHOWN_REGIONS => codes.join(", "),
+        many => counted(many as u64, "region"),
+    };
+    format!("unknown region `{code}`{hint} defined: {defined}")
+}
+
+/// With more characters, one that is wrong or too many still leaves one region meant.
+const LONGEST_CODE: usize = 2;
+/// So many regions are listed in a message.
+const SHOWN_REGIONS: usize = 20;
+
+/// The letters of a name in lower case and in order.
+fn letters(name: &str) -> Vec<char> {
+    let mut letters: Vec<char> = name.to_lowercase().chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and

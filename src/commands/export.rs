@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
+#[cfg(feature = "parquet")]
+use std::io::IsTerminal;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +25,17 @@ use ingest_config::{ColumnType, Pointer, Records};
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let columns = typed_columns(&environment, &args.kind)?;
+    environment.expect_region(args.region.as_deref())?;
+    #[cfg(feature = "parquet")]
+    if args.shape == Shape::Parquet && args.to.is_none() && io::stdout().is_terminal() {
+        return Err(Error::Usage(
+            "a terminal cannot show Parquet; add --to FILE, or redirect stdout".to_owned(),
+        ));
+    }
+    environment.expect_state_dir(global)?;
+    if let Some(missing) = environment.missing_state_dir() {
+        tracing::warn!("{missing}");
+    }
     let query = RecordsQuery {
         kind: args.kind.clone(),
         region: args.region.clone(),

@@ -42,6 +42,7 @@ struct FoundHit<'a> {
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let results = find(&environment, args).await?;
+    environment.expect_state_dir(global)?;
     match global.format {
         Format::Json => output::json(&SearchReport::of(&results))?,
         Format::Text if results.hits.is_empty() => {
@@ -57,6 +58,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
 /// Returns the records that the arguments name.
 pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<SearchResults, Error> {
     is_known(environment, args.kind.as_deref())?;
+    environment.expect_region(args.region.as_deref())?;
     let query = SearchQuery {
         words: args.words.join(" "),
         kind: args.kind.clone(),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::next_since::NextSince;
-use super::environment::{Environment, unknown};
+use super::environment::{Environment, unknown, unknown_region};
 use super::refill::charging_ledger;
 use super::table::cost as cost_text;
 use super::{Error, output, signals};
@@ -22,8 +22,8 @@ use crate::run::{
 use ingest_base::record::Record;
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
-    Call, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
-    Variable,
+    Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step,
+    Upstream, Variable,
 };
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 use ingest_upstream as upstream;
@@ -144,7 +144,7 @@ impl Tried {
             Some((job, (index, _))) => (job.with(credential), Some(index)),
             None => (job_of(credential, call, &config.regions), None),
         };
-        let region = job.first_slice_of(&region(&job, args)?, environment.clock.now());
+        let region = job.first_slice_of(&region(&job, config, args)?, environment.clock.now());
         let tried = Self {
             step: step.unwrap_or_default(),
             region,
@@ -444,16 +444,15 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
 }
 
 /// The named region of the job; by default its first one.
-fn region(job: &Job, args: &TryArgs) -> Result<Arc<Region>, Error> {
+fn region(job: &Job, config: &Config, args: &TryArgs) -> Result<Arc<Region>, Error> {
     let Some(code) = &args.region else {
         let first = job.regions.first();
         return Ok(first.map_or_else(|| Arc::new(Region::shared()), Arc::clone));
     };
-    let known = job.regions.iter().map(|region| region.code.as_str());
     let found = job.regions.iter().find(|region| region.code == *code);
     found
         .map(Arc::clone)
-        .ok_or_else(|| Error::Usage(unknown("region", code, known)))
+        .ok_or_else(|| Error::Usage(unknown_region(config, code)))
 }
 
 /// The same job, of whose requests each is sent once and returns the page even if it is unchanged.

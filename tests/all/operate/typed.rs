@@ -307,3 +307,82 @@ fn a_narrow_screen_breaks_nothing_into_letters() {
     let narrow = String::from_utf8(narrow.stdout).unwrap();
     assert!(narrow.lines().count() < 60, "{narrow}");
 }
+
+#[test]
+fn a_state_directory_that_is_named_and_does_not_exist_is_reported_and_not_read_as_empty() {
+    let world = World::new();
+    let said = "does not exist: no run has stored anything there";
+    for arguments in [
+        &["export", "--kind", "video"][..],
+        &["search", "a"],
+        &["status"],
+        &["history"],
+    ] {
+        let refused = world.ingest(&[arguments, &["--state-dir", "nowhere"]].concat());
+        assert_eq!((refused.code, &*refused.stdout), (2, ""), "{refused:?}");
+        let named = format!("the state directory nowhere {said}");
+        assert!(refused.stderr.contains(&named), "{refused:?}");
+        let before_the_first_run = world.ingest(arguments);
+        assert_eq!(before_the_first_run.code, 0, "{before_the_first_run:?}");
+    }
+    let export = world.ingest(&["export", "--kind", "video"]);
+    assert!(export.stderr.contains(said), "{export:?}");
+}
+
+#[test]
+fn an_unknown_region_is_reported_by_what_reads_as_by_a_run() {
+    let world = World::new();
+    let many: Vec<String> = (0..99).map(|one| format!("\"R{one}\"")).collect();
+    let (few, many) = (
+        "regions=[\"US\",\"GB\"]",
+        &*format!("regions=[{}]", many.join(",")),
+    );
+    for (typed, set, said) in [
+        ("UK", few, "; defined: US, GB"),
+        ("us", few, "; did you mean `US`? defined: US, GB"),
+        ("UK", many, "; defined: 99 regions"),
+    ] {
+        for arguments in [
+            &["--dry-run"][..],
+            &["search", "a"],
+            &["export", "--kind", "video"],
+        ] {
+            let refused = world.ingest(&[arguments, &["--set", set, "--region", typed]].concat());
+            assert_eq!((refused.code, &*refused.stdout), (2, ""), "{refused:?}");
+            let said = format!("ingest: unknown region `{typed}`{said}\n");
+            assert_eq!(refused.stderr, said);
+        }
+    }
+}
+
+#[test]
+fn a_run_typed_as_a_subcommand_is_answered_with_the_command_that_runs() {
+    let refused = World::new().ingest(&["run"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(
+        refused.stderr.contains("`ingest --region all`"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_version_that_cannot_be_written_is_a_failure() {
+    let mut command = Command::new(cargo_bin!("ingest"));
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let ran = Ran::of(
+        command
+            .arg("--version")
+            .stdout(full.unwrap())
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("cannot write to stdout"), "{ran:?}");
+}
+
+#[test]
+fn a_span_that_cannot_be_read_is_answered_with_how_to_write_one() {
+    let refused = World::new().ingest(&["history", "--since", "yesterday"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("such as 36h or 7d"), "{refused:?}");
+}

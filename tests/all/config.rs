@@ -4,6 +4,7 @@ mod errors;
 mod kinds;
 mod look_up;
 mod manual;
+mod moment;
 mod others;
 mod right;
 mod set;

@@ -155,7 +155,7 @@ const TYPES: &[(&str, ColumnType, &str)] = &[
     (
         "timestamp",
         ColumnType::Timestamp,
-        "Text that begins with a date, as it is; a number of seconds or milliseconds since 1970 as `2024-05-31T07:00:00Z`.",
+        "Text that begins with a date, as it is; a number of seconds or milliseconds since 1970, which can be negative, as `2024-05-31T07:00:00Z`.",
     ),
     ("json", ColumnType::Json, "JSON text."),
 ];
@@ -190,7 +190,8 @@ impl ColumnType {
                 let date = text
                     .get(..10)
                     .map(|date| NaiveDate::parse_from_str(date, "%Y-%m-%d"));
-                let (whole, fraction) = text.split_once('.').unwrap_or((&text, "0"));
+                let number = text.strip_prefix('-').unwrap_or(&text);
+                let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
                 matches!(date, Some(Ok(_))) || (is_digits(whole, 14) && is_digits(fraction, 300))
             }
         }

@@ -1,199 +1,202 @@
 //! Times as upstreams write them: one is read with its form, shifted, and written in the same form.
 
-mod calendar;
 mod number;
 mod time_format;
 
-use chrono::{DateTime, TimeZone, Utc};
+use std::cmp::Ordering;
 
-use self::calendar::Calendar;
+use chrono::format::{Parsed, StrftimeItems, parse};
+use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeDelta, Utc};
+
 use self::number::Number;
 pub use self::time_format::TimeFormat;
 use ingest_quota::Timestamp;
 
-/// A time, exact to any fraction of a second, and how it was written.
+/// A time, exact to the nanosecond, and how it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moment {
-    instant: Instant,
+    at: DateTime<FixedOffset>,
     form: Form,
-}
-
-/// Whole seconds since 1970, and the digits of the fraction that follows them: that of -1.25 is 75, after -2 seconds.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Instant {
-    seconds: i64,
-    fraction: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Form {
     Number(Number),
-    Calendar(Calendar),
-    /// By a format, with the offset from UTC in seconds; `None`: without an offset, which is UTC.
-    Format(TimeFormat, Option<i32>),
+    Calendar {
+        format: TimeFormat,
+        /// What follows it, which no shift changes: a fraction of a second, and a zone.
+        tail: String,
+        has_zone: bool,
+    },
 }
 
-/// About 200,000 years, in seconds.
-const LAST_OF_CALENDARS: i64 = 200_000 * 365 * 86_400;
-
-/// No form of a time is longer.
-const LONGEST: usize = 64;
+const RFC_3339: &str = "%Y-%m-%dT%H:%M:%S";
+/// Formats that are read without being named. A fraction of a second and a zone may follow.
+const KNOWN: [&str; 15] = [
+    RFC_3339,
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dt%H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d",
+    "%Y%m%dT%H%M%S",
+    "%Y%m%d%H%M%S",
+    "%Y%m%d",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d",
+    "%a, %d %b %Y %H:%M:%S",
+    "%a, %-d %b %Y %H:%M:%S",
+    "%d %b %Y %H:%M:%S",
+    "%-d %b %Y %H:%M:%S",
+];
 
 impl Moment {
-    /// Reads a date or a time of the calendar, or a number of seconds or parts of a second since 1970; `None` for another text.
+    /// Reads a date or a time of the calendar, or a number of seconds or parts of a second since 1970; `None` for another text, and
+    /// for one that would be written otherwise than it was read.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        if text.len() > LONGEST {
-            return None;
-        }
-        let calendar = || {
-            let (instant, form) = calendar::read(text)?;
-            Some((instant, Form::Calendar(form)))
-        };
-        match calendar() {
-            Some((instant, form)) => Some(Self { instant, form }),
-            None => Self::of_number(text),
-        }
+        let of_calendar = KNOWN
+            .into_iter()
+            .filter_map(|format| Self::with_tail(format, text));
+        let mut read = of_calendar.chain(Self::of_number(text));
+        read.find(|moment| moment.text() == text)
     }
 
     /// Reads a number of seconds or parts of a second since 1970, which is no date even if it has eight digits.
     #[must_use]
     pub fn of_number(text: &str) -> Option<Self> {
-        let (instant, form) = number::read(text, None)?;
-        let form = Form::Number(form);
-        Some(Self { instant, form })
+        let (at, number) = number::read(text, None)?;
+        let form = Form::Number(number);
+        Some(Self { at, form })
     }
 
     /// Reads a text of this format; `None` if it is of another form.
     #[must_use]
     pub fn by(format: &TimeFormat, text: &str) -> Option<Self> {
-        if let Some(unit) = format.number_unit() {
-            let (instant, form) = number::read(text, Some(unit))?;
-            let form = Form::Number(form);
-            return Some(Self { instant, form });
+        if let Some(unit) = format.unit() {
+            let (at, number) = number::read(text, Some(unit))?;
+            let form = Form::Number(number);
+            return Some(Self { at, form });
         }
-        let (instant, offset) = format.read(text)?;
-        let form = Form::Format(format.clone(), offset);
-        Some(Self { instant, form })
+        let (local, offset, tail) = format.read(text)?;
+        match tail {
+            "" => Self::new(local, offset, format.clone(), tail),
+            _ => None,
+        }
+    }
+
+    /// Reads a text that has a fraction of a second and a zone behind what the format says.
+    fn with_tail(format: &'static str, text: &str) -> Option<Self> {
+        let format = TimeFormat::known(format);
+        let (local, _, tail) = format.read(text)?;
+        let fraction = tail.strip_prefix(['.', ',']);
+        let rest = fraction.unwrap_or(tail);
+        let zone =
+            rest.trim_start_matches(|letter: char| fraction.is_some() && letter.is_ascii_digit());
+        let digits = rest.strip_suffix(zone)?;
+        if fraction.is_some() && (digits.is_empty() || !format.has_seconds()) {
+            return None;
+        }
+        let nanos: i64 = format!("{digits:0<9.9}").parse().ok()?;
+        let offset = match zone.trim_start() {
+            "" => None,
+            zone => Some(offset(zone)?),
+        };
+        let local = local.checked_add_signed(TimeDelta::nanoseconds(nanos))?;
+        Self::new(local, offset, format, tail)
+    }
+
+    fn new(
+        local: NaiveDateTime,
+        offset: Option<FixedOffset>,
+        format: TimeFormat,
+        tail: &str,
+    ) -> Option<Self> {
+        let zone = offset.or(FixedOffset::east_opt(0))?;
+        let form = Form::Calendar {
+            format,
+            tail: tail.to_owned(),
+            has_zone: offset.is_some(),
+        };
+        let at = local.and_local_timezone(zone).single()?;
+        Some(Self { at, form })
     }
 
     /// The time that a program knows: in RFC 3339, to the second.
     #[must_use]
     pub fn of(at: Timestamp) -> Self {
-        Self {
-            instant: Instant::new(i128::from(at.micros()), 6),
-            form: Form::Calendar(Calendar::rfc_3339()),
-        }
+        let form = Form::Calendar {
+            format: TimeFormat::known(RFC_3339),
+            tail: "Z".to_owned(),
+            has_zone: true,
+        };
+        let at = at.to_utc().fixed_offset();
+        Self { at, form }
     }
 
-    /// The same time, as a format writes it.
+    /// Compares the times, whatever their forms.
     #[must_use]
-    pub fn in_format(self, format: &TimeFormat) -> Self {
-        let form = Form::Format(format.clone(), None);
-        Self { form, ..self }
+    pub fn compare(&self, other: &Self) -> Ordering {
+        self.at.cmp(&other.at)
     }
 
     /// Whether it is of the calendar, and no number.
     #[must_use]
     pub const fn is_of_calendar(&self) -> bool {
-        !matches!(self.form, Form::Number(_))
+        matches!(self.form, Form::Calendar { .. })
     }
 
-    /// The time so many seconds later.
+    /// The time so many seconds later; saturates.
     #[must_use]
     pub fn shifted(mut self, seconds: i64) -> Self {
-        self.instant.seconds = self.instant.seconds.saturating_add(seconds);
+        let end = match seconds < 0 {
+            true => DateTime::<Utc>::MIN_UTC,
+            false => DateTime::<Utc>::MAX_UTC,
+        };
+        let shifted = TimeDelta::try_seconds(seconds).and_then(|by| self.at.checked_add_signed(by));
+        self.at = shifted.unwrap_or_else(|| end.fixed_offset());
         self
     }
 
     /// The microsecond in which it is.
     #[must_use]
     pub fn time(&self) -> Timestamp {
-        let seconds = i128::from(self.instant.seconds) * 1_000_000;
-        let micros = seconds + i128::from(self.instant.nanos() / 1_000);
-        let end = match micros < 0 {
-            true => i64::MIN,
-            false => i64::MAX,
-        };
-        Timestamp::from_micros(i64::try_from(micros).unwrap_or(end))
-    }
-
-    /// Something that compares as the times do.
-    #[must_use]
-    pub fn order(&self) -> (i64, &str) {
-        let fraction = self.instant.fraction.trim_end_matches('0');
-        (self.instant.seconds, fraction)
+        self.at.to_utc().into()
     }
 
     /// The text, in the form in which it was read.
     #[must_use]
     pub fn text(&self) -> String {
         match &self.form {
-            Form::Number(number) => number.write(&self.instant),
-            Form::Calendar(calendar) => calendar.write(&self.instant),
-            Form::Format(format, offset) => format.write_at(&self.instant, offset.unwrap_or(0)),
+            Form::Number(number) => number.write(&self.at),
+            Form::Calendar { format, tail, .. } => format.write(&self.at) + tail,
         }
     }
 
     /// The text of another format, in UTC.
     #[must_use]
     pub fn written(&self, format: &TimeFormat) -> String {
-        format.write_at(&self.instant, 0)
+        format.write(&self.at.to_utc())
     }
 
     /// How it was read, in words.
     #[must_use]
-    pub fn form(&self) -> String {
+    pub const fn form(&self) -> &'static str {
         match &self.form {
-            Form::Number(number) => number.words().to_owned(),
-            Form::Calendar(calendar) => calendar.words(),
-            Form::Format(format, Some(_)) => format!("a time of the format `{format}`"),
-            Form::Format(format, None) => {
-                format!("a time of the format `{format}` without a zone, taken as UTC")
-            }
+            Form::Number(number) => number.words(),
+            Form::Calendar { has_zone: true, .. } => "a time with a zone",
+            Form::Calendar { .. } => "a date or a time without a zone, taken as UTC",
         }
     }
 }
 
-impl Instant {
-    /// The instant this many parts of a second after 1970, each `10^-digits` of it.
-    fn new(parts: i128, digits: usize) -> Self {
-        let second = power(digits);
-        let seconds = parts.div_euclid(second);
-        let fraction = match digits {
-            0 => String::new(),
-            _ => format!("{:0digits$}", parts.rem_euclid(second)),
-        };
-        Self {
-            seconds: i64::try_from(seconds).unwrap_or(i64::MAX),
-            fraction,
-        }
-    }
-
-    fn of<Zone: TimeZone>(at: &DateTime<Zone>) -> Self {
-        let nanos = i128::from(at.timestamp()) * 1_000_000_000;
-        Self::new(nanos + i128::from(at.timestamp_subsec_nanos()), 9)
-    }
-
-    /// The fraction in so many digits; further ones are left out.
-    fn digits(&self, count: usize) -> String {
-        let digits = self.fraction.chars().chain(std::iter::repeat('0'));
-        digits.take(count).collect()
-    }
-
-    fn nanos(&self) -> u32 {
-        self.digits(9).parse().unwrap_or(0)
-    }
-
-    /// A calendar has an end, and what is behind that becomes it.
-    fn utc(&self) -> DateTime<Utc> {
-        let seconds = self.seconds.clamp(-LAST_OF_CALENDARS, LAST_OF_CALENDARS);
-        DateTime::from_timestamp(seconds, self.nanos()).unwrap_or_default()
-    }
-}
-
-/// `10^digits`; saturates.
-fn power(digits: usize) -> i128 {
-    let digits = u32::try_from(digits).unwrap_or(u32::MAX);
-    10_i128.saturating_pow(digits)
+/// Reads the zone behind a time.
+fn offset(zone: &str) -> Option<FixedOffset> {
+    let zone = match zone {
+        "UTC" | "GMT" | "UT" => "Z",
+        zone => zone,
+    };
+    let mut parsed = Parsed::new();
+    parse(&mut parsed, zone, StrftimeItems::new("%#z")).ok()?;
+    parsed.to_fixed_offset().ok()
 }

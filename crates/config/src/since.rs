@@ -1,6 +1,6 @@
 //! `since` of a job: the value of `{since}` in its first lists, and the place in its records of the value for the next ones.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use chrono::NaiveDate;
 use serde_json::json;
@@ -66,12 +66,12 @@ impl SinceValue {
     pub fn compare(&self, other: &Self) -> Ordering {
         let texts = || self.text().cmp(&other.text());
         if let (Self::Text(one), Self::Text(other)) = (self, other)
-            && let (Some(one), Some(other)) = (Decimal::parse(one), Decimal::parse(other))
+            && let (Some(one), Some(other)) = (decimal(one), decimal(other))
         {
-            return one.compare(&other).then_with(texts);
+            return one.cmp(&other).then_with(texts);
         }
         match (self.moment(), other.moment()) {
-            (Some(one), Some(other)) => one.order().cmp(&other.order()).then_with(texts),
+            (Some(one), Some(other)) => one.compare(&other).then_with(texts),
             (Some(one), None) if one.is_of_calendar() => Ordering::Greater,
             (None, Some(other)) if other.is_of_calendar() => Ordering::Less,
             _ => texts(),
@@ -116,45 +116,28 @@ impl Since {
     }
 }
 
-/// The parts of a decimal number, so that long ids compare exactly.
-struct Decimal<'t> {
-    is_negative: bool,
-    /// The digits before the decimal point, and those behind it, without zeros that say nothing.
-    whole: &'t str,
-    fraction: &'t str,
+/// A decimal number as something that compares exactly, however long it is: its digits in the order of their weight. `None` for
+/// another text.
+fn decimal(text: &str) -> Option<Decimal<'_>> {
+    let positive = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
+    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let whole = whole.trim_start_matches('0');
+    let size = (whole.len(), whole, fraction.trim_end_matches('0'));
+    Some(match positive.len() < text.len() {
+        true => Decimal::Negative(Reverse(size)),
+        false => Decimal::Positive(size),
+    })
 }
 
-impl<'t> Decimal<'t> {
-    /// `None` for another text.
-    fn parse(text: &'t str) -> Option<Self> {
-        let positive = text.strip_prefix('-').unwrap_or(text);
-        let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
-        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        let whole_of = whole.trim_start_matches('0');
-        let fraction_of = fraction.trim_end_matches('0');
-        let is_zero = whole_of.is_empty() && fraction_of.is_empty();
-        (!whole.is_empty() && is_number(whole) && is_number(fraction)).then_some(Self {
-            is_negative: positive.len() < text.len() && !is_zero,
-            whole: whole_of,
-            fraction: fraction_of,
-        })
-    }
-
-    fn compare(&self, other: &Self) -> Ordering {
-        // In the order of their weight.
-        let size = |one: &Self| {
-            (
-                one.whole.len(),
-                one.whole.to_owned(),
-                one.fraction.to_owned(),
-            )
-        };
-        match (self.is_negative, other.is_negative) {
-            (false, false) => size(self).cmp(&size(other)),
-            (true, true) => size(other).cmp(&size(self)),
-            (is_negative, other) => other.cmp(&is_negative),
-        }
-    }
+/// A negative number is less than a positive one, and the less, the greater its size.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Decimal<'t> {
+    Negative(Reverse<(usize, &'t str, &'t str)>),
+    Positive((usize, &'t str, &'t str)),
 }
 
 /// A time in RFC 3339, or the start of a date in UTC.
@@ -202,7 +185,7 @@ const FORMAT: Leaf<TimeFormat> = Leaf {
         let format = TimeFormat::parse(item.text()?);
         format.filter(TimeFormat::can_be_read).or_else(|| {
             item.refuse(
-                "expected a format of strftime that says the day, month or year of which year, and no zone by its name (%Z)",
+                "expected a format of strftime by which a time can be read: with the year, %p beside %I, and without %Z",
                 "write for example \"%d.%m.%Y\" or \"%d.%m.%Y %H:%M:%S %z\"",
             )
         })

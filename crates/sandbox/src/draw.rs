@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use chrono::SecondsFormat;
 use serde_json::{Map, Value};
 
 use super::answer::etag;
@@ -12,6 +11,7 @@ use super::request::CallRequest;
 use super::shape::ResponseShape;
 use super::thing::{Class, Thing};
 use super::words::{self, Language};
+use ingest_config::{Moment, TimeFormat};
 use ingest_quota::Timestamp;
 
 /// Nothing in the invented world is newer: it does not age, so that a later run finds the same again.
@@ -116,6 +116,9 @@ impl<'d> Drawing<'d> {
             "someone" => format!("of-{:x}", chance.below(number.unwrap_or(1))).into(),
             "published" => rfc3339(published(self.chance())),
             "time" => rfc3339(published(chance)),
+            "formatted" => TimeFormat::parse(argument)
+                .map(|format| Moment::of(published(chance)).written(&format))
+                .into(),
             "count" => count(chance).to_string().into(),
             "number" => chance.below(number.unwrap_or(1_000)).into(),
             "position" => self.thing.number().into(),
@@ -191,9 +194,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn rfc3339(at: Timestamp) -> Value {
-    at.to_utc()
-        .to_rfc3339_opts(SecondsFormat::Secs, true)
-        .into()
+    Moment::of(at).text().into()
 }
 
 /// Small ones and large ones, and a few that no float holds exactly.

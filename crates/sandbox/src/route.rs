@@ -111,9 +111,13 @@ fn read_by_jobs<'a>(
             && job.steps.iter().any(|step| step.call.name == call.name)
     };
     let times = config.jobs.iter().filter(lists);
-    let times = times.filter_map(|job| job.since.at.as_ref());
-    ids.chain(times.map(|at| (at, format!("@time:{at}"))))
-        .collect()
+    let times = times.filter_map(|job| {
+        let at = job.since.at.as_ref()?;
+        let format = job.since.format.as_ref();
+        let time = format.map_or_else(|| format!("@time:{at}"), |it| format!("@formatted:{it}"));
+        Some((at, time))
+    });
+    ids.chain(times).collect()
 }
 
 fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &'a Step> {

@@ -14,7 +14,7 @@ pub struct NextSince {
     at: String,
     value: String,
     /// The form in which it is read as a time; `None`: nothing shifts or formats it, so it is sent as it is.
-    read_as: Option<String>,
+    read_as: Option<&'static str>,
     /// The same time in RFC 3339, to the second.
     time: Option<String>,
     /// Each `{since}` of the request, as it is written, and what it then is.

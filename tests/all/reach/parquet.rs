@@ -19,7 +19,7 @@ fn exported() -> (World, PathBuf) {
     let list = json!([
         { "id": "a", "name": "Été", "count": "12", "price": 2.5, "open": true, "made": "2024-02-28T23:59:59Z", "tags": ["x"] },
         { "id": "b", "name": "=1+1", "count": "many", "price": "3", "open": "FALSE", "made": 1_709_164_799, "tags": null },
-        { "id": "c" },
+        { "id": "c", "made": -1.5 },
     ]);
     let stub = StubUpstream::answering([StubAnswer::json(&json!({ "list": list }))]);
     let world = Api {
@@ -72,7 +72,8 @@ fn columns_have_their_types_and_what_is_not_of_the_type_is_null() {
         [Field::Bool(true), Field::Bool(false), Field::Null]
     );
     let made = Field::TimestampMicros(1_709_164_799_000_000);
-    assert_eq!(column(&file, "made"), [made.clone(), made, Field::Null]);
+    let before = Field::TimestampMicros(-1_500_000);
+    assert_eq!(column(&file, "made"), [made.clone(), made, before]);
     assert_eq!(
         column(&file, "gone_at"),
         [Field::Null, Field::Null, Field::Null]

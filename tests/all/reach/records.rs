@@ -174,6 +174,10 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
         json!("--"),
         json!(null),
         json!(1_709_164_799.75),
+        json!(-14_182_940),
+        json!("-1500000000000"),
+        json!(-62_135_596_800_i64),
+        json!(-62_135_596_801_i64),
     ];
     let list: Vec<_> = values
         .iter()
@@ -213,7 +217,11 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
             "-",
             "-",
             "-",
-            "-"
+            "-",
+            "integer -14182940",
+            "integer -1500000000000",
+            "integer -62135596800",
+            "integer -62135596801"
         ]
     );
     assert_eq!(column("r")[..3], ["real 12.0", "real -3.0", "real 1500.0"]);
@@ -226,7 +234,16 @@ fn columns_have_types_and_an_odd_value_is_null_in_all_of_them() {
             "-"
         ]
     );
-    assert_eq!(column("t")[10], "text 2024-02-28T23:59:59Z");
+    assert_eq!(
+        column("t")[10..],
+        [
+            "text 2024-02-28T23:59:59Z",
+            "text 1969-07-20T20:17:40Z",
+            "text 1922-06-20T21:20:00Z",
+            "text 0001-01-01T00:00:00Z",
+            "-"
+        ]
+    );
     assert_eq!(column("j")[7], r#"text {"x":[1]}"#);
     assert_eq!(column("s")[..2], ["text 12", "text -3"]);
 }

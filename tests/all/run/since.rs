@@ -133,7 +133,7 @@ fn values_before_1970_are_sent_as_they_are_and_never_as_1970() {
 }
 
 /// Each value, and what `{since:-1d}` then is.
-const SHIFTED: [(&str, &str); 14] = [
+const SHIFTED: [(&str, &str); 15] = [
     ("2024-05-31T07:00:00", "2024-05-30T07:00:00"),
     ("2024-03-01T07:00:00+0000", "2024-02-29T07:00:00+0000"),
     ("2024-05-31T00:30:00+0200", "2024-05-30T00:30:00+0200"),
@@ -147,6 +147,10 @@ const SHIFTED: [(&str, &str); 14] = [
     (
         "Fri, 31 May 2024 07:00:00 GMT",
         "Thu, 30 May 2024 07:00:00 GMT",
+    ),
+    (
+        "Sat, 1 Jun 2024 07:00:00 GMT",
+        "Fri, 31 May 2024 07:00:00 GMT",
     ),
     ("20240601", "20240531"),
     ("20240601T070000Z", "20240531T070000Z"),
@@ -196,6 +200,19 @@ fn a_format_of_since_reads_compares_and_writes_the_values() {
 }
 
 #[test]
+fn the_sandbox_writes_its_times_in_the_format_of_since() {
+    let since = "since = { at = \"/day\", format = \"%d.%m.%Y\" }";
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.rows]\nbase_url = \"https://rows.example.com\"\n[upstreams.rows.calls.list]\n\
+         path = \"list\"\ncost = 1\nparams = {{ from = \"{{since:-1d}}\" }}\nrecords = {{ kind = \"row\", id = \"/id\" }}\n\
+         [jobs.rows]\ncredential = \"rows\"\n{since}\nsteps = [{{ call = \"list\" }}]\n\
+         [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n"
+    );
+    let report = run(&World::written(&text, &[]));
+    assert_eq!(report["passes"][0]["detail"], Value::Null, "{report}");
+}
+
+#[test]
 fn a_value_that_cannot_be_shifted_is_noted_and_does_not_advance_since() {
     let stub = stub(|_| [json!("31.05.2024"), json!("30.05.2024")]);
     let since = "since = { at = \"/at\", first = \"2024-01-01\" }";
@@ -227,7 +244,7 @@ fn try_says_how_the_value_is_read_and_what_the_next_request_carries() {
         at,
     );
     assert!(
-        local.contains("`2024-05-31 07:00:00` at `/at`, read as a time without a zone, taken as UTC: 2024-05-31T07:00:00Z")
+        local.contains("`2024-05-31 07:00:00` at `/at`, read as a date or a time without a zone, taken as UTC: 2024-05-31T07:00:00Z")
             && local.contains("{since:-1d} is then 2024-05-30 07:00:00"),
         "{local}"
     );
@@ -319,6 +336,12 @@ fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
             "write {{Last modified}} for the text in braces",
         ),
         (
+            "{region.date}",
+            "",
+            "{region.date} is not a template variable",
+        ),
+        ("{ now }", "", "write {now}, without blanks"),
+        (
             "{since:-1d}",
             "since = { at = \"/at\", first = \"1.2.2024\" }",
             "expected a time, since {since:-1d} shifts or formats it",
@@ -331,7 +354,7 @@ fn check_rejects_a_since_that_no_step_uses_and_one_that_is_no_time() {
         (
             "{since}",
             "since = { at = \"/at\", format = \"%d.%m.\" }",
-            "expected a format of strftime that says the day",
+            "expected a format of strftime by which a time can be read",
         ),
     ] {
         let text = format!(

@@ -39,7 +39,29 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_3],
     &[VERSION_4],
     &[VERSION_5, PASS_OF_SLICE],
+    &[VERSION_6],
 ];
+
+/// Numbers are times before 1970 too, from the year 1 on.
+const VERSION_6: &str = r#"
+create or replace function as_time(value text) returns timestamptz
+language plpgsql immutable strict set timezone to 'UTC' as $$
+declare
+    seconds numeric;
+begin
+    if value ~ '^-?[0-9]{1,11}([.][0-9]+)?$' then
+        seconds := trunc(value::numeric);
+    elsif value ~ '^-?[0-9]{12,14}([.][0-9]+)?$' then
+        seconds := trunc(value::numeric / 1000);
+    elsif value ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}' then
+        return value::timestamptz;
+    end if;
+    return case when seconds >= -62135596800 then to_timestamp(seconds) end;
+exception when others then
+    return null;
+end
+$$;
+"#;
 
 /// A refused region is requested again when the configuration of its requests changed.
 const VERSION_5: &str = "alter table pass add column request text collate \"C\"";

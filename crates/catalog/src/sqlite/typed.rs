@@ -55,31 +55,32 @@ const BOOLEAN: [&str; 1] =
     ["case when lower(v) in ('true', '1') then 1 when lower(v) in ('false', '0') then 0 end"];
 
 /// Text that begins with a date stays; a number is seconds since 1970, or milliseconds if it has more than 11 digits, and its
-/// fraction is left out. The
-/// days since 1970 become a date as in Howard Hinnant's `civil_from_days`.
-fn timestamp() -> [String; 12] {
+/// fraction is left out. The days since 1970 become a date as in Howard Hinnant's `civil_from_days`, with 1600 years more so that
+/// none is negative.
+fn timestamp() -> [String; 13] {
     let century_days = [("doe", "1460"), ("doe", "36524"), ("doe", "146096")];
     let [fours, centuries, all] = century_days.map(|(days, by)| quotient(days, by));
     [
         "v, case when instr(v, '.') > 1 and trim(substr(v, instr(v, '.') + 1), '0123456789') = '' \
         then substr(v, 1, instr(v, '.') - 1) else v end w"
             .to_owned(),
-        "v, w, case when length(w) between 1 and 14 and trim(w, '0123456789') = '' then cast(w as bigint) end i".to_owned(),
-        format!("v, case when length(w) < 12 then i else {} end s", quotient("i", "1000")),
-        "v, s, s % 86400 r".to_owned(),
-        format!("*, {} + 719468 z", quotient("s", "86400")),
+        "v, w, case when w like '-%' then substr(w, 2) else w end d".to_owned(),
+        "v, d, case when length(d) between 1 and 14 and trim(d, '0123456789') = '' then cast(w as bigint) end i".to_owned(),
+        format!("v, case when length(d) < 12 then i else {} end s", quotient("i", "1000")),
+        "v, s, (s % 86400 + 86400) % 86400 r".to_owned(),
+        "*, cast((s - r) / 86400 as bigint) + 1303856 z".to_owned(),
         format!("*, {} era", quotient("z", "146097")),
         "*, z - era * 146097 doe".to_owned(),
         format!("*, {} yoe", quotient(&format!("(doe - {fours} + {centuries} - {all})"), "365")),
         format!("*, doe - (365 * yoe + {} - {}) doy", quotient("yoe", "4"), quotient("yoe", "100")),
         format!("*, {} mp", quotient("(5 * doy + 2)", "153")),
         format!(
-            "v, s, r, yoe + era * 400 + case when mp < 10 then 0 else 1 end y, \
+            "v, s, r, yoe + era * 400 - 1600 + case when mp < 10 then 0 else 1 end y, \
             case when mp < 10 then mp + 3 else mp - 9 end m, doy - {} + 1 d",
             quotient("(153 * mp + 2)", "5")
         ),
         format!(
-            "case when v like '____-__-__%' then v when y <= 9999 then \
+            "case when v like '____-__-__%' then v when y between 1 and 9999 then \
             printf('%04d-%02d-%02dT%02d:%02d:%02dZ', y, m, d, {}, {}, r % 60) end",
             quotient("r", "3600"),
             quotient("(r % 3600)", "60")

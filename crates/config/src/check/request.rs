@@ -358,12 +358,15 @@ fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
         );
     }
     for variable in template.variables() {
-        let Variable::OfRegion(name) = &variable else {
-            continue;
-        };
-        if names_nothing(&variable, values) {
+        if let Variable::OfRegion(name) = &variable
+            && names_nothing(&variable, values)
+        {
+            let written = match Template::variable_names().contains(&name.as_str()) {
+                true => format!("{{region.{name}}}"),
+                false => format!("{{{name}}}"),
+            };
             item.refuse::<()>(
-                format!("{{{name}}} is not a template variable"),
+                format!("{written} is not a template variable"),
                 instead_of(name, values),
             );
         }
@@ -374,27 +377,26 @@ fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
 /// formula, or is a variable with blanks around it.
 fn instead_of(name: &str, values: &BTreeSet<&str>) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-.".contains(letter);
-    let known = Template::variable_names()
-        .into_iter()
-        .chain(values.iter().copied());
+    let known = Template::variable_names().into_iter();
+    let known: Vec<_> = known.chain(values.iter().copied()).collect();
     if name.chars().all(is_plain) {
-        return format!(
-            "{}; define a value of regions as [regions.CODE] {} = \"...\", or write {{{{{name}}}}} for the text in braces",
-            advice(name, known),
+        let define = format!(
+            "define a value of regions as [regions.CODE] {} = \"...\"",
             quoted(name)
         );
+        return match known.contains(&name) {
+            true => define,
+            false => format!(
+                "{}; {define}, or write {{{{{name}}}}} for the text in braces",
+                advice(name, known)
+            ),
+        };
     }
     let meant: String = name.split_whitespace().collect();
-    match Template::parse(&format!("{{{meant}}}")) {
-        Ok(template)
-            if template
-                .variables()
-                .iter()
-                .all(|one| !names_nothing(one, values)) =>
-        {
-            format!("write {{{meant}}}, without blanks")
-        }
-        _ => format!(
+    let without_blanks = Template::parse(&format!("{{{meant}}}")).ok();
+    match without_blanks.filter(|it| !it.variables().iter().any(|one| names_nothing(one, values))) {
+        Some(_) => format!("write {{{meant}}}, without blanks"),
+        None => format!(
             "write {{{{{name}}}}} for the text in braces, as in a formula; a value of regions has a name without blanks, braces and `:`"
         ),
     }

@@ -1,76 +1,52 @@
 //! Numbers of seconds, or of thousandths, millionths or billionths of one, since 1970.
 
-use super::{Instant, power};
+use chrono::{DateTime, FixedOffset, TimeZone};
 
-/// The form of a number.
+/// The form of a number: a second has `10^unit` of what it counts, and it has so many digits behind the decimal point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
-    /// A second has `10^unit` of what is counted.
-    unit: usize,
-    /// The digits behind the decimal point.
-    digits: usize,
+    pub unit: usize,
+    pub digits: usize,
 }
 
-/// From which number on a unit is meant, and the unit; smaller ones are seconds, until the year 5138.
-const UNITS: [(u64, usize); 3] = [
-    (100_000_000_000_000_000, 9),
-    (100_000_000_000_000, 6),
-    (100_000_000_000, 3),
-];
+/// Digits of a nanosecond.
+const MOST: usize = 9;
+const SECOND: i128 = 1_000_000_000;
 
-/// The most digits before and behind the decimal point, so that all arithmetic is exact.
-const MOST_DIGITS: usize = 18;
-const MOST_BEFORE: usize = 19;
-
-/// Reads a decimal number; without a unit its size tells that.
-pub fn read(text: &str, unit: Option<usize>) -> Option<(Instant, Number)> {
+/// Reads a decimal number, exact to the nanosecond; without a unit its size tells that: seconds until the year 5138.
+pub fn read(text: &str, unit: Option<usize>) -> Option<(DateTime<FixedOffset>, Number)> {
     let positive = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = match positive.split_once('.') {
-        Some((_, "")) => return None,
-        Some(parts) => parts,
-        None => (positive, ""),
-    };
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
+    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
     if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
         return None;
     }
-    let unit = unit.map_or_else(|| unit_of(whole.parse().ok()?), Some)?;
-    let digits = fraction.len();
-    if whole.len() > MOST_BEFORE || unit + digits > MOST_DIGITS {
-        return None;
-    }
-    let parts: i128 = format!("{whole}{fraction}").parse().ok()?;
-    let parts = match positive.len() == text.len() {
-        true => parts,
-        false => -parts,
+    let unit = match (unit, whole.parse::<u128>().ok()?) {
+        (Some(unit), _) => unit,
+        (None, ..100_000_000_000) => 0,
+        (None, ..100_000_000_000_000) => 3,
+        (None, ..100_000_000_000_000_000) => 6,
+        (None, _) => MOST,
     };
-    let instant = Instant::new(parts, unit + digits);
-    Some((instant, Number { unit, digits }))
-}
-
-fn unit_of(whole: u64) -> Option<usize> {
-    let found = UNITS.iter().find(|(from, _)| whole >= *from);
-    Some(found.map_or(0, |(_, unit)| *unit))
+    let most = MOST.checked_sub(unit)?;
+    let nanos: i128 = format!("{whole}{fraction:0<most$.most$}").parse().ok()?;
+    let nanos = match positive.len() < text.len() {
+        true => -nanos,
+        false => nanos,
+    };
+    let seconds = i64::try_from(nanos.div_euclid(SECOND)).ok()?;
+    let at = DateTime::from_timestamp(seconds, u32::try_from(nanos.rem_euclid(SECOND)).ok()?)?;
+    let digits = fraction.len().min(most);
+    Some((at.fixed_offset(), Number { unit, digits }))
 }
 
 impl Number {
-    pub const fn new(unit: usize, digits: usize) -> Self {
-        Self { unit, digits }
-    }
-
-    pub const fn unit(self) -> usize {
-        self.unit
-    }
-
     /// The number, of which further digits are left out: it is not after the instant.
-    pub fn write(self, instant: &Instant) -> String {
-        let count = self.unit + self.digits;
-        let fraction: i128 = instant.digits(count).parse().unwrap_or(0);
-        let parts = i128::from(instant.seconds)
-            .saturating_mul(power(count))
-            .saturating_add(fraction);
-        let least = self.digits + 1;
-        let mut text = format!("{:0least$}", parts.unsigned_abs());
+    pub fn write<Zone: TimeZone>(self, at: &DateTime<Zone>) -> String {
+        let nanos = i128::from(at.timestamp()) * SECOND + i128::from(at.timestamp_subsec_nanos());
+        let left_out = MOST.saturating_sub(self.unit + self.digits);
+        let parts = nanos.div_euclid((0..left_out).fold(1, |power, _| power * 10));
+        let mut text = format!("{:0least$}", parts.unsigned_abs(), least = self.digits + 1);
         if self.digits > 0 {
             text.insert(text.len() - self.digits, '.');
         }

@@ -10,8 +10,9 @@ shift || true
 here=$(pwd -P)
 built=${CARGO_TARGET_DIR:-$here/target}
 cargo_home=$(cd "${CARGO_HOME:-$HOME/.cargo}" && pwd -P)
-# No path of this machine is in the program. Of two prefixes that fit, the last counts.
-export RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$here=/ingest --remap-path-prefix=$built=/target"
-export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$built=/target"
+# No path of this machine is in the program.
+export RUSTFLAGS="--remap-path-prefix=$built=/target --remap-path-prefix=$here=/ingest --remap-path-prefix=$cargo_home=/cargo"
+export CFLAGS="-ffile-prefix-map=$built=/target -ffile-prefix-map=$cargo_home=/cargo"
+export CARGO_INCREMENTAL=0
 # INGEST_CARGO_BUILD: another command that builds, such as `cargo zigbuild` for an architecture that is not this machine's.
 ${INGEST_CARGO_BUILD:-cargo build} --locked --release --features envoy --target "$target" "$@"

@@ -17,7 +17,7 @@ if [ "${1:-}" = sums ]; then
 fi
 
 target=${1:-$(uname -m)-unknown-linux-musl}
-version=$(sed -n '/^\[package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Every date in a package is that of the source.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH
@@ -40,4 +40,5 @@ tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_D
 
 cargo cyclonedx --format json --features envoy --target "$target" --override-filename "$name.cdx" >/dev/null
 mv "$name.cdx.json" "$dist/"
+rm -f crates/*/"$name.cdx.json"
 echo "$dist/$name: .tar.gz .deb .rpm .cdx.json"

@@ -24,6 +24,9 @@ const STDOUT: &str = "-";
 /// The shipped configuration.
 pub const SHIPPED: &str = include_str!("../../quotas.toml");
 
+/// What names the schema to an editor, in the first line of a file.
+const SCHEMA: &str = "#:schema ";
+
 /// The preset that is generated.
 const BLANK: &str = "blank";
 
@@ -48,9 +51,10 @@ impl Preset {
         all
     }
 
-    /// Its first comment, up to an empty line.
+    /// Its first comment behind the name of the schema, up to an empty line.
     fn about(&self) -> String {
-        let lines = self.text.lines().map_while(|line| line.strip_prefix("# "));
+        let lines = without_schema(self.text).lines();
+        let lines = lines.map_while(|line| line.strip_prefix("# "));
         lines.collect::<Vec<_>>().join(" ")
     }
 }
@@ -92,6 +96,7 @@ pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
         Some((file, call)) => described(file, call)?.into(),
         None => text_of(args.preset.as_deref())?,
     };
+    let text = format!("{SCHEMA}./quotas.schema.json\n{}", without_schema(&text));
     if args.file == Path::new(STDOUT) {
         output::text(&text)?;
         return Ok(Exit::Success);
@@ -136,6 +141,14 @@ fn described(file: &Path, call: &str) -> Result<String, Error> {
     let what = format!("cannot read {}", file.display());
     let text = fs::read_to_string(file).map_err(Error::io(what))?;
     openapi::draft(&text, call)
+}
+
+/// A configuration without its first line, if that names the schema: the path is right only where the file is shipped.
+fn without_schema(text: &str) -> &str {
+    let named = text.strip_prefix(SCHEMA);
+    named
+        .and_then(|rest| rest.split_once('\n'))
+        .map_or(text, |(_, rest)| rest)
 }
 
 /// Rejects an existing file: it is somebody's work.

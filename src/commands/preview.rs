@@ -4,7 +4,7 @@ use comfy_table::Cell;
 
 use super::environment::Environment;
 use super::output::{Colour, Screen};
-use super::table::{coloured, count, instant, span, table, text, units};
+use super::table::{coloured, count, deleted, instant, span, table, text, units};
 use super::{Error, output, refill, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
@@ -67,6 +67,13 @@ fn in_words(preview: &Preview, screen: Screen) -> String {
         parts.push(steps(&preview.steps, screen));
     }
     parts.push(limits(&preview.limits, screen));
+    let deletions = preview.deletions.iter().map(|one| {
+        let records = deleted(one);
+        screen.wrapped(&format!(
+            "The run would delete {records}, except those that it meets again."
+        ))
+    });
+    parts.extend(deletions);
     parts.extend(stops(preview).map(|lines| screen.wrapped(&lines)));
     parts.join("\n\n")
 }

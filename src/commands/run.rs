@@ -11,7 +11,7 @@ use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
 use super::refill::charging_ledger;
-use super::table::{coloured, cost, count, counted, instant, span, table, text, units};
+use super::table::{coloured, cost, count, counted, deleted, instant, span, table, text, units};
 use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
@@ -255,9 +255,12 @@ fn headline(report: &RunReport) -> String {
             to it."
         )
     });
+    let deletions = report.deletions.iter();
+    let deleted = deletions.map(|one| format!("Deleted {}.", deleted(one)));
     [Some(head), waits, unmetered]
         .into_iter()
         .flatten()
+        .chain(deleted)
         .collect::<Vec<_>>()
         .join("\n")
 }

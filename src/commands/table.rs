@@ -7,6 +7,7 @@ use comfy_table::{
 };
 
 use super::output::{Colour, Screen, Style};
+use crate::run::Deletion;
 use ingest_quota::{Cost, Timestamp, Units};
 
 /// The least width of a column that is wrapped, in columns.
@@ -90,6 +91,15 @@ pub fn counted(number: u64, what: &str) -> String {
         "{} {what}{}",
         count(number),
         if number == 1 { "" } else { "s" }
+    )
+}
+
+/// `1,203 records of youtube that no response contained for 30d`
+pub fn deleted(one: &Deletion) -> String {
+    let (records, keep) = (counted(one.records, "record"), span(one.keep));
+    format!(
+        "{records} of {} that no response contained for {keep}",
+        one.upstream
     )
 }
 

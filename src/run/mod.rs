@@ -22,6 +22,7 @@ mod preview;
 mod range;
 mod report;
 mod reserve;
+mod retention;
 mod shared_pass;
 mod simulation;
 mod since;
@@ -33,13 +34,11 @@ mod stop_reason;
 mod unlanded;
 mod waits;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use thiserror::Error;
 
-use ingest_catalog::{CatalogError, Resource, Taken};
+use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
 
 pub use blocked::Blocked;
@@ -59,6 +58,7 @@ pub use preview::{
 pub use range::Range;
 pub use report::{FAILURE, accounts, limit_report, limit_reports};
 pub use reserve::reserved;
+pub use retention::Deletion;
 pub use simulation::SimulatedCatalog;
 pub use since::{SeenValues, sent_unread};
 pub use single_page::SinglePage;
@@ -128,7 +128,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
             .on(
                 "the deletion of old records",
                 "the catalog",
-                drop_unseen(context, selection),
+                retention::drop_unseen(context, selection, &mut walked.deletions),
             )
             .await
     {
@@ -156,33 +156,4 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
     } else {
         Err(RunError::NoCredential(missing.join("; ")))
     }
-}
-
-/// Deletes records that were not seen again within their upstream's `keep`.
-async fn drop_unseen(context: &Context, selection: &Selection) -> Result<(), CatalogError> {
-    let now = context.clock.now();
-    let upstreams: BTreeMap<&str, Duration> = selection
-        .iter()
-        .map(|(job, _)| &job.credential.upstream)
-        .filter_map(|upstream| Some((upstream.name.as_str(), upstream.keep?)))
-        .collect();
-    for (upstream, keep) in upstreams {
-        let resource = Resource::Retention {
-            upstream: upstream.to_owned(),
-        };
-        // The run that holds it deletes the same records.
-        let Taken::Granted(_lease) = context.leases.take(&resource).await? else {
-            continue;
-        };
-        let dropped = context.catalog.drop_unseen(upstream, now - keep).await?;
-        if dropped > 0 {
-            tracing::info!(
-                upstream,
-                dropped,
-                "deleted records that were not seen for {}",
-                humantime::format_duration(keep)
-            );
-        }
-    }
-    Ok(())
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::retention::Deletion;
+
 use ingest_config::{Region, Slice};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
@@ -237,6 +239,9 @@ pub struct RunReport {
     pub limits: Vec<LimitReport>,
     /// Of the refusals of limits, the one that fits soonest.
     pub stopped_by: Option<StoppedBy>,
+    /// Records that it deleted since no response contained them within `keep`; missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deletions: Vec<Deletion>,
 }
 
 /// Whole microseconds, written as seconds: `3.25`.

@@ -10,6 +10,7 @@ use super::outcome::{
     Claim, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
 };
 use super::pass::Pass;
+use super::retention::Deletion;
 use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
@@ -22,6 +23,8 @@ use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units
 pub struct Walked {
     passes: Vec<PassReport>,
     unmetered: Units,
+    /// Records that no response contained within `keep`.
+    pub deletions: Vec<Deletion>,
     /// The limits that stopped a pass, by the text that the pass reports.
     reasons: BTreeMap<String, StopReason>,
 }
@@ -211,6 +214,7 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         requests: passes.iter().map(|pass| pass.requests).sum(),
         passes,
         unmetered_units: walked.unmetered,
+        deletions: walked.deletions.clone(),
         // Where every pass is complete, another credential was used, or nothing was left to do.
         stopped_by: match outcome {
             Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,

@@ -1,5 +1,6 @@
 //! The documents name what exists: files, links, tests and rules.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,49 @@ fn every_link_between_documents_leads_to_a_file() {
         }
     }
     assert!(seen > 20, "only {seen} links were found");
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+/// The anchors of a document: those that it writes itself, and those that sites make of its headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let written = between(text, "<a id=\"", '"').map(str::to_owned);
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let headings = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
+    let slug = |heading: String| {
+        let kept = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    };
+    written.chain(headings.map(slug)).collect()
+}
+
+#[test]
+fn every_anchor_that_a_link_names_is_in_its_document() {
+    let mut dead = Vec::new();
+    let mut seen = 0;
+    // It is a part of docs/configuration.md, which has its anchors.
+    let is_a_part = |path: &PathBuf| path.ends_with("config/src/guide.md");
+    for document in files(root(), "md")
+        .into_iter()
+        .filter(|path| !is_a_part(path))
+    {
+        let text = fs::read_to_string(&document).unwrap();
+        for link in between(&text, "](", ')').filter(|link| !link.contains("://")) {
+            let Some((path, anchor)) = link.split_once('#') else {
+                continue;
+            };
+            let target = match path {
+                "" => document.clone(),
+                path => document.parent().unwrap().join(path),
+            };
+            seen += 1;
+            if !anchors(&fs::read_to_string(target).unwrap()).contains(anchor) {
+                dead.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(seen > 5, "only {seen} anchors were found");
     assert!(dead.is_empty(), "{dead:#?}");
 }
 

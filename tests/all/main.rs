@@ -27,6 +27,7 @@ mod recipes;
 mod run;
 mod sandbox;
 mod serve;
+mod site;
 mod soak;
 mod support;
 mod upstream;

@@ -143,6 +143,9 @@ pub trait PassReader: Send + Sync {
 
     /// Returns what calls are expected to cost whose answers report their cost.
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError>;
+
+    /// Returns the number of an upstream's records that were last seen before `since`.
+    async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
 }
 
 /// Writes pages and passes. Each method writes all or nothing.

@@ -22,28 +22,59 @@ const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `
 const ID: &str = "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its \
     call, which so know what they belong to. In other steps, a value of the region that has this name.";
 
+/// What a first reader needs, in Markdown alone.
+const GUIDE: &str = include_str!("guide.md");
+
+const SECRETS: &str = "A secret is never in this file, but in one of these places. Exactly one of the keys is present.";
+/// The keys of a secret, which several tables have.
+const OF_A_SECRET: [&str; 4] = ["env", "file", "credential", "command"];
+
+/// The path of what is in no table, in anchors.
+const TOP: &str = "top";
+
 /// One element of the manual.
 enum Block {
-    Heading(String),
+    /// The anchor, and the text.
+    Heading(String, String),
     Text(String),
-    /// The key, its type and its default, and the text about it.
-    Key(String, String, String),
+    Key(Entry),
     /// The heads of the two columns, and the rows.
     Table([&'static str; 2], Vec<(String, String)>),
+}
+
+/// A key of a table.
+struct Entry {
+    anchor: String,
+    name: String,
+    /// Its type and its default.
+    of: String,
+    text: String,
 }
 
 /// Returns the manual as Markdown.
 #[must_use]
 pub fn markdown() -> String {
-    let mut text =
-        "# quotas.toml\n\n<!-- Generated from the program; see tests/all/config/manual.rs. -->\n"
-            .to_owned();
-    for block in blocks() {
+    let blocks = blocks();
+    let mut text = format!(
+        "# quotas.toml\n\n<!-- Generated from the program; see tests/all/config/manual.rs. -->\n\n{INTRODUCTION}\n\n{GUIDE}{}",
+        contents(&blocks)
+    );
+    for block in blocks {
         // Writing to a string cannot fail.
         let _ = match block {
-            Block::Heading(heading) => writeln!(text, "\n## {heading}"),
+            Block::Heading(anchor, heading) => {
+                writeln!(text, "\n<a id=\"{anchor}\"></a>\n\n## {heading}")
+            }
             Block::Text(paragraph) => writeln!(text, "\n{paragraph}"),
-            Block::Key(name, of, paragraph) => writeln!(text, "\n**`{name}`** ({of}): {paragraph}"),
+            Block::Key(Entry {
+                anchor,
+                name,
+                of,
+                text: about,
+            }) => writeln!(
+                text,
+                "\n<a id=\"{anchor}\"></a>**`{name}`** ({of}): {about}"
+            ),
             Block::Table([left, right], rows) => {
                 let _ = writeln!(text, "\n| {left} | {right} |\n| --- | --- |");
                 rows.iter().try_for_each(|(word, meaning)| {
@@ -55,21 +86,45 @@ pub fn markdown() -> String {
     text
 }
 
+/// The table of contents: every table with its keys.
+fn contents(blocks: &[Block]) -> String {
+    let mut text = "\n## All keys\n".to_owned();
+    let mut between = "";
+    for block in blocks {
+        let _ = match block {
+            Block::Heading(anchor, heading) => {
+                between = ": ";
+                write!(text, "\n- [{heading}](#{anchor})")
+            }
+            Block::Key(Entry { anchor, name, .. }) => {
+                let written = write!(text, "{between}[{name}](#{anchor})");
+                between = ", ";
+                written
+            }
+            Block::Text(_) | Block::Table(..) => Ok(()),
+        };
+    }
+    text + "\n"
+}
+
 /// Returns the manual as a manual page in roff.
 #[must_use]
 pub fn roff() -> String {
     let mut text =
         ".TH quotas.toml 5\n.SH NAME\nquotas.toml \\- the configuration of ingest\n".to_owned();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, ".PP\n{}", escaped(INTRODUCTION));
     for block in blocks() {
         let _ = match block {
-            Block::Heading(heading) => writeln!(text, ".SH \"{}\"", escaped(&heading)),
+            Block::Heading(_, heading) => writeln!(text, ".SH \"{}\"", escaped(&heading)),
             Block::Text(paragraph) => writeln!(text, ".PP\n{}", escaped(&paragraph)),
-            Block::Key(name, of, paragraph) => {
+            Block::Key(key) => {
                 writeln!(
                     text,
-                    ".TP\n\\fB{name}\\fR ({})\n{}",
-                    escaped(&of),
-                    escaped(&paragraph)
+                    ".TP\n\\fB{}\\fR ({})\n{}",
+                    key.name,
+                    escaped(&key.of),
+                    escaped(&key.text)
                 )
             }
             Block::Table(_, rows) => rows.iter().try_for_each(|(word, meaning)| {
@@ -104,16 +159,23 @@ fn escaped(text: &str) -> String {
 }
 
 fn blocks() -> Vec<Block> {
-    let mut blocks = vec![Block::Text(INTRODUCTION.to_owned())];
-    describe(&mut blocks, "", &read::shape());
+    let (mut blocks, shape) = (Vec::new(), read::shape());
+    describe(&mut blocks, "", &shape);
+    blocks.extend([
+        Block::Heading(table_anchor("secrets"), "Secrets".to_owned()),
+        Block::Text(SECRETS.to_owned()),
+    ]);
+    for key in secret(&shape).unwrap_or_default() {
+        describe_key(&mut blocks, "secrets", key);
+    }
     let variables = Template::VARIABLES.iter();
     let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), (*doc).to_owned()));
     let rows = rows.chain([("{id}".to_owned(), ID.to_owned())]);
     blocks.extend([
-        Block::Heading("Templates".to_owned()),
+        Block::Heading(table_anchor("templates"), "Templates".to_owned()),
         Block::Text(TEMPLATES.to_owned()),
         Block::Table(["variable", "value"], rows.collect()),
-        Block::Heading("JSON pointers".to_owned()),
+        Block::Heading(table_anchor("pointers"), "JSON pointers".to_owned()),
         Block::Text(POINTERS.to_owned()),
     ]);
     blocks
@@ -124,18 +186,19 @@ fn describe(blocks: &mut Vec<Block>, path: &str, shape: &Shape) {
     for part in &shape.parts {
         let path = format!("{path}{}", part.path);
         let path = path.trim_start_matches('.');
-        if part.keys.is_empty() {
+        if part.keys.is_empty() || is_secret(&part.keys) {
             continue;
         }
-        blocks.push(Block::Heading(match path {
+        let heading = match path {
             "" => "Top level".to_owned(),
             _ => heading(path),
-        }));
+        };
+        blocks.push(Block::Heading(table_anchor(path), heading));
         if !part.doc.is_empty() {
             blocks.push(Block::Text(part.doc.clone()));
         }
         for key in &part.keys {
-            describe_key(blocks, key);
+            describe_key(blocks, path, key);
         }
         for key in &part.keys {
             describe(blocks, &format!("{path}.{}", key.name), &key.shape);
@@ -152,7 +215,31 @@ fn heading(path: &str) -> String {
     below_a_kind.unwrap_or_else(|| format!("`{path}`"))
 }
 
-fn describe_key(blocks: &mut Vec<Block>, key: &Key) {
+fn is_secret(keys: &[Key]) -> bool {
+    keys.iter().map(|key| key.name).eq(OF_A_SECRET)
+}
+
+/// The keys of a secret.
+fn secret(shape: &Shape) -> Option<&[Key]> {
+    shape.parts.iter().find_map(|part| {
+        let own = is_secret(&part.keys).then_some(part.keys.as_slice());
+        own.or_else(|| part.keys.iter().find_map(|key| secret(&key.shape)))
+    })
+}
+
+/// The anchor of a table, which differs from that of the key that is the table.
+fn table_anchor(path: &str) -> String {
+    let path = if path.is_empty() { TOP } else { path };
+    format!("table.{}", in_anchors(path))
+}
+
+/// A path as anchors have it: the kind of a table is a part of it.
+fn in_anchors(path: &str) -> String {
+    let path = path.replace(" with kind = \"", ".");
+    path.replace(['"', '[', ']'], "")
+}
+
+fn describe_key(blocks: &mut Vec<Block>, path: &str, key: &Key) {
     let presence = match &key.need {
         Need::Required => "required".to_owned(),
         Need::Default(default) => format!("default `{}`", written(default)),
@@ -161,12 +248,20 @@ fn describe_key(blocks: &mut Vec<Block>, key: &Key) {
     let former = key.former.map_or_else(String::new, |former| {
         format!(" Its former name `{former}` is still accepted.")
     });
+    let is_secret = key.shape.parts.iter().any(|part| is_secret(&part.keys));
+    let keys = if is_secret {
+        " Its keys: see Secrets."
+    } else {
+        ""
+    };
     let example = format!("`{} = {}`", key.name, written(&key.example));
-    blocks.push(Block::Key(
-        key.name.to_owned(),
-        format!("{}; {presence}", key.shape.label),
-        format!("{}{former} Example: {example}", key.doc),
-    ));
+    let path = if path.is_empty() { TOP } else { path };
+    blocks.push(Block::Key(Entry {
+        anchor: format!("{}.{}", in_anchors(path), key.name),
+        name: key.name.to_owned(),
+        of: format!("{}; {presence}", key.shape.label),
+        text: format!("{}{former}{keys} Example: {example}", key.doc),
+    }));
     if key.shape.words.len() > 1 {
         let words = key.shape.words.iter();
         let rows = words.map(|(word, doc)| (format!("\"{word}\""), (*doc).to_owned()));

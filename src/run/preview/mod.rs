@@ -14,6 +14,7 @@ use super::Selection;
 use super::outcome::seconds;
 use super::range::Range;
 use super::report::{accounts, limit_reports};
+use super::retention::{Deletion, unseen};
 use super::simulation::{Bounds, Snapshot, balances};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::Slice;
@@ -35,6 +36,9 @@ pub struct Preview {
     pub passes: Vec<PassPreview>,
     /// Each limit.
     pub limits: Vec<LimitPreview>,
+    /// Records that the run would delete at its end, except those that it meets again; missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deletions: Vec<Deletion>,
 }
 
 /// What one step would spend.
@@ -216,6 +220,7 @@ pub async fn preview(
         passes: simulations.passes(),
         steps,
         limits: previews,
+        deletions: unseen(catalog, selection, now).await?,
     })
 }
 

@@ -658,6 +658,10 @@ impl PassReader for SimulatedCatalog {
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
         Ok(Vec::new())
     }
+
+    async fn unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
+        Ok(0)
+    }
 }
 
 #[async_trait]

@@ -19,6 +19,32 @@ fn the_committed_manual_of_the_configuration_is_the_generated_one() {
 }
 
 #[test]
+fn every_key_has_an_anchor_of_its_own_and_a_place_in_the_contents_and_secrets_are_described_once() {
+    let text = manual::markdown();
+    let anchors: Vec<&str> = text.split("<a id=\"").skip(1).collect();
+    let anchors: Vec<&str> = anchors
+        .iter()
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let mut alone = anchors.clone();
+    alone.sort_unstable();
+    alone.dedup();
+    assert_eq!(alone.len(), anchors.len(), "an anchor is there twice");
+    let keys = text
+        .lines()
+        .filter(|line| line.contains("\"></a>**`"))
+        .count();
+    assert!(keys > 200, "{keys} keys");
+    for anchor in anchors {
+        assert!(
+            text.contains(&format!("](#{anchor})")),
+            "{anchor} is not in the contents"
+        );
+    }
+    assert_eq!(text.matches("A program that prints the secret").count(), 1);
+}
+
+#[test]
 fn the_manual_page_of_the_configuration_has_every_key_with_its_default_and_an_example() {
     let printed = Command::new(cargo_bin!("ingest"))
         .args(["man", "quotas.toml"])

@@ -918,7 +918,7 @@ fn every_manual_page_that_the_main_one_names_is_made_and_it_has_what_a_manual_ha
 
 #[test]
 fn the_changelog_of_the_package_is_of_this_version() {
-    let version = package()["version"].as_str().unwrap().to_owned();
+    let version = env!("CARGO_PKG_VERSION");
     assert!(read("deb/changelog").starts_with(&format!("ingest ({version}-1) ")));
 }
 

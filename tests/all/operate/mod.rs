@@ -15,6 +15,8 @@ mod redis_access;
 mod redis_service;
 mod release;
 mod repair;
+mod restore;
+mod retention;
 mod schema;
 mod secrets;
 mod terminal;

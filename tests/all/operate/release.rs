@@ -109,7 +109,7 @@ fn the_rpm_package_holds_what_the_debian_package_holds() {
 
 #[test]
 fn the_least_version_of_rust_is_the_same_everywhere() {
-    let least = manifest()["package"]["rust-version"]
+    let least = manifest()["workspace"]["package"]["rust-version"]
         .as_str()
         .unwrap()
         .to_owned();

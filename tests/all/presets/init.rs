@@ -19,8 +19,46 @@ fn init_writes_every_preset_that_presets_lists_and_it_is_right() {
         let file = world.directory.path().join(format!("{name}.toml"));
         let ran = world.ingest(&["init", "--preset", name, file.to_str().unwrap()]);
         assert_eq!(ran.code, 0, "{ran:?}");
-        let wanted = std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap();
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), wanted);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), written(name));
+    }
+}
+
+/// A preset as `init` writes it: its first line names the schema where `ingest schema` is written, beside the file.
+fn written(name: &str) -> String {
+    let shipped = std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap();
+    let lines = shipped
+        .lines()
+        .filter(|line| !line.starts_with("#:schema "));
+    let lines = std::iter::once("#:schema ./quotas.schema.json").chain(lines);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn every_configuration_that_is_shipped_or_written_names_the_schema_that_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let presets = std::fs::read_dir(directory()).unwrap();
+    let presets = presets.map(|entry| entry.unwrap().path());
+    let own = presets.filter(|path| path.is_file() && !path.is_symlink());
+    for file in own.chain([root.join("quotas.toml")]) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let schema = text.lines().next().unwrap().strip_prefix("#:schema ");
+        let schema = schema.unwrap_or_else(|| panic!("{} names no schema", file.display()));
+        assert!(file.parent().unwrap().join(schema).exists(), "{schema}");
+    }
+    let world = World::new();
+    let description = root.join("docs/tutorial/openapi.json");
+    let drafted = [
+        "--openapi",
+        description.to_str().unwrap(),
+        "--call",
+        "GET:/books",
+    ];
+    for more in [&["--preset", "blank"][..], &drafted, &[]] {
+        let ran = world.ingest(&[&["init", "-"], more].concat());
+        assert!(
+            ran.stdout.starts_with("#:schema ./quotas.schema.json\n"),
+            "{ran:?}"
+        );
     }
 }
 
@@ -177,7 +215,6 @@ fn init_writes_the_configuration_alone_to_stdout_where_the_file_is_a_dash() {
     let world = World::new();
     let ran = world.ingest(&["init", "--preset", "github", "-"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let wanted = std::fs::read_to_string(directory().join("github.toml")).unwrap();
-    assert_eq!((ran.stdout, ran.stderr.as_str()), (wanted, ""));
+    assert_eq!((ran.stdout, ran.stderr.as_str()), (written("github"), ""));
     assert!(!world.directory.path().join("-").exists());
 }

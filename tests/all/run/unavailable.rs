@@ -68,6 +68,7 @@ pass_on! { PassReader:
     cached_page(upstream: &str, kind: &str, request: &str) -> Option<CachedPage>;
     tags(upstream: &str) -> Vec<Tag>;
     estimates() -> Vec<Estimate>;
+    unseen(upstream: &str, since: Timestamp) -> u64;
 }
 
 pass_on! { PassStore:

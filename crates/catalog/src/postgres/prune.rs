@@ -10,6 +10,7 @@ const AT_ONCE: i64 = 1_000;
 /// A record that is being landed is not old any more.
 const OLD: &str = "select number from record where upstream = $1 and last_seen < $2
     order by last_seen, number limit $3 for update skip locked";
+const COUNT: &str = "select count(*) from record where upstream = $1 and last_seen < $2";
 const DROP_VERSIONS: &str = "delete from record_version version using record
     where record.number = any($1)
         and version.id = record.id and version.kind = record.kind and version.upstream = record.upstream";
@@ -18,6 +19,19 @@ const DROP: &str = "delete from record where number = any($1)";
 const DROP_OLD_VERSIONS: &str = "delete from record_version where number in
     (select number from record_version where upstream = $1 and replaced_at < $2 order by replaced_at limit $3)";
 const FORGET: &str = "delete from absent where upstream = $1 and at < $2";
+
+/// Returns the number of records that [`drop_unseen`] would delete.
+pub async fn unseen(
+    tx: &Transaction<'_>,
+    upstream: &str,
+    since: Timestamp,
+) -> Result<u64, PostgresError> {
+    let rows = tx
+        .query(COUNT, parameters![stored(upstream), time(since)])
+        .await?;
+    let count: i64 = rows.first().map_or(Ok(0), |row| row.value(0))?;
+    Ok(count.unsigned_abs())
+}
 
 /// Deletes the records of an upstream, its absent ids, former bodies and tags that are older than `since`. Returns the number of
 /// records.

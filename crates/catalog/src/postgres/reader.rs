@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, reading};
-use super::{estimates, id_since, passes, pending, recall, tags};
+use super::{estimates, id_since, passes, pending, prune, recall, tags};
 use crate::{
     CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
@@ -102,5 +102,9 @@ impl PassReader for PostgresCatalog {
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
         reading!(self, tx => estimates::estimates(&tx))
+    }
+
+    async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        reading!(self, tx => prune::unseen(&tx, upstream, since))
     }
 }

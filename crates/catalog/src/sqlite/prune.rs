@@ -23,7 +23,23 @@ const CHANGED: &str = "insert into text_change (number, mark) select number, ran
 const DROP: &str = "delete from record where number in
     (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
-pub const STATEMENTS: &[&str] = &[OLD, CHANGED, DROP_VERSIONS, DROP_OLD_VERSIONS, DROP, FORGET];
+const COUNT: &str = "select count(*) from record where upstream = ?1 and last_seen < ?2";
+pub const STATEMENTS: &[&str] = &[
+    OLD,
+    COUNT,
+    CHANGED,
+    DROP_VERSIONS,
+    DROP_OLD_VERSIONS,
+    DROP,
+    FORGET,
+];
+
+/// Returns the number of records that [`drop_unseen`] would delete.
+pub fn unseen(connection: &Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
+    let mut count = connection.prepare_cached(COUNT)?;
+    let count: i64 = count.query_row((upstream, since), |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
 
 /// Deletes the records of an upstream, its absent ids, former bodies and tags that are older than `since`. Returns the number of
 /// records. Writes nothing if there are none.

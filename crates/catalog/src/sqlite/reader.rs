@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{SqliteCatalog, estimates, id_since, passes, pending, recall, tags};
+use super::{SqliteCatalog, columns, estimates, id_since, passes, pending, prune, recall, tags};
 use crate::{
     CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
@@ -122,5 +122,11 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
         self.read(estimates::estimates).await
+    }
+
+    async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let (upstream, since) = (upstream.to_owned(), columns::time(since));
+        self.read(move |connection| prune::unseen(connection, &upstream, &since))
+            .await
     }
 }

@@ -310,6 +310,9 @@ pub struct RunArgs {
     /// Preview the spend without charging, requesting or writing anything; retries are not included
     #[arg(long)]
     pub dry_run: bool,
+    /// Request everything again, due or not, from the first value of `since`
+    #[arg(long, requires = "jobs")]
+    pub relist: bool,
     /// Run against a local stand-in for the upstreams, in a separate state directory; needs no key and no real quota
     #[cfg(feature = "sandbox")]
     #[arg(long)]

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::run;
-use ingest_config::{Call, Cheaper, Config, Credential, Job, Step};
+use ingest_config::{Call, Cheaper, Config, Credential, Doubt, Job, Step, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
@@ -18,7 +18,8 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let cheaper = cheaper_calls(config).into_iter();
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
-    cheaper.chain(counting).chain(never).collect()
+    let advice = cheaper.chain(counting).chain(never);
+    advice.chain(cuts(config)).collect()
 }
 
 /// Advice on each call that no job uses and that a credential's limits can never hold. One that a job uses is an error.
@@ -48,6 +49,26 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
         .filter(|call| !is_used(call))
         .filter_map(exceeded)
         .collect()
+}
+
+/// Advice where `max_pages` can cut a list that names `{since}`: what it leaves out is on no later list.
+fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
+    let steps = config
+        .jobs
+        .iter()
+        .flat_map(|job| job.steps.iter().map(move |step| (job, step)));
+    steps.filter_map(|(job, step)| {
+        let most = step.max_pages?;
+        let names_since = job.names(step, &Variable::Since);
+        (names_since && !step.call.trust.contains(&Doubt::Cut)).then(|| {
+            let detail = format!(
+                "{}: max_pages = {most} can end a list that names {{since}} before its end; the pass is then doubtful, and the next \
+                one begins at the same {{since}}; remove max_pages, or raise it",
+                step.call.name
+            );
+            (format!("job {}", job.name), detail)
+        })
+    })
 }
 
 /// Advice where an exact limit keeps each charge of an account at least as long as a limit in buckets counts.

@@ -25,7 +25,8 @@ use ingest_config::ConfigError;
 #[cfg(feature = "sandbox")]
 use ingest_config::{Auth, Upstream};
 use ingest_config::{
-    CatalogConfig, CatalogStore, Config, Credential, Job, Region, Sources, closest, without,
+    Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, Region, Sources, Step,
+    closest, without,
 };
 use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
@@ -360,7 +361,14 @@ impl Environment {
 
     /// Returns the selected jobs and their regions.
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
-        self.select_of(&args.regions, &args.jobs)
+        let selection = self.select_of(&args.regions, &args.jobs)?;
+        Ok(match args.relist {
+            true => selection
+                .into_iter()
+                .map(|(job, regions)| (Arc::new(relisting(&job)), regions))
+                .collect(),
+            false => selection,
+        })
     }
 
     /// Returns the selected regions (or `all`) of the selected jobs; of all jobs if none is named.
@@ -396,6 +404,26 @@ impl Environment {
         }
         let wanted = |job: &&Arc<Job>| names.is_empty() || names.contains(&job.name);
         Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
+    }
+}
+
+/// Returns the job as `--relist` walks it: due or not, with nothing that was fetched before in the place of a request.
+fn relisting(job: &Job) -> Job {
+    let step = |step: &Step| Step {
+        call: Arc::new(Call {
+            etag: Etag::Unused,
+            ..(*step.call).clone()
+        }),
+        ids: step.ids.as_ref().map(|ids| Ids {
+            fresh_for: None,
+            ..ids.clone()
+        }),
+        ..step.clone()
+    };
+    Job {
+        relists: true,
+        steps: job.steps.iter().map(step).collect(),
+        ..job.clone()
     }
 }
 

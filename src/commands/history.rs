@@ -8,6 +8,7 @@ use super::cells::Cells;
 use super::environment::Environment;
 use super::output::Screen;
 use super::refill::recorded_ledger;
+use super::status::DoubtShown;
 use super::table::{count, table, text};
 use super::{Error, output};
 use crate::cli::{Format, Global, HistoryArgs};
@@ -36,6 +37,13 @@ pub struct Row {
     /// Passes that began, and how many of them are complete.
     pub passes: u64,
     pub complete: u64,
+    /// How many of them are doubtful, and why.
+    pub doubtful: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<DoubtShown>,
+    /// What the passes noticed, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     pub pages: u64,
     pub records: u64,
     pub requests: u64,
@@ -123,6 +131,19 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     let row = row(rows, pass.started_at, account, whose);
     row.passes += 1;
     row.complete += u64::from(pass.outcome == Some(PassEnd::Complete));
+    row.doubtful += u64::from(pass.outcome == Some(PassEnd::Doubtful));
+    for doubt in DoubtShown::all(&pass.doubts) {
+        if row.doubts.iter().all(|known| known.text != doubt.text) {
+            row.doubts.push(doubt);
+        }
+    }
+    // The notes of a doubtful pass begin with its doubts.
+    let notes = pass.notes.iter().filter(|_| pass.doubts.is_empty());
+    for note in notes {
+        if !row.notes.contains(note) {
+            row.notes.push(note.clone());
+        }
+    }
     row.pages = row.pages.saturating_add(pass.pages);
     row.records = row.records.saturating_add(pass.records);
     row.requests = row.requests.saturating_add(pass.requests);
@@ -171,7 +192,24 @@ fn day(rows: &[Row], screen: Screen) -> String {
         ]);
     }
     let day = rows.first().map_or("", |row| &row.day);
-    format!("{day} (UTC)\n{}", text(&table))
+    let said = rows.iter().flat_map(said).map(|line| screen.wrapped(&line));
+    let lines: Vec<String> = std::iter::once(text(&table)).chain(said).collect();
+    format!("{day} (UTC)\n{}", lines.join("\n"))
+}
+
+/// Returns a line for each doubt and each note of a row.
+fn said(row: &Row) -> Vec<String> {
+    let region = row.region.as_deref().unwrap_or("-");
+    let whose = output::shown(&format!(
+        "{} {region}",
+        row.job.as_deref().unwrap_or_default()
+    ));
+    let doubts = row.doubts.iter();
+    let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
+    let lines = doubts.chain(row.notes.iter().cloned());
+    lines
+        .map(|line| format!("{whose}: {}.", output::shown(&line)))
+        .collect()
 }
 
 /// The last column.

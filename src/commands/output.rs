@@ -34,6 +34,11 @@ pub fn text_line(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes text and a newline to stderr. A failure to write is no failure of the run.
+pub fn error_line(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
 /// Writes the text of a failure and a newline; where only the log is read, an event of the log.
 pub fn failure_line(global: &Global, text: &str) -> Result<(), Error> {
     if global.logs_only() {

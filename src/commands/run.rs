@@ -16,8 +16,9 @@ use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, LimitReport, PassOutcome, PassReport,
-    RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
+    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
+    PassReport, RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop,
+    StoppedBy, Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::PassStore;
@@ -169,6 +170,7 @@ async fn context(
         blocked: Blocked::default(),
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
+        known_calls: KnownCalls::default(),
         regional_records: RegionalRecords::default(),
         request_stats: RequestStats::default(),
         progress: Arc::new(Silent),
@@ -187,13 +189,35 @@ fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
     }
 }
 
+/// Whether nothing is worse than a doubt.
+fn only_doubtful(report: &RunReport) -> bool {
+    let worst = report.passes.iter().map(|pass| pass.outcome).max();
+    worst == Some(PassOutcome::Doubtful)
+}
+
 fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
+    // The log contains each failure already.
+    if global.quiet && !global.logs_only() {
+        tell_doubts(report);
+    }
     match global.format {
         Format::Json => output::json(report),
         Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
+        Format::Text if global.quiet && only_doubtful(report) => Ok(()),
         // The log contains each failure already.
         Format::Text if global.logs_only() => Ok(()),
         Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
+    }
+}
+
+/// Prints the doubts of each pass.
+fn tell_doubts(report: &RunReport) {
+    for pass in &report.passes {
+        let (job, region) = (&pass.job, pass.key());
+        for doubt in &pass.doubts {
+            let line = format!("{job} {region}: {}", run::in_words(doubt));
+            output::error_line(&output::shown(&line));
+        }
     }
 }
 
@@ -238,6 +262,9 @@ fn headline(report: &RunReport) -> String {
         }
         RunOutcome::Stopped => {
             format!("Stopped at a limit after {requests}; the next run resumes here.")
+        }
+        RunOutcome::Failed if only_doubtful(report) => {
+            format!("Doubtful in part, after {requests}: a list cannot be trusted; see below.")
         }
         RunOutcome::Failed => format!("Failed or refused in part, after {requests}; see below."),
         RunOutcome::Interrupted => {
@@ -365,6 +392,7 @@ fn outcome(pass: &PassReport) -> Cell {
         PassOutcome::Busy => ("busy", Colour::Grey),
         PassOutcome::Complete => ("complete", Colour::Green),
         PassOutcome::Stopped => ("stopped", Colour::Yellow),
+        PassOutcome::Doubtful => ("doubtful", Colour::Red),
         PassOutcome::Refused => ("refused", Colour::Red),
         PassOutcome::Failed => ("failed", Colour::Red),
         PassOutcome::Interrupted => ("interrupted", Colour::Yellow),

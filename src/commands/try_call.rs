@@ -11,13 +11,15 @@ use serde_json::Value;
 use self::next_since::NextSince;
 use super::environment::{Environment, unknown, unknown_region};
 use super::refill::charging_ledger;
+use super::status::DoubtShown;
 use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
 use crate::exit::Exit;
+use crate::review::{Known, Review, Turn};
 use crate::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, SeenValues,
-    Silent, SinglePage,
+    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RegionalRecords, RequestStats,
+    SeenValues, Silent, SinglePage,
 };
 use ingest_base::record::Record;
 use ingest_base::saved_response::SavedResponse;
@@ -62,7 +64,12 @@ struct Report {
     message: Option<String>,
     records: Vec<ShownRecord>,
     record_count: usize,
+    /// The number of records that a page was requested to have; `None` if the configuration has no size.
+    size: Option<u64>,
     next: Option<String>,
+    /// How the list goes on, and why.
+    goes_on: Option<String>,
+    doubts: Vec<DoubtShown>,
     /// `None`: the page has no value for the next `{since}`, or the job does not read one.
     next_since: Option<NextSince>,
     reported: Vec<ShownLimit>,
@@ -347,7 +354,9 @@ impl Tried {
         }
         let codes = [self.region.code.clone()];
         let states = catalog.region_states(&job.name, &codes, now).await?;
-        let since = states.first().and_then(|state| run::since_of(job, state));
+        let since = states
+            .first()
+            .and_then(|state| run::since_of(job, state, false));
         Ok(since)
     }
 
@@ -376,6 +385,7 @@ impl Tried {
             learned_costs: LearnedCosts::default(),
             waits: crate::run::Waits::default(),
             in_flight: InFlight::default(),
+            known_calls: KnownCalls::default(),
             regional_records: RegionalRecords::default(),
             request_stats: RequestStats::default(),
             progress: Arc::new(Silent),
@@ -400,7 +410,10 @@ impl Tried {
             rule: None,
             records: Vec::new(),
             record_count: 0,
+            size: None,
             next: None,
+            goes_on: None,
+            doubts: Vec::new(),
             next_since: None,
             reported: Vec::new(),
             reported_cost: BTreeMap::new(),
@@ -414,7 +427,14 @@ impl Tried {
                 report.missing.extend(self.read_by_job(step, &page.records));
                 self.read_since(step, &page.records, &mut report);
             }
-            report.fill(trial, &step.call);
+            let turn = Turn {
+                before: 0,
+                is_last: step.max_pages == Some(1),
+                is_only: step.max_pages == Some(1),
+                names_since: self.job.names(step, &Variable::Since),
+                ids: &self.ids,
+            };
+            report.fill(trial, (&step.call, self.credential()), turn);
         }
         Ok(report)
     }
@@ -426,6 +446,7 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
         since: ingest_config::Since::default(),
         slices: None,
         leaves_needed: false,
+        relists: false,
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
         fallbacks: Vec::new(),
@@ -480,7 +501,18 @@ fn once(job: Job) -> Job {
 }
 
 impl Report {
-    fn fill(&mut self, trial: Trial, call: &Call) {
+    /// Adds how the list goes on, as a run finds that which knows nothing of the call.
+    fn review(&mut self, page: &Page, (call, credential): (&Call, &Credential), turn: Turn<'_>) {
+        let mut review = Review::new(&credential.upstream, call, Known::default(), 0);
+        let verdict = review.see(page, turn);
+        self.goes_on = Some(review.goes_on(page, &verdict));
+        self.size = page.size;
+        self.doubts = DoubtShown::all(&verdict.doubts);
+        self.notes.extend(verdict.doubts.iter().map(run::in_words));
+        self.notes.extend(review.note_size(page));
+    }
+
+    fn fill(&mut self, trial: Trial, (call, credential): (&Call, &Credential), turn: Turn<'_>) {
         let reported = trial.exchange.reported;
         self.status = trial.classified.map(|classified| classified.status);
         let rule = trial.classified.and_then(|classified| classified.rule);
@@ -494,6 +526,7 @@ impl Report {
                 self.class = "page";
                 let missing = upstream::missing(call, &page, &reported);
                 self.missing.extend(missing);
+                self.review(&page, (call, credential), turn);
                 self.show(page, call.records.as_deref());
             }
         }
@@ -583,7 +616,9 @@ impl Report {
     }
 
     fn page_lines(&self) -> Vec<String> {
-        let mut lines = vec![format!("Records: {}", self.record_count)];
+        let of = self.size.map(|size| format!(" of {size} requested"));
+        let of = of.unwrap_or_default();
+        let mut lines = vec![format!("Records: {}{of}", self.record_count)];
         for record in &self.records {
             lines.push(format!("  id {}", record.id));
             for (column, value) in &record.columns {
@@ -603,6 +638,7 @@ impl Report {
         }
         let next = self.next.as_deref().unwrap_or("none, the list ends here");
         lines.push(format!("Next cursor: {next}"));
+        lines.extend(self.goes_on.iter().map(|how| format!("The list {how}")));
         lines.extend(self.next_since.iter().map(ToString::to_string));
         lines
     }

@@ -196,8 +196,12 @@ async fn take_up(
         .as_ref()
         .filter(|_| fresh.resumable(now).is_none())
     {
+        let why = match job.relists {
+            true => "for `--relist`",
+            false => "older than `resume_within`",
+        };
         tracing::warn!(job = job.name, region = region.key(), began = %old.started_at, "abandoned \
-            an unfinished pass older than `resume_within`; its pages are kept");
+            an unfinished pass {why}; its pages are kept");
         context
             .catalog
             .finish(&PassRef::Open(old.id), PassEnd::Abandoned, now)
@@ -287,7 +291,11 @@ async fn end(
     let task = format!("{} of {}", pass.region.key(), pass.job.name);
     let _waits = context.waits.begin(task, "the catalog");
     pass.reference = match end {
-        Some(PassEnd::Complete) => PassRef::Open(pass.complete(context).await?),
+        Some(PassEnd::Complete) => {
+            let id = pass.complete(context).await?;
+            pass.notes.extend(again_after_doubts(pass));
+            PassRef::Open(id)
+        }
         Some(end) => {
             let id = context.catalog.finish(&pass.reference, end, now).await?;
             let request = refusable(&pass.job, &pass.region);
@@ -301,6 +309,16 @@ async fn end(
         .count_unproductive(&pass.reference, &pass.stats)
         .await;
     ended
+}
+
+/// Returns when a doubtful region is requested again; `None` where it is not doubtful.
+fn again_after_doubts(pass: &Pass) -> Option<String> {
+    let after = pass.job.every.map_or("a day", |_| "`every`");
+    (!pass.doubts.is_empty()).then(|| {
+        format!(
+            "the pass is not complete; it is requested again after {after}, or as soon as its configuration changes"
+        )
+    })
 }
 
 /// Returns when a refused region is requested again; `None` where the next run does.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::blocked::Blocked;
 use super::due::{Candidate, jobs};
 use super::findings::RegionalRecords;
+use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};
 use super::stats::{InFlight, PassStats, RequestStats};
@@ -51,6 +52,8 @@ pub struct Context {
     pub request_stats: RequestStats,
     /// The costs that this run has learned.
     pub learned_costs: LearnedCosts,
+    /// What the lists of each call showed.
+    pub known_calls: KnownCalls,
     /// The records that this run compares between regions.
     pub regional_records: RegionalRecords,
     /// The charges of requests in flight.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
-use super::steps::{Edited, fit, refusable};
+use super::steps::{Edited, fit, readable, refusable};
 use ingest_catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
 use ingest_config::{Job, Region, Slice, Slices};
 use ingest_quota::Timestamp;
@@ -13,7 +13,8 @@ use ingest_quota::Timestamp;
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
 pub const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 
-/// How long after a refusal a slice is requested again by a job without `every`. At every run, it would cost a unit each time.
+/// How long after a refusal a slice, or after a doubt a region, is requested again by a job without `every`. At every run, it would
+/// cost a unit each time.
 const REFUSED_SLICE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A region of a job that may walk.
@@ -80,7 +81,8 @@ pub async fn candidates(
                     last_pages: last.into_iter().next().unwrap_or_default(),
                     now,
                 };
-                candidates.extend(sliced.candidates(known.remove(&region.code)));
+                let known = known.remove(&region.code).filter(|_| !job.relists);
+                candidates.extend(sliced.candidates(known));
             }
             continue;
         }
@@ -108,7 +110,7 @@ pub async fn reread(
     let until = now + LONGEST_TOLERANCE;
     let known = catalog.slice(&job.name, &region.code, slice, until).await?;
     let state = known.map(|known| known.state).unwrap_or_default();
-    let is_left = state.last_complete.is_none();
+    let is_left = state.last_complete.is_none() || job.relists;
     Ok(is_left.then(|| {
         let state = RegionState {
             region: region.code.clone(),
@@ -225,6 +227,14 @@ impl Candidate {
         if state.refused_request.as_ref().is_some_and(is_outdated) {
             state.last_refused = None;
         }
+        // So says a doubt.
+        state.doubtful = state.doubtful.filter(|doubtful| {
+            let request = doubtful.request.as_ref();
+            request.is_none_or(|request| *request == readable(job, region))
+        });
+        if job.relists && region.slice.is_some() {
+            (state.last_complete, state.last_complete_pass) = (None, None);
+        }
         let pass = state.unfinished.as_mut();
         Self {
             edited: pass.map(|pass| fit(job, region, pass)).unwrap_or_default(),
@@ -235,11 +245,19 @@ impl Candidate {
         }
     }
 
-    /// Returns when its last turn began: a pass that ended, complete or refused. If a refused pass were no turn, a region that
-    /// the upstream never serves would be first in every run and cost a unit each time.
+    /// Returns when its last turn began: a pass that ended, complete, doubtful or refused. If a refused pass were no turn, a region
+    /// that the upstream never serves would be first in every run and cost a unit each time.
     #[must_use]
     pub fn last_turn(&self) -> Option<Timestamp> {
-        self.state.last_complete.max(self.state.last_refused)
+        let ended = self.state.last_complete.max(self.state.last_refused);
+        ended.max(self.doubtful_since())
+    }
+
+    /// Returns when its last pass began, if that is doubtful.
+    #[must_use]
+    pub fn doubtful_since(&self) -> Option<Timestamp> {
+        let doubtful = self.state.doubtful.as_ref()?;
+        Some(doubtful.started_at).filter(|at| Some(*at) >= self.state.last_refused)
     }
 
     /// Returns how long after a refusal the region is requested again; `None`: at the next run.
@@ -270,6 +288,12 @@ impl Candidate {
         if let Some(backfill) = self.backfill.as_ref().filter(|_| self.is_backfilled()) {
             return backfill.next_at;
         }
+        if self.job.relists {
+            return None;
+        }
+        if let Some(began) = self.doubtful_since() {
+            return Some(began + self.job.every.unwrap_or(REFUSED_SLICE_EVERY));
+        }
         Some(self.last_turn()? + Self::after_refusal(&self.job, &self.region)?)
     }
 
@@ -289,7 +313,9 @@ impl Candidate {
     /// Returns its unfinished pass, unless that is older than `resume_within`.
     #[must_use]
     pub fn resumable(&self, now: Timestamp) -> Option<&OpenPass> {
-        let young = |pass: &&OpenPass| now.since(pass.started_at) < self.job.resume_within;
+        let young = |pass: &&OpenPass| {
+            now.since(pass.started_at) < self.job.resume_within && !self.job.relists
+        };
         self.state.unfinished.as_ref().filter(young)
     }
 }

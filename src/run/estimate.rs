@@ -9,7 +9,7 @@ use super::range::Range;
 use ingest_catalog::{
     CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };
-use ingest_config::{Ids, Job, Region, Step};
+use ingest_config::{Ids, Job, Region, Step, Variable};
 use ingest_quota::{Cost, Timestamp};
 
 /// What one pass is expected to take.
@@ -399,10 +399,13 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
     }
     let landed = position.map_or(0, |position| position.pages);
     let to_come = |pages: u64| pages.saturating_sub(landed).max(1);
+    // A further page that tells how the lists of the call end is not one of theirs.
+    let proves = step.call.paging.assumes_end() && candidate.job.names(step, &Variable::Since);
+    let proof = u64::from(proves);
     Range {
         min: 1,
         expected: to_come(pages_of_pass(candidate, index, step)),
-        max: most_pages(step).map(to_come),
+        max: most_pages(step).map(|most| to_come(most).saturating_add(proof)),
     }
 }
 

@@ -13,6 +13,7 @@ mod due;
 mod estimate;
 mod findings;
 mod forecast;
+mod known_calls;
 mod learned_cost;
 mod outcome;
 mod pager;
@@ -49,6 +50,7 @@ pub use forecast::{
     BackfillForecast, DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule,
     ScheduleError, Stalest, Used, forecast, what_fits,
 };
+pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use preview::{
@@ -56,7 +58,7 @@ pub use preview::{
     preview,
 };
 pub use range::Range;
-pub use report::{FAILURE, accounts, limit_report, limit_reports};
+pub use report::{FAILURE, accounts, in_words, limit_report, limit_reports};
 pub use reserve::reserved;
 pub use retention::Deletion;
 pub use simulation::SimulatedCatalog;
@@ -94,6 +96,8 @@ pub enum RunError {
 /// When the catalog cannot be read, or no credential can be used. No request was sent then.
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
     let now = context.clock.now();
+    let known = context.known_calls.load(&*context.catalog);
+    context.waits.on("the run", "the catalog", known).await?;
     let candidates = candidates(&*context.catalog, selection, now);
     let candidates = context.waits.on("the run", "the catalog", candidates);
     let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) = candidates

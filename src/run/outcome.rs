@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::retention::Deletion;
 
+use ingest_base::record::Doubted;
 use ingest_config::{Region, Slice};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
@@ -21,6 +22,8 @@ pub enum PassOutcome {
     Complete,
     /// A limit stopped it; the next run resumes it.
     Stopped,
+    /// A list of it cannot be trusted.
+    Doubtful,
     /// The upstream does not serve it, or it is not allowed during the outage of the ledger.
     Refused,
     /// It failed, after its retries.
@@ -39,17 +42,17 @@ pub enum RunOutcome {
     Complete,
     /// A limit stopped it; the next run resumes it.
     Stopped,
-    /// Something failed or was refused.
+    /// Something failed, was refused, or is doubtful.
     Failed,
     /// A signal ended it.
     Interrupted,
 }
 
 impl PassOutcome {
-    /// Whether people have to look: it failed, or was refused.
+    /// Whether people have to look: it failed, was refused, or is doubtful.
     #[must_use]
     pub const fn is_failure(self) -> bool {
-        matches!(self, Self::Refused | Self::Failed)
+        matches!(self, Self::Doubtful | Self::Refused | Self::Failed)
     }
 
     /// Returns its name in results.
@@ -60,6 +63,7 @@ impl PassOutcome {
             Self::Busy => "busy",
             Self::Complete => "complete",
             Self::Stopped => "stopped",
+            Self::Doubtful => "doubtful",
             Self::Refused => "refused",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
@@ -96,7 +100,7 @@ impl From<PassOutcome> for RunOutcome {
             PassOutcome::NotDue | PassOutcome::Busy => Self::NothingDue,
             PassOutcome::Complete => Self::Complete,
             PassOutcome::Stopped => Self::Stopped,
-            PassOutcome::Refused | PassOutcome::Failed => Self::Failed,
+            PassOutcome::Doubtful | PassOutcome::Refused | PassOutcome::Failed => Self::Failed,
             PassOutcome::Interrupted => Self::Interrupted,
         }
     }
@@ -126,6 +130,9 @@ pub struct PassReport {
     pub units: Cost,
     /// Why it stopped, and other notes for people.
     pub detail: Option<String>,
+    /// The doubts about its lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<Doubted>,
 }
 
 impl PassReport {
@@ -150,6 +157,11 @@ impl PassReport {
             .cloned()
             .chain(more.detail.into_iter().filter(is_new))
             .collect();
+        for doubt in more.doubts {
+            if !self.doubts.contains(&doubt) {
+                self.doubts.push(doubt);
+            }
+        }
         self.detail = (!details.is_empty()).then(|| details.join("; "));
     }
 }

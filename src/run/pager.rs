@@ -8,12 +8,14 @@ use super::findings::ListRef;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
+use crate::review::{Review, Turn, Verdict};
 use ingest_base::plain::plain;
-use ingest_base::record::Record;
+use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
 use ingest_config::{Job, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 /// The position of a list.
@@ -55,14 +57,22 @@ pub trait Target {
     /// Lands a page, and continues after it.
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason>;
 
-    /// Ends the list where it is: `max_pages` is now below the pages landed, and no further one is paid for.
-    async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason>;
+    /// Ends the list where it is, and no further page is paid for or landed.
+    async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason>;
 
     /// Returns to before the first page, once: the cursor has expired, for the reason given.
     async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason>;
 
     /// Why the list stops after a landed page that leads on to where no request can be sent.
     fn dead_end(&self, why: String) -> StopReason;
+}
+
+/// Why a list ends behind its last landed page.
+pub enum Ended {
+    /// `max_pages` is now below the pages landed.
+    AtMost,
+    /// Nothing follows: a further page was empty, or is known to be. Whether that is proved, and the doubts about the list.
+    Proved(bool, Vec<Doubted>),
 }
 
 /// A fetched page, and the position after it.
@@ -73,11 +83,13 @@ pub struct NextPage {
     pub next: Option<String>,
     /// Whether `max_pages` ends the list here although it continues.
     pub is_cut: bool,
-    /// Whether the list has perhaps more than was landed: `max_pages` cut it, the page repeats the previous one, some of its
-    /// records have no id or one that cannot be stored, or no page so far has a list.
+    /// Whether the list has perhaps more than was landed: its end is not proved, `max_pages` cut it, some of its records have no
+    /// id or one that cannot be stored, or no page so far has a list.
     pub is_partial: bool,
-    /// Whether the list ends here and is all that there is: not cut, and not ended for another reason than its last page.
+    /// Whether the list ends here and is all that there is.
     pub completes: bool,
+    /// The doubts that the page adds.
+    pub doubts: Vec<Doubted>,
     /// Pages of the list, this one included.
     pub pages: u64,
     /// How many of them are empty, in a row at the end.
@@ -101,6 +113,11 @@ pub struct PagePosition {
     pub batch: Option<OpenBatch>,
     /// Where the next list of the batch's only id continues; `None` unless the page completes its list.
     pub since: Option<IdSince>,
+    /// The doubts that the page adds to the pass, and the one that it adds if its cursor repeats.
+    pub doubts: Vec<Doubted>,
+    pub if_repeats: Option<Doubted>,
+    /// Whether a pass that it begins lists everything again.
+    pub relists: bool,
 }
 
 /// Fetches the pages of one list to its end.
@@ -113,20 +130,29 @@ pub struct Pager<'a> {
     pub stats: PassStats,
     /// What a person should know of the list.
     pub notes: Vec<String>,
-    /// The ids of the previous page.
-    previous: Option<Vec<String>>,
+    /// The doubts about its lists.
+    pub doubts: Vec<Doubted>,
+    /// What its pages show.
+    pub review: Review<'a>,
+    /// Held while a further page is requested that tells how lists of the call end.
+    proof: Option<OwnedMutexGuard<()>>,
+    /// The pages with records in the last complete list of the region.
+    last_pages: u64,
     /// Pages fetched, and how many of them had no list where the configuration expects one.
     fetched: u64,
     without_list: u64,
-    /// Pages that begin with records of the page before.
-    overlapping: u64,
-    /// Records listed on the fetched pages.
-    listed: u64,
 }
 
 impl<'a> Pager<'a> {
+    /// Begins with a list whose region's last complete pass had this many pages with records.
     #[must_use]
-    pub fn new(context: &'a Context, job: &'a Job, region: &'a Region, step: &'a Step) -> Self {
+    pub fn new(
+        context: &'a Context,
+        job: &'a Job,
+        region: &'a Region,
+        step: &'a Step,
+        last_pages: u64,
+    ) -> Self {
         Self {
             context,
             job,
@@ -134,11 +160,12 @@ impl<'a> Pager<'a> {
             step,
             stats: PassStats::default(),
             notes: Vec::new(),
-            previous: None,
+            doubts: Vec::new(),
+            review: review(context, job, step, last_pages),
+            proof: None,
+            last_pages,
             fetched: 0,
             without_list: 0,
-            overlapping: 0,
-            listed: 0,
         }
     }
 
@@ -150,12 +177,10 @@ impl<'a> Pager<'a> {
         loop {
             let position = target.position();
             let (cursor, pages, empty_pages) = match &position {
-                Position::Done => {
-                    self.note_missing_list(target.parameters().since);
-                    return Ok(());
-                }
-                Position::At { pages, .. } if self.is_last(*pages) => {
-                    target.end(self).await?;
+                Position::Done => return self.learn().await,
+                // A further page that tells how the list ended is not one of its pages.
+                Position::At { pages, .. } if self.is_last(*pages) && self.proof.is_none() => {
+                    target.end(self, Ended::AtMost).await?;
                     continue;
                 }
                 Position::Start => (None, 0, 0),
@@ -170,7 +195,9 @@ impl<'a> Pager<'a> {
                 Ok(page) => self.land(target, page, pages, empty_pages).await?,
                 Err(StopReason::BadCursor(why)) => {
                     target.restart(self, why).await?;
-                    (self.previous, self.fetched, self.without_list) = (None, 0, 0);
+                    (self.fetched, self.without_list) = (0, 0);
+                    self.review = review(self.context, self.job, self.step, self.last_pages);
+                    self.proof = None;
                 }
                 Err(reason) => return Err(reason),
             }
@@ -223,6 +250,9 @@ impl<'a> Pager<'a> {
             requested: place.requested,
             batch: place.batch,
             since: place.since,
+            doubts: place.doubts,
+            if_repeats: place.if_repeats,
+            relists: place.relists,
             requests: self.stats.unlanded_requests,
             units: self.stats.unlanded_units.clone(),
             tag: page.tag,
@@ -273,31 +303,38 @@ impl<'a> Pager<'a> {
     ) -> Result<(), StopReason> {
         self.fetched += 1;
         self.without_list += u64::from(page.lacks_list);
-        let repeats = self.repeats(&page);
-        if repeats {
-            page.next = None;
-            self.notes.push(format!(
-                "{} returned the same page twice; treating the list as complete; if it has more, the upstream may not know \
-                `page.param`, or `page.first` is wrong",
-                self.step.call.name
-            ));
-        } else {
-            self.note_gaps(&page, pages);
+        self.proof = None;
+        let Parameters { ids, since, .. } = target.parameters();
+        let ends = self.is_last(pages + 1);
+        let turn = Turn {
+            before: pages,
+            is_last: ends,
+            is_only: self.step.max_pages == Some(1),
+            names_since: self.job.names(self.step, &Variable::Since),
+            ids,
+        };
+        let mut verdict = self.review.see(&page, turn);
+        if verdict.next.is_none() {
+            self.judge_missing_list(since, &mut verdict);
+        }
+        self.notes.append(&mut verdict.notes);
+        self.doubts.extend(verdict.doubts.iter().cloned());
+        if verdict.has_proved {
+            let ended = Ended::Proved(verdict.is_proved, verdict.doubts);
+            return target.end(self, ended).await;
         }
         let is_empty = page.records.is_empty();
         let lacks_some = self.leave_out(&mut page);
         let dead_end = page.dead_end.take();
-        let ends = self.is_last(pages + 1);
         let has_no_list = self.fetched == self.without_list;
+        let is_cut = ends && verdict.next.is_some() && !verdict.is_proof;
+        let is_unproved = verdict.next.is_none() && !verdict.is_proved;
         let next = NextPage {
-            next: page.next.clone().filter(|_| !ends),
-            is_cut: ends && page.next.is_some(),
-            is_partial: repeats
-                || lacks_some
-                || page.skipped > 0
-                || (ends && page.next.is_some())
-                || has_no_list,
-            completes: page.next.is_none() && !repeats && !has_no_list && dead_end.is_none(),
+            is_cut,
+            is_partial: lacks_some || page.skipped > 0 || is_cut || is_unproved || has_no_list,
+            completes: verdict.next.is_none() && verdict.is_proved && !has_no_list,
+            next: verdict.next.filter(|_| !is_cut),
+            doubts: verdict.doubts,
             pages: pages + 1,
             empty_pages: match is_empty {
                 true => empty_pages.saturating_add(1),
@@ -306,8 +343,48 @@ impl<'a> Pager<'a> {
             page,
         };
         target.land(self, next).await?;
+        if verdict.is_proof {
+            self.ask(target).await?;
+        }
         // The page is paid for, so it is landed before the list stops.
         dead_end.map_or(Ok(()), |why| Err(target.dead_end(why)))
+    }
+
+    /// Waits for the turn to request a further page that tells how lists of the call end, unless another list has found out
+    /// meanwhile.
+    async fn ask(&mut self, target: &mut impl Target) -> Result<(), StopReason> {
+        if !matches!(target.position(), Position::At { .. }) {
+            return Ok(());
+        }
+        let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
+        let known = &self.context.known_calls;
+        let turn = known.prove(upstream, call);
+        let task = format!("{} of {}", self.region.key(), self.job.name);
+        let waits = &self.context.waits;
+        let turn = waits.on(task, "how other lists of the call end", turn);
+        self.proof = Some(turn.await);
+        if self.review.learn(known.of(upstream, call)) {
+            self.proof = None;
+            return target.end(self, Ended::Proved(true, Vec::new())).await;
+        }
+        Ok(())
+    }
+
+    /// Keeps what the list shows of its call, unless it is doubtful.
+    async fn learn(&mut self) -> Result<(), StopReason> {
+        let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
+        if !self.doubts.is_empty() || self.fetched == 0 {
+            return Ok(());
+        }
+        let shown = self.review.shown();
+        if let Some(facts) = self.context.known_calls.add(upstream, call, shown) {
+            let stored = self.context.catalog.store_call_facts(facts);
+            self.context
+                .waits
+                .on("what a call shows", "the catalog", stored)
+                .await?;
+        }
+        Ok(())
     }
 
     /// Removes the records whose ids the catalog cannot store, and notes that. Returns whether there are any.
@@ -334,57 +411,6 @@ impl<'a> Pager<'a> {
         self.step.max_pages.is_some_and(|most| pages >= most)
     }
 
-    /// Whether a page repeats the previous one although its cursor continues. A cursor that we count ourselves never
-    /// repeats, so an upstream that ignores it would be requested without end.
-    fn repeats(&mut self, page: &Page) -> bool {
-        if !self.step.call.paging.counts_itself() {
-            return false;
-        }
-        let ids: Vec<String> = page
-            .records
-            .iter()
-            .map(|record| record.id.clone())
-            .collect();
-        let repeats = page.next.is_some() && self.previous.as_ref() == Some(&ids);
-        let overlaps = self.previous.as_ref().is_some_and(|previous| {
-            let first = ids.first();
-            first.is_some_and(|first| previous.contains(first))
-        });
-        self.overlapping += u64::from(overlaps);
-        self.previous = Some(ids);
-        repeats
-    }
-
-    /// Notes at the end of a list whose cursor is a count of ours that the count seems wrong: every page begins with records of
-    /// the page before, or the response says that there are more records than all pages had.
-    fn note_gaps(&mut self, page: &Page, pages_before: u64) {
-        self.listed = self.listed.saturating_add(page.listed);
-        let call = &self.step.call;
-        let is_whole = self.fetched == pages_before.saturating_add(1) && self.fetched > 1;
-        if page.next.is_some() || !call.paging.counts_itself() || !is_whole {
-            return;
-        }
-        let turns = self.fetched - u64::from(page.listed == 0) - 1;
-        let total = page.unread.total.as_ref().map(|(_, total)| *total);
-        let has_too_many = self.overlapping > 0 && total.is_some_and(|total| total < self.listed);
-        if turns > 0 && (self.overlapping >= turns || has_too_many) {
-            self.notes.push(format!(
-                "{}: pages begin with records of the page before; check `page.param` and `page.first`",
-                call.name
-            ));
-        }
-        if let Some((at, total)) = &page.unread.total
-            && *total > self.listed
-            && !self.is_last(self.fetched)
-        {
-            self.notes.push(format!(
-                "{}: the list ended after {} records, and the response has {total} at {at}: if that is the number of all records, \
-                check `page.first` and `page.size`",
-                call.name, self.listed
-            ));
-        }
-    }
-
     /// Checks that a list may continue behind this many empty pages in a row. The upstream's cursor can lead past any number
     /// of them, and each is paid for. Beyond the configured number the list is not complete, and its cursor is kept.
     fn check_empty_pages(&self, empty_pages: u64) -> Result<(), StopReason> {
@@ -400,23 +426,33 @@ impl<'a> Pager<'a> {
         )))
     }
 
-    /// Notes that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
+    /// Finds that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
     /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new, once a pass has
     /// found its first records: many APIs leave out an empty list.
-    fn note_missing_list(&mut self, since: Option<&SinceValue>) {
+    fn judge_missing_list(&self, since: Option<&SinceValue>, verdict: &mut Verdict) {
         let is_of_what_is_new = since.is_some()
             && since != self.job.since.first.as_ref()
             && self.job.names(self.step, &Variable::Since);
         if let Some(records) = &self.step.call.records
             && self.step.ids.is_none()
             && !is_of_what_is_new
-            && self.fetched > 0
+            && verdict.doubts.is_empty()
             && self.fetched == self.without_list
         {
-            self.notes.push(format!(
+            let text = format!(
                 "no response of {} has a list at `{}`; check its records.at",
                 self.step.call.name, records.at
-            ));
+            );
+            match self.review.no_list(text) {
+                Ok(doubt) => verdict.doubts.push(doubt),
+                Err(note) => verdict.notes.push(note),
+            }
         }
     }
+}
+
+fn review<'a>(context: &Context, job: &'a Job, step: &'a Step, last_pages: u64) -> Review<'a> {
+    let (upstream, call) = (&job.credential.upstream, &step.call);
+    let known = context.known_calls.of(upstream, call);
+    Review::new(upstream, call, known, last_pages)
 }

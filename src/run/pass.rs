@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::due::Candidate;
-use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
-use super::since::{Greatest, cuts, nothing_since_first};
+use super::since::{Greatest, cut, nothing_since_first};
 use super::stats::PassStats;
-use super::steps::{request_of, since_of};
+use super::steps::{readable, request_of, since_of};
 use super::stop_reason::StopReason;
+use ingest_base::record::Doubted;
 use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use ingest_config::{Call, Field, Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Field, Job, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 
 /// The variables with which a list is a list for a time.
@@ -49,6 +50,12 @@ pub struct Pass {
     pub stats: PassStats,
     /// Notes for people.
     pub notes: Vec<String>,
+    /// The doubts about its lists, those of earlier runs included.
+    pub doubts: Vec<Doubted>,
+    /// Whether it lists everything again, from the first value of `{since}`.
+    pub relists: bool,
+    /// The pages with records of each step in the last complete pass, by the step's index.
+    last_filled: Vec<(usize, u64)>,
     _lease: Lease,
 }
 
@@ -57,14 +64,18 @@ impl Pass {
     #[must_use]
     pub fn of(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
         let open = candidate.resumable(now);
+        let relists = open.map_or(candidate.job.relists, |pass| pass.relists);
         Self {
             reference: reference(&candidate.job, &candidate.region, open, now),
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
             partial: open.map_or_else(HashSet::new, |open| perhaps_cut(&candidate.job, open)),
-            since: since_of(&candidate.job, &candidate.state),
-            greatest: greatest(candidate, open),
+            since: since_of(&candidate.job, &candidate.state, relists),
+            doubts: open.map(|pass| pass.doubts.clone()).unwrap_or_default(),
+            relists,
+            last_filled: candidate.state.last_filled.clone(),
+            greatest: greatest(candidate, open, relists),
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             stats: PassStats::default(),
@@ -113,7 +124,7 @@ impl Pass {
         self.positions.retain(|position| position.step != step);
     }
 
-    /// Ends it as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`,
+    /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`,
     /// lists something else in every pass, so it loses none.
     ///
     /// # Errors
@@ -127,6 +138,15 @@ impl Pass {
             .map(|(index, _)| index)
             .collect();
         let now = context.clock.now();
+        if !self.doubts.is_empty() {
+            let finish = context
+                .catalog
+                .finish(&self.reference, PassEnd::Doubtful, now);
+            let id = finish.await?;
+            let read = readable(&self.job, &self.region);
+            context.catalog.store_refusal(id, &read).await?;
+            return Ok(id);
+        }
         let Some(id) = self.id() else {
             let finish = context
                 .catalog
@@ -181,8 +201,8 @@ fn perhaps_cut(job: &Job, open: &OpenPass) -> HashSet<usize> {
 }
 
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
-fn greatest(candidate: &Candidate, open: Option<&OpenPass>) -> Greatest {
-    let last = candidate.state.since.as_ref();
+fn greatest(candidate: &Candidate, open: Option<&OpenPass>, relists: bool) -> Greatest {
+    let last = candidate.state.since.as_ref().filter(|_| !relists);
     let stored = [
         open.and_then(|pass| pass.greatest.as_deref()),
         last.and_then(|last| last.greatest.as_deref()),
@@ -213,7 +233,9 @@ pub async fn walk(
 ) -> Result<(), StopReason> {
     let (job, region) = (Arc::clone(&pass.job), Arc::clone(&pass.region));
     for (index, step) in listing_steps(&job) {
-        let mut pager = Pager::new(context, &job, &region, step);
+        let last_pages = pass.last_filled.iter().find(|(step, _)| *step == index);
+        let last_pages = last_pages.map_or(0, |(_, pages)| *pages);
+        let mut pager = Pager::new(context, &job, &region, step, last_pages);
         let mut list = Listing {
             pass: &mut *pass,
             index,
@@ -226,6 +248,7 @@ pub async fn walk(
         }
         pass.stats.add(&pager.stats);
         pass.notes.append(&mut pager.notes);
+        pass.doubts.append(&mut pager.doubts);
         walked?;
     }
     Ok(())
@@ -262,22 +285,38 @@ impl Target for Listing<'_> {
         } = &mut *self.pass;
         greatest.see(pager, since.as_ref(), &page.page.records);
         pager.stats.findings.see_ids(job, call, &page.page.records);
+        let names_since = job.names(pager.step, &Variable::Since);
+        let mut doubts = page.doubts;
+        if page.is_cut {
+            doubts.extend(cut(pager));
+        }
+        // An upstream that has one cursor for the whole list ends it with an empty page.
+        let repeated = match page.page.records.is_empty() {
+            true => Err(None),
+            false => pager.review.cursor_repeats().map_err(Some),
+        };
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),
-            cut: page.is_cut && cuts(pager),
+            cut: page.is_cut && names_since,
             greatest: self.pass.greatest.stored(job),
             empty_pages: page.empty_pages,
             requested: Vec::new(),
             batch: None,
             since: None,
+            doubts,
+            if_repeats: repeated.as_ref().ok().cloned(),
+            relists: self.pass.relists,
         };
-        let is_empty = page.page.records.is_empty();
         let landed = pager.store(page.page, place).await?;
-        // An upstream that has one cursor for the whole list ends it with an empty page.
-        let repeats = landed.cursor_repeats && !is_empty;
-        if page.is_partial || repeats {
+        if landed.cursor_repeats {
+            match repeated {
+                Ok(doubt) => pager.doubts.push(doubt),
+                Err(note) => pager.notes.extend(note),
+            }
+        }
+        if page.is_partial {
             self.pass.partial.insert(self.index);
         }
         self.pass.advance(
@@ -290,9 +329,6 @@ impl Target for Listing<'_> {
                 empty_pages: page.empty_pages,
             },
         );
-        if repeats {
-            pager.notes.push(same_cursor(&pager.step.call));
-        }
         if let (Some(prefetch), Some(listed)) = (self.prefetch, listed) {
             // The prefetcher may have stopped. The batches that follow the listings fetch these ids then.
             let _ = prefetch.send(listed);
@@ -300,13 +336,24 @@ impl Target for Listing<'_> {
         Ok(())
     }
 
-    async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
-        let cut = cuts(pager);
+    async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
+        let names_since = pager.job.names(pager.step, &Variable::Since);
+        let (cut, proved, doubts) = match why {
+            Ended::AtMost => (names_since, false, Vec::from_iter(cut(pager))),
+            Ended::Proved(proved, doubts) => (false, proved, doubts),
+        };
         if let Some(id) = self.pass.id() {
-            pager.context.catalog.end_step(id, self.index, cut).await?;
+            let catalog = &pager.context.catalog;
+            // Before the end: a run that is killed in between finds the list to be ended again.
+            if !doubts.is_empty() {
+                catalog.store_doubts(id, &doubts).await?;
+            }
+            catalog.end_step(id, self.index, cut).await?;
         }
         self.pass.end_step(self.index);
-        self.pass.partial.insert(self.index);
+        if !proved {
+            self.pass.partial.insert(self.index);
+        }
         Ok(())
     }
 
@@ -333,18 +380,6 @@ impl Target for Listing<'_> {
     fn dead_end(&self, why: String) -> StopReason {
         StopReason::Unserved(why)
     }
-}
-
-/// The note on a list that ends because its cursor repeats.
-pub fn same_cursor(call: &Call) -> String {
-    let mistake = match call.paging.cursor_param() {
-        Some(_) => "the upstream may not know `page.param`",
-        None => "`page.next` may name the page itself, or the first one",
-    };
-    format!(
-        "{} returned the same cursor twice, and no new record; treating the list as complete; if it has more, {mistake}",
-        call.name
-    )
 }
 
 /// Returns a note if a list has no record at all that begins at a configured `{since}`, or before the newest record that was seen.

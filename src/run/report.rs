@@ -14,6 +14,7 @@ use super::retention::Deletion;
 use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
+use ingest_base::record::Doubted;
 use ingest_config::{Credential, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
@@ -36,7 +37,7 @@ impl Walked {
             resumed: pass.resumed,
             ..blank(&pass.job, &pass.region)
         };
-        self.push(report, reason, pass.notes, &pass.stats)
+        self.push(report, reason, (pass.notes, pass.doubts), &pass.stats)
     }
 
     /// Adds the batches of a job and returns their report; `None` if no request was made for them and none was refused.
@@ -49,7 +50,8 @@ impl Walked {
             resumed: batches.resumed,
             ..blank(job, &Region::shared())
         };
-        Some(self.push(report, reason, batches.notes, &batches.stats))
+        let said = (batches.notes, batches.doubts);
+        Some(self.push(report, reason, said, &batches.stats))
     }
 
     /// Adds regions that were not walked.
@@ -78,17 +80,33 @@ impl Walked {
         &mut self,
         report: PassReport,
         reason: Option<&StopReason>,
-        notes: Vec<String>,
+        (notes, mut doubts): (Vec<String>, Vec<Doubted>),
         stats: &PassStats,
     ) -> PassReport {
         let why = reason.and_then(why).into_iter();
-        let notes = why.chain(notes).chain(denied(stats)).chain(skipped(stats));
+        let mut seen: Vec<Doubted> = Vec::new();
+        doubts.retain(|doubt| {
+            let is_new = !seen.contains(doubt);
+            seen.extend(is_new.then(|| doubt.clone()));
+            is_new
+        });
+        let texts = doubts.iter().map(in_words);
+        let notes = why
+            .chain(texts)
+            .chain(notes)
+            .chain(denied(stats))
+            .chain(skipped(stats));
         let findings = stats.findings.notes(report.resumed);
         let notes: Vec<String> = notes.chain(findings).collect();
         self.remember(reason);
         self.unmetered += stats.unmetered;
         let pass = PassReport {
-            outcome: reason.map_or(PassOutcome::Complete, StopReason::outcome),
+            outcome: match (reason, doubts.is_empty()) {
+                (Some(reason), _) => reason.outcome(),
+                (None, true) => PassOutcome::Complete,
+                (None, false) => PassOutcome::Doubtful,
+            },
+            doubts,
             pages: stats.pages,
             records: stats.records,
             requests: stats.requests,
@@ -144,7 +162,7 @@ fn log_end(pass: &PassReport) {
         logged(&pass.units),
         pass.detail.as_deref().unwrap_or_default(),
     );
-    if matches!(pass.outcome, PassOutcome::Failed | PassOutcome::Refused) {
+    if pass.outcome.is_failure() {
         tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "pass \
             failed");
     } else {
@@ -174,7 +192,14 @@ fn blank(job: &Job, region: &Region) -> PassReport {
         requests: 0,
         units: Cost::none(),
         detail: None,
+        doubts: Vec::new(),
     }
+}
+
+/// Returns a doubt with its name.
+#[must_use]
+pub fn in_words(doubt: &Doubted) -> String {
+    format!("doubtful ({}): {}", doubt.doubt, doubt.text)
 }
 
 /// Returns the text of a reason; `None` where the outcome says it all.

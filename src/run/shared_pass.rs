@@ -8,13 +8,13 @@ use super::all::all;
 use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
-use super::pager::{NextPage, PagePosition, Pager, Parameters, Position, Target};
-use super::pass::same_cursor;
-use super::since::{Greatest, cuts, nothing_since_first};
+use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::since::{Greatest, cut, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::fit_shared;
 use super::stop_reason::StopReason;
 use ingest_base::fnv::fnv;
+use ingest_base::record::Doubted;
 use ingest_catalog::{
     IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
@@ -45,6 +45,8 @@ pub struct Batches {
     pub reason: Option<StopReason>,
     /// Notes for people.
     pub notes: Vec<String>,
+    /// The doubts about their lists, those of earlier runs included.
+    pub doubts: Vec<Doubted>,
     /// The passes that still name ids to fetch.
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
@@ -150,6 +152,7 @@ impl<'a> SharedPass<'a> {
                 batches.resumed |= batches.shared != Some(pass.id);
                 fit_to_job(context, job, &mut pass, batches).await?;
                 reference = PassRef::Open(pass.id);
+                batches.doubts.append(&mut pass.doubts);
                 begun = pass.batches;
             } else {
                 context
@@ -261,6 +264,7 @@ impl<'a> SharedPass<'a> {
         for (batch, pager, fetched) in all(self.context.concurrency, work).await {
             batches.stats.add(&pager.stats);
             batches.note(pager.notes);
+            batches.doubts.extend(pager.doubts);
             match fetched {
                 Ok(()) => *served = true,
                 Err(StopReason::Unserved(why)) => refused.push((batch, why)),
@@ -277,7 +281,7 @@ impl<'a> SharedPass<'a> {
         mut batch: OpenBatch,
         sinces: &Sinces,
     ) -> (OpenBatch, Pager<'s>, Result<(), StopReason>) {
-        let mut pager = Pager::new(self.context, self.job, &self.region, step);
+        let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
         let mut list = Batch::new(self, &mut batch, sinces);
         let fetched = match pager.run(&mut list).await {
             // Half of its pages would be paid for again.
@@ -294,10 +298,14 @@ impl<'a> SharedPass<'a> {
         let id = batch.ids.first();
         let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
         batches.notes.extend(note);
-        let mut pager = Pager::new(self.context, self.job, &self.region, step);
+        let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
         pager.stats = std::mem::take(&mut batches.stats);
         let requested = batch.advance(&HashSet::new(), None);
-        let landed = self.land(&mut pager, Page::default(), (requested, &batch, None));
+        let decided = Decided {
+            requested,
+            ..Decided::default()
+        };
+        let landed = self.land(&mut pager, Page::default(), (&batch, decided));
         let landed = landed.await;
         batches.stats = pager.stats;
         if let Err(reason) = landed {
@@ -309,7 +317,7 @@ impl<'a> SharedPass<'a> {
         &self,
         pager: &mut Pager<'_>,
         page: Page,
-        (requested, batch, since): (Vec<String>, &OpenBatch, Option<IdSince>),
+        (batch, decided): (&OpenBatch, Decided),
     ) -> Result<(), StopReason> {
         let mut reference = self.reference.lock().await;
         let place = PagePosition {
@@ -319,9 +327,12 @@ impl<'a> SharedPass<'a> {
             cut: false,
             greatest: None,
             empty_pages: 0,
-            requested,
+            requested: decided.requested,
             batch: Some(batch.clone()),
-            since,
+            since: decided.since,
+            doubts: decided.doubts,
+            if_repeats: None,
+            relists: false,
         };
         let landed = pager.store(page, place).await?;
         *reference = PassRef::Open(landed.pass);
@@ -375,12 +386,26 @@ impl<'a> SharedPass<'a> {
             && batches.reason.is_none()
             && !batches.waiting.contains(&id)
         {
+            let end = match batches.doubts.is_empty() {
+                true => PassEnd::Complete,
+                false => PassEnd::Doubtful,
+            };
             let (pass, now) = (PassRef::Open(id), self.context.clock.now());
-            let finished = self.context.catalog.finish(&pass, PassEnd::Complete, now);
+            let finished = self.context.catalog.finish(&pass, end, now);
             self.context.on_catalog(&self.job.name, finished).await?;
         }
         Ok(())
     }
+}
+
+/// What a page decides beside the state of its batch.
+#[derive(Default)]
+struct Decided {
+    /// The ids whose fate it decides.
+    requested: Vec<String>,
+    /// Where the next list of its only id continues.
+    since: Option<IdSince>,
+    doubts: Vec<Doubted>,
 }
 
 /// Where the lists of ids continue, by id.
@@ -459,28 +484,44 @@ impl Target for Batch<'_> {
         let repeats = |next: &String| !brings_new && self.batch.cursors.contains(next);
         let next = page.next.clone().filter(|next| !repeats(next));
         let repeated = next.is_none() && page.next.is_some() && !came.is_empty();
+        let mut doubts = page.doubts;
         if repeated {
-            pager.note(same_cursor(&pager.step.call));
+            match pager.review.cursor_repeats() {
+                Ok(doubt) => {
+                    pager.doubts.push(doubt.clone());
+                    doubts.push(doubt);
+                }
+                Err(note) => pager.note(note),
+            }
         }
         if page.is_cut {
-            cuts(pager);
+            doubts.extend(cut(pager));
         }
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
         self.batch.greatest = self.greatest.stored(pager.job);
         let since = self.end_of_list(pager);
-        let since = since.filter(|_| page.completes && !repeated);
-        let requested = self.batch.advance(&came, next);
-        let landed = (self.shared).land(pager, page.page, (requested, self.batch, since));
+        let decided = Decided {
+            since: since.filter(|_| page.completes && !repeated && doubts.is_empty()),
+            requested: self.batch.advance(&came, next),
+            doubts,
+        };
+        let landed = (self.shared).land(pager, page.page, (self.batch, decided));
         landed.await
     }
 
-    async fn end(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
-        cuts(pager);
+    async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
+        let (proved, doubts) = match why {
+            Ended::AtMost => (false, Vec::from_iter(cut(pager))),
+            Ended::Proved(proved, doubts) => (proved, doubts),
+        };
         self.is_done = true;
-        let requested = self.batch.advance(&HashSet::new(), None);
-        let page = Page::default();
-        let landed = (self.shared).land(pager, page, (requested, self.batch, None));
+        let decided = Decided {
+            since: self.end_of_list(pager).filter(|_| proved),
+            requested: self.batch.advance(&HashSet::new(), None),
+            doubts,
+        };
+        let landed = (self.shared).land(pager, Page::default(), (self.batch, decided));
         landed.await
     }
 

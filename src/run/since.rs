@@ -3,7 +3,7 @@
 use super::pager::Pager;
 use super::steps::older_than_since;
 use ingest_base::plain::plain;
-use ingest_base::record::Record;
+use ingest_base::record::{Doubted, Record};
 use ingest_config::{Job, SinceValue, Step, Variable};
 
 /// The greatest value that a list, or one before it, had at `since.at`.
@@ -139,25 +139,35 @@ fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Returns whether a step that `max_pages` ends names `{since}`. If the next list had only what is newer than this one, what this
-/// one left out would be lost. Notes it, and what the list of a slice leaves out, which no other pass lists.
-pub fn cuts(pager: &mut Pager<'_>) -> bool {
-    let cut = pager.job.names(pager.step, &Variable::Since);
-    if pager.region.slice.is_some() {
-        pager.note(format!(
-            "{} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
-            choose shorter slices for what is left (`slices.step`)",
-            pager.step.call.name
-        ));
+/// Adds the doubt about a list that `max_pages` ends although it goes on, where that loses records: if it names `{since}`, and the
+/// next list had only what is newer than this one; and in a slice, of which no other pass lists the rest.
+pub fn cut(pager: &mut Pager<'_>) -> Option<Doubted> {
+    let call = &pager.step.call.name;
+    let text = match (
+        pager.region.slice.is_some(),
+        pager.job.names(pager.step, &Variable::Since),
+    ) {
+        (true, _) => format!(
+            "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
+            choose shorter slices for what is left (`slices.step`)"
+        ),
+        (false, true) => format!(
+            "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
+        ),
+        (false, false) => return None,
+    };
+    match pager.review.cut(text) {
+        Ok(doubt) => {
+            if !pager.doubts.contains(&doubt) {
+                pager.doubts.push(doubt.clone());
+            }
+            Some(doubt)
+        }
+        Err(note) => {
+            pager.note(note);
+            None
+        }
     }
-    if cut {
-        pager.note(format!(
-            "{} stopped at max_pages before the end of its list; the next pass uses the same \
-            {{since}}",
-            pager.step.call.name
-        ));
-    }
-    cut
 }
 
 /// The note about lists that begin at the first value of `since` and have no record at all.

@@ -68,10 +68,27 @@ pub fn older_than_since(call: &str) -> String {
     )
 }
 
-/// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch.
+/// Returns a hash of everything in the configuration on which a doubt about the lists of this region can depend: what
+/// [`refusable`] has, and how the responses are read.
 #[must_use]
-pub fn since_of(job: &Job, state: &RegionState) -> Option<SinceValue> {
-    let last = state.since.as_ref();
+pub fn readable(job: &Job, region: &Region) -> String {
+    let read = |step: &Step| {
+        let call = &step.call;
+        format!(
+            "{:?} {:?} {:?} {:?}",
+            call.paging, call.records, call.trust, step.max_pages
+        )
+    };
+    let steps: Vec<String> = job.steps.iter().map(read).collect();
+    let text = format!("{} {steps:?}", refusable(job, region));
+    format!("{:032x}", fnv(&text))
+}
+
+/// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch. One that
+/// `relists` begins at the first value.
+#[must_use]
+pub fn since_of(job: &Job, state: &RegionState, relists: bool) -> Option<SinceValue> {
+    let last = state.since.as_ref().filter(|_| !relists);
     let greatest = last.and_then(|last| last.greatest.as_deref());
     job.since.value(last.map(|last| last.began), greatest)
 }

@@ -12,6 +12,17 @@ pub struct Record {
     pub body: Value,
 }
 
+/// A doubt about a list: what cannot happen in one that is read correctly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubted {
+    /// Its name, as `trust` has it.
+    pub doubt: String,
+    /// The call that lists.
+    pub call: String,
+    /// What was seen, and what to do.
+    pub text: String,
+}
+
 /// The `ETag` of a response, for a conditional request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {

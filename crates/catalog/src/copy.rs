@@ -121,6 +121,8 @@ pub const TABLES: &[Table] = &[
             ("failed", Truth),
             ("notes", Text),
             ("request", Text),
+            ("doubts", Json),
+            ("relists", Truth),
         ],
         key: 1,
     },
@@ -171,6 +173,11 @@ pub const TABLES: &[Table] = &[
     Table {
         name: "estimate",
         columns: &[("upstream", Text), ("call", Text), ("units", Json)],
+        key: 2,
+    },
+    Table {
+        name: "call_facts",
+        columns: &[("upstream", Text), ("call", Text), ("facts", Json)],
         key: 2,
     },
     Table {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{IdSince, OpenBatch, PassId, PassRef, Term};
-use ingest_base::record::{Record, Tag};
+use ingest_base::record::{Doubted, Record, Tag};
 use ingest_config::Records;
 use ingest_quota::{Cost, Timestamp};
 
@@ -42,6 +42,15 @@ pub struct Landing {
     pub batch: Option<OpenBatch>,
     /// With the last page of a complete list of one id: where the next list of that id continues.
     pub since: Option<IdSince>,
+    /// The doubts that it adds to the pass.
+    #[serde(default)]
+    pub doubts: Vec<Doubted>,
+    /// The doubt that is added if its cursor repeats.
+    #[serde(default)]
+    pub if_repeats: Option<Doubted>,
+    /// Whether a pass that it begins lists everything again.
+    #[serde(default)]
+    pub relists: bool,
     /// Requests since the pass's last landing, failed attempts included.
     pub requests: u64,
     /// Units charged for them.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-use ingest_base::record::{CachedPage, Tag};
+use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
 
@@ -43,15 +43,15 @@ pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    EndedSlice, IdSince, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState,
-    SliceState, StepPosition, UncutPass, slice_states,
+    DoubtfulPass, EndedSlice, IdSince, OpenPass, PassEnd, PassId, PassRef, Rearrangement,
+    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
 pub use postgres::{
     Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
 };
 pub use query::{
-    Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds, RecordsPage,
-    RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
+    CallFacts, Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds,
+    RecordsPage, RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
 };
 pub use sqlite::{ReadOnly, ReadWrite, SqliteCatalog};
 
@@ -146,6 +146,10 @@ pub trait PassReader: Send + Sync {
 
     /// Returns the number of an upstream's records that were last seen before `since`.
     async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
+    /// Returns what the lists of each call showed.
+    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
+        Ok(Vec::new())
+    }
 }
 
 /// Writes pages and passes. Each method writes all or nothing.
@@ -243,8 +247,18 @@ pub trait PassStore: PassReader {
         Ok(())
     }
 
-    /// Stores what the job requested in a pass that was refused, so that the region is due again when that changes.
+    /// Stores what the job requested in a pass that was refused or is doubtful, so that the region is due again when that changes.
     async fn store_refusal(&self, _pass: PassId, _request: &str) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Adds doubts to an unfinished pass.
+    async fn store_doubts(&self, _pass: PassId, _doubts: &[Doubted]) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Stores what the lists of a call showed.
+    async fn store_call_facts(&self, _facts: CallFacts) -> Result<(), CatalogError> {
         Ok(())
     }
 

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::OpenBatch;
+use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
 
@@ -45,6 +46,10 @@ pub struct OpenPass {
     pub steps: Vec<StepPosition>,
     /// Its batches of ids that are between two pages.
     pub batches: Vec<OpenBatch>,
+    /// The doubts about its lists until now.
+    pub doubts: Vec<Doubted>,
+    /// Whether it lists everything again, from the first value of `{since}`.
+    pub relists: bool,
 }
 
 /// How far a step of a pass got.
@@ -94,12 +99,40 @@ pub struct RegionState {
     pub last_refused: Option<Timestamp>,
     /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
     pub refused_request: Option<String>,
+    /// Its last doubtful pass, if that started later than `last_complete`.
+    pub doubtful: Option<DoubtfulPass>,
     /// When its last abandoned pass was given up.
     pub last_abandoned: Option<Timestamp>,
     /// Its unfinished pass.
     pub unfinished: Option<OpenPass>,
     /// Pages of each step in its last complete pass, by the step's index.
     pub last_pages: Vec<(usize, u64)>,
+    /// Those of them up to the last one with records.
+    pub last_filled: Vec<(usize, u64)>,
+    /// What its last complete pass noticed.
+    pub last_notes: Option<String>,
+}
+
+/// A pass that ended with doubts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DoubtfulPass {
+    /// When it started.
+    pub started_at: Timestamp,
+    /// What the job requested and read in it, as [`super::PassStore::store_refusal`] stored it.
+    pub request: Option<String>,
+    /// The doubts.
+    pub doubts: Vec<Doubted>,
+}
+
+/// Returns the pages of each step, by its index.
+pub fn pages(steps: &[StepPosition]) -> Vec<(usize, u64)> {
+    steps.iter().map(|at| (at.step, at.pages)).collect()
+}
+
+/// Returns the pages of each step up to the last one with records, by its index.
+pub fn filled(steps: &[StepPosition]) -> Vec<(usize, u64)> {
+    let filled = |at: &StepPosition| (at.step, at.pages.saturating_sub(at.empty_pages));
+    steps.iter().map(filled).collect()
 }
 
 /// A slice of a region that has passes.
@@ -124,8 +157,10 @@ pub struct EndedSlice {
     pub started_at: Timestamp,
     /// When it ended.
     pub finished_at: Timestamp,
-    /// What the job requested in it; `None` unless it was refused.
+    /// What the job requested in it; `None` unless it was refused or is doubtful.
     pub request: Option<String>,
+    /// The doubts about its lists.
+    pub doubts: Vec<Doubted>,
 }
 
 /// Gathers the passes over the slices of a region, both lists oldest first, into the state of each slice, by time.
@@ -140,6 +175,14 @@ pub fn slice_states(region: &str, ended: &[EndedSlice], open: Vec<OpenPass>) -> 
                 state.last_complete_pass = Some(one.pass);
                 state.last_refused = None;
                 state.refused_request = None;
+                state.doubtful = None;
+            }
+            PassEnd::Doubtful => {
+                state.doubtful = Some(DoubtfulPass {
+                    started_at: one.started_at,
+                    request: one.request.clone(),
+                    doubts: one.doubts.clone(),
+                });
             }
             PassEnd::Refused => {
                 state.last_refused = Some(one.started_at);
@@ -189,6 +232,8 @@ pub struct IdSince {
 pub enum PassEnd {
     /// Everything is landed.
     Complete,
+    /// Everything that the upstream named is landed, and a list cannot be trusted.
+    Doubtful,
     /// The upstream does not serve this region.
     Refused,
     /// It was too old to continue; what it landed is kept.
@@ -198,13 +243,20 @@ pub enum PassEnd {
 }
 
 impl PassEnd {
-    const ALL: [Self; 4] = [Self::Complete, Self::Refused, Self::Abandoned, Self::Failed];
+    const ALL: [Self; 5] = [
+        Self::Complete,
+        Self::Doubtful,
+        Self::Refused,
+        Self::Abandoned,
+        Self::Failed,
+    ];
 
     /// The word for it in the catalog.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
+            Self::Doubtful => "doubtful",
             Self::Refused => "refused",
             Self::Abandoned => "abandoned",
             Self::Failed => "failed",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{PassEnd, PassId};
+use ingest_base::record::Doubted;
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
 
@@ -121,6 +122,8 @@ pub struct PassRecord {
     pub failed: bool,
     /// Why that run got no further, and what it noticed; `None` where there is nothing to say.
     pub notes: Option<String>,
+    /// The doubts about its lists.
+    pub doubts: Vec<Doubted>,
 }
 
 impl PassRecord {
@@ -223,6 +226,17 @@ pub struct SearchHit {
     pub first_seen: Timestamp,
     /// When it was last seen.
     pub last_seen: Timestamp,
+}
+
+/// What the lists of a call showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFacts {
+    /// The upstream.
+    pub upstream: String,
+    /// The call.
+    pub call: String,
+    /// It, as JSON.
+    pub facts: String,
 }
 
 /// What a request of a call is expected to cost, learned from what its answers reported.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp, Units};
 
 /// 0000-01-01T00:00:00Z, and the last microsecond of 9999: RFC 3339 has no text for a time outside them.
@@ -37,4 +38,24 @@ pub fn sum(spent: &str, more: &Cost) -> String {
         *sum = sum.saturating_add(taken.get());
     }
     serde_json::json!(units).to_string()
+}
+
+/// Reads stored doubts, each once; none where nothing is stored.
+pub fn doubts(stored: Option<&str>) -> Vec<Doubted> {
+    let stored = stored.and_then(|stored| serde_json::from_str(stored).ok());
+    let all: Vec<Doubted> = stored.unwrap_or_default();
+    let mut doubts: Vec<Doubted> = Vec::new();
+    for doubt in all {
+        if !doubts.contains(&doubt) {
+            doubts.push(doubt);
+        }
+    }
+    doubts
+}
+
+/// Returns stored doubts with more of them, as they are stored.
+pub fn with_doubts(stored: Option<&str>, more: &[Doubted]) -> String {
+    let mut all = doubts(stored);
+    all.extend_from_slice(more);
+    serde_json::json!(all).to_string()
 }

@@ -11,6 +11,7 @@ use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, Optional, Or, OwnName, POINTER, Required, Shape, TEMPLATE,
     TEXT, TRUTH, Table, Type, Words, keys, table, template,
 };
+use super::doubt::{DOUBTS, Doubt};
 use super::field::{COLUMN, Column, Field, ID, RESPONSE_FIELD, ResponseField};
 use super::format::{FORMATS, Format};
 use super::item::{self, Item};
@@ -47,6 +48,9 @@ keys! {
         paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
         /// What a response contains. Omit it for a call that is only charged by hand.
         records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |item, records| with_its_fields(item, records).map(Arc::new)), "{ at = '/items', kind = 'thing', id = '/id' }"),
+        /// The doubts about its lists that are accepted. A list with a doubt is not complete: its pass ends as `doubtful`. Accept one
+        /// only if you know that the list is right.
+        trust: Vec<Doubt> = Or(ListOf(DOUBTS, 0), "[]", "['cursor-repeats']"),
         /// Whether requests send the `ETag` of the stored page (`If-None-Match`).
         etag: Etag = Or(Words(ETAGS), "'unused'", "'free'"),
         /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an

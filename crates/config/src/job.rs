@@ -33,6 +33,8 @@ pub struct Job {
     pub leave: Cost,
     /// Whether it leaves what the other jobs of its account need: a backfill whose `leave` is not configured.
     pub leaves_needed: bool,
+    /// Whether its passes list everything again, from the first value of `{since}` (`--relist`).
+    pub relists: bool,
     /// How long after its start an unfinished pass is resumed.
     pub resume_within: Duration,
     /// The value of `{since}`.
@@ -272,6 +274,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
         regions: regions?,
         every: keys.every?,
         leaves_needed: slices.is_some() && leave.is_none(),
+        relists: false,
         leave: leave.unwrap_or_default(),
         resume_within: keys.resume_within?,
         since: keys.since?.unwrap_or_default(),

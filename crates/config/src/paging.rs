@@ -310,8 +310,14 @@ pub struct SeenPage<'a> {
 /// The page behind another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextPage {
-    /// The list ends.
+    /// The list ends: the upstream says so, or the page is empty.
     End,
+    /// The list ends: there is nothing where the response would name the next page.
+    NotNamed,
+    /// The list seems to end: the page is not full, and the upstream says nothing. The next page would have this cursor.
+    Assumed(String),
+    /// The list ends by a number or a flag of the response. The next page would have this cursor.
+    Said(String),
     /// There should be one, but the page does not name it.
     Unnamed,
     /// The page with this cursor.
@@ -633,35 +639,68 @@ impl Paging {
     /// The page's own cursor is not one of this kind.
     pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
         let is_counted = self.counts_itself() || matches!(self.lead(), Lead::LastRecord(_));
-        if page.more == Some(false) || (is_counted && page.listed == 0) {
+        let expects_more = page.more == Some(true);
+        if is_counted && page.listed == 0 {
+            return Ok(match expects_more {
+                true => NextPage::Unnamed,
+                false => NextPage::End,
+            });
+        }
+        if page.more == Some(false) && !is_counted {
             return Ok(NextPage::End);
         }
-        let expects_more = page.more == Some(true);
-        let next = match self {
-            Self::None => None,
+        Ok(match self {
+            Self::None => NextPage::End,
             Self::Token(by) if by.last.is_some() => match page.reported {
-                _ if !expects_more && !page.is_full => None,
-                None => Some(NextPage::Unnamed),
-                Some(token) => Some(NextPage::Cursor(token)),
+                None if page.more == Some(false) => NextPage::End,
+                None => NextPage::Unnamed,
+                Some(token) => Ends::of(page.more, page.is_full, None).then(token),
             },
-            Self::Token(_) | Self::Link(_) | Self::NextUrl(_)
-                if page.reported.is_none() && expects_more =>
-            {
-                Some(NextPage::Unnamed)
+            Self::Token(_) | Self::Link(_) | Self::NextUrl(_) if page.reported.is_none() => {
+                match expects_more {
+                    true => NextPage::Unnamed,
+                    false => NextPage::NotNamed,
+                }
             }
-            Self::Token(_) => page.reported.map(NextPage::Cursor),
-            Self::Link(_) | Self::NextUrl(_) => page.reported.map(NextPage::Url),
+            Self::Token(_) => NextPage::Cursor(page.reported.unwrap_or_default()),
+            Self::Link(_) | Self::NextUrl(_) => NextPage::Url(page.reported.unwrap_or_default()),
             Self::Offset(_) => {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
-                let total = page.reported.and_then(|total| total.parse::<u64>().ok());
-                let more = total.map_or(page.is_full, |total| reached < total) || expects_more;
-                more.then(|| NextPage::Cursor(reached.to_string()))
+                let total = number_in(page.reported.as_deref());
+                let is_rest = total.map(|total| reached < total);
+                Ends::of(page.more, page.is_full, is_rest).then(reached.to_string())
             }
-            Self::Number(by) => by
-                .next(&page, expects_more)?
-                .map(|next| NextPage::Cursor(next.to_string())),
-        };
-        Ok(next.unwrap_or(NextPage::End))
+            Self::Number(by) => {
+                let (next, is_rest) = by.next(&page)?;
+                Ends::of(page.more, page.is_full, is_rest).then(next.to_string())
+            }
+        })
+    }
+
+    /// The number of records before the page at `cursor`, if the cursor tells.
+    #[must_use]
+    pub fn before(&self, cursor: Option<&str>) -> Option<u64> {
+        match self {
+            Self::Offset(_) => count(cursor, 0).ok(),
+            Self::Number(by) => by.place(cursor).ok()?.before,
+            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => {
+                cursor.is_none().then_some(0)
+            }
+        }
+    }
+
+    /// Whether a list can seem to end with a page that is not full, where the upstream says nothing.
+    #[must_use]
+    pub const fn assumes_end(&self) -> bool {
+        let says = self.more().is_some() || self.done().is_some();
+        match self {
+            Self::Offset(by) => by.total.is_none() && !says,
+            Self::Number(by) => {
+                by.size.is_some() && by.total.is_none() && by.pages.is_none() && !says
+            }
+            Self::Token(by) => by.last.is_some() && by.size.is_some() && !says,
+            Self::None | Self::Link(_) | Self::NextUrl(_) => false,
+        }
     }
 
     /// Whether a list can continue behind its last page although the body of that page stays the same: the next page is named
@@ -795,31 +834,24 @@ impl ByNumber {
         })
     }
 
-    /// The place of the page behind this one; `None` if the list ends.
-    fn next(
-        &self,
-        page: &SeenPage<'_>,
-        expects_more: bool,
-    ) -> Result<Option<NumberedPage>, NotANumber> {
+    /// The place of the page behind this one, and whether the response reports that there is one; `None` if it does not say.
+    fn next(&self, page: &SeenPage<'_>) -> Result<(NumberedPage, Option<bool>), NotANumber> {
         let NumberedPage { number, before } = self.place(page.cursor)?;
         let (next, passed) = (number.saturating_add(1), number.saturating_sub(self.first));
-        let reported = page
-            .reported
-            .as_deref()
-            .and_then(|text| text.parse::<u64>().ok());
+        let reported = number_in(page.reported.as_deref());
         // A cursor of a configuration without `total` has the number alone.
         let size = self.size.as_ref().map_or(page.listed, |size| size.size);
         let before = before.unwrap_or_else(|| passed.saturating_mul(size));
         let reached = before.saturating_add(page.listed);
-        let has_more = match reported {
-            Some(pages) if self.pages.is_some() => passed.saturating_add(1) < pages,
-            Some(total) => reached < total,
-            None => page.is_full,
-        };
-        Ok((has_more || expects_more).then(|| NumberedPage {
+        let is_rest = reported.map(|reported| match self.pages {
+            Some(_) => passed.saturating_add(1) < reported,
+            None => reached < reported,
+        });
+        let next = NumberedPage {
             number: next,
             before: self.total.as_ref().map(|_| reached),
-        }))
+        };
+        Ok((next, is_rest))
     }
 }
 
@@ -862,6 +894,37 @@ pub fn place_in_json(param: &str) -> Option<Pointer> {
     match param.starts_with('/') {
         true => Pointer::parse(param).ok(),
         false => Pointer::parse(&format!("/{}", param.replace('~', "~0").replace('/', "~1"))).ok(),
+    }
+}
+
+fn number_in(text: Option<&str>) -> Option<u64> {
+    text.and_then(|text| text.parse().ok())
+}
+
+/// How a list whose next cursor is always known goes on behind a page.
+enum Ends {
+    GoesOn,
+    Said,
+    Assumed,
+}
+
+impl Ends {
+    /// `more` takes precedence over a reported number, and that over the size of the page.
+    const fn of(more: Option<bool>, is_full: bool, is_rest: Option<bool>) -> Self {
+        match (more, is_rest) {
+            (Some(true), _) | (None, Some(true)) => Self::GoesOn,
+            (Some(false), _) | (None, Some(false)) => Self::Said,
+            (None, None) if is_full => Self::GoesOn,
+            (None, None) => Self::Assumed,
+        }
+    }
+
+    fn then(self, next: String) -> NextPage {
+        match self {
+            Self::GoesOn => NextPage::Cursor(next),
+            Self::Said => NextPage::Said(next),
+            Self::Assumed => NextPage::Assumed(next),
+        }
     }
 }
 

@@ -50,7 +50,8 @@ pub use connection::Connection;
 pub use ingest_secret::{self, Secret};
 pub use large_body::LargeBodySlot;
 pub use link::next_link;
-pub use missing::{Missing, missing};
+pub use missing::{Missing, missing, signs_of_end};
+pub use paging::End;
 pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
@@ -137,6 +138,18 @@ pub struct Page {
     pub listed: u64,
     /// What it says about its list although the configuration does not read it.
     pub unread: Unread,
+    /// Why the list ends with it, where there is no next page.
+    pub end: End,
+    /// The number of records that were requested; `None` if the configuration has no size.
+    pub size: Option<u64>,
+    /// The number of all records that it reports where the configuration says.
+    pub total: Option<u64>,
+    /// The number of records before it, if its cursor tells.
+    pub before: Option<u64>,
+    /// The keys of `page` that name a place, and whether the response has that.
+    pub places: Vec<(&'static str, bool)>,
+    /// Where a response without a list at its place has one.
+    pub elsewhere: Option<String>,
     /// The slot of a large response: no other one is processed until this is dropped.
     pub slot: LargeBodySlot,
 }

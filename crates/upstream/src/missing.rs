@@ -192,14 +192,16 @@ pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> BTreeSet<Mi
             missing.extend(of_records(records, page));
         }
     }
-    let next = next_page(&call.paging, page);
-    if next.is_none() {
-        missing.extend(of_end(page));
-    }
-    missing.extend(next);
+    missing.extend(signs_of_end(&call.paging, page));
     missing.extend(of_paging(&call.paging, page));
     missing.extend(reported.missing.iter().cloned());
     missing
+}
+
+/// What shows that a list perhaps goes on behind a page that ends it.
+#[must_use]
+pub fn signs_of_end(paging: &Paging, page: &Page) -> Option<Missing> {
+    next_page(paging, page).or_else(|| of_end(page))
 }
 
 fn of_list(records: &Records, page: &Page) -> impl Iterator<Item = Missing> {

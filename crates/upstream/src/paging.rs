@@ -10,6 +10,30 @@ use super::request::RequestParts;
 use super::response::Response;
 use ingest_config::{Auth, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
 
+/// Why a list ends with a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum End {
+    /// The upstream says so by a flag, or the page is empty.
+    #[default]
+    Proved,
+    /// There is nothing where the response would name the next page.
+    NotNamed,
+    /// The upstream says so by a flag or a number; the next page would have this cursor.
+    Said(String),
+    /// The page is not full, and the upstream says nothing; the next page would have this cursor.
+    Assumed(String),
+    /// The response says that there are more pages, and names none, as the text says.
+    Unnamed(String),
+}
+
+/// What follows a page.
+pub enum Follows {
+    /// The page with this cursor.
+    Page(String),
+    /// Nothing.
+    End(End),
+}
+
 impl From<NotANumber> for Failure {
     fn from(error: NotANumber) -> Self {
         Self::BadCursor(error.to_string())
@@ -18,6 +42,10 @@ impl From<NotANumber> for Failure {
 
 /// What a response says about the next page.
 pub struct Says {
+    /// The number of all records that it reports.
+    pub total: Option<u64>,
+    /// The keys of `page` whose place it has, and those whose place it lacks.
+    pub places: Vec<(&'static str, bool)>,
     /// The token or the URL of the next page, or the number of all records.
     reported: Result<Option<String>, Failure>,
     /// Whether there are more pages; `None` if the response does not say.
@@ -42,7 +70,38 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     };
     let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
     let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
-    Says { reported, more }
+    let total = match paging.lead() {
+        Lead::Total(at) => at.text_in(document).and_then(|total| total.parse().ok()),
+        Lead::Pages(_)
+        | Lead::Nowhere
+        | Lead::Token(_)
+        | Lead::TokenHeader(_)
+        | Lead::LastRecord(_)
+        | Lead::Url(_)
+        | Lead::LinkHeader => None,
+    };
+    Says {
+        reported,
+        more,
+        total,
+        places: places(paging, document, response),
+    }
+}
+
+/// The keys of `page` that name a place, and whether the response has it. A value of null is there.
+fn places(paging: &Paging, document: &Value, response: &Response) -> Vec<(&'static str, bool)> {
+    let is_in_body = |at: &Pointer| at.find(document).is_some();
+    let lead = match paging.lead() {
+        Lead::Token(at) | Lead::Url(at) => Some(("next", is_in_body(at))),
+        Lead::Total(at) => Some(("total", is_in_body(at))),
+        Lead::Pages(at) => Some(("pages", is_in_body(at))),
+        Lead::TokenHeader(name) => Some(("next_header", response.header(name).is_some())),
+        Lead::LinkHeader => Some(("link", link(response).is_some())),
+        Lead::LastRecord(_) | Lead::Nowhere => None,
+    };
+    let more = paging.more().map(|at| ("more", is_in_body(at)));
+    let done = paging.done().map(|at| ("done", is_in_body(at)));
+    lead.into_iter().chain(more).chain(done).collect()
 }
 
 /// Whether the cursor of the next page is in the last record.
@@ -73,17 +132,14 @@ pub fn truth(value: &Value) -> Option<bool> {
     }
 }
 
-/// The cursor of the page behind one that listed `listed` records.
+/// What follows a page that listed `listed` records.
 pub fn next(
     parts: &RequestParts<'_>,
     response: &Response,
     says: Says,
     listed: u64,
-) -> Result<Option<String>, Failure> {
+) -> Result<Follows, Failure> {
     let paging = &parts.request.step.call.paging;
-    if paging.counts_itself() && listed == 0 {
-        return Ok(None);
-    }
     let place = place(paging);
     let page = SeenPage {
         cursor: parts.request.cursor,
@@ -92,15 +148,21 @@ pub fn next(
         reported: says.reported?,
         more: says.more,
     };
-    match paging.next(page)? {
-        NextPage::End => Ok(None),
-        NextPage::Unnamed => Err(Failure::Skip(format!(
-            "there are more pages, but the response names none {place}"
-        ))),
-        NextPage::Cursor(cursor) => Ok(Some(cursor)),
+    Ok(match paging.next(page)? {
+        NextPage::End => Follows::End(End::Proved),
+        NextPage::NotNamed => Follows::End(End::NotNamed),
+        NextPage::Assumed(further) => Follows::End(End::Assumed(further)),
+        NextPage::Said(further) => Follows::End(End::Said(further)),
+        NextPage::Unnamed => Follows::End(End::Unnamed(match listed {
+            0 if paging.counts_itself() => {
+                "the response says that there are more pages, and this one is empty".to_owned()
+            }
+            _ => format!("there are more pages, but the response names none {place}"),
+        })),
+        NextPage::Cursor(cursor) => Follows::Page(cursor),
         NextPage::Url(url) => {
             let next = on_same_host(parts, response, &url, &place)?;
-            Ok(Some(match paging.lead() {
+            Follows::Page(match paging.lead() {
                 // A body is cleaned of secrets as a whole, a header is not.
                 Lead::LinkHeader => response.redactor.clean_data(&next).into_owned(),
                 Lead::Url(_)
@@ -110,9 +172,9 @@ pub fn next(
                 | Lead::Total(_)
                 | Lead::Pages(_)
                 | Lead::Nowhere => next,
-            }))
+            })
         }
-    }
+    })
 }
 
 /// The place of the cursor, in messages.
@@ -139,6 +201,7 @@ pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>
     parts.request.step.call.paging.may_grow_unseen() && next.is_none() && is_full(parts, listed)
 }
 
+/// Whether a page has as many records as were requested, or the size is unknown.
 fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
     parts.page_size.is_none_or(|size| listed >= size)
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::decode::{DecodeError, decode, most_values};
 use super::large_body::LargeBodySlot;
-use super::paging;
+use super::paging::{self, Follows};
 use super::records::{self, Found};
 use super::redactor::Redactor;
 use super::refusal::{self, failure_of, free_part, said};
@@ -222,16 +222,21 @@ impl Response {
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
         let unread = unread::read(&call.paging, records, &document, self);
+        let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.cursor.is_none();
         let may_end = call.paging.counts_itself() && !is_first;
         let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
         says.read_last(&call.paging, found.last.as_ref());
-        let (next, dead_end) = match paging::next(parts, self, says, found.listed) {
-            Err(Failure::Skip(why)) => (None, Some(why)),
-            next => (next?, None),
+        let (next, end, dead_end) = match paging::next(parts, self, says, found.listed) {
+            Err(Failure::Skip(why)) => (None, paging::End::Proved, Some(why)),
+            follows => match follows? {
+                Follows::Page(next) => (Some(next), paging::End::Proved, None),
+                Follows::End(end) => (None, end, None),
+            },
         };
+        let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
         let tag = self
             .tag(parts, &found, next.as_deref())
             .filter(|_| dead_end.is_none());
@@ -248,6 +253,12 @@ impl Response {
             is_first,
             listed: found.listed,
             unread,
+            end,
+            size: parts.page_size,
+            total,
+            before: call.paging.before(parts.request.cursor),
+            places,
+            elsewhere: elsewhere.flatten(),
             slot: self.slot.clone(),
         })
     }
@@ -422,6 +433,7 @@ fn unchanged(known: &CachedPage) -> Page {
         Some(known.tag.clone()),
     );
     Page {
+        listed: u64::try_from(records.len()).unwrap_or(u64::MAX),
         records,
         next,
         tag,

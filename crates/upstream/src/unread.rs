@@ -18,6 +18,8 @@ pub struct Unread {
     pub lacking: Vec<Lacking>,
     /// Whether the response names a next page where the configuration looks for it, and says that it is the last page.
     pub ends_before_next: bool,
+    /// The names of its members beside the records.
+    pub names: Vec<String>,
 }
 
 /// A key of `page` whose place in a response has no value.
@@ -35,6 +37,9 @@ pub struct Lacking {
 const DEEPEST: usize = 4;
 /// The most members of one object that are searched: more are records by name.
 const WIDEST: usize = 40;
+
+/// The most elements of a list at the root that are searched: more are records.
+const FEWEST: usize = 4;
 
 /// Names of members, in lower case without marks between words.
 const NEXT: [&str; 18] = [
@@ -136,6 +141,32 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     found
 }
 
+/// Returns where a document has a list of objects.
+pub fn elsewhere(document: &Value) -> Option<String> {
+    fn find(value: &Value, path: &mut Vec<String>) -> bool {
+        match value {
+            Value::Array(elements) => elements.iter().any(Value::is_object),
+            Value::Object(members) if path.len() <= DEEPEST => {
+                members.iter().any(|(name, member)| {
+                    path.push(name.replace('~', "~0").replace('/', "~1"));
+                    let is_here = find(member, path);
+                    if !is_here {
+                        path.pop();
+                    }
+                    is_here
+                })
+            }
+            Value::Object(_)
+            | Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_) => false,
+        }
+    }
+    let mut path = Vec::new();
+    find(document, &mut path).then(|| path.iter().map(|name| format!("/{name}")).collect())
+}
+
 /// Whether the response says that it is the last page.
 fn says_last(paging: &Paging, document: &Value) -> bool {
     let says = |at: Option<&Pointer>| truth(at?.find(document)?);
@@ -170,8 +201,10 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn walk(&mut self, value: &Value, path: &mut Vec<String>) {
-        let Value::Object(members) = value else {
-            return;
+        let members = match value {
+            Value::Object(members) => members,
+            Value::Array(elements) => return self.walk_elements(elements, path),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
         };
         if members.len() > WIDEST || path.len() > DEEPEST || self.is_record(path) {
             return;
@@ -180,6 +213,19 @@ impl Search<'_> {
             path.push(name.replace('~', "~0").replace('/', "~1"));
             self.see(name, member, path);
             self.walk(member, path);
+            path.pop();
+        }
+    }
+
+    /// Walks a list that is no list of records: `[{ "total": 64 }, [ … ]]`.
+    fn walk_elements(&mut self, elements: &[Value], path: &mut Vec<String>) {
+        let is_list =
+            path.is_empty() && elements.len() <= FEWEST && !self.records.tokens().is_empty();
+        for (place, element) in elements.iter().enumerate().filter(|_| is_list) {
+            path.push(place.to_string());
+            if !self.is_record(path) {
+                self.walk(element, path);
+            }
             path.pop();
         }
     }
@@ -202,6 +248,7 @@ impl Search<'_> {
             .map(|letter| letter.to_ascii_lowercase())
             .collect();
         let at = || format!("`/{}`", path.join("/"));
+        self.found.names.push(path.join("/"));
         let names_next = match value {
             Value::String(text) => !text.trim().is_empty() && NEXT.contains(&plain.as_str()),
             Value::Number(number) => {

@@ -79,6 +79,10 @@ pub static LAST_SUCCESS: Metric = gauge(
     "ingest_last_success_timestamp_seconds",
     "When the last complete pass over a region began; 0 if there was none",
 );
+pub static DOUBTFUL: Metric = gauge(
+    "ingest_region_doubtful",
+    "1 if a list in the last pass over a region cannot be trusted, else 0",
+);
 pub static JOB_EVERY: Metric = gauge(
     "ingest_job_every_seconds",
     "The configured `every` of a job; missing if the job is due at every run",
@@ -104,7 +108,7 @@ pub static UNREPAID: Metric = gauge(
     "Units that this machine spent while the ledger could not be reached and that the ledger has not recorded yet",
 );
 
-static ALL: [&Metric; 18] = [
+static ALL: [&Metric; 19] = [
     &RUNS,
     &REQUESTS,
     &REQUEST_SECONDS,
@@ -117,6 +121,7 @@ static ALL: [&Metric; 18] = [
     &LAST_RUN_DURATION,
     &LAST_RUN_OUTCOME,
     &LAST_SUCCESS,
+    &DOUBTFUL,
     &JOB_EVERY,
     &LIMIT_ENFORCED,
     &LIMIT_USED,

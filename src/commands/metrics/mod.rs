@@ -243,6 +243,8 @@ fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Cand
         let labels = [(JOB, one.job.name.as_str()), ("region", &one.region.code)];
         let last = one.region_last_complete().map_or(0.0, seconds);
         families.add(&metric::LAST_SUCCESS, &labels, last);
+        let is_doubtful = truth(one.doubtful_since().is_some());
+        families.add(&metric::DOUBTFUL, &labels, is_doubtful);
     }
 }
 

@@ -15,6 +15,7 @@ use super::{Error, output, refill};
 use crate::cli::{Format, Global, StatusArgs};
 use crate::exit::Exit;
 use crate::run::{self, Candidate, LimitReport};
+use ingest_base::record::Doubted;
 use ingest_catalog::Resource;
 use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Origin, Purpose, Spent};
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
@@ -118,12 +119,43 @@ pub struct RegionStatus {
     /// of its requests changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Timestamp>,
+    /// When the last pass began, if that is doubtful.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubtful_at: Option<Timestamp>,
+    /// The doubts about its lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<DoubtShown>,
+    /// What the last complete pass noticed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
     pub unfinished: bool,
     /// The position of an unfinished pass.
     pub stopped_at: Option<StoppedAt>,
     /// The progress of a backfill; absent in a job without slices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slices: Option<SliceProgress>,
+}
+
+/// A doubt about a list.
+#[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct DoubtShown {
+    /// Its name, as `trust` has it.
+    pub doubt: String,
+    pub call: String,
+    pub text: String,
+}
+
+impl DoubtShown {
+    /// Returns doubts as they are shown.
+    pub fn all(doubts: &[Doubted]) -> Vec<Self> {
+        let shown = |doubt: &Doubted| Self {
+            doubt: doubt.doubt.clone(),
+            call: doubt.call.clone(),
+            text: doubt.text.clone(),
+        };
+        doubts.iter().map(shown).collect()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -336,6 +368,9 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
             age_seconds: last_complete.map(|began| now.since(began).as_secs_f64()),
             due_at: candidate.due_at(),
             refused_at: candidate.state.last_refused,
+            doubtful_at: candidate.doubtful_since(),
+            doubts: doubts(candidate),
+            notes: candidate.state.last_notes.clone(),
             unfinished: candidate.resumable(now).is_some(),
             stopped_at: stopped_at(candidate, now),
             slices: backfill.map(|backfill| SliceProgress {
@@ -346,6 +381,11 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     };
     // The slices that are begun come first.
     Ok(run::each_region(&candidates).map(status).collect())
+}
+
+fn doubts(candidate: &Candidate) -> Vec<DoubtShown> {
+    let doubtful = candidate.state.doubtful.as_ref();
+    doubtful.map_or_else(Vec::new, |pass| DoubtShown::all(&pass.doubts))
 }
 
 async fn walking(environment: &Environment) -> Result<Vec<Walking>, Error> {

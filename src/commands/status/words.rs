@@ -195,6 +195,13 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
     let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
     lines.extend(backfills);
     lines.extend(refused(regions, now).map(|line| screen.wrapped(&line)));
+    lines.extend(
+        regions
+            .iter()
+            .flat_map(doubtful)
+            .map(|line| screen.wrapped(&line)),
+    );
+    lines.extend(noted(regions).map(|line| screen.wrapped(&line)));
     if regions
         .iter()
         .all(|region| region.last_complete.is_none() && !region.unfinished)
@@ -219,6 +226,40 @@ fn backfill(region: &RegionStatus) -> Option<String> {
     ))
 }
 
+/// Returns a line for each doubt about a region.
+fn doubtful(region: &RegionStatus) -> impl Iterator<Item = String> {
+    let whose = format!("{} {}", region.job, output::shown(&region.region));
+    region.doubts.iter().map(move |one| {
+        let text = output::shown(&one.text);
+        format!("{whose} is doubtful ({}): {text}.", one.doubt)
+    })
+}
+
+/// Returns a line for each note of the last complete passes, with the regions of a job that have the same.
+fn noted(regions: &[RegionStatus]) -> impl Iterator<Item = String> {
+    let mut notes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for one in regions {
+        if let Some(note) = &one.notes {
+            let of_job = notes.entry((&one.job, note)).or_default();
+            of_job.push(&one.region);
+        }
+    }
+    notes.into_iter().map(|((job, note), codes)| {
+        let (named, note) = (output::shown(&named(&codes)), output::shown(note));
+        format!("{job} {named}: {note}.")
+    })
+}
+
+/// Returns the first regions, and how many more there are.
+fn named(codes: &[&str]) -> String {
+    let more = match codes.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {} more", count(more as u64)),
+    };
+    let first: Vec<&str> = codes.iter().take(NAMED).copied().collect();
+    format!("{}{more}", first.join(", "))
+}
+
 /// The most regions that a line names.
 const NAMED: usize = 5;
 
@@ -232,15 +273,10 @@ fn refused(regions: &[RegionStatus], now: Timestamp) -> impl Iterator<Item = Str
         jobs.entry(&one.job).or_default().push(&one.region);
     }
     jobs.into_iter().map(|(job, codes)| {
-        let more = match codes.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {} more", count(more as u64)),
-        };
-        let named: Vec<&str> = codes.into_iter().take(NAMED).collect();
         format!(
-            "{job} {}{more}: refused by the upstream. A refused region is requested again when it is due, or as soon as its \
+            "{job} {}: refused by the upstream. A refused region is requested again when it is due, or as soon as its \
             configuration changes; to request it now, run it with `--set jobs.{job}.every=1s`.",
-            output::shown(&named.join(", "))
+            output::shown(&named(&codes))
         )
     })
 }

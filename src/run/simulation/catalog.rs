@@ -9,10 +9,10 @@ use super::super::due::{Backfill, Candidate};
 use super::snapshot::{CatalogSnapshot, RecordKind};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_catalog::{
-    CatalogError, EndedSlice, Estimate, IdSince, Landed, Landing, Lease, Leases, NamedIds,
-    OpenBatch, OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope, PassStore, PendingId,
-    PendingQuery, Rearrangement, RecordIds, RegionState, Resource, SliceState, StepListing,
-    StepPosition, Taken, UncutPass, slice_states,
+    CallFacts, CatalogError, DoubtfulPass, EndedSlice, Estimate, IdSince, Landed, Landing, Lease,
+    Leases, NamedIds, OpenBatch, OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope,
+    PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, Resource,
+    SliceState, StepListing, StepPosition, Taken, UncutPass, slice_states,
 };
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -33,6 +33,8 @@ struct State {
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
     fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    /// What the lists of each call showed.
+    call_facts: Vec<CallFacts>,
     /// The slices that were complete before the simulation, by job and region, and the pages of the last one.
     backfills: HashMap<(String, String), (Arc<Backfill>, PagesByStep)>,
 }
@@ -49,6 +51,8 @@ fn open_passes<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> Ve
             greatest: None,
             steps: pass.positions.clone(),
             batches: pass.batches.clone(),
+            doubts: Vec::new(),
+            relists: false,
         })
         .collect();
     open.sort_by_key(|pass| (pass.started_at, pass.id));
@@ -65,6 +69,7 @@ fn ended_slices<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> V
             started_at: pass.started_at,
             finished_at: pass.ended_at,
             request: None,
+            doubts: Vec::new(),
         })
     };
     let mut ended: Vec<EndedSlice> = passes.filter_map(ended).collect();
@@ -108,6 +113,7 @@ impl SimulatedCatalog {
     ) -> Self {
         let mut state = State {
             fetched: snapshot.fetched.clone(),
+            call_facts: snapshot.call_facts.clone(),
             ..State::default()
         };
         for candidate in candidates {
@@ -173,6 +179,7 @@ impl State {
         }
         let without_pages = [
             (state.last_refused, PassEnd::Refused),
+            (candidate.doubtful_since(), PassEnd::Doubtful),
             (state.last_abandoned, PassEnd::Abandoned),
         ];
         for (ended_at, end) in without_pages {
@@ -235,6 +242,12 @@ impl State {
         let refused = self
             .last(job, region, PassEnd::Refused)
             .map(|(_, pass)| pass.started_at);
+        let doubtful = self.last(job, region, PassEnd::Doubtful);
+        let doubtful = doubtful.map(|(_, pass)| DoubtfulPass {
+            started_at: pass.started_at,
+            request: None,
+            doubts: Vec::new(),
+        });
         let pages = |(_, pass): (i64, &SimulatedPass)| pass.pages();
         RegionState {
             region: region.to_owned(),
@@ -248,11 +261,14 @@ impl State {
                 .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
             // A refusal that the configuration outdated is not part of the state that a simulation begins with.
             refused_request: None,
+            doubtful: doubtful.filter(|doubtful| Some(doubtful.started_at) > last_complete),
             last_abandoned: self
                 .last(job, region, PassEnd::Abandoned)
                 .map(|(_, pass)| pass.ended_at),
             unfinished: open_passes(self.of_slice(job, region, None)).pop(),
             last_pages: complete.map(pages).unwrap_or_default(),
+            last_filled: complete.map(pages).unwrap_or_default(),
+            last_notes: None,
         }
     }
 
@@ -655,6 +671,10 @@ impl PassReader for SimulatedCatalog {
         Ok(Vec::new())
     }
 
+    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
+        Ok(self.state().call_facts.clone())
+    }
+
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
         Ok(Vec::new())
     }
@@ -715,6 +735,13 @@ impl PassStore for SimulatedCatalog {
         _: &Cost,
         _: Timestamp,
     ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
+        let all = &mut self.state().call_facts;
+        all.retain(|one| (&one.upstream, &one.call) != (&facts.upstream, &facts.call));
+        all.push(facts);
         Ok(())
     }
 

@@ -204,6 +204,7 @@ impl Simulation {
             request_stats: crate::run::RequestStats::default(),
             learned_costs: crate::run::LearnedCosts::default(),
             in_flight: crate::run::InFlight::default(),
+            known_calls: crate::run::KnownCalls::default(),
             regional_records: crate::run::RegionalRecords::default(),
             progress: Arc::new(Silent),
             concurrency,

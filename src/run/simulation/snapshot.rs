@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::due::Candidate;
 use super::super::estimate::pages_of_pass;
 use super::super::pass::listing_steps;
-use ingest_catalog::{CatalogError, PassId, PassReader, RecordIds, StepListing};
+use ingest_catalog::{CallFacts, CatalogError, PassId, PassReader, RecordIds, StepListing};
 use ingest_config::{Etag, Job, Region, Step};
 use ingest_quota::Timestamp;
 
@@ -50,6 +50,8 @@ pub struct CatalogSnapshot {
     pub tags: HashMap<String, HashMap<String, Option<String>>>,
     /// The page number and cursor at which unfinished steps resume, by job, region and the step's index.
     pub cursors: HashMap<(String, String, usize), (usize, String)>,
+    /// What the lists of each call showed.
+    pub call_facts: Vec<CallFacts>,
     /// The listings of passes in the catalog.
     pub listings: HashMap<PassId, Vec<StepListing>>,
 }
@@ -63,7 +65,10 @@ impl CatalogSnapshot {
         catalog: &dyn PassReader,
         candidates: &[Candidate],
     ) -> Result<Self, CatalogError> {
-        let mut snapshot = Self::default();
+        let mut snapshot = Self {
+            call_facts: catalog.call_facts().await?,
+            ..Self::default()
+        };
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);

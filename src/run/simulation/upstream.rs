@@ -8,7 +8,7 @@ use super::snapshot::CatalogSnapshot;
 use ingest_base::clock::Deadline;
 use ingest_base::record::Record;
 use ingest_config::{Job, Step};
-use ingest_upstream::{Connection, Exchange, Failure, Page, PageRequest, Upstream};
+use ingest_upstream::{Connection, End, Exchange, Failure, Page, PageRequest, Upstream};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type ListKey = (String, String, usize);
@@ -132,19 +132,37 @@ impl SimulatedUpstream {
         let unchanged = self.is_unchanged(job, &place, number, request);
         self.count(place, unchanged);
         if request.step.ids.is_some() {
-            return Ok(page(
-                request.ids.iter().map(String::as_str),
-                None,
-                unchanged,
-            ));
+            let ids = request.ids.iter().filter(|_| number == 0);
+            let page = page(ids.map(String::as_str), None, unchanged);
+            return Ok(sized(page, request.step, number));
         }
         let pages = self.snapshot.pages(&job.name, request.region, step);
         let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
-        Ok(page(
-            ids,
-            (number + 1 < pages.len()).then(|| (number + 1).to_string()),
-            unchanged,
-        ))
+        let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());
+        Ok(sized(page(ids, next, unchanged), request.step, number))
+    }
+}
+
+/// The same page of a list whose pages are full but for the last one, if the upstream does not say where such a list ends.
+fn sized(page: Page, step: &Step, number: usize) -> Page {
+    let size = step.call.paging.size().map(|size| size.size);
+    let Some(size) = size.filter(|_| step.call.paging.assumes_end() && !page.unchanged) else {
+        return page;
+    };
+    let records = page.records.len() as u64;
+    let (listed, end) = match (&page.next, records) {
+        (Some(_), _) => (size, End::Proved),
+        (None, 0) => (0, End::Proved),
+        (None, _) => {
+            let further = End::Assumed((number + 1).to_string());
+            (records.min(size.saturating_sub(1)), further)
+        }
+    };
+    Page {
+        listed,
+        end,
+        size: Some(size),
+        ..page
     }
 }
 

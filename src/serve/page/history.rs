@@ -14,6 +14,7 @@ use super::{
     view,
 };
 use crate::commands::history::{self, History, Row};
+use crate::commands::status::DoubtShown;
 use crate::commands::table::{cost, count, instant, span};
 use crate::serve::App;
 use crate::serve::api::{HistoryParameters, parameters, tagged_json};
@@ -96,6 +97,9 @@ pub struct PassShown {
     failed: bool,
     /// Why that run got no further, and what it noticed.
     notes: Option<String>,
+    /// The doubts about its lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    doubts: Vec<DoubtShown>,
 }
 
 impl PassShown {
@@ -116,6 +120,7 @@ impl PassShown {
             left_at: pass.left_at,
             failed: pass.failed,
             notes: pass.notes,
+            doubts: DoubtShown::all(&pass.doubts),
         }
     }
 

@@ -241,6 +241,9 @@ impl Page {
             batch: (!self.requested.is_empty())
                 .then(|| OpenBatch::new(self.step, self.requested.clone(), self.now)),
             since: None,
+            doubts: Vec::new(),
+            if_repeats: None,
+            relists: false,
             requests: self.requests,
             units: self.units.clone(),
             tag: self.tag.clone(),

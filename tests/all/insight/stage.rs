@@ -196,6 +196,7 @@ impl Stage {
             leases: Arc::new(LockFiles::open(self.directory.path()).unwrap()),
             stop: channel().1,
             blocked: Blocked::default(),
+            known_calls: ingest::run::KnownCalls::default(),
             request_stats: ingest::run::RequestStats::default(),
             learned_costs: ingest::run::LearnedCosts::default(),
             waits: ingest::run::Waits::default(),

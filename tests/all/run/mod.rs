@@ -18,6 +18,7 @@ mod json;
 mod kills;
 mod leases;
 mod limits;
+mod lists;
 mod memory;
 mod over_redis;
 mod pass_time;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::run::{self, RunOutcome, RunReport, Unlanded};
-use ingest_base::record::{CachedPage, Tag};
+use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_catalog::{
-    CatalogError, Estimate, IdSince, Landed, Landing, NamedIds, OpenPass, PassEnd, PassId,
-    PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
-    SliceState, SqliteCatalog, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, NamedIds, OpenPass, PassEnd,
+    PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds,
+    RegionState, SliceState, SqliteCatalog, StepListing,
 };
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -69,6 +69,7 @@ pass_on! { PassReader:
     tags(upstream: &str) -> Vec<Tag>;
     estimates() -> Vec<Estimate>;
     unseen(upstream: &str, since: Timestamp) -> u64;
+    call_facts() -> Vec<CallFacts>;
 }
 
 pass_on! { PassStore:
@@ -81,6 +82,8 @@ pass_on! { PassStore:
     finish(pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId;
     count_unproductive(pass: &PassRef, requests: u64, units: &Cost, now: Timestamp) -> ();
     learn(estimate: Estimate) -> ();
+    store_doubts(pass: PassId, doubts: &[Doubted]) -> ();
+    store_call_facts(facts: CallFacts) -> ();
     forget_tags(upstream: &str, call: &str) -> ();
     drop_unseen(upstream: &str, since: Timestamp) -> u64;
 }

@@ -180,6 +180,7 @@ impl Lab {
             leases: Arc::new(LockFiles::open(state).unwrap()),
             stop: run::channel().1,
             blocked: Blocked::default(),
+            known_calls: ingest::run::KnownCalls::default(),
             request_stats: RequestStats::default(),
             learned_costs: LearnedCosts::default(),
             waits: ingest::run::Waits::default(),

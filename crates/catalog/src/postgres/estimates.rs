@@ -1,10 +1,36 @@
 use super::sql::{Columns, parameters, plain, stored};
 use super::{PostgresError, Transaction};
-use crate::{Estimate, values};
+use crate::{CallFacts, Estimate, values};
 
 const ALL: &str = "select upstream, call, units from estimate order by upstream, call";
 const LEARN: &str = "insert into estimate (upstream, call, units) values ($1, $2, $3)
     on conflict (upstream, call) do update set units = excluded.units";
+
+const ALL_FACTS: &str = "select upstream, call, facts from call_facts order by upstream, call";
+const STORE_FACTS: &str = "insert into call_facts (upstream, call, facts) values ($1, $2, $3)
+    on conflict (upstream, call) do update set facts = excluded.facts";
+
+pub async fn call_facts(tx: &Transaction<'_>) -> Result<Vec<CallFacts>, PostgresError> {
+    let rows = tx.query(ALL_FACTS, &[]).await?;
+    let facts = |row: &tokio_postgres::Row| {
+        Ok(CallFacts {
+            upstream: row.text(0)?,
+            call: row.text(1)?,
+            facts: row.text(2)?,
+        })
+    };
+    rows.iter().map(facts).collect()
+}
+
+pub async fn store_facts(tx: &Transaction<'_>, facts: &CallFacts) -> Result<(), PostgresError> {
+    let (upstream, call) = (stored(&facts.upstream), stored(&facts.call));
+    tx.execute(
+        STORE_FACTS,
+        parameters![upstream, call, stored(&facts.facts)],
+    )
+    .await
+    .map(drop)
+}
 
 pub async fn estimates(tx: &Transaction<'_>) -> Result<Vec<Estimate>, PostgresError> {
     let rows = tx.query(ALL, &[]).await?;

@@ -120,7 +120,7 @@ async fn write(
     (stored, vectors): (&Stored<'_>, &Vectors),
 ) -> Result<bool, PostgresError> {
     let pass = before.pass;
-    let (.., cursor_repeats) = tokio::try_join!(
+    let (.., cursor_repeats, ()) = tokio::try_join!(
         biased;
         index(tx, page, (stored, vectors)),
         unindex(tx, page, stored),
@@ -132,6 +132,7 @@ async fn write(
         tags::remember(tx, page),
         tags::forget_aged(tx, page),
         advance(tx, page, before),
+        passes::store_review(tx, pass, &page.landing),
     )?;
     Ok(cursor_repeats)
 }

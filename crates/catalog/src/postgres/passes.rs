@@ -10,38 +10,44 @@ use super::sql::{Columns, all_stored, parameters, plain, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::values::{self, integer};
 use crate::{
-    EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
-    StepPosition, UncutPass, slice_states,
+    DoubtfulPass, EndedSlice, Landing, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
+    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
+use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
 /// The passes of each region that the next run needs.
 const STATES: &str = "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
-        uncut.started_at, uncut.greatest, refused.request, unfinished.*
+        uncut.started_at, uncut.greatest, refused.request, complete.notes,
+        doubtful.started_at, doubtful.request, doubtful.doubts, unfinished.*
     from unnest($2) with ordinality region (name, place)
-    left join lateral (select id, started_at from pass
+    left join lateral (select id, started_at, notes from pass
         where job = $1 and pass.region = region.name and outcome = 'complete' and started_at <= $3 and slice_from is null
         order by started_at desc, id desc limit 1) complete on true
     left join lateral (select started_at, request from pass
         where job = $1 and pass.region = region.name and outcome = 'refused' and started_at <= $3 and slice_from is null
         order by started_at desc, id desc limit 1) refused on true
+    left join lateral (select started_at, request, doubts from pass
+        where job = $1 and pass.region = region.name and outcome = 'doubtful' and started_at <= $3 and slice_from is null
+        order by started_at desc, id desc limit 1) doubtful on true
     left join lateral (select finished_at from pass
         where job = $1 and pass.region = region.name and outcome = 'abandoned' and started_at <= $3 and slice_from is null
         order by started_at desc, id desc limit 1) abandoned on true
     left join lateral (select started_at, greatest from pass
         where job = $1 and pass.region = region.name and outcome = 'complete' and not cut and started_at <= $3 and slice_from is null
         order by started_at desc limit 1) uncut on true
-    left join lateral (select id, region, started_at, greatest, slice_from, slice_to from pass
+    left join lateral (select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
         where job = $1 and pass.region = region.name and finished_at is null and slice_from is null
         order by started_at desc, id desc limit 1) unfinished on true
     order by region.place";
-const OPEN: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+const OPEN: &str =
+    "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
     where job = $1 and finished_at is null order by started_at, id";
 macro_rules! open_slices {
     ($which:literal) => {
         concat!(
-            "select id, region, started_at, greatest, slice_from, slice_to from pass
+            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
     where job = $1 and region = any($2) and finished_at is null and ",
             $which,
             " order by started_at, id"
@@ -51,8 +57,8 @@ macro_rules! open_slices {
 macro_rules! ended_slices {
     ($which:literal) => {
         concat!(
-            "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request from pass
-    where job = $1 and region = any($2) and outcome in ('complete', 'refused', 'abandoned') and started_at <= $3 and ",
+            "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request, doubts from pass
+    where job = $1 and region = any($2) and outcome in ('complete', 'doubtful', 'refused', 'abandoned') and started_at <= $3 and ",
             $which,
             " order by started_at, id"
         )
@@ -90,6 +96,15 @@ const FINISH: &str = "with fetched as (delete from batch where pass = $1)
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
+/// One statement, since none that is sent with the commit may wait for another: both are lists in JSON.
+const STORE_DOUBTS: &str =
+    "update pass set doubts = coalesce(left(doubts, -1) || ',' || substr($2, 2), $2) where id = $1";
+/// The cursor of a page that leads on is null where it repeats.
+const STORE_IF_REPEATS: &str =
+    "update pass set doubts = coalesce(left(doubts, -1) || ',' || substr($2, 2), $2) where id = $1
+    and exists (select 1 from checkpoint where landing = $3 and cursor is null)";
+/// The function that begins a pass is older than this column.
+const RELIST: &str = "update pass set relists = true where id = $1";
 const STORE_REFUSAL: &str = "update pass set request = $2 where id = $1";
 /// The pass that landed no page and began at this time; for a failure (`$5`) also the last one that failed before any request.
 const FAILED: &str = "select id from pass
@@ -102,7 +117,7 @@ macro_rules! pass_where {
     ($condition:literal) => {
         concat!(
             "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-                slice_from, slice_to, id, left_at, failed, notes
+                slice_from, slice_to, id, left_at, failed, notes, doubts
             from pass where ",
             $condition
         )
@@ -112,6 +127,9 @@ const HISTORY: &str = pass_where!("started_at >= $1 order by started_at, id");
 const FAILURES: &str =
     pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");
 const PASS: &str = pass_where!("id = $1");
+
+/// The first column of [`STATES`] that is of the unfinished pass.
+const UNFINISHED: usize = 12;
 
 /// What is known of each region at `now`.
 pub async fn region_states(
@@ -129,7 +147,7 @@ pub async fn region_states(
     let mut ids = Vec::new();
     for row in &rows {
         ids.extend(row.value::<Option<i64>>(1)?);
-        ids.extend(row.value::<Option<i64>>(8)?);
+        ids.extend(row.value::<Option<i64>>(UNFINISHED)?);
     }
     let mut details = Details::read(tx, ids).await?;
     rows.iter()
@@ -145,8 +163,20 @@ fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, Postgre
         .filter(|refused| last_complete.is_none_or(|complete| *refused > complete));
     let refused_request = row.optional_text(7)?.filter(|_| refused.is_some());
     let region = row.text(0)?;
-    let unfinished: Option<i64> = row.value(8)?;
-    let unfinished = unfinished.map(|_| details.open_pass(row, 8)).transpose()?;
+    let unfinished: Option<i64> = row.value(UNFINISHED)?;
+    let unfinished = unfinished
+        .map(|_| details.open_pass(row, UNFINISHED))
+        .transpose()?;
+    let doubtful = row
+        .optional_time(9)?
+        .filter(|began| last_complete.is_none_or(|complete| *began > complete));
+    let doubtful = doubtful.map(|started_at| {
+        Ok::<_, PostgresError>(DoubtfulPass {
+            started_at,
+            request: row.optional_text(10)?,
+            doubts: doubts_at(row, 11)?,
+        })
+    });
     let since = row.optional_time(5)?.map(|began| {
         Ok::<_, PostgresError>(UncutPass {
             began,
@@ -154,6 +184,7 @@ fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, Postgre
         })
     });
     let positions = complete.and_then(|pass| details.positions.get(&pass));
+    let positions = positions.map(Vec::as_slice).unwrap_or_default();
     Ok(RegionState {
         region,
         last_complete,
@@ -161,14 +192,33 @@ fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, Postgre
         since: since.transpose()?,
         last_refused: refused,
         refused_request,
+        doubtful: doubtful.transpose()?,
         last_abandoned: row.optional_time(4)?,
         unfinished,
-        last_pages: positions.map_or_else(Vec::new, |steps| pages(steps)),
+        last_pages: pages(positions),
+        last_filled: filled(positions),
+        last_notes: row.optional_text(8)?,
     })
 }
 
-fn pages(steps: &[StepPosition]) -> Vec<(usize, u64)> {
-    steps.iter().map(|at| (at.step, at.pages)).collect()
+/// Reads a column with doubts, or null.
+fn doubts_at(row: &Row, column: usize) -> Result<Vec<Doubted>, PostgresError> {
+    Ok(values::doubts(row.optional_text(column)?.as_deref()))
+}
+
+/// Adds doubts to a pass, each once.
+pub async fn store_doubts(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    doubts: &[Doubted],
+) -> Result<(), PostgresError> {
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let doubts = serde_json::json!(doubts).to_string();
+    tx.execute(STORE_DOUBTS, parameters![pass.0, self::stored(&doubts)])
+        .await
+        .map(drop)
 }
 
 /// Where passes stand, by their ids.
@@ -215,7 +265,7 @@ impl Details {
         Ok(Self { positions, batches })
     }
 
-    /// The unfinished pass whose id, region, start, greatest value and slice are in these columns and the following.
+    /// The unfinished pass whose id, region, start, greatest value, slice, doubts and kind are in these columns and the following.
     fn open_pass(&mut self, row: &Row, column: usize) -> Result<OpenPass, PostgresError> {
         let id: i64 = row.value(column)?;
         Ok(OpenPass {
@@ -226,6 +276,8 @@ impl Details {
             slice: slice_at(row, column + 4)?,
             steps: self.positions.get(&id).cloned().unwrap_or_default(),
             batches: self.batches.remove(&id).unwrap_or_default(),
+            doubts: doubts_at(row, column + 6)?,
+            relists: row.value(column + 7)?,
         })
     }
 }
@@ -304,6 +356,7 @@ fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
         started_at: row.time(2)?,
         finished_at: row.time(3)?,
         request: row.optional_text(7)?,
+        doubts: doubts_at(row, 8)?,
     }))
 }
 
@@ -346,6 +399,45 @@ pub async fn last_pages(
     Ok(positions
         .map(|steps| steps.map_or_else(Vec::new, |steps| pages(steps)))
         .collect())
+}
+
+/// Stores what a page adds to its pass beside its records and counts, which is mostly nothing. Its statements do not wait for each
+/// other.
+pub async fn store_review(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    landing: &Landing,
+) -> Result<(), PostgresError> {
+    let relists = landing.relists && matches!(landing.pass, PassRef::New { .. });
+    let relist = async {
+        match relists {
+            true => tx.execute(RELIST, parameters![pass.0]).await.map(drop),
+            false => Ok(()),
+        }
+    };
+    let if_repeats = async {
+        let Some(doubt) = landing
+            .if_repeats
+            .as_ref()
+            .filter(|_| landing.next.is_some())
+        else {
+            return Ok(());
+        };
+        let doubts = serde_json::json!([doubt]).to_string();
+        tx.execute(
+            STORE_IF_REPEATS,
+            parameters![pass.0, self::stored(&doubts), landing.id],
+        )
+        .await
+        .map(drop)
+    };
+    tokio::try_join!(
+        biased;
+        relist,
+        store_doubts(tx, pass, &landing.doubts),
+        if_repeats,
+    )
+    .map(drop)
 }
 
 /// Starts a step over, unless that was done before.
@@ -586,5 +678,6 @@ fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
         left_at: row.optional_time(12)?,
         failed: row.value(13)?,
         notes: row.optional_text(14)?,
+        doubts: doubts_at(row, 15)?,
     })
 }

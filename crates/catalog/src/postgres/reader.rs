@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, reading};
 use super::{estimates, id_since, passes, pending, prune, recall, tags};
 use crate::{
-    CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
+    CallFacts, CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use ingest_base::record::{CachedPage, Tag};
@@ -98,6 +98,10 @@ impl PassReader for PostgresCatalog {
 
     async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
         reading!(self, tx => tags::tags(&tx, upstream))
+    }
+
+    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
+        reading!(self, tx => estimates::call_facts(&tx))
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {

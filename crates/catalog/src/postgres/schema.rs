@@ -17,12 +17,13 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, and `request` is a hash of what the job requested where it was refused |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
+/// | `call_facts` | what the lists of a call showed: JSON |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
 /// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it |
@@ -40,7 +41,22 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_4],
     &[VERSION_5, PASS_OF_SLICE],
     &[VERSION_6],
+    &[VERSION_7, CALL_FACTS],
 ];
+
+/// A pass with a doubt about a list is not complete, and what the lists of a call showed is kept.
+const VERSION_7: &str = "
+alter table pass drop constraint pass_outcome_check;
+alter table pass add constraint pass_outcome_check
+    check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed'));
+alter table pass add column doubts text, add column relists boolean not null default false;
+";
+const CALL_FACTS: &str = "create table call_facts (
+    upstream text collate \"C\" not null,
+    call     text collate \"C\" not null,
+    facts    text not null,
+    primary key (upstream, call)
+)";
 
 /// Numbers are times before 1970 too, from the year 1 on.
 const VERSION_6: &str = r#"

@@ -8,9 +8,10 @@ use super::sql::takes_id;
 use super::{PostgresError, estimates, gone, parents, passes, prune, rearrange, tags, views};
 use crate::values::integer;
 use crate::{
-    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
-    Rearrangement, Resource, Term,
+    CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
+    PendingQuery, Rearrangement, Resource, Term,
 };
+use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
 
 /// Terms are numbered from 1.
@@ -113,6 +114,14 @@ impl PassStore for PostgresCatalog {
 
     async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
         writing!(self, tx => passes::store_refusal(&tx, pass, request))
+    }
+
+    async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::store_doubts(&tx, pass, doubts))
+    }
+
+    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
+        writing!(self, tx => estimates::store_facts(&tx, &facts))
     }
 
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {

@@ -1,10 +1,12 @@
 use rusqlite::{Connection, Transaction};
 
 use super::columns;
-use crate::Estimate;
+use crate::{CallFacts, Estimate};
 
 const LEARN: &str = "insert into estimate (upstream, call, units) values (?1, ?2, ?3)
     on conflict do update set units = excluded.units";
+const STORE_FACTS: &str = "insert into call_facts (upstream, call, facts) values (?1, ?2, ?3)
+    on conflict do update set facts = excluded.facts";
 
 pub fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimate>> {
     let mut statement = connection.prepare_cached("select upstream, call, units from estimate")?;
@@ -22,5 +24,24 @@ pub fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> rusqlite::Result<()> 
     let units = serde_json::json!(estimate.cost).to_string();
     tx.prepare_cached(LEARN)?
         .execute((&estimate.upstream, &estimate.call, units))
+        .map(drop)
+}
+
+pub fn call_facts(connection: &Connection) -> rusqlite::Result<Vec<CallFacts>> {
+    let mut statement =
+        connection.prepare_cached("select upstream, call, facts from call_facts")?;
+    let rows = statement.query_map([], |row| {
+        Ok(CallFacts {
+            upstream: row.get(0)?,
+            call: row.get(1)?,
+            facts: row.get(2)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub fn store_facts(tx: &Transaction<'_>, facts: &CallFacts) -> rusqlite::Result<()> {
+    tx.prepare_cached(STORE_FACTS)?
+        .execute((&facts.upstream, &facts.call, &facts.facts))
         .map(drop)
 }

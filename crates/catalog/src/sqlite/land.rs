@@ -1,13 +1,12 @@
 use rusqlite::{Transaction, params};
 
-use super::passes::{Counts, count};
+use super::passes::{self, Counts, count};
 use super::{StoreError, columns, id_since, tags, views};
 use crate::page::LandingPage;
 use crate::values::{integer, list as json_list};
 use crate::{Landed, OpenBatch, PassId, PassRef};
 
-const BEGIN: &str =
-    "insert into pass (job, region, started_at, slice_from, slice_to) values (?1, ?2, ?3, ?4, ?5)";
+const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
 /// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
 /// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
@@ -95,7 +94,7 @@ impl Changes {
 /// Stores a page. The caller indexes the changed texts after the commit.
 pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), StoreError> {
     let landing = &*page.landing;
-    let pass = begin(tx, &landing.pass)?;
+    let pass = begin(tx, &landing.pass, landing.relists)?;
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
     let changes = store(tx, pass, page)?;
     let records = list(tx, pass, page)?;
@@ -108,6 +107,9 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     }
     tags::remember(tx, page)?;
     let cursor_repeats = checkpoint(tx, pass, page, records)?;
+    let more = landing.if_repeats.iter().filter(|_| cursor_repeats);
+    let doubts: Vec<_> = landing.doubts.iter().chain(more).cloned().collect();
+    passes::store_doubts(tx, pass, &doubts)?;
     let counts = Counts {
         pages: 1,
         records,
@@ -126,7 +128,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     Ok((landed, changes))
 }
 
-fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
+fn begin(tx: &Transaction<'_>, pass: &PassRef, relists: bool) -> rusqlite::Result<PassId> {
     match pass {
         PassRef::Open(pass) => Ok(*pass),
         PassRef::New {
@@ -136,7 +138,7 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef) -> rusqlite::Result<PassId> {
             started_at,
         } => {
             let (from, to) = columns::slice(*slice);
-            let values = (job, region, columns::time(*started_at), from, to);
+            let values = (job, region, columns::time(*started_at), from, to, relists);
             tx.prepare_cached(BEGIN)?.insert(values).map(PassId)
         }
     }

@@ -4,22 +4,23 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{StoreError, columns};
 use crate::{
-    EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef, RegionState, SliceState,
-    StepPosition, UncutPass, slice_states, values,
+    DoubtfulPass, EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
+    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states, values,
 };
+use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
-const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to from pass
+const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
     where job = ?1 and region = ?2 and slice_from is null and outcome is null and finished_at is null
     order by started_at desc, id desc limit 1";
 const OPEN: &str =
-    "select id, region, started_at, greatest, slice_from, slice_to from pass where job = ?1 and finished_at is null
+    "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass where job = ?1 and finished_at is null
     order by started_at, id";
 macro_rules! open_slices {
     ($which:literal) => {
         concat!(
-            "select id, region, started_at, greatest, slice_from, slice_to from pass
+            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
     where job = ?1 and region = ?2 and outcome is null and finished_at is null and ",
             $which,
             " order by started_at, id"
@@ -29,8 +30,8 @@ macro_rules! open_slices {
 macro_rules! ended_slices {
     ($which:literal) => {
         concat!(
-            "select id, outcome, started_at, finished_at, slice_from, slice_to, request from pass
-    where job = ?1 and region = ?2 and outcome in ('complete', 'refused', 'abandoned') and started_at <= ?3 and ",
+            "select id, outcome, started_at, finished_at, slice_from, slice_to, request, doubts from pass
+    where job = ?1 and region = ?2 and outcome in ('complete', 'doubtful', 'refused', 'abandoned') and started_at <= ?3 and ",
             $which,
             " order by started_at, id"
         )
@@ -47,7 +48,7 @@ const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursor
     coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
     from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const LAST: &str = "select id, started_at, finished_at, request from pass
+const LAST: &str = "select id, started_at, finished_at, request, doubts, notes from pass
     where job = ?1 and region = ?2 and outcome = ?3 and started_at <= ?4 and slice_from is null
     order by started_at desc, id desc limit 1";
 const SINCE: &str = "select started_at, greatest from pass
@@ -77,6 +78,8 @@ const FINISH: &str =
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = 1)
     where id = ?1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+const DOUBTS: &str = "select doubts from pass where id = ?1";
+const STORE_DOUBTS: &str = "update pass set doubts = ?2 where id = ?1";
 const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
 /// The pass that landed no page and began at this time; for a failure (`?5`) also the last one that failed before any request.
 const FAILED: &str = "select id from pass
@@ -88,7 +91,7 @@ macro_rules! pass_where {
     ($condition:literal) => {
         concat!(
             "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-                slice_from, slice_to, id, left_at, failed, notes
+                slice_from, slice_to, id, left_at, failed, notes, doubts
             from pass where ",
             $condition
         )
@@ -121,6 +124,8 @@ pub const STATEMENTS: &[&str] = &[
     COUNT,
     FINISH,
     STORE_OUTCOME,
+    DOUBTS,
+    STORE_DOUBTS,
     STORE_REFUSAL,
     FAILED,
     FAIL_AGAIN,
@@ -151,6 +156,12 @@ fn region_state(
     let last_complete = complete.as_ref().map(|ended| ended.started_at);
     let refused = last(PassEnd::Refused)?
         .filter(|refused| last_complete.is_none_or(|complete| refused.started_at > complete));
+    let doubtful = last(PassEnd::Doubtful)?
+        .filter(|ended| last_complete.is_none_or(|complete| ended.started_at > complete));
+    let steps = match &complete {
+        Some(Ended { pass, .. }) => positions(connection, *pass)?,
+        None => Vec::new(),
+    };
     Ok(RegionState {
         region: region.to_owned(),
         last_complete,
@@ -158,12 +169,16 @@ fn region_state(
         since: since(connection, (job, region, now))?,
         last_refused: refused.as_ref().map(|refused| refused.started_at),
         refused_request: refused.and_then(|refused| refused.request),
+        doubtful: doubtful.map(|ended| DoubtfulPass {
+            started_at: ended.started_at,
+            request: ended.request,
+            doubts: ended.doubts,
+        }),
         last_abandoned: last(PassEnd::Abandoned)?.map(|ended| ended.finished_at),
         unfinished: newest_open(connection, job, region)?,
-        last_pages: match complete {
-            Some(Ended { pass, .. }) => pages(connection, pass)?,
-            None => Vec::new(),
-        },
+        last_pages: pages(&steps),
+        last_filled: filled(&steps),
+        last_notes: complete.and_then(|ended| ended.notes),
     })
 }
 
@@ -242,7 +257,32 @@ fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {
         started_at: columns::read_time(row, 2)?,
         finished_at: columns::read_time(row, 3)?,
         request: row.get(6)?,
+        doubts: read_doubts(row, 7)?,
     }))
+}
+
+/// Reads a column with doubts, or null.
+fn read_doubts(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Doubted>> {
+    let stored: Option<String> = row.get(column)?;
+    Ok(values::doubts(stored.as_deref()))
+}
+
+/// Adds doubts to a pass.
+pub fn store_doubts(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    doubts: &[Doubted],
+) -> rusqlite::Result<()> {
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let stored = tx
+        .prepare_cached(DOUBTS)?
+        .query_row([pass.0], |row| row.get::<_, Option<String>>(0))?;
+    let all = values::with_doubts(stored.as_deref(), doubts);
+    tx.prepare_cached(STORE_DOUBTS)?
+        .execute((pass.0, all))
+        .map(drop)
 }
 
 /// Pages of each step of the last complete passes of a region, newest first.
@@ -254,12 +294,9 @@ pub fn last_pages(
 ) -> rusqlite::Result<Vec<Vec<(usize, u64)>>> {
     let mut statement = connection.prepare_cached(LAST_COMPLETE)?;
     let passes = statement.query_map((job, region, count), |row| row.get(0).map(PassId))?;
-    passes.map(|pass| pages(connection, pass?)).collect()
-}
-
-fn pages(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<(usize, u64)>> {
-    let positions = positions(connection, pass)?.into_iter();
-    Ok(positions.map(|at| (at.step, at.pages)).collect())
+    passes
+        .map(|pass| Ok(pages(&positions(connection, pass?)?)))
+        .collect()
 }
 
 /// The unfinished passes of a job, oldest first.
@@ -279,6 +316,8 @@ fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPas
         slice: columns::read_slice(row, 4)?,
         steps: positions(connection, id)?,
         batches: batches(connection, id)?,
+        doubts: read_doubts(row, 6)?,
+        relists: row.get(7)?,
     })
 }
 
@@ -319,6 +358,8 @@ struct Ended {
     started_at: Timestamp,
     finished_at: Timestamp,
     request: Option<String>,
+    doubts: Vec<Doubted>,
+    notes: Option<String>,
 }
 
 fn last(
@@ -332,6 +373,8 @@ fn last(
             started_at: columns::read_time(row, 1)?,
             finished_at: columns::read_time(row, 2)?,
             request: row.get(3)?,
+            doubts: read_doubts(row, 4)?,
+            notes: row.get(5)?,
         })
     };
     connection
@@ -583,5 +626,6 @@ fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
         left_at: columns::read_optional_time(row, 12)?,
         failed: row.get(13)?,
         notes: row.get(14)?,
+        doubts: read_doubts(row, 15)?,
     })
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::{SqliteCatalog, columns, estimates, id_since, passes, pending, prune, recall, tags};
 use crate::{
-    CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
+    CallFacts, CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
     PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use ingest_base::record::{CachedPage, Tag};
@@ -118,6 +118,10 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
         let upstream = upstream.to_owned();
         self.read(move |connection| tags::tags(connection, &upstream))
             .await
+    }
+
+    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
+        self.read(estimates::call_facts).await
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {

@@ -8,13 +8,14 @@ use ingest_sqlite::Schema;
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned, null for one that is as an earlier release left it; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, `notes` is why it got no further and what it noticed, and `request` is a hash of what the job requested where it was refused |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
+/// | `call_facts` | what the lists of a call showed: JSON |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
 /// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it |
@@ -31,8 +32,51 @@ pub const SCHEMA: Schema = Schema {
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
         VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
+        VERSION_16,
     ],
 };
+
+/// A pass with a doubt about a list is not complete, and what the lists of a call showed is kept. A table with another check is
+/// another table.
+const VERSION_16: &str = "
+create table pass_16 (
+    id          integer primary key,
+    job         text not null,
+    region      text not null,
+    started_at  text not null,
+    finished_at text,
+    outcome     text check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed')),
+    pages       integer not null default 0,
+    records     integer not null default 0,
+    requests    integer not null default 0,
+    units       text not null default '{}',
+    cut         integer not null default 0,
+    greatest    text,
+    slice_from  text,
+    slice_to    text,
+    left_at     text,
+    failed      integer not null default 0,
+    notes       text,
+    request     text,
+    doubts      text,
+    relists     integer not null default 0
+) strict;
+insert into pass_16 select id, job, region, started_at, finished_at, outcome, pages, records, requests, units, cut, greatest,
+    slice_from, slice_to, left_at, failed, notes, request, null, 0 from pass;
+drop table pass;
+alter table pass_16 rename to pass;
+create index pass_by_outcome on pass (job, region, outcome, started_at);
+create index pass_open on pass (job, started_at) where finished_at is null;
+create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = 0;
+create index pass_failed on pass (left_at) where failed = 1;
+create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
+create table call_facts (
+    upstream text not null,
+    call     text not null,
+    facts    text not null,
+    primary key (upstream, call)
+) strict, without rowid;
+";
 
 /// A refused region is requested again when the configuration of its requests changed. The passes over one of thousands of
 /// slices are found by the slice.

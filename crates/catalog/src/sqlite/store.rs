@@ -13,9 +13,10 @@ use super::{
 use crate::page::LandingPage;
 use crate::values::integer;
 use crate::{
-    CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore, PendingQuery,
-    Rearrangement,
+    CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
+    PendingQuery, Rearrangement,
 };
+use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
 
 /// The free space without which no page is requested, in bytes: a page that finds no space is paid for in vain.
@@ -142,6 +143,17 @@ impl PassStore for SqliteCatalog {
     async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
         let request = request.to_owned();
         self.write(move |tx| passes::store_refusal(tx, pass, &request))
+            .await
+    }
+
+    async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError> {
+        let doubts = doubts.to_vec();
+        self.write(move |tx| Ok(passes::store_doubts(tx, pass, &doubts)?))
+            .await
+    }
+
+    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
+        self.write(move |tx| Ok(estimates::store_facts(tx, &facts)?))
             .await
     }
 

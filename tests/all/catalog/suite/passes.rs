@@ -67,6 +67,8 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
         greatest: None,
         steps,
         batches: Vec::new(),
+        doubts: Vec::new(),
+        relists: false,
     };
     assert_eq!(
         f.store.open_passes(JOB).await.unwrap(),

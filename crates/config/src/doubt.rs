@@ -1,0 +1,92 @@
+//! `trust = ["…"]`: the doubts about lists.
+
+use super::declare::Words;
+
+/// What cannot happen in a list that is read correctly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Doubt {
+    /// `cursor-repeats`
+    CursorRepeats,
+    /// `records-repeat`
+    RecordsRepeat,
+    /// `next-unnamed`
+    NextUnnamed,
+    /// `next-unread`
+    NextUnread,
+    /// `next-missing`
+    NextMissing,
+    /// `place-missing`
+    PlaceMissing,
+    /// `fewer-than-total`
+    FewerThanTotal,
+    /// `no-records`
+    NoRecords,
+    /// `end-refuted`
+    EndRefuted,
+    /// `cut`
+    Cut,
+}
+
+const ALL: &[(&str, Doubt, &str)] = &[
+    (
+        "cursor-repeats",
+        Doubt::CursorRepeats,
+        "The cursor, or a whole page, came again and brought no new record.",
+    ),
+    (
+        "records-repeat",
+        Doubt::RecordsRepeat,
+        "Two pages repeat records of the page before in another order.",
+    ),
+    (
+        "next-unnamed",
+        Doubt::NextUnnamed,
+        "The response says that there is more, and names no next page.",
+    ),
+    (
+        "next-unread",
+        Doubt::NextUnread,
+        "The list ends, and its last response has a value elsewhere that looks like a next page.",
+    ),
+    (
+        "next-missing",
+        Doubt::NextMissing,
+        "The list ends with one full page, and no response of the call ever named a next page.",
+    ),
+    (
+        "place-missing",
+        Doubt::PlaceMissing,
+        "The responses lack a place that earlier ones of the call had, or have it under another name.",
+    ),
+    (
+        "fewer-than-total",
+        Doubt::FewerThanTotal,
+        "The list has fewer records than the response reports. A difference of 1, or of 1%, is a note.",
+    ),
+    (
+        "no-records",
+        Doubt::NoRecords,
+        "A response that is not empty has no record at `records.at`.",
+    ),
+    (
+        "end-refuted",
+        Doubt::EndRefuted,
+        "A response says that the list ends, and the further page has records.",
+    ),
+    (
+        "cut",
+        Doubt::Cut,
+        "`max_pages` ended a list that names `{since}` or belongs to a slice.",
+    ),
+];
+
+pub const DOUBTS: Words<Doubt> = Words(ALL);
+
+impl Doubt {
+    /// Returns its name in `trust` and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let own = ALL.iter().find(|(_, doubt, _)| *doubt == self);
+        own.map_or("", |(name, ..)| name)
+    }
+}

@@ -1,0 +1,256 @@
+//! The end of a list: whether it is proved, and what speaks against it.
+
+use super::{Asked, Review, Turn, Verdict};
+use ingest_config::{Doubt, Lead};
+use ingest_upstream::{End, Missing, Page, signs_of_end};
+
+/// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
+const NEXT: [&str; 3] = ["next", "next_header", "link"];
+
+impl Review<'_> {
+    /// Decides about a page behind which the response names no further one.
+    pub fn end(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+        let further = match &page.end {
+            End::Assumed(further) => self.beyond_assumed(page, turn).map(|why| (further, why)),
+            End::Said(further) if self.is_told_first(page, turn) => {
+                Some((further, Beyond::Proof(Asked::Said)))
+            }
+            End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => None,
+        };
+        match further {
+            Some((further, Beyond::Page)) => {
+                verdict.next = Some(further.clone());
+                return;
+            }
+            Some((further, Beyond::Proof(asked))) => {
+                verdict.next = Some(further.clone());
+                verdict.is_proof = true;
+                self.asked = Some(asked);
+                return;
+            }
+            Some((_, Beyond::Nothing)) | None => {}
+        }
+        let is_open = matches!(further, Some((_, Beyond::Nothing)));
+        if page.dead_end.is_none() {
+            self.check(page, turn, verdict);
+        }
+        self.shown.full = match self.cap {
+            Some(cap) => page.size.map(|size| (size, cap)),
+            None => self.shown.full.or(self.known.full),
+        };
+        verdict.is_proved = !is_open && verdict.doubts.is_empty() && page.dead_end.is_none();
+    }
+
+    /// What is beyond a page that is not full and where the upstream says nothing; `None` if the list ends there by what is known.
+    fn beyond_assumed(&self, page: &Page, turn: Turn<'_>) -> Option<Beyond> {
+        let all_came = turn.ids.len() > 1 && page.listed >= turn.ids.len() as u64;
+        let full = self.shown.full.or(self.known.full);
+        let full = full.filter(|(size, _)| Some(*size) == page.size);
+        let full = full.map(|(_, full)| full);
+        let is_capped = self.cap.is_some() || full.is_some_and(|full| page.listed >= full);
+        let is_whole = self.with_records >= self.last_pages && page.unread.next.is_none();
+        if all_came || (!is_capped && full.is_some() && is_whole) {
+            return None;
+        }
+        Some(match (turn.is_last, is_capped) {
+            (true, _) if !turn.names_since => Beyond::Nothing,
+            (_, true) => Beyond::Page,
+            (_, false) => Beyond::Proof(Asked::Assumed(page.listed)),
+        })
+    }
+
+    /// Whether a full first page says that it is the last one, in a call whose word was never confirmed: the place can be that of
+    /// another number or flag.
+    fn is_told_first(&self, page: &Page, turn: Turn<'_>) -> bool {
+        let is_full = page.size.is_none_or(|size| page.listed >= size);
+        let is_single = turn.before == 0 && !turn.is_last && turn.ids.is_empty();
+        is_full && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
+    }
+
+    fn check(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+        let is_wanted = turn.is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
+        if !is_wanted {
+            self.check_next(page, turn, verdict);
+        }
+        self.check_places(page, verdict);
+        self.note_caps(page, verdict);
+        let is_whole = self.fetched == turn.before.saturating_add(1);
+        if turn.ids.is_empty() && !turn.is_last && !self.is_unchanged {
+            self.check_total(page, is_whole, verdict);
+        }
+        if is_whole {
+            self.note_overlaps(page, verdict);
+        }
+    }
+
+    /// What looks like a next page although the list ends.
+    fn check_next(&self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+        let paging = &self.call.paging;
+        let is_single = turn.before == 0 && !self.known.led_on;
+        let is_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
+        let is_unnamed = page.end == End::NotNamed || is_one_page;
+        let Some(sign) = signs_of_end(paging, page) else {
+            return;
+        };
+        let text = format!("{}: {sign}", self.call.name);
+        let doubt = match &sign {
+            Missing::Next {
+                unread: Some(_), ..
+            }
+            | Missing::UnreadNext { .. }
+                if is_unnamed =>
+            {
+                Doubt::NextUnread
+            }
+            Missing::Next { is_flag, .. } if is_single && (*is_flag || is_unnamed) => {
+                Doubt::NextMissing
+            }
+            Missing::UnreadNext { .. } => return verdict.notes.push(text),
+            Missing::Rest { total, records, .. } if is_one_page => {
+                if is_small(*total, *records) {
+                    return verdict.notes.push(text);
+                }
+                Doubt::FewerThanTotal
+            }
+            Missing::Rest { .. } if !paging.counts_itself() => return verdict.notes.push(text),
+            _ => return,
+        };
+        self.doubt(doubt, text, verdict);
+    }
+
+    /// Places that earlier responses of the call had, or that this list has under another name.
+    fn check_places(&self, page: &Page, verdict: &mut Verdict) {
+        let name = &self.call.name;
+        for (key, always) in &self.shown.places {
+            if !always && self.known.places.get(key) == Some(&true) {
+                let text = format!(
+                    "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
+                    renamed it"
+                );
+                self.doubt(Doubt::PlaceMissing, text, verdict);
+            }
+        }
+        for (key, (pages, instead)) in &self.lacking {
+            if let Some(instead) = instead.as_ref().filter(|_| *pages >= self.with_records) {
+                let text = format!(
+                    "{name}: no response has true or false at the place of `page.{key}`; {instead} looks like it"
+                );
+                self.doubt(Doubt::PlaceMissing, text, verdict);
+            }
+        }
+        if let Some(text) = self.renamed_next(page) {
+            self.doubt(Doubt::PlaceMissing, text, verdict);
+        }
+    }
+
+    /// What shows that the place of the next page has another name now: a page as long as those that led on has none, and has a
+    /// member that no response had.
+    fn renamed_next(&self, page: &Page) -> Option<String> {
+        let key = page.places.iter().map(|(key, _)| key);
+        let key = key.into_iter().find(|key| NEXT.contains(*key))?;
+        let is_long = self.known.least.is_some_and(|least| page.listed >= least);
+        if page.end != End::NotNamed || !self.known.led_on || !is_long {
+            return None;
+        }
+        let new = page
+            .unread
+            .names
+            .iter()
+            .find(|name| self.known.is_new(name));
+        let is_shorter = self.last_pages > self.with_records && *key != "next";
+        let what = match new {
+            Some(new) => format!("and have `/{new}`, which none had"),
+            None if is_shorter => format!("and the last list had {} pages", self.last_pages),
+            None => return None,
+        };
+        Some(format!(
+            "{}: responses lack the value of `page.{key}`, which earlier ones had on such a page, {what}; the upstream may have \
+            renamed it",
+            self.call.name
+        ))
+    }
+
+    /// Whether the list has as many records as the response reports.
+    fn check_total(&self, page: &Page, is_whole: bool, verdict: &mut Verdict) {
+        let unread = page.unread.total.as_ref();
+        let unread = unread.filter(|_| self.call.paging.counts_itself() && is_whole);
+        let reached = match page.before {
+            Some(before) => before.saturating_add(page.listed),
+            None if is_whole => self.listed,
+            None => return,
+        };
+        let (at, total) = match (page.total, unread, self.call.paging.lead()) {
+            (Some(total), _, Lead::Total(at)) => (format!("`{at}`"), total),
+            (_, Some((at, total)), _) => (at.clone(), *total),
+            _ => return,
+        };
+        if total <= reached {
+            return;
+        }
+        let text = format!(
+            "{}: the list ended after {reached} records, and the response has {total} at {at}: if that is the number of all \
+            records, check `page.first`, `page.size` and `page.size_param`",
+            self.call.name
+        );
+        match is_small(total, reached) {
+            true => verdict.notes.push(text),
+            false => {
+                self.doubt(Doubt::FewerThanTotal, text, verdict);
+            }
+        }
+    }
+
+    /// Notes that the pages have fewer records than were requested.
+    fn note_caps(&self, page: &Page, verdict: &mut Verdict) {
+        let param = self.call.paging.size().and_then(|size| size.param.as_ref());
+        let (Some(param), Some(size)) = (param, page.size) else {
+            return;
+        };
+        let known = self
+            .known
+            .full
+            .filter(|(requested, full)| *requested == size && *full < size);
+        let alike = self.sizes.first().filter(|_| self.sizes.len() == 1);
+        let alike = alike.filter(|records| **records < size && self.with_records > 1);
+        let seen = self.cap.or(known.map(|(_, full)| full)).or(alike.copied());
+        if let Some(seen) = seen {
+            verdict.notes.push(format!(
+                "{}: pages have {seen} records although `{param}` requests {size}; the list goes on by {seen}. Check the name of \
+                `page.size_param`, or write size = {seen}",
+                self.call.name
+            ));
+        }
+    }
+
+    /// Notes that every page begins with records of the page before.
+    fn note_overlaps(&self, page: &Page, verdict: &mut Verdict) {
+        if !self.call.paging.counts_itself() || self.fetched < 2 {
+            return;
+        }
+        let turns = self.fetched - u64::from(page.listed == 0) - 1;
+        let total = page.unread.total.as_ref().map(|(_, total)| *total);
+        let has_too_many = self.overlapping > 0 && total.is_some_and(|total| total < self.listed);
+        if turns > 0 && (self.overlapping >= turns || has_too_many) {
+            verdict.notes.push(format!(
+                "{}: pages begin with records of the page before; check `page.param` and `page.first`",
+                self.call.name
+            ));
+        }
+    }
+}
+
+/// What is beyond a page that seems to be the last.
+#[derive(Clone, Copy)]
+enum Beyond {
+    /// A page of the list.
+    Page,
+    /// A request that tells.
+    Proof(Asked),
+    /// Nobody knows, and no request may tell.
+    Nothing,
+}
+
+/// Whether a list can have moved by so much while it was read.
+fn is_small(total: u64, reached: u64) -> bool {
+    total.saturating_sub(reached) <= (total / 100).max(1)
+}

@@ -1,0 +1,375 @@
+//! What the pages of a list show: whether its end is proved, and what cannot happen in a list that is read correctly. Pure: it
+//! knows the page, what the pages before it showed, and what earlier lists of the call did. Of these it keeps counts and names.
+
+mod end;
+mod known;
+mod order;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ingest_base::record::Doubted;
+use ingest_config::{Call, Doubt, Upstream};
+use ingest_upstream::{End, Page};
+
+pub use known::Known;
+use order::{Previous, Repeats};
+
+/// Pages that repeat the page before in another order until that is a doubt.
+const REORDERED: u64 = 2;
+
+/// One list while it is read.
+#[derive(Debug)]
+pub struct Review<'a> {
+    upstream: &'a Upstream,
+    call: &'a Call,
+    /// What earlier lists of the call showed.
+    known: Known,
+    /// The pages with records in the last complete list of the region.
+    last_pages: u64,
+    /// What this list shows.
+    shown: Known,
+    /// Pages, and those with records.
+    fetched: u64,
+    with_records: u64,
+    /// Records that the responses listed.
+    listed: u64,
+    previous: Previous,
+    reordered: u64,
+    /// Pages that begin with a record of the page before.
+    overlapping: u64,
+    /// Pages with records that lack a place, by the key of `page`; and a place that looks like it.
+    lacking: BTreeMap<&'static str, (u64, Option<String>)>,
+    /// The numbers of records on the pages that led on.
+    sizes: BTreeSet<u64>,
+    /// Why the next page is requested although this one seems to be the last.
+    asked: Option<Asked>,
+    /// The number of records on a page that the upstream capped.
+    cap: Option<u64>,
+    is_unchanged: bool,
+}
+
+/// Why a further page is requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// A page with this many records was not full.
+    Assumed(u64),
+    /// The upstream said that the list ends.
+    Said,
+}
+
+/// Where a page is in its list.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn<'a> {
+    /// Pages before it, those of earlier runs included.
+    pub before: u64,
+    /// Whether `max_pages` allows no further one.
+    pub is_last: bool,
+    /// Whether only one page is wanted.
+    pub is_only: bool,
+    /// Whether a list that ends too early would lose records for good: its step names `{since}`.
+    pub names_since: bool,
+    /// The ids of a batch; empty in a step that lists.
+    pub ids: &'a [String],
+}
+
+/// What follows from a page.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    /// The cursor of the next page; `None` if the list ends.
+    pub next: Option<String>,
+    /// Whether the next page is requested only to prove that the list ended.
+    pub is_proof: bool,
+    /// Whether the page is empty and was requested only to prove that.
+    pub has_proved: bool,
+    /// Whether the end is proved.
+    pub is_proved: bool,
+    /// The doubts that are not accepted.
+    pub doubts: Vec<Doubted>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+impl<'a> Review<'a> {
+    /// Begins with a list whose region's last complete pass had this many pages with records.
+    #[must_use]
+    pub fn new(upstream: &'a Upstream, call: &'a Call, known: Known, last_pages: u64) -> Self {
+        Self {
+            upstream,
+            call,
+            shown: Known {
+                config: known.config.clone(),
+                ..Known::default()
+            },
+            known,
+            last_pages,
+            fetched: 0,
+            with_records: 0,
+            listed: 0,
+            previous: Previous::default(),
+            reordered: 0,
+            overlapping: 0,
+            lacking: BTreeMap::new(),
+            sizes: BTreeSet::new(),
+            asked: None,
+            cap: None,
+            is_unchanged: false,
+        }
+    }
+
+    /// Returns what this list shows of its call.
+    #[must_use]
+    pub const fn shown(&self) -> &Known {
+        &self.shown
+    }
+
+    /// Takes up what other lists of the call showed meanwhile. Returns whether a further page need not be requested any more.
+    pub fn learn(&mut self, known: Known) -> bool {
+        self.known = known;
+        match self.asked {
+            Some(Asked::Said) => self.known.told,
+            Some(Asked::Assumed(listed)) => {
+                let full = self.known.full.map(|(_, full)| full);
+                full.is_some_and(|full| listed < full) && self.with_records >= self.last_pages
+            }
+            None => false,
+        }
+    }
+
+    /// Returns what follows from a page.
+    pub fn see(&mut self, page: &Page, turn: Turn<'_>) -> Verdict {
+        let asked = self.asked.take();
+        let (repeats, overlaps) = self.previous.compare(&page.records);
+        self.count(page, overlaps);
+        let mut verdict = Verdict {
+            next: page.next.clone(),
+            ..Verdict::default()
+        };
+        if asked.is_some() && page.listed == 0 && page.next.is_none() {
+            verdict.has_proved = true;
+            self.prove(page, asked);
+        }
+        if self.stops(page, (asked, repeats), &mut verdict) {
+            verdict.next = None;
+            return verdict;
+        }
+        if let (Some(Asked::Assumed(listed)), false) = (asked, page.listed == 0) {
+            self.cap = Some(listed);
+        }
+        if verdict.next.is_none() {
+            self.end(page, turn, &mut verdict);
+        }
+        if verdict.next.is_some() && !verdict.is_proof {
+            self.lead_on(page);
+        }
+        verdict
+    }
+
+    fn count(&mut self, page: &Page, overlaps: bool) {
+        self.fetched += 1;
+        self.listed = self.listed.saturating_add(page.listed);
+        self.overlapping += u64::from(overlaps);
+        self.is_unchanged |= page.unchanged;
+        self.shown.names.extend(page.unread.names.iter().cloned());
+        if page.listed == 0 {
+            return;
+        }
+        self.with_records += 1;
+        for (key, is_there) in &page.places {
+            let always = self.shown.places.entry((*key).to_owned()).or_insert(true);
+            *always &= is_there;
+        }
+        for lacking in &page.unread.lacking {
+            let (pages, instead) = self.lacking.entry(lacking.key).or_default();
+            *pages += 1;
+            *instead = instead.take().or_else(|| lacking.instead.clone());
+        }
+        if let Some(size) = page.size.filter(|size| page.listed == *size) {
+            self.shown.full = Some((size, size));
+        }
+    }
+
+    /// A further page was empty.
+    fn prove(&mut self, page: &Page, asked: Option<Asked>) {
+        match (asked, page.size) {
+            (Some(Asked::Said), _) => self.shown.told = true,
+            (Some(Asked::Assumed(_)), Some(size)) if self.cap.is_none() => {
+                self.shown.full = self.shown.full.or(Some((size, size)));
+            }
+            (Some(Asked::Assumed(_)) | None, _) => {}
+        }
+    }
+
+    fn lead_on(&mut self, page: &Page) {
+        self.shown.led_on = true;
+        if page.listed > 0 {
+            self.shown.least = self.shown.least.into_iter().chain([page.listed]).min();
+            self.sizes.insert(page.listed);
+        }
+    }
+
+    /// Adds the doubts after which no further page is worth its cost. Returns whether the list ends there.
+    fn stops(
+        &mut self,
+        page: &Page,
+        (asked, repeats): (Option<Asked>, Repeats),
+        verdict: &mut Verdict,
+    ) -> bool {
+        let name = &self.call.name;
+        if let (Some(elsewhere), Some(records)) = (&page.elsewhere, &self.call.records) {
+            let text = format!(
+                "{name}: the response has no records at `{}` (`records.at`), and a list at `{elsewhere}`",
+                records.at
+            );
+            return self.doubt(Doubt::NoRecords, text, verdict);
+        }
+        let goes_on = page.next.is_some() || asked.is_some();
+        if self.call.paging.counts_itself()
+            && goes_on
+            && page.listed > 0
+            && repeats == Repeats::Whole
+        {
+            let text = format!(
+                "{name} returned the same page twice; the list ends there; if it has more, the upstream may not know \
+                `page.param`, or `page.first` is wrong"
+            );
+            self.doubt(Doubt::CursorRepeats, text, verdict);
+            verdict.is_proved = verdict.doubts.is_empty();
+            return true;
+        }
+        if page.listed > 0 && repeats != Repeats::Nothing {
+            self.reordered += 1;
+        }
+        if self.reordered >= REORDERED {
+            let text = format!(
+                "{name}: {} pages repeat records of the page before in another order; check `page.param` and the order of the \
+                list: the parameter may lead to where the list came from",
+                self.reordered
+            );
+            return self.doubt(Doubt::RecordsRepeat, text, verdict);
+        }
+        if asked == Some(Asked::Said) && page.listed > 0 {
+            let text = format!(
+                "{name}: the first response says that the list ends there, and a further page has records; check the places of \
+                `page` (`more`, `done`, `total`, `pages`)"
+            );
+            return self.doubt(Doubt::EndRefuted, text, verdict);
+        }
+        if let End::Unnamed(why) = &page.end {
+            let text = format!("{name}: {why}");
+            self.doubt(Doubt::NextUnnamed, text, verdict);
+            verdict.is_proved = verdict.doubts.is_empty();
+            return true;
+        }
+        false
+    }
+
+    /// Adds a doubt, or a note if the configuration accepts it. Returns whether it is a doubt.
+    fn doubt(&self, doubt: Doubt, text: String, verdict: &mut Verdict) -> bool {
+        let name = doubt.name();
+        if self.call.trust.contains(&doubt) {
+            verdict.notes.push(format!("{text} (accepted: {name})"));
+            return false;
+        }
+        verdict.doubts.push(Doubted {
+            doubt: name.to_owned(),
+            call: self.call.name.clone(),
+            text: format!(
+                "{text}; if the list is right, write trust = [\"{name}\"] in [upstreams.{}.calls.{:?}]",
+                self.upstream.name, self.call.name
+            ),
+        });
+        true
+    }
+
+    /// Returns a doubt about a list that the catalog found to repeat its cursor without a new record; `None` if it is accepted.
+    ///
+    /// # Errors
+    /// A note, where it is accepted.
+    pub fn cursor_repeats(&self) -> Result<Doubted, String> {
+        let mut verdict = Verdict::default();
+        self.doubt(Doubt::CursorRepeats, self.same_cursor(), &mut verdict);
+        let note = verdict.notes.pop().unwrap_or_default();
+        verdict.doubts.pop().ok_or(note)
+    }
+
+    /// Returns a doubt about a list that `max_pages` cut, or a note if it is accepted.
+    ///
+    /// # Errors
+    /// That note.
+    pub fn cut(&self, text: String) -> Result<Doubted, String> {
+        let mut verdict = Verdict::default();
+        self.doubt(Doubt::Cut, text, &mut verdict);
+        let note = verdict.notes.pop().unwrap_or_default();
+        verdict.doubts.pop().ok_or(note)
+    }
+
+    /// Returns a doubt about a list of which no page had records where they are expected, or a note if it is accepted.
+    ///
+    /// # Errors
+    /// That note, or one where the list has one page.
+    pub fn no_list(&self, text: String) -> Result<Doubted, String> {
+        let mut verdict = Verdict::default();
+        match self.shown.led_on {
+            true => self.doubt(Doubt::NoRecords, text, &mut verdict),
+            false => return Err(text),
+        };
+        let note = verdict.notes.pop().unwrap_or_default();
+        verdict.doubts.pop().ok_or(note)
+    }
+
+    /// Returns how the list goes on behind a page, and why.
+    #[must_use]
+    pub fn goes_on(&self, page: &Page, verdict: &Verdict) -> String {
+        let size = page.size.unwrap_or_default();
+        if verdict.is_proof {
+            return format!(
+                "seems to end here, since the page is not full ({} of {size} records) and the response does not say whether there \
+                are more: a run requests one further page, once for this call, unless a page of the call was full",
+                page.listed
+            );
+        }
+        let why = match (&verdict.next, &page.end) {
+            (Some(_), _) if !self.call.paging.counts_itself() => {
+                "goes on: the response names the next page"
+            }
+            (Some(_), _) if page.total.is_some() => "goes on: the reported total is not reached",
+            (Some(_), _) => "goes on: the page is full, or the response says that there are more",
+            (None, _) if !verdict.doubts.is_empty() => "ends here, and cannot be trusted",
+            (None, End::NotNamed) => "ends here: the response names no next page",
+            (None, End::Said(_)) => "ends here: the response says so",
+            (None, End::Assumed(_)) => "ends here: the step wants one page",
+            (None, End::Proved) if page.listed == 0 => "ends here: the page is empty",
+            (None, End::Proved | End::Unnamed(_)) => {
+                "ends here: one page is the whole list, or the response says so"
+            }
+        };
+        why.to_owned()
+    }
+
+    /// Returns a note on a page that leads on and has fewer records than were requested.
+    #[must_use]
+    pub fn note_size(&self, page: &Page) -> Option<String> {
+        let param = self.call.paging.size()?.param.as_ref()?;
+        let size = page
+            .size
+            .filter(|size| page.listed > 0 && page.listed < *size)?;
+        page.next.as_ref()?;
+        Some(format!(
+            "the page has {} records although `{param}` requests {size}, and the list goes on: the upstream may not know the \
+            parameter (`page.size_param`), or has smaller pages (`page.size`); a list costs {} times the requests",
+            page.listed,
+            size.div_ceil(page.listed)
+        ))
+    }
+
+    fn same_cursor(&self) -> String {
+        let mistake = match self.call.paging.cursor_param() {
+            Some(_) => "the upstream may not know `page.param`",
+            None => "`page.next` may name the page itself, or the first one",
+        };
+        format!(
+            "{} returned the same cursor twice, and no new record; the list ends there; if it has more, {mistake}",
+            self.call.name
+        )
+    }
+}

@@ -1,0 +1,87 @@
+//! What the lists of each call showed, in earlier runs and in this one.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::review::Known;
+use ingest_catalog::{CallFacts, CatalogError, PassReader};
+use ingest_config::{Call, Upstream};
+
+/// What the lists of each call showed, by upstream and call.
+#[derive(Debug, Default)]
+pub struct KnownCalls(Mutex<HashMap<(String, String), Entry>>);
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// As the catalog stores it.
+    stored: String,
+    /// Held by the list that proves how lists of the call end: one request is enough for all.
+    proof: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl KnownCalls {
+    /// Reads what the catalog has.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn load(&self, catalog: &dyn PassReader) -> Result<(), CatalogError> {
+        let facts = catalog.call_facts().await?;
+        let mut known = self.known();
+        for one in facts {
+            known.entry((one.upstream, one.call)).or_default().stored = one.facts;
+        }
+        Ok(())
+    }
+
+    /// Returns what is known of a call under its present configuration.
+    #[must_use]
+    pub fn of(&self, upstream: &Upstream, call: &Call) -> Known {
+        let config = Known::fingerprint(upstream, call);
+        let known = self.known();
+        let stored = known.get(&key(upstream, call));
+        let known = stored.and_then(|entry| Known::read(&entry.stored, &config));
+        known.unwrap_or(Known {
+            config,
+            ..Known::default()
+        })
+    }
+
+    /// Adds what a list showed. Returns what is to be stored; `None` if it was known.
+    pub fn add(&self, upstream: &Upstream, call: &Call, shown: &Known) -> Option<CallFacts> {
+        let mut known = self.of(upstream, call);
+        let before = known.clone();
+        known.add(shown);
+        if known == before {
+            return None;
+        }
+        let facts = serde_json::to_string(&known).ok()?;
+        let (upstream, call) = key(upstream, call);
+        let mut all = self.known();
+        let entry = all.entry((upstream.clone(), call.clone())).or_default();
+        entry.stored.clone_from(&facts);
+        Some(CallFacts {
+            upstream,
+            call,
+            facts,
+        })
+    }
+
+    /// Waits until no other list proves how lists of the call end. None does while the guard is held.
+    pub async fn prove(&self, upstream: &Upstream, call: &Call) -> OwnedMutexGuard<()> {
+        let proof = {
+            let mut known = self.known();
+            Arc::clone(&known.entry(key(upstream, call)).or_default().proof)
+        };
+        proof.lock_owned().await
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(upstream: &Upstream, call: &Call) -> (String, String) {
+    (upstream.name.clone(), call.name.clone())
+}

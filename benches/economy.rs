@@ -335,6 +335,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         leases: Arc::new(LockFiles::open(directory.path()).unwrap()),
         stop: channel().1,
+        known_calls: ingest::run::KnownCalls::default(),
         blocked: Blocked::default(),
         request_stats: RequestStats::default(),
         learned_costs: LearnedCosts::default(),

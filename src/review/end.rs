@@ -59,12 +59,14 @@ impl Review<'_> {
         })
     }
 
-    /// Whether a full first page says that it is the last one, in a call whose word was never confirmed: the place can be that of
-    /// another number or flag.
+    /// Whether a first page says that it is the last one, and something else in it says that it is not, in a call whose word was
+    /// never confirmed: the place can be that of another number or flag.
     fn is_told_first(&self, page: &Page, turn: Turn<'_>) -> bool {
-        let is_full = page.size.is_none_or(|size| page.listed >= size);
+        let total = page.unread.total.as_ref().map(|(_, total)| *total);
+        let is_denied =
+            page.unread.next.is_some() || total.is_some_and(|total| total > page.listed);
         let is_single = turn.before == 0 && !turn.is_last && turn.ids.is_empty();
-        is_full && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
+        is_denied && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
     }
 
     fn check(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
@@ -102,10 +104,10 @@ impl Review<'_> {
             {
                 Doubt::NextUnread
             }
-            Missing::Next { is_flag, .. } if is_single && (*is_flag || is_unnamed) => {
-                Doubt::NextMissing
-            }
+            Missing::Next { is_flag: true, .. } if is_single => Doubt::NextMissing,
             Missing::UnreadNext { .. } => return verdict.notes.push(text),
+            // The list can have exactly one full page.
+            Missing::Next { .. } if is_single && is_unnamed => return verdict.notes.push(text),
             Missing::Rest { total, records, .. } if is_one_page => {
                 if is_small(*total, *records) {
                     return verdict.notes.push(text);
@@ -180,7 +182,10 @@ impl Review<'_> {
             None => return,
         };
         let (at, total) = match (page.total, unread, self.call.paging.lead()) {
-            (Some(total), _, Lead::Total(at)) => (format!("`{at}`"), total),
+            (Some(total), None, Lead::Total(at)) => (format!("`{at}`"), total),
+            (Some(total), Some((_, unread)), Lead::Total(at)) if total >= *unread => {
+                (format!("`{at}`"), total)
+            }
             (_, Some((at, total)), _) => (at.clone(), *total),
             _ => return,
         };
@@ -211,7 +216,7 @@ impl Review<'_> {
             .full
             .filter(|(requested, full)| *requested == size && *full < size);
         let alike = self.sizes.first().filter(|_| self.sizes.len() == 1);
-        let alike = alike.filter(|records| **records < size && self.with_records > 1);
+        let alike = alike.filter(|records| **records < size && self.led > 1);
         let seen = self.cap.or(known.map(|(_, full)| full)).or(alike.copied());
         if let Some(seen) = seen {
             verdict.notes.push(format!(

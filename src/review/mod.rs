@@ -41,6 +41,8 @@ pub struct Review<'a> {
     lacking: BTreeMap<&'static str, (u64, Option<String>)>,
     /// The numbers of records on the pages that led on.
     sizes: BTreeSet<u64>,
+    /// How many of them have records.
+    led: u64,
     /// Why the next page is requested although this one seems to be the last.
     asked: Option<Asked>,
     /// The number of records on a page that the upstream capped.
@@ -110,6 +112,7 @@ impl<'a> Review<'a> {
             overlapping: 0,
             lacking: BTreeMap::new(),
             sizes: BTreeSet::new(),
+            led: 0,
             asked: None,
             cap: None,
             is_unchanged: false,
@@ -164,6 +167,17 @@ impl<'a> Review<'a> {
         verdict
     }
 
+    /// The upstream refused the further page, so there is none.
+    pub fn refused(&mut self) {
+        let size = self.shown.full.or(self.known.full).map(|(size, _)| size);
+        let size = size.or(self.call.paging.size().map(|size| size.size));
+        match self.asked.take() {
+            Some(Asked::Said) => self.shown.told = true,
+            Some(Asked::Assumed(_)) => self.shown.full = size.map(|size| (size, size)),
+            None => {}
+        }
+    }
+
     fn count(&mut self, page: &Page, overlaps: bool) {
         self.fetched += 1;
         self.listed = self.listed.saturating_add(page.listed);
@@ -204,6 +218,7 @@ impl<'a> Review<'a> {
         if page.listed > 0 {
             self.shown.least = self.shown.least.into_iter().chain([page.listed]).min();
             self.sizes.insert(page.listed);
+            self.led += 1;
         }
     }
 
@@ -236,7 +251,7 @@ impl<'a> Review<'a> {
             verdict.is_proved = verdict.doubts.is_empty();
             return true;
         }
-        if page.listed > 0 && repeats != Repeats::Nothing {
+        if page.listed > 0 && repeats == Repeats::InAnotherOrder {
             self.reordered += 1;
         }
         if self.reordered >= REORDERED {

@@ -193,11 +193,19 @@ impl<'a> Pager<'a> {
             self.check_empty_pages(empty_pages)?;
             match self.fetch(target, cursor).await {
                 Ok(page) => self.land(target, page, pages, empty_pages).await?,
-                Err(StopReason::BadCursor(why)) => {
+                Err(StopReason::BadCursor(why)) if self.proof.is_none() => {
                     target.restart(self, why).await?;
                     (self.fetched, self.without_list) = (0, 0);
                     self.review = review(self.context, self.job, self.step, self.last_pages);
                     self.proof = None;
+                }
+                // Many upstreams refuse a page behind the last one.
+                Err(StopReason::Unserved(_) | StopReason::BadCursor(_))
+                    if self.proof.take().is_some() =>
+                {
+                    self.review.refused();
+                    let ended = Ended::Proved(true, Vec::new());
+                    target.end(self, ended).await?;
                 }
                 Err(reason) => return Err(reason),
             }

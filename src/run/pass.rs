@@ -385,7 +385,11 @@ impl Target for Listing<'_> {
 /// Returns a note if a list has no record at all that begins at a configured `{since}`, or before the newest record that was seen.
 fn found_nothing(pass: &Pass, pager: &Pager<'_>) -> Option<String> {
     let is_empty = pager.stats.records == 0 && pager.stats.skipped == 0;
-    if pass.resumed || !is_empty || !pager.job.names(pager.step, &Variable::Since) {
+    if pass.resumed
+        || !is_empty
+        || !pager.doubts.is_empty()
+        || !pager.job.names(pager.step, &Variable::Since)
+    {
         return None;
     }
     let call = &pager.step.call.name;

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
+use crate::review::{Review, Turn};
 use ingest_catalog::{Landing, PassRef, Resource, Taken};
 use ingest_config::{Job, Region, Variable};
 use ingest_quota::Cost;
@@ -85,6 +86,17 @@ impl SinglePage<'_> {
             return Ok(());
         };
         let is_last = step.max_pages == Some(1);
+        let upstream = &self.job.credential.upstream;
+        let known = context.known_calls.of(upstream, &step.call);
+        let turn = Turn {
+            before: 0,
+            is_last,
+            is_only: is_last,
+            names_since: self.job.names(step, &Variable::Since),
+            ids: &[],
+        };
+        let verdict = Review::new(upstream, &step.call, known, 0).see(page, turn);
+        let is_cut = is_last && verdict.next.is_some() && !verdict.is_proof;
         let landing = Landing {
             id: Uuid::now_v7(),
             pass: self.pass(),
@@ -94,14 +106,14 @@ impl SinglePage<'_> {
             kind: Arc::clone(records),
             records: page.records.clone(),
             request: request_of(self.job, step, self.region),
-            next: page.next.clone().filter(|_| !is_last),
-            cut: is_last && page.next.is_some() && self.job.names(step, &Variable::Since),
+            next: verdict.next.filter(|_| !is_cut),
+            cut: is_cut && self.job.names(step, &Variable::Since),
             greatest: None,
             empty_pages: u64::from(page.records.is_empty()),
             requested: Vec::new(),
             batch: None,
             since: None,
-            doubts: Vec::new(),
+            doubts: verdict.doubts,
             if_repeats: None,
             relists: false,
             requests: stats.unlanded_requests,

@@ -51,7 +51,8 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "next-missing",
         Doubt::NextMissing,
-        "The list ends with one full page, and no response of the call ever named a next page.",
+        "The list ends with one full page that names a next page and says that it is the last one, and no response of the \
+        call ever led on.",
     ),
     (
         "place-missing",

@@ -107,7 +107,8 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
     let links = response.headers.get_all("link").iter();
-    if next_link(links.filter_map(|value| value.to_str().ok())).is_some() {
+    let link = next_link(links.filter_map(|value| value.to_str().ok()));
+    if link.is_some_and(|url| !url.is_empty()) {
         found
             .next
             .get_or_insert_with(|| "the header `link`".to_owned());
@@ -145,7 +146,7 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
 pub fn elsewhere(document: &Value) -> Option<String> {
     fn find(value: &Value, path: &mut Vec<String>) -> bool {
         match value {
-            Value::Array(elements) => elements.iter().any(Value::is_object),
+            Value::Array(elements) => !elements.is_empty() && elements.iter().all(Value::is_object),
             Value::Object(members) if path.len() <= DEEPEST => {
                 members.iter().any(|(name, member)| {
                     path.push(name.replace('~', "~0").replace('/', "~1"));

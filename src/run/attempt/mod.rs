@@ -222,9 +222,8 @@ impl<'a> Attempt<'a> {
         let fetched = upstream.fetch(request, connection, self.deadline(&permit));
         let Exchange { page, reported } = self.waiting("the upstream's response", fetched).await;
         if let Ok(page) = &page {
-            let requested = (request.step, request.ids.len());
             let findings = &mut self.stats.findings;
-            findings.add_page(requested, page, &reported);
+            findings.add_page(request.step, page, &reported);
         }
         let reported = self.in_ledger(reported);
         self.count(&page, sent.elapsed());

@@ -109,8 +109,8 @@ fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
             let pages = match name {
                 "none" => 1,
                 _ if tells_its_end => total.div_ceil(10).max(1),
-                // Only a page that is not full ends it.
-                _ => total / 10 + 1,
+                // Only a page that is not full ends it, which is proved once for the call: by the first such page.
+                _ => total / 10 + 1 + u64::from(total == 1),
             };
             let pass = pass(&report, name);
             assert_eq!(
@@ -149,7 +149,7 @@ fn a_cursor_that_repeats_ends_the_list() {
     for (job, fault, requests) in same {
         world.faults(&fault);
         let pass = run(&world, job);
-        assert_eq!(pass["outcome"], "complete", "{pass}");
+        assert_eq!(pass["outcome"], "doubtful", "{pass}");
         assert!(
             pass["detail"]
                 .as_str()
@@ -327,9 +327,11 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
         world.totals(&json!({ name: 4 }));
         world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": items }));
         let pass = run(&world, name);
+        // The page is not full and has no total, so that a further page proves its end.
+        let proof = u64::from(name.starts_with("offset") || name.starts_with("number"));
         assert_eq!(
             (pass["outcome"].as_str(), pass["requests"].as_u64()),
-            (Some("complete"), Some(1)),
+            (Some("complete"), Some(1 + proof)),
             "{pass}"
         );
         assert_eq!(pass["detail"], "1 record without an id was skipped");
@@ -378,7 +380,7 @@ fn an_upstream_that_gives_the_same_page_for_every_number_is_not_asked_for_ever()
         let pass = run(&world, name);
         assert_eq!(
             (pass["outcome"].as_str(), pass["requests"].as_u64()),
-            (Some("complete"), Some(2)),
+            (Some("doubtful"), Some(2)),
             "{pass}"
         );
         assert!(

@@ -234,7 +234,7 @@ const MISTAKES: &[(&str, &str, &str, Shows)] = &[
     ("a wrong parameter for the page", r#"param = "page""#, r#"param = "p""#, Run("page.param")),
     ("a wrong parameter for the size, more than the default", r#"size_param = "per_page", size = 20 }
 records = { at = "/items", kind = "numbered""#, r#"size_param = "limit", size = 40 }
-records = { at = "/items", kind = "numbered""#, Both("numbered", "the response has 50 at `/total`", "the response has 50 at `/total`")),
+records = { at = "/items", kind = "numbered""#, Both("numbered", "the response has 50 at `/total`", "page.size_param")),
     ("a wrong parameter for the size, less than the default", r#"size_param = "per_page", size = 20 }
 records = { at = "/items", kind = "numbered""#, r#"size_param = "limit", size = 10 }
 records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_param", "page.size_param")),

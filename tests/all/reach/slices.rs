@@ -402,13 +402,14 @@ fn a_slice_that_was_refused_is_requested_again_after_a_day() {
 }
 
 #[test]
-fn a_slice_that_max_pages_cuts_is_noted() {
+fn a_slice_that_max_pages_cuts_is_doubtful() {
     let stub = StubUpstream::start(rows);
     let mut world = world(&stub, JANUARY, 100);
     world.set("jobs.backfill.steps=[{ call = \"list\", max_pages = 1, params = { from = \"{slice.from:%Y-%m-%d}\" } }]");
     let report = backfill(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(report["outcome"], "failed", "{report}");
     for pass in report["passes"].as_array().unwrap() {
+        assert_eq!(pass["outcome"], "doubtful", "{report}");
         let detail = pass["detail"].as_str().unwrap_or_default();
         assert!(
             detail.contains("no pass lists the rest of the slice; raise max_pages"),

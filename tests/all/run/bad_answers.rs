@@ -113,7 +113,7 @@ fn a_cursor_that_repeats_ends_the_step() {
     let world = World::new();
     world.faults(&json!({ "answer": "same_cursor", "after": 1, "times": 9 }));
     let report = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
+    assert_eq!(report["passes"][0]["outcome"], "doubtful", "{report}");
     assert!(
         report["passes"][0]["pages"].as_u64().unwrap() <= 3,
         "{report}"
@@ -183,22 +183,22 @@ fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
 }
 
 #[test]
-fn a_list_that_no_answer_has_is_an_empty_one_and_is_told() {
+fn a_list_that_no_answer_has_while_they_have_another_is_doubtful_after_one_request() {
     let mut world = World::new();
     let at = "upstreams.youtube.calls.\"videos.list\".records.at=\"/itemz\"";
     world.set("jobs.trending.every=1us");
     let run = world.json(&["--region", "US", "--job", "trending", "--set", at]);
     let pass = &run["passes"][0];
     assert_eq!(
-        (&pass["outcome"], &pass["records"]),
-        (&"complete".into(), &0.into()),
+        (&pass["outcome"], &pass["records"], &pass["requests"]),
+        (&"doubtful".into(), &0.into(), &1.into()),
         "{run}"
     );
     assert!(
         pass["detail"]
             .as_str()
             .unwrap()
-            .contains("no response of videos.list has a list at `/itemz`"),
+            .contains("the response has no records at `/itemz`"),
         "{run}"
     );
     let run = world.json(&["--region", "US", "--job", "trending"]);

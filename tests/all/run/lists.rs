@@ -101,7 +101,7 @@ fn an_assumed_end_is_proved_by_one_request_for_each_call_once() {
         "{report}"
     );
     assert_eq!(expected, 4, "{dry}");
-    assert_eq!(world.counted("daily"), 4);
+    assert_eq!(world.charged("daily"), 4);
     let dry = world.json(&["--region", "all", "--dry-run"]);
     assert_eq!(run(&world)["requests"], 3);
     assert_eq!(dry["limits"][0]["expected"], 3, "{dry}");

@@ -93,6 +93,7 @@ fn call() -> Call {
         params: BTreeMap::new(),
         headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"]).into()),
+        trust: Vec::new(),
         etag: config::Etag::Unused,
         settle: BTreeMap::new(),
         cheaper: None,

@@ -175,6 +175,18 @@ pub(super) fn outcome(ran: &Ran, region: &str) -> (String, String) {
     (pass["outcome"].as_str().unwrap().to_owned(), detail)
 }
 
+/// What a run did, for whoever has to find out why something does not hold.
+fn passes_of(ran: &Ran) -> String {
+    let report = ran.json();
+    let passes = report["passes"].as_array().unwrap().iter();
+    let shown = passes.map(|pass| {
+        let [region, outcome, pages, detail] =
+            ["region", "outcome", "pages", "detail"].map(|key| &pass[key]);
+        format!("{region} {outcome} {pages} {detail}")
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
+
 #[test]
 fn four_machines_divide_the_regions_and_request_no_page_and_no_id_twice() {
     let schema = PostgresServer::shared().schema();
@@ -222,11 +234,22 @@ fn machines_that_share_a_small_quota_walk_every_region_as_often_as_any_other() {
     let machines = Machines::new(&schema, &REGIONS, Duration::from_millis(10), &sets);
     let walked = "select count(pass.id) from unnest(array['A', 'B', 'C', 'D', 'E', 'F']) name
         left join pass on pass.region = name and outcome = 'complete' group by name order by 1";
+    let mut told = Vec::new();
     // Each turn has units for two regions: first two machines want them, then one. A machine that holds a region and charges late
-    // leaves the units of a turn to regions behind its own, which the next turn makes up for.
+    // leaves the units of a turn to regions behind its own: one of those may be walked a turn early, and from then on it has waited longer
+    // than regions whose pass of that turn ended later. So counts differ by two at times, and by no more.
     for turn in 1..=8 {
         let quota = format!("credentials.rows.limits.daily.quota={}", turn * 2 * PAGES);
-        let arguments = ["--region", "all", "--concurrency", "2", "--set", &quota];
+        let arguments = [
+            "--region",
+            "all",
+            "--concurrency",
+            "2",
+            "--set",
+            &quota,
+            "--format",
+            "json",
+        ];
         let start = |machine| machines.command(machine, &arguments).spawn().unwrap();
         let contested = turn % 2 == 1;
         let runs: Vec<Child> = (turn..=turn + usize::from(contested))
@@ -234,12 +257,13 @@ fn machines_that_share_a_small_quota_walk_every_region_as_often_as_any_other() {
             .collect();
         for ran in runs.into_iter().map(ended) {
             assert_eq!(ran.code, 0, "{ran:?}");
+            told.push(format!("turn {turn}: {}", passes_of(&ran)));
         }
         let counts = schema.rows(walked);
         let counts: Vec<i64> = counts.iter().map(|row| row.get(0)).collect();
         assert!(
-            contested || counts[5] - counts[0] <= 1,
-            "turn {turn}: {counts:?}"
+            contested || counts[5] - counts[0] <= 2,
+            "turn {turn}: {counts:?}: {told:#?}"
         );
     }
     // A machine that finds the next regions walked begins another one, which the next turn ends first.

@@ -155,6 +155,10 @@ class Worker(threading.Thread):
                 program.seek(place)
                 program.write(text)
 
+    def verdict_without_mutation(self):
+        """What fails without any mutation; None if nothing does."""
+        return next(filter(None, map(self.test, STAGES)), None)
+
     def test(self, names):
         """The first test that fails; None if all pass."""
         command = [self.program, *names, "--test-threads=4"]
@@ -221,8 +225,12 @@ def main():
             print(f"{module}:{number}: {line.strip()}\n    {instead.strip() or 'without it'}")
         return print(f"{count} mutations")
     program = args.binary or binary()
-    for _ in range(args.jobs):
-        Worker(program, tasks, results).start()
+    workers = [Worker(program, tasks, results) for _ in range(args.jobs)]
+    failed = workers[0].verdict_without_mutation()
+    if failed:
+        sys.exit(f"without any mutation, {failed} fails")
+    for worker in workers:
+        worker.start()
     survivors = 0
     for done in range(1, count + 1):
         module, number, line, instead, verdict = results.get()

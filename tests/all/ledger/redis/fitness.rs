@@ -12,7 +12,7 @@ use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
 use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::ledger::Store;
-use crate::ledger::books::{Books, at, cost, floor, limit, secs};
+use crate::ledger::books::{self, Books, GRACE, MICROSECOND, at, cost, entry, floor, limit, secs};
 use crate::support::redis_server::{RedisServer, url};
 use crate::support::shared_as_ledger::SharedAsLedger;
 
@@ -282,6 +282,38 @@ async fn however_charges_come_the_log_falls_into_short_blocks() {
         .unwrap();
     assert_eq!(mended, [""; 0]);
     assert_eq!(books.used("daily", now).await, 3300);
+}
+
+/// A charge of the same instant would be behind the mark, and in no sum.
+#[tokio::test]
+async fn no_block_ends_at_the_newest_instant() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(1_000));
+    for (batch, now) in [("one", at(0.0)), ("other", at(60.0))] {
+        let id = |nth| ChargeId::new(format!("{batch}-{nth}"));
+        let charges: Vec<_> = (0..200)
+            .map(|nth| entry(&id(nth), now, cost([("daily", 1)])))
+            .collect();
+        books.absorb(&charges, &[], now).await;
+    }
+    books.take(&cost([("daily", 1)]), at(60.0)).await;
+    let ledger = RedisLedger::new(&store.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    let mended = ledger.mend(&books.account, at(60.0)).await.unwrap();
+    assert_eq!(mended, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_correction_of_the_oldest_charge_that_counts_is_counted() {
+    let store = Standalone::open().await;
+    let limits = [("daily", limit(10, Some(secs(60)), None))];
+    let books = Books::new(store.ledger(), books::account(limits));
+    let (first, daily) = (ChargeId::new("a"), |units| cost([("daily", units)]));
+    books.take_as(&first, &daily(1), at(0.0)).await;
+    let last = at(60.0) + GRACE - MICROSECOND;
+    books.take(&daily(1), last).await;
+    books.settle(&first, &daily(5), last).await;
+    assert_eq!(books.used("daily", last).await, 6);
 }
 
 #[tokio::test]

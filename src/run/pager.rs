@@ -200,12 +200,12 @@ impl<'a> Pager<'a> {
                     self.proof = None;
                 }
                 // Many upstreams refuse a page behind the last one.
-                Err(StopReason::Unserved(_) | StopReason::BadCursor(_))
-                    if self.proof.take().is_some() =>
-                {
+                Err(StopReason::Unserved(_) | StopReason::BadCursor(_)) if self.proof.is_some() => {
+                    let _proof = self.proof.take();
                     self.review.refused();
                     let ended = Ended::Proved(true, Vec::new());
                     target.end(self, ended).await?;
+                    self.learn().await?;
                 }
                 Err(reason) => return Err(reason),
             }
@@ -311,7 +311,8 @@ impl<'a> Pager<'a> {
     ) -> Result<(), StopReason> {
         self.fetched += 1;
         self.without_list += u64::from(page.lacks_list);
-        self.proof = None;
+        // Held until what the page proves is known to the lists that wait for it.
+        let _proof = self.proof.take();
         let Parameters { ids, since, .. } = target.parameters();
         let ends = self.is_last(pages + 1);
         let turn = Turn {
@@ -329,7 +330,8 @@ impl<'a> Pager<'a> {
         self.doubts.extend(verdict.doubts.iter().cloned());
         if verdict.has_proved {
             let ended = Ended::Proved(verdict.is_proved, verdict.doubts);
-            return target.end(self, ended).await;
+            target.end(self, ended).await?;
+            return self.learn().await;
         }
         let is_empty = page.records.is_empty();
         let lacks_some = self.leave_out(&mut page);

@@ -278,6 +278,7 @@ fn each_alert_fires_in_prometheus() {
         ("ingest_last_success_timestamp_seconds{", 1e9),
         ("ingest_last_run_timestamp_seconds", 1e9),
         ("ingest_limit_closed_until_timestamp_seconds{", 9e9),
+        ("ingest_region_doubtful{", 1.0),
         ("ingest_unmetered_units_total", 7.0),
         ("ingest_unrepaid_units{", 7.0),
     ];

@@ -41,7 +41,7 @@ fn every_preset_is_a_right_configuration_with_a_job_and_comments() {
         assert!(!preset(&name).jobs.is_empty(), "{name}");
         let text = std::fs::read_to_string(directory().join(format!("{name}.toml"))).unwrap();
         assert!(
-            text.starts_with("# ") && text.matches("\n#").count() >= 5,
+            text.starts_with('#') && text.matches("\n#").count() >= 5,
             "{name} explains itself"
         );
     }

@@ -38,6 +38,8 @@ struct State {
     bodies: HashMap<Thing, Vec<String>>,
     sent: u64,
     answered: u64,
+    /// Answers without a record: a further page that proves the end of a list is not landed.
+    empty: u64,
     broken: Vec<String>,
 }
 
@@ -65,6 +67,11 @@ struct Delivered {
 impl Seen {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
+    }
+
+    /// Answers without a record.
+    pub fn empty(&self) -> u64 {
+        self.state().empty
     }
 
     /// Requests that a client was given, and those of them that brought a page.
@@ -247,6 +254,7 @@ impl Upstream for Witness {
         match &answered.page {
             Ok(page) => {
                 state.answered += 1;
+                state.empty += u64::from(page.records.is_empty() && !page.unchanged);
                 let came: Vec<Thing> = page
                     .records
                     .iter()

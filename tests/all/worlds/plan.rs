@@ -441,7 +441,7 @@ impl Plan {
         for (index, list) in self.lists.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "[upstreams.api.calls.list{index}]\npath = \"list{index}\"\ncost = {}\n{}\nrecords = {{ at = \"/items\", kind = \"{}\", id = \"/id\", columns = {{ owner = \"/owner\" }}{history} }}",
+                "[upstreams.api.calls.list{index}]\npath = \"list{index}\"\ncost = {}\ntrust = [\"cut\"]\n{}\nrecords = {{ at = \"/items\", kind = \"{}\", id = \"/id\", columns = {{ owner = \"/owner\" }}{history} }}",
                 self.cost(&list.costs, true),
                 list.page(),
                 LISTED_KINDS[index],

@@ -169,8 +169,7 @@ impl Place {
         command
             .arg("--config")
             .arg(shipped())
-            .arg("--state-dir")
-            .arg(self.state(machine));
+            .env("INGEST_STATE_DIR", self.state(machine));
         for set in &self.sets {
             command.args(["--set", set]);
         }

@@ -236,8 +236,7 @@ impl Place {
         command
             .arg("--config")
             .arg(self.directory.path().join("quotas.toml"))
-            .arg("--state-dir")
-            .arg(self.state(machine))
+            .env("INGEST_STATE_DIR", self.state(machine))
             .args(["--set", &format!("regions={:?}", self.names(round))])
             .args(arguments)
             .args(["-v", "--format", "json"])

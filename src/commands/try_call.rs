@@ -579,7 +579,10 @@ impl Report {
                 (false, false) => "Landed: nothing".to_owned(),
             });
         }
+        // A doubt can be about a missing value, and is then one of the notes.
+        let is_doubted = |text: &String| self.notes.iter().any(|note| note.contains(text));
         let missing = self.missing.iter().map(ToString::to_string);
+        let missing = missing.filter(|text| !is_doubted(text));
         let all: Vec<String> = missing.chain(self.notes.clone()).collect();
         if !all.is_empty() {
             lines.push("Check the configuration:".to_owned());

@@ -62,11 +62,15 @@ impl Known {
             let known = self.places.entry(key.clone()).or_insert(*always);
             *known &= *always;
         }
-        self.names.extend(other.names.iter().cloned());
-        self.names = std::mem::take(&mut self.names)
-            .into_iter()
-            .take(MOST_NAMES)
-            .collect();
+        self.add_names(&other.names);
+    }
+
+    /// Adds names of members beside the records, and keeps the first [`MOST_NAMES`] in alphabetical order.
+    pub fn add_names<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) {
+        self.names.extend(names.into_iter().cloned());
+        while self.names.len() > MOST_NAMES {
+            self.names.pop_last();
+        }
     }
 
     /// Whether a name is new, where the names are known.

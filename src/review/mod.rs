@@ -91,6 +91,15 @@ pub struct Verdict {
     pub notes: Vec<String>,
 }
 
+/// Something that speaks against a list.
+#[derive(Debug, Clone)]
+pub enum Finding {
+    /// A doubt: the list is not complete.
+    Doubt(Doubted),
+    /// A note: the configuration accepts the doubt.
+    Note(String),
+}
+
 impl<'a> Review<'a> {
     /// Begins with a list whose region's last complete pass had this many pages with records.
     #[must_use]
@@ -183,7 +192,7 @@ impl<'a> Review<'a> {
         self.listed = self.listed.saturating_add(page.listed);
         self.overlapping += u64::from(overlaps);
         self.is_unchanged |= page.unchanged;
-        self.shown.names.extend(page.unread.names.iter().cloned());
+        self.shown.add_names(&page.unread.names);
         if page.listed == 0 {
             return;
         }
@@ -280,56 +289,51 @@ impl<'a> Review<'a> {
 
     /// Adds a doubt, or a note if the configuration accepts it. Returns whether it is a doubt.
     fn doubt(&self, doubt: Doubt, text: String, verdict: &mut Verdict) -> bool {
-        let name = doubt.name();
-        if self.call.trust.contains(&doubt) {
-            verdict.notes.push(format!("{text} (accepted: {name})"));
-            return false;
+        match self.find(doubt, text) {
+            Finding::Doubt(doubt) => {
+                verdict.doubts.push(doubt);
+                true
+            }
+            Finding::Note(note) => {
+                verdict.notes.push(note);
+                false
+            }
         }
-        verdict.doubts.push(Doubted {
+    }
+
+    fn find(&self, doubt: Doubt, text: String) -> Finding {
+        let (upstream, call, name) = (&self.upstream.name, &self.call.name, doubt.name());
+        if self.call.trust.contains(&doubt) {
+            return Finding::Note(format!("{text} (accepted: {name})"));
+        }
+        Finding::Doubt(Doubted {
             doubt: name.to_owned(),
-            call: self.call.name.clone(),
+            call: call.clone(),
             text: format!(
-                "{text}; if the list is right, write trust = [\"{name}\"] in [upstreams.{}.calls.{:?}]",
-                self.upstream.name, self.call.name
+                "{text}; if the list is right, write trust = [\"{name}\"] in [upstreams.{upstream}.calls.{call:?}]"
             ),
-        });
-        true
+        })
     }
 
-    /// Returns a doubt about a list that the catalog found to repeat its cursor without a new record; `None` if it is accepted.
-    ///
-    /// # Errors
-    /// A note, where it is accepted.
-    pub fn cursor_repeats(&self) -> Result<Doubted, String> {
-        let mut verdict = Verdict::default();
-        self.doubt(Doubt::CursorRepeats, self.same_cursor(), &mut verdict);
-        let note = verdict.notes.pop().unwrap_or_default();
-        verdict.doubts.pop().ok_or(note)
+    /// Returns what speaks against a list that the catalog found to repeat its cursor without a new record.
+    #[must_use]
+    pub fn cursor_repeats(&self) -> Finding {
+        self.find(Doubt::CursorRepeats, self.same_cursor())
     }
 
-    /// Returns a doubt about a list that `max_pages` cut, or a note if it is accepted.
-    ///
-    /// # Errors
-    /// That note.
-    pub fn cut(&self, text: String) -> Result<Doubted, String> {
-        let mut verdict = Verdict::default();
-        self.doubt(Doubt::Cut, text, &mut verdict);
-        let note = verdict.notes.pop().unwrap_or_default();
-        verdict.doubts.pop().ok_or(note)
+    /// Returns what speaks against a list that `max_pages` cut.
+    #[must_use]
+    pub fn cut(&self, text: String) -> Finding {
+        self.find(Doubt::Cut, text)
     }
 
-    /// Returns a doubt about a list of which no page had records where they are expected, or a note if it is accepted.
-    ///
-    /// # Errors
-    /// That note, or one where the list has one page.
-    pub fn no_list(&self, text: String) -> Result<Doubted, String> {
-        let mut verdict = Verdict::default();
+    /// Returns what speaks against a list of which no page had records where they are expected: a note where it has one page.
+    #[must_use]
+    pub fn no_list(&self, text: String) -> Finding {
         match self.shown.led_on {
-            true => self.doubt(Doubt::NoRecords, text, &mut verdict),
-            false => return Err(text),
-        };
-        let note = verdict.notes.pop().unwrap_or_default();
-        verdict.doubts.pop().ok_or(note)
+            true => self.find(Doubt::NoRecords, text),
+            false => Finding::Note(text),
+        }
     }
 
     /// Returns how the list goes on behind a page, and why.

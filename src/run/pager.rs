@@ -8,7 +8,7 @@ use super::findings::ListRef;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::review::{Review, Turn, Verdict};
+use crate::review::{Finding, Review, Turn, Verdict};
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
@@ -174,6 +174,13 @@ impl<'a> Pager<'a> {
     /// # Errors
     /// Why it went no further. The target is at the last landed page.
     pub async fn run(&mut self, target: &mut impl Target) -> Result<(), StopReason> {
+        let ended = self.go_on(target).await;
+        // A pager outlives its list, and other lists wait for the turn of one that could not request its further page.
+        self.proof = None;
+        ended
+    }
+
+    async fn go_on(&mut self, target: &mut impl Target) -> Result<(), StopReason> {
         loop {
             let position = target.position();
             let (cursor, pages, empty_pages) = match &position {
@@ -194,10 +201,12 @@ impl<'a> Pager<'a> {
             match self.fetch(target, cursor).await {
                 Ok(page) => self.land(target, page, pages, empty_pages).await?,
                 Err(StopReason::BadCursor(why)) if self.proof.is_none() => {
-                    target.restart(self, why).await?;
-                    (self.fetched, self.without_list) = (0, 0);
-                    self.review = review(self.context, self.job, self.step, self.last_pages);
-                    self.proof = None;
+                    self.restart(target, why).await?;
+                }
+                // An earlier run stopped before this page. It may be one that was to tell how the list ends, and many upstreams
+                // refuse a page behind the last one.
+                Err(StopReason::Unserved(why)) if self.resumes_where_it_counted(cursor) => {
+                    self.restart(target, why).await?;
                 }
                 // Many upstreams refuse a page behind the last one.
                 Err(StopReason::Unserved(_) | StopReason::BadCursor(_)) if self.proof.is_some() => {
@@ -212,10 +221,38 @@ impl<'a> Pager<'a> {
         }
     }
 
+    async fn restart(&mut self, target: &mut impl Target, why: String) -> Result<(), StopReason> {
+        target.restart(self, why).await?;
+        (self.fetched, self.without_list) = (0, 0);
+        self.review = review(self.context, self.job, self.step, self.last_pages);
+        Ok(())
+    }
+
+    /// Whether no page was fetched yet of a list that goes on at a position which the program counted itself.
+    fn resumes_where_it_counted(&self, cursor: Option<&str>) -> bool {
+        cursor.is_some() && self.fetched == 0 && self.step.call.paging.counts_itself()
+    }
+
     /// Adds a note, unless it has the same one.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
+        }
+    }
+
+    /// Adds a finding. Returns the doubt; `None` if it is a note.
+    pub fn add(&mut self, finding: Finding) -> Option<Doubted> {
+        match finding {
+            Finding::Doubt(doubt) => {
+                if !self.doubts.contains(&doubt) {
+                    self.doubts.push(doubt.clone());
+                }
+                Some(doubt)
+            }
+            Finding::Note(note) => {
+                self.note(note);
+                None
+            }
         }
     }
 
@@ -372,7 +409,12 @@ impl<'a> Pager<'a> {
         let task = format!("{} of {}", self.region.key(), self.job.name);
         let waits = &self.context.waits;
         let turn = waits.on(task, "how other lists of the call end", turn);
-        self.proof = Some(turn.await);
+        let mut stop = self.context.stop.clone();
+        self.proof = tokio::select! {
+            biased;
+            () = stop.wait() => return Err(StopReason::Interrupted(None)),
+            turn = turn => Some(turn),
+        };
         if self.review.learn(known.of(upstream, call)) {
             self.proof = None;
             return target.end(self, Ended::Proved(true, Vec::new())).await;
@@ -454,8 +496,8 @@ impl<'a> Pager<'a> {
                 self.step.call.name, records.at
             );
             match self.review.no_list(text) {
-                Ok(doubt) => verdict.doubts.push(doubt),
-                Err(note) => verdict.notes.push(note),
+                Finding::Doubt(doubt) => verdict.doubts.push(doubt),
+                Finding::Note(note) => verdict.notes.push(note),
             }
         }
     }

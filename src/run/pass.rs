@@ -11,6 +11,7 @@ use super::since::{Greatest, cut, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::{readable, request_of, since_of};
 use super::stop_reason::StopReason;
+use crate::review::Finding;
 use ingest_base::record::Doubted;
 use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
 use ingest_config::{Field, Job, Region, SinceValue, Step, Variable};
@@ -291,10 +292,8 @@ impl Target for Listing<'_> {
             doubts.extend(cut(pager));
         }
         // An upstream that has one cursor for the whole list ends it with an empty page.
-        let repeated = match page.page.records.is_empty() {
-            true => Err(None),
-            false => pager.review.cursor_repeats().map_err(Some),
-        };
+        let has_records = !page.page.records.is_empty();
+        let repeated = has_records.then(|| pager.review.cursor_repeats());
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
@@ -306,15 +305,15 @@ impl Target for Listing<'_> {
             batch: None,
             since: None,
             doubts,
-            if_repeats: repeated.as_ref().ok().cloned(),
+            if_repeats: match &repeated {
+                Some(Finding::Doubt(doubt)) => Some(doubt.clone()),
+                Some(Finding::Note(_)) | None => None,
+            },
             relists: self.pass.relists,
         };
         let landed = pager.store(page.page, place).await?;
-        if landed.cursor_repeats {
-            match repeated {
-                Ok(doubt) => pager.doubts.push(doubt),
-                Err(note) => pager.notes.extend(note),
-            }
+        if let Some(finding) = repeated.filter(|_| landed.cursor_repeats) {
+            pager.add(finding);
         }
         if page.is_partial {
             self.pass.partial.insert(self.index);

@@ -486,13 +486,7 @@ impl Target for Batch<'_> {
         let repeated = next.is_none() && page.next.is_some() && !came.is_empty();
         let mut doubts = page.doubts;
         if repeated {
-            match pager.review.cursor_repeats() {
-                Ok(doubt) => {
-                    pager.doubts.push(doubt.clone());
-                    doubts.push(doubt);
-                }
-                Err(note) => pager.note(note),
-            }
+            doubts.extend(pager.add(pager.review.cursor_repeats()));
         }
         if page.is_cut {
             doubts.extend(cut(pager));

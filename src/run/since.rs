@@ -156,18 +156,7 @@ pub fn cut(pager: &mut Pager<'_>) -> Option<Doubted> {
         ),
         (false, false) => return None,
     };
-    match pager.review.cut(text) {
-        Ok(doubt) => {
-            if !pager.doubts.contains(&doubt) {
-                pager.doubts.push(doubt.clone());
-            }
-            Some(doubt)
-        }
-        Err(note) => {
-            pager.note(note);
-            None
-        }
-    }
+    pager.add(pager.review.cut(text))
 }
 
 /// The note about lists that begin at the first value of `since` and have no record at all.

@@ -146,7 +146,7 @@ impl Moment {
         matches!(self.form, Form::Calendar { .. })
     }
 
-    /// The time so many seconds later; saturates.
+    /// Returns the time `seconds` later, or the first or last possible time where that would be beyond it.
     #[must_use]
     pub fn shifted(mut self, seconds: i64) -> Self {
         let end = match seconds < 0 {

@@ -1,7 +1,7 @@
 //! Every run over PostgreSQL ends.
 
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use ingest_catalog::{Archive, PostgresCatalog, RecordsQuery};
@@ -11,29 +11,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::catalog::places::with_connections;
 use crate::support::postgres::{PostgresServer, Schema};
 use crate::support::redis_server::wait_until;
-use crate::support::world::Ran;
-
-/// Much longer than any of these runs takes, on a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs a command to its end, which must come.
-fn ended(mut command: Command) -> Ran {
-    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    ends_within(piped.spawn().unwrap(), PATIENCE)
-}
-
-/// Waits for a process; ends and shows one that takes longer.
-fn ends_within(mut child: Child, patience: Duration) -> Ran {
-    let began = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if began.elapsed() > patience {
-            child.kill().unwrap();
-            panic!("no end: {:?}", Ran::of(child.wait_with_output().unwrap()));
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ran::of(child.wait_with_output().unwrap())
-}
+use crate::support::world::{PATIENCE, ended, ends_within};
 
 #[test]
 fn the_shipped_regions_all_at_once_end_with_as_few_connections_as_there_are() {

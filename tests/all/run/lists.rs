@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
-use crate::support::world::World;
+use crate::support::world::{World, ended};
 
 /// A world with one call that pages like this; `job` is added to the job.
 fn world(stub: &StubUpstream, page: &str, job: &str) -> World {
@@ -111,6 +111,50 @@ fn an_assumed_end_is_proved_by_one_request_for_each_call_once() {
         "the proof is no page of the list"
     );
     assert_eq!(world.count("select sum(requests) from pass"), 7);
+}
+
+#[test]
+fn a_further_page_that_fails_keeps_no_other_list_waiting() {
+    let stub = StubUpstream::start(|request| match request.param("offset") {
+        None => StubAnswer::json(
+            &json!({ "data": (0..6).map(|id| json!({ "id": id })).collect::<Vec<_>>() }),
+        ),
+        Some("0") => {
+            StubAnswer::json(&json!({ "data": [{ "id": "a" }, { "id": "b" }, { "id": "c" }] }))
+        }
+        Some(_) => StubAnswer::status(500),
+    });
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.rows]\nbase_url = \"https://rows.example.com\"\npause = \"1ms\"\n\
+         [upstreams.rows.calls.parents]\npath = \"parents\"\ncost = 1\n\
+         records = {{ at = \"/data\", kind = \"parent\", id = \"/id\" }}\n\
+         [upstreams.rows.calls.children]\npath = \"children/{{ids}}\"\ncost = 1\npage = {OFFSET}\n\
+         records = {{ at = \"/data\", kind = \"child\", id = \"/id\" }}\n\
+         [jobs.rows]\ncredential = \"rows\"\n\
+         steps = [{{ call = \"parents\" }}, {{ call = \"children\", ids = {{ from = \"parents\", at = \"/id\", batch = 1 }} }}]\n\
+         [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    let ran = ended(world.command(&["--region", "all", "--format", "json"]));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(ran.json()["outcome"], "failed", "{ran:?}");
+}
+
+#[test]
+fn a_run_that_stops_before_a_further_page_which_is_refused_completes_later() {
+    let stub = StubUpstream::start(|request| match request.param("offset") {
+        Some("0") => StubAnswer::json(&json!({ "data": [{ "id": "a" }, { "id": "b" }] })),
+        _ => StubAnswer::status(404),
+    });
+    let mut world = world(&stub, OFFSET, STEPS);
+    world.set("credentials.rows.limits.daily.quota=1");
+    let stopped = world.json(&["--region", "all"]);
+    assert_eq!(outcome(&stopped), ("stopped", 1), "{stopped}");
+    world.set("credentials.rows.limits.daily.quota=1000");
+    let complete = world.json(&["--region", "all"]);
+    assert_eq!(outcome(&complete), ("complete", 3), "{complete}");
+    assert_eq!(records(&world), 2);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! A place of its own for one test: an empty directory, the shipped configuration, a sandbox, and the binary.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ingest_base::clock::SystemClock;
 use ingest_config::{Config, Sources};
@@ -22,6 +23,28 @@ pub fn shipped() -> PathBuf {
 /// A client of the sandbox. It speaks no TLS, so it reads none of the system's certificates: that takes longer than most tests.
 pub fn sandbox_client() -> reqwest::ClientBuilder {
     reqwest::Client::builder().tls_certs_only([])
+}
+
+/// Much longer than any of these runs takes, on a machine with much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a command to its end, which must come.
+pub fn ended(mut command: Command) -> Ran {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    ends_within(piped.spawn().unwrap(), PATIENCE)
+}
+
+/// Waits for a process; ends and shows one that takes longer.
+pub fn ends_within(mut child: Child, patience: Duration) -> Ran {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed() > patience {
+            child.kill().unwrap();
+            panic!("no end: {:?}", Ran::of(child.wait_with_output().unwrap()));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ran::of(child.wait_with_output().unwrap())
 }
 
 pub struct World {

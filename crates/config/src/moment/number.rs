@@ -2,10 +2,12 @@
 
 use chrono::{DateTime, FixedOffset, TimeZone};
 
-/// The form of a number: a second has `10^unit` of what it counts, and it has so many digits behind the decimal point.
+/// The form of a time written as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
+    /// The power of ten that the number counts per second: 0 for seconds, 3 for milliseconds.
     pub unit: usize,
+    /// Digits behind the decimal point.
     pub digits: usize,
 }
 

@@ -39,12 +39,12 @@ impl TimeFormat {
         read.is_some_and(|read| read.written(self) == text)
     }
 
-    /// What a number of this format counts: `10^unit` of it are a second. `None` for a format of the calendar.
+    /// Returns the power of ten that a number of this format counts per second; `None` for a format of the calendar.
     pub fn unit(&self) -> Option<usize> {
         Some(self.number(0)?.unit)
     }
 
-    /// The form of a number with so many nanoseconds behind its second, for a format that writes nothing else.
+    /// Returns the form of the number that this format writes for a time with `nanos` nanoseconds; `None` for a format of the calendar.
     fn number(&self, nanos: u32) -> Option<Number> {
         let (unit, digits) = match self.0.strip_prefix("%s")? {
             "" => (0, 0),

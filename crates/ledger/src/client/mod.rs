@@ -346,7 +346,7 @@ pub fn fresh_id() -> ChargeId {
     random_id(12)
 }
 
-/// Returns an id of so many characters out of 62: at 6, one in 57,000 is the same as one of a million others.
+/// Returns a random id of `length` letters and digits. With 6, one in 57,000 equals one of a million others.
 #[must_use]
 pub fn random_id(length: usize) -> ChargeId {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

@@ -210,6 +210,7 @@ async fn one_at_a_time(name: &str, regions: usize) -> u64 {
             region,
             ids: &[],
             cursor: None,
+            lasting: None,
             began: clock.now(),
             now: clock.now(),
             since: None,

@@ -197,6 +197,8 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
                 request: "request".into(),
                 next,
                 cut: false,
+                removed: Vec::new(),
+                lasting: None,
                 greatest: None,
                 empty_pages: 0,
                 requested: Vec::new(),

@@ -53,6 +53,8 @@ async fn land_channels(path: &Path, config: &Config) {
             request: "request".into(),
             next: None,
             cut: false,
+            removed: Vec::new(),
+            lasting: None,
             greatest: None,
             empty_pages: 0,
             requested: Vec::new(),

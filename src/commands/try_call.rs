@@ -70,6 +70,8 @@ struct Report {
     /// How the list goes on, and why.
     goes_on: Option<String>,
     doubts: Vec<DoubtShown>,
+    /// The cursor with which the next pass begins, on a last page that has one.
+    lasting: Option<String>,
     /// `None`: the page has no value for the next `{since}`, or the job does not read one.
     next_since: Option<NextSince>,
     reported: Vec<ShownLimit>,
@@ -208,6 +210,7 @@ impl Tried {
             region: &self.region,
             ids: &self.ids,
             cursor: None,
+            lasting: None,
             began: now,
             now,
             since,
@@ -414,6 +417,7 @@ impl Tried {
             next: None,
             goes_on: None,
             doubts: Vec::new(),
+            lasting: None,
             next_since: None,
             reported: Vec::new(),
             reported_cost: BTreeMap::new(),
@@ -545,6 +549,7 @@ impl Report {
             self.notes.push(EMPTY.to_owned());
         }
         self.next = page.next;
+        self.lasting = page.lasting;
         self.notes.extend(page.dead_end);
         let Some(about) = records else { return };
         let record = |record: &ingest_base::record::Record| ShownRecord {
@@ -642,6 +647,8 @@ impl Report {
         let next = self.next.as_deref().unwrap_or("none, the list ends here");
         lines.push(format!("Next cursor: {next}"));
         lines.extend(self.goes_on.iter().map(|how| format!("The list {how}")));
+        let lasting = self.lasting.iter();
+        lines.extend(lasting.map(|lasting| format!("The next pass begins at: {lasting}")));
         lines.extend(self.next_since.iter().map(ToString::to_string));
         lines
     }
@@ -694,6 +701,7 @@ const fn class_of(failure: &Failure) -> &'static str {
         Failure::Denied(_) => "denied",
         Failure::Skip(_) => "skip",
         Failure::BadCursor(_) => "bad_cursor",
+        Failure::OldCursor(_) => "old_cursor",
         Failure::WrongShape(_) => "wrong_shape",
         Failure::Transient { .. } | Failure::Unreadable { .. } => "transient",
     }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
-use super::steps::{Edited, fit, readable, refusable};
+use super::pass::listing_steps;
+use super::steps::{Edited, fit, readable, refusable, request_of};
 use ingest_catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
-use ingest_config::{Job, Region, Slice, Slices};
+use ingest_config::{Job, Region, Slice, Slices, Step};
 use ingest_quota::Timestamp;
 
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
@@ -30,6 +31,8 @@ pub struct Candidate {
     pub edited: Edited,
     /// The backfill of the region; `None` in a job without slices.
     pub backfill: Option<Arc<Backfill>>,
+    /// The cursors of the last complete pass with which the next one begins its lists, by the step's index.
+    pub lasting: HashMap<usize, String>,
 }
 
 /// The slices of a job over a region.
@@ -87,10 +90,43 @@ pub async fn candidates(
             continue;
         }
         let states = catalog.region_states(&job.name, &codes, until).await?;
-        let paired = regions.iter().zip(states);
-        candidates.extend(paired.map(|(region, state)| Candidate::new(job, region, state)));
+        for (region, state) in regions.iter().zip(states) {
+            let candidate = Candidate::new(job, region, state);
+            let lasting = lasting(catalog, &candidate, now).await?;
+            candidates.push(Candidate {
+                lasting,
+                ..candidate
+            });
+        }
     }
     Ok(candidates)
+}
+
+/// Returns the cursors of the last complete pass with which the next one begins its lists; none where that lists everything again.
+async fn lasting(
+    catalog: &dyn PassReader,
+    candidate: &Candidate,
+    now: Timestamp,
+) -> Result<HashMap<usize, String>, CatalogError> {
+    let Candidate {
+        job, region, state, ..
+    } = candidate;
+    let open = candidate.resumable(now);
+    if open.map_or(job.relists, |pass| pass.relists) {
+        return Ok(HashMap::new());
+    }
+    let steps = listing_steps(job).filter(|(_, step)| step.call.paging.lasting().is_some());
+    let steps: Vec<(usize, &Step)> = steps.collect();
+    let Some(pass) = state.last_complete_pass.filter(|_| !steps.is_empty()) else {
+        return Ok(HashMap::new());
+    };
+    let known = catalog.lasting_cursors(pass).await?;
+    let cursor = |(index, step): (usize, &Step)| {
+        let request = request_of(job, step, region);
+        let found = known.iter().find(|one| one.request == request)?;
+        Some((index, found.cursor.clone()))
+    };
+    Ok(steps.into_iter().filter_map(cursor).collect())
 }
 
 /// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
@@ -242,6 +278,7 @@ impl Candidate {
             region: Arc::clone(region),
             state,
             backfill: None,
+            lasting: HashMap::new(),
         }
     }
 

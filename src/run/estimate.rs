@@ -419,6 +419,11 @@ pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
         .find(|(step, _)| *step == index)
         .map(|(_, pages)| *pages);
     let most = most_pages(step);
+    // A list of what changed has one page mostly.
+    let last = last.map(|pages| match candidate.lasting.contains_key(&index) {
+        true => 1,
+        false => pages,
+    });
     last.or(most)
         .unwrap_or(1)
         .min(most.unwrap_or(u64::MAX))

@@ -12,7 +12,7 @@ use crate::review::{Finding, Review, Turn, Verdict};
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
-use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
 use tokio::sync::OwnedMutexGuard;
@@ -44,6 +44,8 @@ pub struct Parameters<'a> {
     pub began: Timestamp,
     /// The value of `{since}`; `None`: the Unix epoch.
     pub since: Option<&'a SinceValue>,
+    /// The cursor of the last pass with which this one began; `None` in one that lists everything.
+    pub lasting: Option<&'a str>,
 }
 
 /// A list whose pages are fetched.
@@ -62,6 +64,10 @@ pub trait Target {
 
     /// Returns to before the first page, once: the cursor has expired, for the reason given.
     async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason>;
+
+    /// Returns to before the first page of a list that names everything: the cursor with which the pass began is too old, for the
+    /// reason given.
+    async fn begin_anew(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason>;
 
     /// Why the list stops after a landed page that leads on to where no request can be sent.
     fn dead_end(&self, why: String) -> StopReason;
@@ -111,6 +117,8 @@ pub struct PagePosition {
     pub requested: Vec<String>,
     /// The batch after this page.
     pub batch: Option<OpenBatch>,
+    /// The cursor with which the next pass begins, on a last page.
+    pub lasting: Option<String>,
     /// Where the next list of the batch's only id continues; `None` unless the page completes its list.
     pub since: Option<IdSince>,
     /// The doubts that the page adds to the pass, and the one that it adds if its cursor repeats.
@@ -200,32 +208,63 @@ impl<'a> Pager<'a> {
             self.check_empty_pages(empty_pages)?;
             match self.fetch(target, cursor).await {
                 Ok(page) => self.land(target, page, pages, empty_pages).await?,
-                Err(StopReason::BadCursor(why)) if self.proof.is_none() => {
-                    self.restart(target, why).await?;
-                }
                 // An earlier run stopped before this page. It may be one that was to tell how the list ends, and many upstreams
                 // refuse a page behind the last one.
                 Err(StopReason::Unserved(why)) if self.resumes_where_it_counted(cursor) => {
                     self.restart(target, why).await?;
                 }
                 // Many upstreams refuse a page behind the last one.
-                Err(StopReason::Unserved(_) | StopReason::BadCursor(_)) if self.proof.is_some() => {
+                Err(
+                    StopReason::Unserved(_) | StopReason::BadCursor(_) | StopReason::OldCursor(_),
+                ) if self.proof.is_some() => {
                     let _proof = self.proof.take();
                     self.review.refused();
                     let ended = Ended::Proved(true, Vec::new());
                     target.end(self, ended).await?;
                     self.learn().await?;
                 }
+                Err(reason @ (StopReason::BadCursor(_) | StopReason::OldCursor(_))) => {
+                    self.start_over(target, reason).await?;
+                }
                 Err(reason) => return Err(reason),
             }
         }
     }
 
+    /// Starts over where a cursor is not accepted: without the cursor with which the pass began, if that is the one.
+    async fn start_over(
+        &mut self,
+        target: &mut impl Target,
+        reason: StopReason,
+    ) -> Result<(), StopReason> {
+        let began_with_one = target.parameters().lasting.is_some();
+        let is_first = target.position() == Position::Start;
+        match reason {
+            StopReason::BadCursor(why) | StopReason::OldCursor(why)
+                if began_with_one && is_first =>
+            {
+                target.begin_anew(self, why).await?;
+            }
+            StopReason::OldCursor(why) if began_with_one => target.begin_anew(self, why).await?,
+            StopReason::BadCursor(why) | StopReason::OldCursor(why) => {
+                return self.restart(target, why).await;
+            }
+            reason => return Err(reason),
+        }
+        self.forget();
+        Ok(())
+    }
+
     async fn restart(&mut self, target: &mut impl Target, why: String) -> Result<(), StopReason> {
         target.restart(self, why).await?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Forgets what the pages so far show: the list is read from its beginning.
+    fn forget(&mut self) {
         (self.fetched, self.without_list) = (0, 0);
         self.review = review(self.context, self.job, self.step, self.last_pages);
-        Ok(())
     }
 
     /// Whether no page was fetched yet of a list that goes on at a position which the program counted itself.
@@ -289,6 +328,8 @@ impl<'a> Pager<'a> {
             records: page.records,
             request,
             next: place.next,
+            removed: page.removed,
+            lasting: place.lasting,
             cut: place.cut,
             greatest: place.greatest,
             empty_pages: place.empty_pages,
@@ -324,12 +365,18 @@ impl<'a> Pager<'a> {
         target: &impl Target,
         cursor: Option<&str>,
     ) -> Result<Page, StopReason> {
-        let Parameters { ids, began, since } = target.parameters();
+        let Parameters {
+            ids,
+            began,
+            since,
+            lasting,
+        } = target.parameters();
         let request = PageRequest {
             step: self.step,
             region: self.region,
             ids,
             cursor,
+            lasting,
             began,
             now: self.context.clock.now(),
             since,
@@ -350,7 +397,13 @@ impl<'a> Pager<'a> {
         self.without_list += u64::from(page.lacks_list);
         // Held until what the page proves is known to the lists that wait for it.
         let _proof = self.proof.take();
-        let Parameters { ids, since, .. } = target.parameters();
+        let Parameters {
+            ids,
+            since,
+            lasting,
+            ..
+        } = target.parameters();
+        let names_changes = lasting.is_some();
         let ends = self.is_last(pages + 1);
         let turn = Turn {
             before: pages,
@@ -361,16 +414,18 @@ impl<'a> Pager<'a> {
         };
         let mut verdict = self.review.see(&page, turn);
         if verdict.next.is_none() {
-            self.judge_missing_list(since, &mut verdict);
+            self.judge_missing_list(since, names_changes, &mut verdict);
         }
         self.notes.append(&mut verdict.notes);
         self.doubts.extend(verdict.doubts.iter().cloned());
-        if verdict.has_proved {
+        // An empty page that alone has the cursor of the next pass is landed with it.
+        let is_named = matches!(self.step.call.paging.lasting(), Some(Lasting::At(_)));
+        if verdict.has_proved && !(is_named && page.lasting.is_some()) {
             let ended = Ended::Proved(verdict.is_proved, verdict.doubts);
             target.end(self, ended).await?;
             return self.learn().await;
         }
-        let is_empty = page.records.is_empty();
+        let is_empty = page.records.is_empty() && page.removed.is_empty();
         let lacks_some = self.leave_out(&mut page);
         let dead_end = page.dead_end.take();
         let has_no_list = self.fetched == self.without_list;
@@ -390,6 +445,9 @@ impl<'a> Pager<'a> {
             page,
         };
         target.land(self, next).await?;
+        if verdict.has_proved {
+            self.learn().await?;
+        }
         if verdict.is_proof {
             self.ask(target).await?;
         }
@@ -479,15 +537,21 @@ impl<'a> Pager<'a> {
     }
 
     /// Finds that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
-    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new, once a pass has
-    /// found its first records: many APIs leave out an empty list.
-    fn judge_missing_list(&self, since: Option<&SinceValue>, verdict: &mut Verdict) {
+    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new or changed, once a
+    /// pass has found its first records: many APIs leave out an empty list.
+    fn judge_missing_list(
+        &self,
+        since: Option<&SinceValue>,
+        names_changes: bool,
+        verdict: &mut Verdict,
+    ) {
         let is_of_what_is_new = since.is_some()
             && since != self.job.since.first.as_ref()
             && self.job.names(self.step, &Variable::Since);
         if let Some(records) = &self.step.call.records
             && self.step.ids.is_none()
             && !is_of_what_is_new
+            && !names_changes
             && verdict.doubts.is_empty()
             && self.fetched == self.without_list
         {

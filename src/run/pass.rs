@@ -1,6 +1,6 @@
 //! A pass of a region: its positions, and the walk through the steps that list.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::context::Context;
@@ -14,7 +14,7 @@ use super::stop_reason::StopReason;
 use crate::review::Finding;
 use ingest_base::record::Doubted;
 use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use ingest_config::{Field, Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Field, Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 
 /// The variables with which a list is a list for a time.
@@ -43,6 +43,9 @@ pub struct Pass {
     pub since: Option<SinceValue>,
     /// The greatest value seen at the job's `since.at`, former passes included.
     pub greatest: Greatest,
+    /// The cursors of the last complete pass with which its lists begin, by the step's index; none in one that lists everything
+    /// again.
+    pub lasting: HashMap<usize, String>,
     /// The positions of its steps.
     pub positions: Vec<StepPosition>,
     /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
@@ -77,6 +80,10 @@ impl Pass {
             relists,
             last_filled: candidate.state.last_filled.clone(),
             greatest: greatest(candidate, open, relists),
+            lasting: match relists {
+                true => HashMap::new(),
+                false => candidate.lasting.clone(),
+            },
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             stats: PassStats::default(),
@@ -125,8 +132,9 @@ impl Pass {
         self.positions.retain(|position| position.step != step);
     }
 
-    /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}` or `{date}`,
-    /// lists something else in every pass, so it loses none.
+    /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}`
+    /// or `{date}`, lists something else in every pass, and one whose pass begins with a cursor of the last one names changes, so it
+    /// loses none.
     ///
     /// # Errors
     /// When the catalog cannot be written.
@@ -134,7 +142,8 @@ impl Pass {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
                 let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-                !self.partial.contains(index) && !is_for_a_time
+                let names_changes = step.call.paging.lasting().is_some();
+                !self.partial.contains(index) && !is_for_a_time && !names_changes
             })
             .map(|(index, _)| index)
             .collect();
@@ -235,6 +244,8 @@ pub async fn walk(
     let (job, region) = (Arc::clone(&pass.job), Arc::clone(&pass.region));
     for (index, step) in listing_steps(&job) {
         let last_pages = pass.last_filled.iter().find(|(step, _)| *step == index);
+        // What changed has any number of pages.
+        let last_pages = last_pages.filter(|_| !pass.lasting.contains_key(&index));
         let last_pages = last_pages.map_or(0, |(_, pages)| *pages);
         let mut pager = Pager::new(context, &job, &region, step, last_pages);
         let mut list = Listing {
@@ -273,10 +284,11 @@ impl Target for Listing<'_> {
             ids: &[],
             began: self.pass.began,
             since: self.pass.since.as_ref(),
+            lasting: self.pass.lasting.get(&self.index).map(String::as_str),
         }
     }
 
-    async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
+    async fn land(&mut self, pager: &mut Pager<'_>, mut page: NextPage) -> Result<(), StopReason> {
         let (job, call) = (pager.job, &pager.step.call.name);
         let listed = self
             .prefetch
@@ -287,13 +299,16 @@ impl Target for Listing<'_> {
         greatest.see(pager, since.as_ref(), &page.page.records);
         pager.stats.findings.see_ids(job, call, &page.page.records);
         let names_since = job.names(pager.step, &Variable::Since);
-        let mut doubts = page.doubts;
+        let mut doubts = std::mem::take(&mut page.doubts);
         if page.is_cut {
             doubts.extend(cut(pager));
         }
         // An upstream that has one cursor for the whole list ends it with an empty page.
-        let has_records = !page.page.records.is_empty();
-        let repeated = has_records.then(|| pager.review.cursor_repeats());
+        let is_empty = page.page.records.is_empty() && page.page.removed.is_empty();
+        let repeated = (!is_empty).then(|| pager.review.cursor_repeats());
+        let doubted = [&doubts, &pager.doubts, &self.pass.doubts];
+        let is_doubtful = doubted.iter().any(|doubts| !doubts.is_empty());
+        let lasting = self.lasting(&page, pager.step);
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
@@ -303,6 +318,7 @@ impl Target for Listing<'_> {
             empty_pages: page.empty_pages,
             requested: Vec::new(),
             batch: None,
+            lasting: lasting.filter(|_| !is_doubtful),
             since: None,
             doubts,
             if_repeats: match &repeated {
@@ -376,9 +392,42 @@ impl Target for Listing<'_> {
         Ok(())
     }
 
+    async fn begin_anew(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
+        let (job, region) = (&self.pass.job.name, self.pass.region.key());
+        tracing::warn!(job, region, "{why}; listing everything again");
+        pager.notes.push(listed_anew(&why));
+        let catalog = &pager.context.catalog;
+        let request = request_of(pager.job, pager.step, pager.region);
+        catalog.forget_lasting((job, &region), &request).await?;
+        self.pass.lasting.remove(&self.index);
+        match self.position() {
+            Position::Start => Ok(()),
+            Position::At { .. } | Position::Done => self.restart(pager, why).await,
+        }
+    }
+
     fn dead_end(&self, why: String) -> StopReason {
         StopReason::Unserved(why)
     }
+}
+
+impl Listing<'_> {
+    /// The cursor with which the next pass begins: that of the last page, or the former one where `max_pages` cut the list. A page
+    /// that only seems to be the last has it too, and those behind it replace it.
+    fn lasting(&self, page: &NextPage, step: &Step) -> Option<String> {
+        let is_last = step.call.paging.lasting() == Some(&Lasting::Last);
+        let own = page.page.lasting.as_ref();
+        match page.is_cut {
+            true if is_last => page.page.next.as_ref().or(own).cloned(),
+            true => self.pass.lasting.get(&self.index).cloned(),
+            false => own.cloned(),
+        }
+    }
+}
+
+/// The note on a pass that began anew.
+pub fn listed_anew(why: &str) -> String {
+    format!("the cursor of the last pass is too old, so everything is listed again: {why}")
 }
 
 /// Returns a note if a list has no record at all that begins at a configured `{since}`, or before the newest record that was seen.

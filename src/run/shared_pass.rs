@@ -9,16 +9,17 @@ use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::pass::listed_anew;
 use super::since::{Greatest, cut, nothing_since_first};
 use super::stats::PassStats;
-use super::steps::fit_shared;
+use super::steps::{fit_shared, request_of};
 use super::stop_reason::StopReason;
 use ingest_base::fnv::fnv;
 use ingest_base::record::Doubted;
 use ingest_catalog::{
-    IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
+    IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
-use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::Page;
 
@@ -30,6 +31,9 @@ pub struct SharedPass<'a> {
     /// Locked during a landing: the first one opens the pass to which the others belong.
     reference: Mutex<PassRef>,
     begun: Vec<OpenBatch>,
+    /// Whether its lists begin without a cursor of former ones (`--relist`), and whether those that are between two pages did.
+    relists: bool,
+    begun_relist: bool,
     /// When the oldest unfinished pass of the job began.
     oldest: Timestamp,
 }
@@ -143,6 +147,7 @@ impl<'a> SharedPass<'a> {
         let open = context.on_catalog(&job.name, open).await?;
         let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
+        let mut begun_relist = job.relists;
         let oldest = open.iter().map(|pass| pass.started_at).min();
         for mut pass in open
             .into_iter()
@@ -153,6 +158,7 @@ impl<'a> SharedPass<'a> {
                 fit_to_job(context, job, &mut pass, batches).await?;
                 reference = PassRef::Open(pass.id);
                 batches.doubts.append(&mut pass.doubts);
+                begun_relist = pass.relists;
                 begun = pass.batches;
             } else {
                 context
@@ -167,6 +173,8 @@ impl<'a> SharedPass<'a> {
             region: Region::shared(),
             reference: Mutex::new(reference),
             begun,
+            relists: job.relists || begun_relist,
+            begun_relist,
             oldest: oldest.unwrap_or(now),
         })
     }
@@ -234,10 +242,10 @@ impl<'a> SharedPass<'a> {
         }
     }
 
-    /// Returns where the lists of these ids continue; empty for a step that does not use `{since}`. A list that began later than
-    /// now was dated by a clock that ran ahead, and its time would leave out what came in between.
+    /// Returns where the lists of these ids continue; empty for a step that uses neither `{since}` nor `page.lasting`. A list that
+    /// began later than now was dated by a clock that ran ahead, and its time would leave out what came in between.
     async fn sinces(&self, step: &Step, work: &[OpenBatch]) -> Result<Sinces, StopReason> {
-        if !self.job.names(step, &Variable::Since) {
+        if !continues(self.job, step) {
             return Ok(Sinces::new());
         }
         let ids: Vec<String> = work.iter().flat_map(|batch| batch.ids.clone()).collect();
@@ -282,7 +290,7 @@ impl<'a> SharedPass<'a> {
         sinces: &Sinces,
     ) -> (OpenBatch, Pager<'s>, Result<(), StopReason>) {
         let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
-        let mut list = Batch::new(self, &mut batch, sinces);
+        let mut list = Batch::new(self, step, &mut batch, sinces);
         let fetched = match pager.run(&mut list).await {
             // Half of its pages would be paid for again.
             Err(StopReason::Unserved(why)) if batch.cursor().is_some() => Err(StopReason::Failed(
@@ -329,10 +337,11 @@ impl<'a> SharedPass<'a> {
             empty_pages: 0,
             requested: decided.requested,
             batch: Some(batch.clone()),
+            lasting: None,
             since: decided.since,
             doubts: decided.doubts,
             if_repeats: None,
-            relists: false,
+            relists: self.relists,
         };
         let landed = pager.store(page, place).await?;
         *reference = PassRef::Open(landed.pass);
@@ -418,6 +427,8 @@ struct Batch<'a> {
     /// The value of `{since}` for its only id; `None`: the Unix epoch.
     since: Option<SinceValue>,
     greatest: Greatest,
+    /// The cursor of the last list with which this one begins.
+    lasting: Option<String>,
     is_done: bool,
     is_restarted: bool,
     /// The hashes of the ids that its pages returned in this run.
@@ -425,10 +436,26 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(shared: &'a SharedPass<'a>, batch: &'a mut OpenBatch, sinces: &Sinces) -> Self {
+    fn new(
+        shared: &'a SharedPass<'a>,
+        step: &Step,
+        batch: &'a mut OpenBatch,
+        sinces: &Sinces,
+    ) -> Self {
+        let relists = match batch.cursor() {
+            Some(_) => shared.begun_relist,
+            None => shared.relists,
+        };
         let last = batch.ids.first().and_then(|id| sinces.get(id));
         let last_greatest = last.and_then(|last| last.greatest.as_deref());
+        let request = || request_of(shared.job, step, &shared.region);
+        let lasting = last
+            .and_then(|last| last.lasting.as_ref())
+            .filter(|_| !relists);
         Self {
+            lasting: lasting
+                .filter(|lasting| lasting.request == request())
+                .map(|lasting| lasting.cursor.clone()),
             since: (shared.job.since).value(last.map(|last| last.began), last_greatest),
             greatest: Greatest::read(shared.job, [batch.greatest.as_deref(), last_greatest]),
             shared,
@@ -440,13 +467,17 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns where the next list of its id continues.
-    fn end_of_list(&self, pager: &Pager<'_>) -> Option<IdSince> {
+    fn end_of_list(&self, pager: &Pager<'_>, lasting: Option<String>) -> Option<IdSince> {
         let id = self.batch.ids.first()?;
-        let names_since = pager.job.names(pager.step, &Variable::Since);
-        names_since.then(|| IdSince {
+        let request = || request_of(pager.job, pager.step, pager.region);
+        continues(pager.job, pager.step).then(|| IdSince {
             id: id.clone(),
             began: self.batch.began,
             greatest: self.greatest.stored(pager.job),
+            lasting: lasting.map(|cursor| LastingCursor {
+                request: request(),
+                cursor,
+            }),
         })
     }
 }
@@ -469,6 +500,7 @@ impl Target for Batch<'_> {
             ids: &self.batch.ids,
             began: self.batch.began,
             since: self.since.as_ref(),
+            lasting: self.lasting.as_deref(),
         }
     }
 
@@ -483,7 +515,8 @@ impl Target for Batch<'_> {
         // A cursor that repeats without a new record would never end the list.
         let repeats = |next: &String| !brings_new && self.batch.cursors.contains(next);
         let next = page.next.clone().filter(|next| !repeats(next));
-        let repeated = next.is_none() && page.next.is_some() && !came.is_empty();
+        let is_empty = came.is_empty() && page.page.removed.is_empty();
+        let repeated = next.is_none() && page.next.is_some() && !is_empty;
         let mut doubts = page.doubts;
         if repeated {
             doubts.extend(pager.add(pager.review.cursor_repeats()));
@@ -494,7 +527,7 @@ impl Target for Batch<'_> {
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
         self.batch.greatest = self.greatest.stored(pager.job);
-        let since = self.end_of_list(pager);
+        let since = self.end_of_list(pager, page.page.lasting.clone());
         let decided = Decided {
             since: since.filter(|_| page.completes && !repeated && doubts.is_empty()),
             requested: self.batch.advance(&came, next),
@@ -510,8 +543,13 @@ impl Target for Batch<'_> {
             Ended::Proved(proved, doubts) => (proved, doubts),
         };
         self.is_done = true;
+        // The page that only seemed to be the last had it.
+        let lasting = match pager.step.call.paging.lasting() {
+            Some(Lasting::Last) => self.batch.cursor().map(str::to_owned),
+            Some(Lasting::At(_)) | None => None,
+        };
         let decided = Decided {
-            since: self.end_of_list(pager).filter(|_| proved),
+            since: self.end_of_list(pager, lasting).filter(|_| proved),
             requested: self.batch.advance(&HashSet::new(), None),
             doubts,
         };
@@ -534,10 +572,29 @@ impl Target for Batch<'_> {
         Ok(())
     }
 
+    async fn begin_anew(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
+        let (job, call) = (&pager.job.name, &pager.step.call.name);
+        tracing::warn!(job, call, "{why}; listing everything again");
+        pager.note(listed_anew(&why));
+        if let Some(id) = self.batch.ids.first() {
+            let catalog = &pager.context.catalog;
+            catalog.forget_lasting_of_id((job, call), id).await?;
+        }
+        self.lasting = None;
+        self.batch.start_over();
+        self.seen.clear();
+        Ok(())
+    }
+
     fn dead_end(&self, why: String) -> StopReason {
         // Halves of the batch would lead there too, so it does not count as refused.
         StopReason::Failed(why)
     }
+}
+
+/// Whether the list of an id continues where the last one ended.
+fn continues(job: &Job, step: &Step) -> bool {
+    job.names(step, &Variable::Since) || step.call.paging.lasting().is_some()
 }
 
 /// A shared pass that has landed no page.

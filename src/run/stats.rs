@@ -61,7 +61,7 @@ impl From<&Failure> for RequestOutcome {
             Failure::SlowDown { .. } => Self::SlowDown,
             Failure::Denied(_) => Self::Denied,
             Failure::Skip(_) => Self::Skip,
-            Failure::BadCursor(_) => Self::BadCursor,
+            Failure::BadCursor(_) | Failure::OldCursor(_) => Self::BadCursor,
             Failure::WrongShape(_) => Self::WrongShape,
             Failure::Transient { .. } | Failure::Unreadable { .. } => Self::Transient,
         }

@@ -36,6 +36,7 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
         region,
         ids: &[],
         cursor: None,
+        lasting: None,
         began,
         now: began,
         since: Some(&SINCE),

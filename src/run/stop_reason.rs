@@ -31,6 +31,9 @@ pub enum StopReason {
     /// The cursor has expired.
     #[error("the cursor has expired: {0}")]
     BadCursor(String),
+    /// The cursor with which the pass began is too old.
+    #[error("the cursor of the last pass is too old: {0}")]
+    OldCursor(String),
     /// A request or a store failed, after its retries.
     #[error("{0}")]
     Failed(String),
@@ -49,7 +52,7 @@ impl StopReason {
         match self {
             Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
             Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
-            Self::BadCursor(_) | Self::Failed(_) => PassOutcome::Failed,
+            Self::BadCursor(_) | Self::OldCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Busy(_) => PassOutcome::Busy,
             Self::Interrupted(_) => PassOutcome::Interrupted,
         }

@@ -17,6 +17,7 @@ mod economy;
 mod fuzz;
 mod insight;
 mod ledger;
+mod lists;
 mod operate;
 mod postgres;
 mod presets;

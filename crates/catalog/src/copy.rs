@@ -216,8 +216,20 @@ pub const TABLES: &[Table] = &[
             ("id", Text),
             ("began", Time),
             ("greatest", Text),
+            ("request", Text),
+            ("cursor", Text),
         ],
         key: 3,
+    },
+    Table {
+        name: "lasting_cursor",
+        columns: &[
+            ("pass", Integer),
+            ("request", Text),
+            ("step", Integer),
+            ("cursor", Text),
+        ],
+        key: 2,
     },
 ];
 

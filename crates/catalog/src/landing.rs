@@ -26,10 +26,16 @@ pub struct Landing {
     pub kind: Arc<Records>,
     /// The records, in the answer's order.
     pub records: Vec<Record>,
+    /// The ids of records that the answer says were removed: they are marked as gone.
+    #[serde(default)]
+    pub removed: Vec<String>,
     /// What its step requests: its call and parameters.
     pub request: String,
     /// The cursor of the next page; `None` when the step is done.
     pub next: Option<String>,
+    /// The cursor with which the next pass begins, on the last page of a list that has one.
+    #[serde(default)]
+    pub lasting: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
     pub cut: bool,
     /// The greatest value seen so far, as [`ingest_config::Since::stored`] writes it; `None` where there was none.

@@ -43,8 +43,8 @@ pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    DoubtfulPass, EndedSlice, IdSince, OpenPass, PassEnd, PassId, PassRef, Rearrangement,
-    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    DoubtfulPass, EndedSlice, IdSince, LastingCursor, OpenPass, PassEnd, PassId, PassRef,
+    Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
 pub use postgres::{
     Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
@@ -123,6 +123,11 @@ pub trait PassReader: Send + Sync {
         call: &str,
         ids: &[String],
     ) -> Result<Vec<IdSince>, CatalogError>;
+
+    /// Returns the cursors at the ends of the lists of a pass with which the next pass begins.
+    async fn lasting_cursors(&self, _pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
+        Ok(Vec::new())
+    }
 
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
     async fn last_fetched(
@@ -259,6 +264,25 @@ pub trait PassStore: PassReader {
 
     /// Stores what the lists of a call showed.
     async fn store_call_facts(&self, _facts: CallFacts) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
+    /// names the slice, have none.
+    async fn forget_lasting(
+        &self,
+        _region_of_job: (&str, &str),
+        _request: &str,
+    ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    /// Deletes the cursor with which the next list of an id begins, which steps of this call, of this job, request.
+    async fn forget_lasting_of_id(
+        &self,
+        _call_of_job: (&str, &str),
+        _id: &str,
+    ) -> Result<(), CatalogError> {
         Ok(())
     }
 

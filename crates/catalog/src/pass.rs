@@ -225,6 +225,24 @@ pub struct IdSince {
     pub began: Timestamp,
     /// The greatest value that it or one before it had, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
     pub greatest: Option<String>,
+    /// The cursor with which the next list begins, and the request of which it is; `None` where the list had none.
+    #[serde(default)]
+    pub lasting: Option<LastingCursor>,
+}
+
+/// The cursor at the end of a complete list, with which the next one begins.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LastingCursor {
+    /// What the step requests: its call and parameters.
+    pub request: String,
+    /// The cursor.
+    pub cursor: String,
+}
+
+/// Returns a stored cursor; `None` where a part of it is missing.
+pub fn lasting(request: Option<String>, cursor: Option<String>) -> Option<LastingCursor> {
+    let (request, cursor) = request.zip(cursor)?;
+    Some(LastingCursor { request, cursor })
 }
 
 /// How a pass ended.

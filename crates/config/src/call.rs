@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::declare::{
-    AndThen, COST, Leaf, ListOf, Named, Optional, Or, OwnName, POINTER, Required, Shape, TEMPLATE,
-    TEXT, TRUTH, Table, Type, Words, keys, table, template,
+    AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required,
+    SCALAR, Shape, TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
 };
 use super::doubt::{DOUBTS, Doubt};
 use super::field::{COLUMN, Column, Field, ID, RESPONSE_FIELD, ResponseField};
@@ -100,6 +100,9 @@ keys! {
         /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
         /// values are joined by `/`.
         id: Vec<Field> = Required(ID, "'/id'"),
+        /// How a record says that it was removed, in a list that names what changed: a place with a value, or a place and its
+        /// values. The stored record is marked as gone and keeps its body.
+        removed: Option<Removed> = Optional(REMOVED, "{ at = '/status', is = 'cancelled' }"),
         /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records.
         history: bool = Or(TRUTH, "false", "true"),
         /// The text of a record that `ingest search` finds.
@@ -122,6 +125,52 @@ impl Call {
         self.outage.unwrap_or(by_cost)
     }
 }
+
+/// How a record says that it was removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removed {
+    /// The place.
+    pub at: Pointer,
+    /// The values there; empty: any but null and false.
+    pub is: Vec<String>,
+}
+
+impl Removed {
+    /// Whether a record says so.
+    #[must_use]
+    pub fn is_said_by(&self, record: &Value) -> bool {
+        match self.at.find(record) {
+            None | Some(Value::Null | Value::Bool(false)) => false,
+            Some(_) if self.is.is_empty() => true,
+            Some(_) => self
+                .at
+                .texts_in(record)
+                .iter()
+                .any(|text| self.is.contains(text)),
+        }
+    }
+}
+
+keys! {
+    struct RemovedKeys {
+        /// The place in a record.
+        at: Pointer = Required(POINTER, "'/status'"),
+        /// The values at that place. If unset, any but null and false.
+        is: Vec<String> = Or(OneOrMore(SCALAR), "[]", "'cancelled'"),
+    }
+}
+
+/// A pointer, or a table.
+const REMOVED: Leaf<Removed> = Leaf {
+    read: |item| match item.is_table() {
+        true => {
+            let RemovedKeys { at, is } = table::<RemovedKeys>().read(item)?;
+            Some(Removed { at, is })
+        }
+        false => POINTER.read(item).map(|at| Removed { at, is: Vec::new() }),
+    },
+    shape: || POINTER.shape().or(table::<RemovedKeys>().shape()),
+};
 
 const OUTAGES: &[(&str, Outage, &str)] = &[
     (

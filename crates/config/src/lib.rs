@@ -56,7 +56,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use body::{Body, JsonTemplate, Param, Params};
-pub use call::{Call, Cheaper, Etag, Records};
+pub use call::{Call, Cheaper, Etag, Records, Removed};
 pub use catalog::{CatalogConfig, CatalogStore};
 pub use credential::{Credential, SecretSource};
 pub use doubt::Doubt;
@@ -73,8 +73,8 @@ pub use moment::{Moment, TimeFormat};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
-    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lead, NextPage, NotANumber,
-    PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
+    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lasting, Lead, NextPage,
+    NotANumber, PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
 };
 pub use pointer::Pointer;
 pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};

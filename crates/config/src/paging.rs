@@ -6,13 +6,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::call::PATH;
 use super::declare::{
-    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, OneOrMore, Optional, Or, PAGES, POINTER,
-    Required, TEXT, Tagged, Words, keys, table,
+    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, OneOrMore, Optional, Or, PAGES, POINTER,
+    Required, Shape, TEXT, Tagged, Type, Words, keys, table,
 };
 use super::item::Item;
 use super::upstream::HEADER_NAME;
@@ -79,6 +79,12 @@ fn by_token(keys: &Item<'_>, by: ByToken) -> Option<ByToken> {
     ];
     match places.iter().filter(|is_present| **is_present).count() {
         0 => keys.lacks("next", "\"/nextPageToken\", or `last`, or `next_header`"),
+        1 if by.lasting.is_none() && by.lasting_param.is_some() => {
+            keys.find(&["lasting_param"])?.refuse(
+                "`lasting_param` carries the cursor of `lasting`, which is not configured",
+                "write for example lasting = \"/nextSyncToken\"",
+            )
+        }
         1 => Some(by),
         _ => keys.refuse(
             "expected exactly one of next, next_header, last",
@@ -132,6 +138,11 @@ keys! {
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
+        /// Where the last page of a list has the token with which the next pass begins: such a list names everything once, and from
+        /// then on what changed. `last`: it is the token of the last page.
+        lasting: Option<Lasting> = Optional(LASTING, "'/nextSyncToken'"),
+        /// The parameter that carries that token, in all requests of the next pass. If unset, `param` in its first request.
+        lasting_param: Option<String> = Optional(TEXT, "'syncToken'"),
         /// Where paging parameters are sent.
         place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
         /// The requests behind the first page, where they differ from it: a path of their own, and no parameters, no body and
@@ -185,6 +196,9 @@ keys! {
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
+        /// Where the last page of a list has the URL with which the next pass begins, on the same host: such a list names everything
+        /// once, and from then on what changed. `last`: it is the URL of the last page.
+        lasting: Option<Lasting> = Optional(LASTING, "'/@odata.deltaLink'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
         /// Parameters of the first page that are sent with every page, also where the URL lacks them: Mastodon's lacks
@@ -271,6 +285,24 @@ const PLACES: &[(&str, Place, &str)] = &[
     ),
 ];
 
+/// Where the cursor is with which the next pass begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lasting {
+    /// At this place of the last page.
+    At(Pointer),
+    /// It is the last cursor of the list.
+    Last,
+}
+
+const LASTING: Leaf<Lasting> = Leaf {
+    read: |item| match item.as_text().as_deref() {
+        Some(LAST) => Some(Lasting::Last),
+        _ => POINTER.read(item).map(Lasting::At),
+    },
+    shape: || Shape::scalar(LAST, json!({ "const": LAST })).or(POINTER.shape()),
+};
+const LAST: &str = "last";
+
 /// Where a response leads on to the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lead<'a> {
@@ -338,6 +370,8 @@ pub struct Turn<'a> {
     pub size: Option<(&'a str, u64)>,
     /// The parameter for the cursor, and the cursor.
     pub cursor: Option<(&'a str, Value)>,
+    /// The parameter for the cursor with which the pass began, and that cursor.
+    pub begins: Option<(&'a str, Value)>,
     /// Where both go.
     pub place: Place,
     /// Path and query of the page, instead of the step's.
@@ -440,6 +474,44 @@ impl Paging {
                 pages: Some(pages), ..
             }) => Lead::Pages(pages),
             Self::Offset(_) | Self::Number(_) | Self::None => Lead::Nowhere,
+        }
+    }
+
+    /// Where the cursor is with which the next pass begins; `None` if a pass begins anew.
+    #[must_use]
+    pub const fn lasting(&self) -> Option<&Lasting> {
+        match self {
+            Self::Token(ByToken { lasting, .. }) | Self::NextUrl(ByNextUrl { lasting, .. }) => {
+                lasting.as_ref()
+            }
+            Self::None | Self::Link(_) | Self::Offset(_) | Self::Number(_) => None,
+        }
+    }
+
+    /// The parameter that carries the cursor with which a pass begins, if it has one of its own.
+    #[must_use]
+    pub const fn lasting_param(&self) -> Option<&str> {
+        match self {
+            Self::Token(by) => match &by.lasting_param {
+                Some(param) => Some(param.as_str()),
+                None => None,
+            },
+            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
+                None
+            }
+        }
+    }
+
+    /// The cursor of a page, in a pass that began at `lasting`; `None` is the first page of a list.
+    #[must_use]
+    pub const fn cursor_of<'c>(
+        &self,
+        cursor: Option<&'c str>,
+        lasting: Option<&'c str>,
+    ) -> Option<&'c str> {
+        match cursor {
+            None if self.lasting_param().is_none() => lasting,
+            cursor => cursor,
         }
     }
 
@@ -606,11 +678,16 @@ impl Paging {
         }
     }
 
-    /// What the request of the page at `cursor` contains; `None` is the first page.
+    /// What the request of the page at `cursor` contains, in a pass that began at `lasting`; `None` is the first page of a list.
     ///
     /// # Errors
     /// The cursor is not one of this kind.
-    pub fn turn<'a>(&'a self, cursor: Option<&'a str>) -> Result<Turn<'a>, NotANumber> {
+    pub fn turn<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        lasting: Option<&'a str>,
+    ) -> Result<Turn<'a>, NotANumber> {
+        let cursor = self.cursor_of(cursor, lasting);
         let value = match self {
             Self::None | Self::Link(_) | Self::NextUrl(_) => None,
             Self::Token(by) => by.value(cursor),
@@ -625,6 +702,9 @@ impl Paging {
         Ok(Turn {
             size: size.and_then(|size| Some((size.param.as_deref()?, size.size))),
             cursor: self.cursor_param().zip(value),
+            begins: self
+                .lasting_param()
+                .zip(lasting.map(|token| StoredToken::of(token, self.place()).value())),
             place: self.place(),
             go_to,
             resend: self.resend(),

@@ -249,7 +249,7 @@ fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
 const fn waits(class: Class) -> bool {
     match class {
         Class::Spent | Class::SlowDown | Class::Transient => true,
-        Class::End | Class::Denied | Class::Skip | Class::BadCursor => false,
+        Class::End | Class::Denied | Class::Skip | Class::BadCursor | Class::OldCursor => false,
     }
 }
 
@@ -350,6 +350,8 @@ pub enum Class {
     Skip,
     /// The cursor is no longer accepted.
     BadCursor,
+    /// The cursor with which the pass began is too old.
+    OldCursor,
     /// A failure of the upstream or the network: the same request again, later.
     Transient,
 }
@@ -384,6 +386,11 @@ const CLASSES: &[(&str, Class, &str)] = &[
         "bad_cursor",
         Class::BadCursor,
         "The cursor is no longer accepted. The list starts again, once.",
+    ),
+    (
+        "old_cursor",
+        Class::OldCursor,
+        "The cursor of `page.lasting`, with which the pass began, is too old. The pass begins anew, once, and lists everything. Elsewhere the same as `bad_cursor`.",
     ),
     (
         "transient",

@@ -88,7 +88,7 @@ impl<'a> Question<'a> {
     /// Which things of a list the requested page has.
     pub fn span(&self) -> Result<Span, Refused> {
         let size = self.page_size()?;
-        let cursor = self.request.cursor();
+        let cursor = self.request.place();
         let token = |cursor: &str| token::decode(cursor, self.list_chance());
         let start = match self.shape.is_generated {
             true => self

@@ -240,6 +240,12 @@ impl<'a> CallRequest<'a> {
         self.page_value(self.route.cursor_param()?)
     }
 
+    /// The cursor of the page, or else the one with which the pass began.
+    pub fn place(&self) -> Option<String> {
+        let lasting = || self.page_value(self.route.lasting_param()?);
+        self.cursor().or_else(lasting)
+    }
+
     /// A parameter that turns pages: from the query, otherwise from the body.
     pub fn page_value(&self, name: &str) -> Option<String> {
         self.param(name).map(str::to_owned).or_else(|| {

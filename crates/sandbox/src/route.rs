@@ -152,9 +152,15 @@ impl Route {
         })
     }
 
-    /// The parameters that turn pages: the cursor, and the size.
+    /// The parameters that turn pages: the cursors, and the size.
     pub fn page_params(&self) -> impl Iterator<Item = &str> {
-        self.cursor_param().into_iter().chain(self.size_param())
+        let cursors = self.cursor_param().into_iter().chain(self.lasting_param());
+        cursors.chain(self.size_param())
+    }
+
+    /// The parameter for the cursor with which a pass begins, if it has one of its own.
+    pub fn lasting_param(&self) -> Option<&str> {
+        self.call.paging.lasting_param()
     }
 
     /// The upstream's own parameters, where a shape file describes the call.

@@ -17,7 +17,7 @@ use super::route::LINKED;
 use super::shape::ResponseShape;
 use super::thing::{Thing, ThingList};
 use super::token::{self, Direction};
-use ingest_config::{Lead, Pointer, ResponseField};
+use ingest_config::{Lasting, Lead, Pointer, ResponseField};
 use ingest_quota::{Cost, LimitName, Units};
 
 /// Everything that is invented, as a function of a seed and of what is requested.
@@ -201,7 +201,14 @@ impl Question<'_> {
         }
         let reply = self.reply(items, facts);
         Ok(match self.shape.is_generated {
-            true => lead_on(reply, self.request, next.as_deref(), total),
+            true => {
+                let end = next.is_none().then(|| token(end, Direction::Next));
+                let reply = lead_on(reply, self.request, next.as_deref(), total);
+                match self.request.route.call.paging.lasting().zip(end) {
+                    Some((lasting, token)) => begin_next(reply, self.request, lasting, &token),
+                    None => reply,
+                }
+            }
             false => reply,
         })
     }
@@ -283,6 +290,28 @@ fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u
         | (Lead::Token(_) | Lead::TokenHeader(_), None, _)
         | (Lead::LinkHeader, _, None) => reply,
     }
+}
+
+/// Adds the cursor with which the next pass begins.
+fn begin_next(reply: Reply, request: &CallRequest<'_>, lasting: &Lasting, token: &str) -> Reply {
+    let lead = request.route.call.paging.lead();
+    let at = match (lasting, lead) {
+        (Lasting::At(at), _) | (Lasting::Last, Lead::Token(at) | Lead::Url(at)) => at,
+        (
+            Lasting::Last,
+            Lead::Nowhere
+            | Lead::Total(_)
+            | Lead::Pages(_)
+            | Lead::TokenHeader(_)
+            | Lead::LastRecord(_)
+            | Lead::LinkHeader,
+        ) => return reply,
+    };
+    let cursor = match matches!(lead, Lead::Url(_)) {
+        true => linked(request, token).to_string(),
+        false => token.to_owned(),
+    };
+    with_value(reply, at, cursor.into())
 }
 
 /// Puts the token of the next page into the last record.

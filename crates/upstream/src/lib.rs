@@ -70,6 +70,8 @@ pub struct PageRequest<'a> {
     pub ids: &'a [String],
     /// The cursor; `None` for the first page.
     pub cursor: Option<&'a str>,
+    /// The cursor of an earlier pass with which this one began; `None` in one that lists everything.
+    pub lasting: Option<&'a str>,
     /// When its pass began: the time with which its templates are rendered.
     pub began: Timestamp,
     /// The current time, against which times in the response are read.
@@ -116,6 +118,8 @@ pub struct ReportedCost {
 pub struct Page {
     /// Its records, in the order of the response.
     pub records: Vec<Record>,
+    /// The ids of records that say that they were removed.
+    pub removed: Vec<String>,
     /// Records that were left out because they have no id.
     pub skipped: u64,
     /// Records that were left out because an earlier one of the page has the same id.
@@ -126,6 +130,8 @@ pub struct Page {
     pub lacks_list: bool,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
+    /// The cursor with which the next pass begins: on the last page of a list that has one.
+    pub lasting: Option<String>,
     /// Its `ETag`, if the call uses conditional requests.
     pub tag: Option<Tag>,
     /// Whether the upstream answered "not modified": the records are those that were landed before, and cost nothing.
@@ -206,6 +212,9 @@ pub enum Failure {
     /// The cursor has expired.
     #[error("{0}")]
     BadCursor(String),
+    /// The cursor with which the pass began is too old.
+    #[error("{0}")]
+    OldCursor(String),
     /// The response is complete and readable, but has another shape than configured. The same request would return the same.
     #[error("{0}")]
     WrongShape(String),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::unread::Lacking;
 use super::{Page, ReportedCost};
-use ingest_config::{Call, Column, Lead, Paging, Pointer, Records};
+use ingest_config::{Call, Column, Lasting, Lead, Paging, Pointer, Records};
 use ingest_quota::LimitName;
 
 /// One thing that a page, or the report that came with it, does not contain. A run that intersects the results of all its
@@ -266,7 +266,9 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
         .saturating_add(page.skipped)
         .saturating_add(page.repeated);
     let is_full = paging.size().is_some_and(|size| listed >= size.size);
-    if !is_full || page.next.is_some() || page.dead_end.is_some() {
+    // The cursor of the next pass stands where the list ends.
+    let is_last = page.lasting.is_some() && matches!(paging.lasting(), Some(Lasting::At(_)));
+    if !is_full || is_last || page.next.is_some() || page.dead_end.is_some() {
         return None;
     }
     let at = match paging.lead() {

@@ -8,7 +8,7 @@ use super::link::next_link;
 use super::records::{is_inexact, name_of};
 use super::request::RequestParts;
 use super::response::Response;
-use ingest_config::{Auth, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
+use ingest_config::{Auth, Lasting, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
 
 /// Why a list ends with a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Says {
     reported: Result<Option<String>, Failure>,
     /// Whether there are more pages; `None` if the response does not say.
     more: Option<bool>,
+    /// The token or the URL with which the next pass begins, where it has a place of its own.
+    lasting: Result<Option<String>, Failure>,
 }
 
 /// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
@@ -80,9 +82,14 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
         | Lead::Url(_)
         | Lead::LinkHeader => None,
     };
+    let lasting = match paging.lasting() {
+        Some(Lasting::At(at)) => token(paging, at, document),
+        Some(Lasting::Last) | None => Ok(None),
+    };
     Says {
         reported,
         more,
+        lasting,
         total,
         places: places(paging, document, response),
     }
@@ -132,8 +139,50 @@ pub fn truth(value: &Value) -> Option<bool> {
     }
 }
 
+/// What follows a page, and the cursor behind its list.
+pub struct Onward {
+    /// The next page, or why there is none.
+    pub follows: Follows,
+    /// The cursor of the next pass, on a last page.
+    pub lasting: Option<String>,
+}
+
+/// What follows a page that listed `listed` records, and the cursor behind its list. A page with the cursor of the next pass at a
+/// place of its own is the last one: the upstream says so.
+pub fn onward(
+    parts: &RequestParts<'_>,
+    response: &Response,
+    says: Says,
+    listed: u64,
+) -> Result<Onward, Failure> {
+    let paging = &parts.request.step.call.paging;
+    let (lead, own) = (paging.lead(), says.lasting.clone()?);
+    let last = says.reported.as_ref().ok().cloned().flatten();
+    let follows = next(parts, response, says, listed)?;
+    let ends = matches!(follows, Follows::End(_));
+    let found = match paging.lasting().filter(|_| ends) {
+        None => None,
+        Some(Lasting::At(at)) => own.map(|cursor| (cursor, format!("at `{at}`"))),
+        Some(Lasting::Last) => last
+            .or_else(|| parts.request.page_cursor().map(str::to_owned))
+            .map(|cursor| (cursor, place(paging))),
+    };
+    let lasting = match found {
+        Some((url, place)) if matches!(lead, Lead::Url(_)) => {
+            Some(on_same_host(parts, response, &url, &place)?)
+        }
+        found => found.map(|(token, _)| token),
+    };
+    let has_own = lasting.is_some() && matches!(paging.lasting(), Some(Lasting::At(_)));
+    let follows = match follows {
+        Follows::End(End::NotNamed | End::Assumed(_)) if has_own => Follows::End(End::Proved),
+        follows => follows,
+    };
+    Ok(Onward { follows, lasting })
+}
+
 /// What follows a page that listed `listed` records.
-pub fn next(
+fn next(
     parts: &RequestParts<'_>,
     response: &Response,
     says: Says,
@@ -142,7 +191,7 @@ pub fn next(
     let paging = &parts.request.step.call.paging;
     let place = place(paging);
     let page = SeenPage {
-        cursor: parts.request.cursor,
+        cursor: parts.request.page_cursor(),
         listed,
         is_full: is_full(parts, listed),
         reported: says.reported?,

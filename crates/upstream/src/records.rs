@@ -26,6 +26,8 @@ pub enum WrongShape {
 #[derive(Debug)]
 pub struct Found {
     pub records: Vec<Record>,
+    /// The ids of records that say that they were removed.
+    pub removed: Vec<String>,
     /// The number of records without an id.
     pub skipped: u64,
     /// The number of records whose id an earlier one has.
@@ -49,7 +51,8 @@ pub struct LeftOut {
     pub first: Option<String>,
 }
 
-/// Takes the records out of a response: each id once, at its first place. `may_end`: null ends the list.
+/// Takes the records out of a response: each id once, at its first place. In a list that names what changed, its last change
+/// counts. `may_end`: null ends the list.
 pub fn take(
     document: &mut Value,
     what: &Records,
@@ -65,6 +68,7 @@ pub fn take(
     let mut seen = HashSet::new();
     let mut found = Found {
         records: Vec::new(),
+        removed: Vec::new(),
         skipped: 0,
         repeated: 0,
         listed,
@@ -76,6 +80,20 @@ pub fn take(
         add_fields(&mut body, what, values);
         match id_of(&body, &what.id, values) {
             None => found.skipped += 1,
+            Some(id) if what.removed.is_some() => {
+                if !seen.insert(id.clone()) {
+                    found.records.retain(|record| record.id != id);
+                    found.removed.retain(|removed| *removed != id);
+                }
+                match what
+                    .removed
+                    .as_ref()
+                    .is_some_and(|how| how.is_said_by(&body))
+                {
+                    true => found.removed.push(id),
+                    false => found.records.push(Record { id, body }),
+                }
+            }
             Some(id) if seen.insert(id.clone()) => found.records.push(Record { id, body }),
             Some(_) => found.repeated += 1,
         }

@@ -146,6 +146,7 @@ impl Refusal {
             // `response` turns the end of a list into an empty page before it classifies failures.
             Class::Skip | Class::End => Failure::Skip(self.message),
             Class::BadCursor => Failure::BadCursor(self.message),
+            Class::OldCursor => Failure::OldCursor(self.message),
             Class::Transient => Failure::Transient {
                 message: self.message,
                 retry_after: wait,

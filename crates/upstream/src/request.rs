@@ -55,7 +55,11 @@ impl<'a> RequestParts<'a> {
         limits: &'a BTreeMap<LimitName, CredentialLimit>,
         request: PageRequest<'a>,
     ) -> Result<Self, Failure> {
-        let turn = request.step.call.paging.turn(request.cursor)?;
+        let turn = request
+            .step
+            .call
+            .paging
+            .turn(request.cursor, request.lasting)?;
         let body = body::rendered(&request, &turn, &without_secrets)?;
         let (headers, secret_headers) = headers(upstream, &request)?;
         let params = turn.then.map_or(&request.step.params, |then| &then.params);
@@ -179,7 +183,13 @@ impl<'a> RequestParts<'a> {
     }
 
     fn add_body(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
-        let turn = self.request.step.call.paging.turn(self.request.cursor)?;
+        let PageRequest {
+            step,
+            cursor,
+            lasting,
+            ..
+        } = self.request;
+        let turn = step.call.paging.turn(cursor, lasting)?;
         let configured = body::of_page(&self.request, &turn).into_iter();
         let body = if configured.flat_map(Body::templates).any(contains_secret) {
             body::rendered(&self.request, &turn, &|template, values| {
@@ -216,7 +226,18 @@ impl<'a> RequestParts<'a> {
     }
 }
 
-impl PageRequest<'_> {
+impl<'a> PageRequest<'a> {
+    /// The cursor of the page: its own, or that with which the pass began.
+    #[must_use]
+    pub fn page_cursor(&self) -> Option<&'a str> {
+        self.step.call.paging.cursor_of(self.cursor, self.lasting)
+    }
+
+    /// Whether it requests the first page of a list that names everything.
+    #[must_use]
+    pub const fn is_first(&self) -> bool {
+        self.cursor.is_none() && self.lasting.is_none()
+    }
     /// Its fingerprint: the call, and a hash of what is sent and how the response is read. The secret and the upstream's
     /// `base_url` are not part of it; nor is the cursor, if the request has none.
     #[must_use]
@@ -238,7 +259,10 @@ impl PageRequest<'_> {
             let ids = records.id.iter().map(Field::as_str).collect::<Vec<_>>();
             (records.at.as_str(), records.kind.as_str(), ids)
         });
-        let text = format!("{:?} {read:?} {:?}", sent.ok(), call.paging.identity());
+        let mut text = format!("{:?} {read:?} {:?}", sent.ok(), call.paging.identity());
+        if let Some(lasting) = call.paging.lasting() {
+            text.push_str(&format!(" {lasting:?} {:?}", call.paging.lasting_param()));
+        }
         format!("{} {:032x}", call.name, fnv(&text))
     }
 
@@ -262,7 +286,7 @@ pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values {
         region: request.region,
         ids: request.ids,
-        cursor: request.step.call.paging.cursor_text(request.cursor),
+        cursor: request.step.call.paging.cursor_text(request.page_cursor()),
         now: request.began,
         since: request.since,
     }
@@ -327,14 +351,14 @@ fn parameters(
         Ok(((*name).to_owned(), texts))
     });
     let own = own.collect::<Result<Vec<_>, Failure>>()?;
-    let cursor = match &turn.cursor {
-        None => Vec::new(),
-        Some((_, Value::Object(members))) => {
+    let cursor = turn.begins.iter().chain(&turn.cursor);
+    let cursor = cursor.flat_map(|(name, cursor)| match cursor {
+        Value::Object(members) => {
             let parameter = |(name, value): (&String, &Value)| (name.clone(), vec![plain(value)]);
             members.iter().map(parameter).collect()
         }
-        Some((name, cursor)) => vec![((*name).to_owned(), vec![plain(cursor)])],
-    };
+        cursor => vec![((*name).to_owned(), vec![plain(cursor)])],
+    });
     Ok(match turn.place {
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
         Place::Body => own.into_iter().collect(),
@@ -370,7 +394,9 @@ fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Fai
     if length <= LONGEST_URL {
         return Ok(());
     }
-    let cursor = request.cursor.map_or(0, |cursor| cursor.chars().count());
+    let cursor = request
+        .page_cursor()
+        .map_or(0, |cursor| cursor.chars().count());
     Err(Failure::NotSent(match turn {
         Turn { go_to: Some(_), .. } => {
             format!(
@@ -450,7 +476,7 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
             .map(|id| in_segment(id))
             .collect::<Vec<_>>(),
     );
-    let cursor = call.paging.cursor_text(request.cursor);
+    let cursor = call.paging.cursor_text(request.page_cursor());
     let cursor = cursor.map(|cursor| in_segment(&cursor.to_string()));
     let values = Values {
         region: &region,

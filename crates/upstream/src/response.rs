@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::decode::{DecodeError, decode, most_values};
 use super::large_body::LargeBodySlot;
-use super::paging::{self, Follows};
+use super::paging::{self, Follows, Onward};
 use super::records::{self, Found};
 use super::redactor::Redactor;
 use super::refusal::{self, failure_of, free_part, said};
@@ -16,7 +16,7 @@ use super::text::{html_text, is_html};
 use super::{Failure, Page, ReportedCost, transient, unread};
 use super::{body, charset};
 use ingest_base::apart::{apart, apart_alone};
-use ingest_config::{Etag, Format, classify};
+use ingest_config::{Etag, Format, Rule, classify};
 
 use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
@@ -178,9 +178,20 @@ impl Response {
         let rules = &parts.upstream.errors;
         reported.free = free_part(self, rules);
         if !refusal::ends_list(self, rules) {
-            return Err(failure_of(self, rules, parts.request.now));
+            return Err(match failure_of(self, rules, parts.request.now) {
+                // Without a rule, "gone" is about the cursor.
+                Failure::Skip(why) if self.is_gone(rules) && parts.request.lasting.is_some() => {
+                    Failure::OldCursor(why)
+                }
+                failure => failure,
+            });
         }
         Ok(self.no_records())
+    }
+
+    /// Whether its status is "gone", and no rule is about it.
+    fn is_gone(&self, rules: &[Rule]) -> bool {
+        self.status == StatusCode::GONE && refusal::rule_index(self, rules).is_none()
     }
 
     /// An empty last page.
@@ -224,16 +235,22 @@ impl Response {
         let unread = unread::read(&call.paging, records, &document, self);
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
-        let is_first = parts.request.cursor.is_none();
+        let is_first = parts.request.is_first();
         let may_end = call.paging.counts_itself() && !is_first;
         let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
         says.read_last(&call.paging, found.last.as_ref());
-        let (next, end, dead_end) = match paging::next(parts, self, says, found.listed) {
-            Err(Failure::Skip(why)) => (None, paging::End::Proved, Some(why)),
-            follows => match follows? {
-                Follows::Page(next) => (Some(next), paging::End::Proved, None),
-                Follows::End(end) => (None, end, None),
+        let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
+            Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
+            onward => match onward? {
+                Onward {
+                    follows: Follows::Page(next),
+                    ..
+                } => (Some(next), paging::End::Proved, None, None),
+                Onward {
+                    follows: Follows::End(end),
+                    lasting,
+                } => (None, end, lasting, None),
             },
         };
         let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
@@ -242,11 +259,13 @@ impl Response {
             .filter(|_| dead_end.is_none());
         Ok(Page {
             records: found.records,
+            removed: found.removed,
             skipped: found.skipped,
             repeated: found.repeated,
             left_out: found.left_out,
             lacks_list: found.lacks_list,
             next,
+            lasting,
             tag,
             unchanged: false,
             dead_end,
@@ -256,7 +275,7 @@ impl Response {
             end,
             size: parts.page_size,
             total,
-            before: call.paging.before(parts.request.cursor),
+            before: call.paging.before(parts.request.page_cursor()),
             places,
             elsewhere: elsewhere.flatten(),
             slot: self.slot.clone(),
@@ -269,7 +288,11 @@ impl Response {
         let name = self
             .header(ETAG.as_str())
             .filter(|name| wanted && !name.is_empty())?;
-        let whole = found.skipped == 0 && !paging::may_grow_unseen(parts, found.listed, next);
+        // What a page that did not change shows again is its records and its next page.
+        let is_stored =
+            found.removed.is_empty() && parts.request.step.call.paging.lasting().is_none();
+        let whole =
+            found.skipped == 0 && is_stored && !paging::may_grow_unseen(parts, found.listed, next);
         whole.then(|| Tag {
             request: parts.name(),
             name: name.to_owned(),

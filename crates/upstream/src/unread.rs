@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::link::next_link;
 use super::paging::truth;
 use super::response::Response;
-use ingest_config::{Lead, Paging, Pointer, Records};
+use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
 
 /// What a page says about its list beside what is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,6 +97,7 @@ const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset
 pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Response) -> Unread {
     let mut search = Search {
         records: &records.at,
+        lasting: lasting(paging),
         found: Unread::default(),
         says_more: None,
         more: None,
@@ -140,6 +141,16 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     found.lacking = lacking.collect();
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
+}
+
+/// The place of the cursor with which the next pass begins, which leads to no page of this one.
+const fn lasting(paging: &Paging) -> Option<&Pointer> {
+    match (paging.lasting(), paging.lead()) {
+        (Some(Lasting::At(at)), _) | (Some(Lasting::Last), Lead::Token(at) | Lead::Url(at)) => {
+            Some(at)
+        }
+        (Some(Lasting::Last) | None, _) => None,
+    }
 }
 
 /// Returns where a document has a list of objects.
@@ -192,6 +203,8 @@ fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
 struct Search<'a> {
     /// Where the records are, which are not searched.
     records: &'a Pointer,
+    /// Where the cursor of the next pass is.
+    lasting: Option<&'a Pointer>,
     found: Unread,
     /// A place that says that there are more pages.
     says_more: Option<String>,
@@ -242,6 +255,15 @@ impl Search<'_> {
         path.len() >= fixed.len() && fixed.iter().zip(path).all(|(token, name)| *token == name)
     }
 
+    /// Whether the cursor of the next pass is at a path, or within it.
+    fn is_lasting(&self, path: &[String]) -> bool {
+        let within = |at: &Pointer| {
+            let rest = at.as_str().strip_prefix(&format!("/{}", path.join("/")));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.lasting.is_some_and(within)
+    }
+
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
         let plain: String = name
             .chars()
@@ -266,7 +288,7 @@ impl Search<'_> {
         if *value == Value::Bool(true) && MORE.contains(&plain.as_str()) {
             self.says_more.get_or_insert_with(at);
         }
-        if names_next {
+        if names_next && !self.is_lasting(path) {
             self.found.next.get_or_insert_with(at);
         }
         if matches!(value, Value::Bool(_)) && MORE.contains(&plain.as_str()) {

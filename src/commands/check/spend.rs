@@ -185,6 +185,7 @@ impl Trial<'_> {
             region: &self.region,
             ids: &[],
             cursor: None,
+            lasting: None,
             began: now,
             now,
             since: self.job.since.first.as_ref(),

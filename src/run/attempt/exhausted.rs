@@ -115,6 +115,7 @@ impl Attempt<'_> {
             | Failure::Denied(_)
             | Failure::Skip(_)
             | Failure::BadCursor(_)
+            | Failure::OldCursor(_)
             | Failure::WrongShape(_)
             | Failure::Unreadable { .. } => Vec::new(),
         };

@@ -170,6 +170,7 @@ impl Attempt<'_> {
                 self.forget_cached_pages().await;
                 Err(StopReason::BadCursor(why))
             }
+            Failure::OldCursor(why) => Err(StopReason::OldCursor(why)),
             Failure::Transient {
                 message,
                 retry_after,

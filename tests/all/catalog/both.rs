@@ -317,6 +317,8 @@ impl Both {
         };
         Landing {
             cut: odd.cut,
+            removed: Vec::new(),
+            lasting: None,
             greatest: odd.greatest.map(|greatest| greatest.to_string()),
             request: format!("request {step}"),
             ..page.landing()
@@ -345,6 +347,7 @@ impl Both {
             id: (*id).to_owned(),
             began: at(self.now),
             greatest: came.first().map(|id| IDS[*id].to_owned()),
+            lasting: None,
         };
         self.land(Landing {
             since: asked.first().filter(|_| !more).map(since),

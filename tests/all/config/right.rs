@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ingest_config::{
     AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CatalogStore,
-    JsonTemplate, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
+    JsonTemplate, Lasting, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
     ResponseField, SecretSource,
 };
 use ingest_quota::{Calendar, Counting, Limit, Outage, Units, Window};
@@ -191,6 +191,7 @@ fn pages_are_turned_in_each_way() {
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
                 resend: None,
+                lasting: None,
                 base: None,
                 more: None,
                 done: None,
@@ -200,8 +201,41 @@ fn pages_are_turned_in_each_way() {
             }),
         ),
         (
+            "{ kind = 'next_url', next = '/next', lasting = 'last', empty_pages = 3 }",
+            Paging::NextUrl(ByNextUrl {
+                lasting: Some(Lasting::Last),
+                resend: None,
+                base: None,
+                more: None,
+                done: None,
+                next: pointer("/next"),
+                size: None,
+                empty_pages: 3,
+            }),
+        ),
+        (
+            "{ kind = 'token', param = 't', next = '/a', lasting = '/b', lasting_param = 's' }",
+            Paging::Token(ByToken {
+                lasting: Some(Lasting::At(pointer("/b"))),
+                lasting_param: Some("s".to_owned()),
+                then: None,
+                more: None,
+                done: None,
+                first: None,
+                last: None,
+                next_header: None,
+                param: "t".to_owned(),
+                next: Some(pointer("/a")),
+                place: Place::Query,
+                size: None,
+                empty_pages: 20,
+            }),
+        ),
+        (
             "{ kind = 'token', param = 't', next = '/a/b' }",
             Paging::Token(ByToken {
+                lasting: None,
+                lasting_param: None,
                 then: None,
                 more: None,
                 done: None,

@@ -27,6 +27,7 @@ fn paging() -> impl Strategy<Value = Paging> {
         })),
         Just(Paging::NextUrl(ByNextUrl {
             resend: None,
+            lasting: None,
             base: None,
             more: None,
             done: None,

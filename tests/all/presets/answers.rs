@@ -30,6 +30,7 @@ fn word(class: Class) -> &'static str {
         Class::Denied => "denied",
         Class::Skip => "skip",
         Class::BadCursor => "bad_cursor",
+        Class::OldCursor => "old_cursor",
         Class::Transient => "transient",
     }
 }

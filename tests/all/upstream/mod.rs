@@ -105,6 +105,7 @@ pub(super) fn records(at: &str, id: &[&str]) -> Records {
         fields: Vec::new(),
         at: pointer(at),
         history: false,
+        removed: None,
         kind: "thing".to_owned(),
         key: None,
         format: Format::default(),
@@ -129,6 +130,8 @@ pub(crate) fn token_paging() -> Paging {
         size: 2,
     });
     Paging::Token(ByToken {
+        lasting: None,
+        lasting_param: None,
         then: None,
         more: None,
         done: None,
@@ -222,6 +225,7 @@ impl Asking {
                     region,
                     ids,
                     cursor,
+                    lasting: None,
                     began: NOW,
                     now: NOW,
                     since: self.since.as_ref(),
@@ -266,6 +270,7 @@ pub(super) fn told(failure: &Failure) -> String {
         Failure::Denied(_) => "denied",
         Failure::Skip(_) => "skip",
         Failure::BadCursor(_) => "bad cursor",
+        Failure::OldCursor(_) => "old cursor",
         Failure::WrongShape(_) => "wrong shape",
         Failure::Transient { .. } | Failure::Unreadable { .. } => "transient",
     };

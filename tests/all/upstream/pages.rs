@@ -281,6 +281,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
         resend: None,
+        lasting: None,
         base: None,
         more: None,
         done: None,
@@ -409,6 +410,8 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     in_body.call.method = Method::POST;
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
+        lasting: None,
+        lasting_param: None,
         then: None,
         more: None,
         done: None,

@@ -226,6 +226,7 @@ async fn the_shipped_configuration_asks_for_what_its_upstream_understands() {
         region: &trending.regions[0],
         ids: &[],
         cursor: None,
+        lasting: None,
         began: NOW,
         now: NOW,
         since: None,

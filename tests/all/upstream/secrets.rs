@@ -486,6 +486,8 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let stub = echoing(echo);
             let next = pointer("/next");
             let paging = Paging::Token(ByToken {
+                lasting: None,
+                lasting_param: None,
                 then: None,
                 more: None,
                 done: None,
@@ -560,6 +562,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
         }),
         Paging::NextUrl(ByNextUrl {
             resend: None,
+            lasting: None,
             base: None,
             more: None,
             done: None,

@@ -1,13 +1,16 @@
 //! Records that no list has any more.
 //!
-//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it.
+//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
+//! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
+//! that one was removed.
 
 use futures_util::future::try_join_all;
 use tokio_postgres::Row;
 
-use super::sql::{Columns, parameters, time};
+use super::sql::{Columns, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::PassId;
+use crate::page::LandingPage;
 use ingest_quota::Timestamp;
 
 /// The last complete pass of the same region of the job, and the step in it that requested the same.
@@ -37,7 +40,28 @@ const MARK: &str = "update record set gone_at = $2 where number = any($1)
     and gone_at is null and last_seen < (select started_at from pass where id = $4)
     and not exists (select 1 from listing
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-            and listing.pass = any($3) and listing.requested is null)";
+            and listing.pass = any($3) and listing.requested is null)
+    and not exists (select 1 from listing join lasting_cursor
+            on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.requested is null)";
+/// In the order in which landings lock records.
+const REMOVE: &str = "with removed as (select number from record
+        where upstream = $1 and kind = $2 and id = any($3) and gone_at is null order by upstream, kind, id for update)
+    update record set gone_at = $4 from removed where record.number = removed.number";
+
+/// Marks the records that a page says were removed.
+pub async fn remove(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), PostgresError> {
+    let landing = &page.landing;
+    if landing.removed.is_empty() {
+        return Ok(());
+    }
+    let (upstream, kind) = (stored(&landing.upstream), stored(page.kind()));
+    let ids = all_stored(&landing.removed);
+    tx.execute(REMOVE, parameters![upstream, kind, ids, time(landing.now)])
+        .await
+        .map(drop)
+}
 
 /// Marks what these lists of a pass lost. Returns the number of records.
 pub async fn mark(

@@ -3,15 +3,17 @@
 use super::sql::{Columns, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
+use crate::pass::lasting;
 use crate::{IdSince, PassId};
 
-const SINCES: &str = "select id_since.id, began, greatest
+const SINCES: &str = "select id_since.id, began, greatest, request, cursor
     from unnest($3) with ordinality named (id, place)
     join id_since on id_since.job = $1 and id_since.call = $2 and id_since.id = named.id
     order by named.place";
-const STORE: &str = "insert into id_since (job, call, id, began, greatest)
-    select job, $2, $3, $4, $5 from pass where id = $1
-    on conflict (job, call, id) do update set began = excluded.began, greatest = excluded.greatest";
+const STORE: &str = "insert into id_since (job, call, id, began, greatest, request, cursor)
+    select job, $2, $3, $4, $5, $6, $7 from pass where id = $1
+    on conflict (job, call, id) do update set began = excluded.began, greatest = excluded.greatest,
+        request = excluded.request, cursor = excluded.cursor";
 
 pub async fn id_sinces(
     tx: &Transaction<'_>,
@@ -27,6 +29,7 @@ pub async fn id_sinces(
             id: row.text(0)?,
             began: row.time(1)?,
             greatest: row.optional_text(2)?,
+            lasting: lasting(row.optional_text(3)?, row.optional_text(4)?),
         })
     };
     rows.iter().map(since).collect()
@@ -43,9 +46,13 @@ pub async fn store(
     };
     let (call, id) = (stored(&page.landing.call), stored(&since.id));
     let greatest = since.greatest.as_deref().map(stored);
+    let lasting = since.lasting.as_ref();
+    let request = lasting.map(|lasting| stored(&lasting.request));
+    let cursor = lasting.map(|lasting| stored(&lasting.cursor));
+    let began = time(since.began);
     tx.execute(
         STORE,
-        parameters![pass.0, call, id, time(since.began), greatest],
+        parameters![pass.0, call, id, began, greatest, request, cursor],
     )
     .await
     .map(drop)

@@ -12,7 +12,7 @@ use super::connection::sent;
 use super::functions::{ADVANCE_PASS, INDEX_RECORDS, STORE_RECORDS};
 use super::sql::{Columns, parameters, plain, stored as stored_text, time};
 use super::words::Vectors;
-use super::{PostgresError, Transaction, id_since, passes, tags, views};
+use super::{PostgresError, Transaction, gone, id_since, lasting, passes, tags, views};
 use crate::layout::KindLayout;
 use crate::page::{LandingPage, Row, Text};
 use crate::values::{self, integer};
@@ -129,6 +129,8 @@ async fn write(
         forget_batch(tx, page, pass),
         store_batch(tx, page, pass),
         id_since::store(tx, page, pass),
+        lasting::store(tx, page, pass),
+        gone::remove(tx, page),
         tags::remember(tx, page),
         tags::forget_aged(tx, page),
         advance(tx, page, before),

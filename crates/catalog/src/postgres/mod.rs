@@ -13,6 +13,7 @@ mod functions;
 mod gone;
 mod id_since;
 mod land;
+mod lasting;
 mod lease;
 mod ledgers;
 mod merging;

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::catalog::{PostgresCatalog, reading};
-use super::{estimates, id_since, passes, pending, prune, recall, tags};
+use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
-    PendingQuery, RecordIds, RegionState, SliceState, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, LastingCursor, NamedIds, OpenPass, PassId,
+    PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Pointer, Slice};
@@ -78,6 +78,10 @@ impl PassReader for PostgresCatalog {
         ids: &[String],
     ) -> Result<Vec<IdSince>, CatalogError> {
         reading!(self, tx => id_since::id_sinces(&tx, (job, call), ids))
+    }
+
+    async fn lasting_cursors(&self, pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
+        reading!(self, tx => lasting::of_pass(&tx, pass))
     }
 
     async fn last_fetched(

@@ -19,6 +19,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `landing` is the number of the landing, so that one that is repeated is stored once |
+/// | `lasting_cursor` | the cursor at the end of a step's list, with which the next pass begins; `request` as in `checkpoint`; null when the upstream no longer accepted it |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
@@ -26,7 +27,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `call_facts` | what the lists of a call showed: JSON |
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
-/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it |
+/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it; `cursor` is the one with which that list begins, and `request` that of its step |
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
@@ -42,7 +43,18 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_5, PASS_OF_SLICE],
     &[VERSION_6],
     &[VERSION_7, CALL_FACTS],
+    &[LASTING, LASTING_OF_ID],
 ];
+
+/// A pass can begin with a cursor of the last one.
+const LASTING: &str = "create table lasting_cursor (
+    pass    bigint not null,
+    step    bigint not null,
+    request text collate \"C\" not null,
+    cursor  text collate \"C\",
+    primary key (pass, request)
+)";
+const LASTING_OF_ID: &str = "alter table id_since add column request text collate \"C\", add column cursor text collate \"C\"";
 
 /// A pass with a doubt about a list is not complete, and what the lists of a call showed is kept.
 const VERSION_7: &str = "

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, writing};
 use super::land::{LandedPage, land};
 use super::sql::takes_id;
-use super::{PostgresError, estimates, gone, parents, passes, prune, rearrange, tags, views};
+use super::{
+    PostgresError, estimates, gone, lasting, parents, passes, prune, rearrange, tags, views,
+};
 use crate::values::integer;
 use crate::{
     CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
@@ -122,6 +124,22 @@ impl PassStore for PostgresCatalog {
 
     async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
         writing!(self, tx => estimates::store_facts(&tx, &facts))
+    }
+
+    async fn forget_lasting(
+        &self,
+        region_of_job: (&str, &str),
+        request: &str,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => lasting::forget(&tx, region_of_job, request))
+    }
+
+    async fn forget_lasting_of_id(
+        &self,
+        call_of_job: (&str, &str),
+        id: &str,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => lasting::forget_of_id(&tx, call_of_job, id))
     }
 
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {

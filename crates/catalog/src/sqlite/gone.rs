@@ -1,11 +1,14 @@
 //! Records that no list has any more.
 //!
-//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it.
+//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
+//! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
+//! that one was removed.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::columns;
 use crate::PassId;
+use crate::page::LandingPage;
 use ingest_quota::Timestamp;
 
 /// The last complete pass of the same region of the job, and the step in it that requested the same.
@@ -30,8 +33,24 @@ const CURRENT: &str =
 const MARK: &str = "update record set gone_at = ?2 where number = ?1 and not exists (
     select 1 from json_each(?3) current cross join listing
         on listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-            and listing.pass = current.value and listing.requested is null)";
-pub const STATEMENTS: &[&str] = &[BEFORE, MISSING];
+            and listing.pass = current.value and listing.requested is null)
+    and not exists (select 1 from listing cross join lasting_cursor
+        on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.requested is null)";
+const REMOVE: &str = "update record set gone_at = ?4
+    where upstream = ?1 and kind = ?2 and id = ?3 and gone_at is null";
+pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, REMOVE];
+
+/// Marks the records that a page says were removed.
+pub fn remove(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
+    let now = columns::time(page.landing.now);
+    let mut remove = tx.prepare_cached(REMOVE)?;
+    for id in &page.landing.removed {
+        remove.execute((&page.landing.upstream, page.kind(), id, &now))?;
+    }
+    Ok(())
+}
 
 /// Marks what these lists of a pass lost. Returns the number of records.
 pub fn mark(

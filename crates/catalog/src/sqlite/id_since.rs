@@ -3,12 +3,14 @@
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::columns;
+use crate::pass::lasting;
 use crate::{IdSince, PassId};
 
-const SINCE: &str = "select began, greatest from id_since where job = ?1 and call = ?2 and id = ?3";
-const STORE: &str = "insert into id_since (job, call, id, began, greatest)
-    select job, ?2, ?3, ?4, ?5 from pass where id = ?1
-    on conflict do update set began = excluded.began, greatest = excluded.greatest";
+const SINCE: &str = "select began, greatest, request, cursor from id_since where job = ?1 and call = ?2 and id = ?3";
+const STORE: &str = "insert into id_since (job, call, id, began, greatest, request, cursor)
+    select job, ?2, ?3, ?4, ?5, ?6, ?7 from pass where id = ?1
+    on conflict do update set began = excluded.began, greatest = excluded.greatest,
+        request = excluded.request, cursor = excluded.cursor";
 pub const STATEMENTS: &[&str] = &[SINCE];
 
 pub fn id_sinces(
@@ -25,6 +27,7 @@ pub fn id_sinces(
                 id: id.clone(),
                 began: columns::read_time(row, 0)?,
                 greatest: row.get(1)?,
+                lasting: lasting(row.get(2)?, row.get(3)?),
             })
         });
         sinces.extend(since.optional()?);
@@ -41,6 +44,14 @@ pub fn store(
 ) -> rusqlite::Result<()> {
     let began = columns::time(since.began);
     tx.prepare_cached(STORE)?
-        .execute((pass.0, call, &since.id, began, &since.greatest))
+        .execute((
+            pass.0,
+            call,
+            &since.id,
+            began,
+            &since.greatest,
+            since.lasting.as_ref().map(|lasting| &lasting.request),
+            since.lasting.as_ref().map(|lasting| &lasting.cursor),
+        ))
         .map(drop)
 }

@@ -1,7 +1,7 @@
 use rusqlite::{Transaction, params};
 
 use super::passes::{self, Counts, count};
-use super::{StoreError, columns, id_since, tags, views};
+use super::{StoreError, columns, gone, id_since, lasting, tags, views};
 use crate::page::LandingPage;
 use crate::values::{integer, list as json_list};
 use crate::{Landed, OpenBatch, PassId, PassRef};
@@ -98,7 +98,9 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
     let changes = store(tx, pass, page)?;
     let records = list(tx, pass, page)?;
+    gone::remove(tx, page)?;
     store_absent(tx, page)?;
+    lasting::store(tx, page, pass)?;
     if let Some(batch) = &landing.batch {
         store_batch(tx, pass, page.step, batch)?;
     }

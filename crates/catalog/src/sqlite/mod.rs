@@ -8,6 +8,7 @@ mod gone;
 mod id_since;
 mod indexer;
 mod land;
+mod lasting;
 mod parents;
 mod passes;
 mod path;
@@ -158,6 +159,7 @@ impl SqliteCatalog {
         let of_all = [
             gone::STATEMENTS,
             id_since::STATEMENTS,
+            lasting::STATEMENTS,
             land::STATEMENTS,
             parents::STATEMENTS,
             passes::STATEMENTS,

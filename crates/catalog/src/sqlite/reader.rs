@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{SqliteCatalog, columns, estimates, id_since, passes, pending, prune, recall, tags};
+use super::{
+    SqliteCatalog, columns, estimates, id_since, lasting, passes, pending, prune, recall, tags,
+};
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, NamedIds, OpenPass, PassId, PassReader, PendingId,
-    PendingQuery, RecordIds, RegionState, SliceState, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, LastingCursor, NamedIds, OpenPass, PassId,
+    PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState, StepListing,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Pointer, Slice};
@@ -92,6 +94,11 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     ) -> Result<Vec<IdSince>, CatalogError> {
         let (job, call, ids) = (job.to_owned(), call.to_owned(), ids.to_vec());
         self.read(move |connection| id_since::id_sinces(connection, &job, &call, &ids))
+            .await
+    }
+
+    async fn lasting_cursors(&self, pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
+        self.read(move |connection| lasting::of_pass(connection, pass))
             .await
     }
 

@@ -7,7 +7,7 @@ use rusqlite::ffi::{Error, SQLITE_FULL};
 use rustix::fs::statvfs;
 
 use super::{
-    SqliteCatalog, columns, estimates, gone, in_transaction, land, parents, passes, prune,
+    SqliteCatalog, columns, estimates, gone, in_transaction, land, lasting, parents, passes, prune,
     rearrange, tags,
 };
 use crate::page::LandingPage;
@@ -154,6 +154,26 @@ impl PassStore for SqliteCatalog {
 
     async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
         self.write(move |tx| Ok(estimates::store_facts(tx, &facts)?))
+            .await
+    }
+
+    async fn forget_lasting(
+        &self,
+        (job, region): (&str, &str),
+        request: &str,
+    ) -> Result<(), CatalogError> {
+        let [job, region, request] = [job, region, request].map(str::to_owned);
+        self.write(move |tx| Ok(lasting::forget(tx, (&job, &region), &request)?))
+            .await
+    }
+
+    async fn forget_lasting_of_id(
+        &self,
+        (job, call): (&str, &str),
+        id: &str,
+    ) -> Result<(), CatalogError> {
+        let [job, call, id] = [job, call, id].map(str::to_owned);
+        self.write(move |tx| Ok(lasting::forget_of_id(tx, (&job, &call), &id)?))
             .await
     }
 

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use ingest_catalog::{IdSince, Landing, PassEnd, PassId, PassRef};
+use ingest_catalog::{IdSince, Landing, LastingCursor, PassEnd, PassId, PassRef, StoredRecord};
 use ingest_quota::{Cost, Units};
 use serde_json::json;
 
@@ -41,6 +41,7 @@ pub(crate) async fn a_complete_list_of_an_id_says_where_the_next_one_continues(m
         id: id.to_owned(),
         began: at(minute),
         greatest: greatest.map(str::to_owned),
+        lasting: None,
     };
     let list = |pass: PassRef, since: Option<IdSince>| {
         let page = Page {
@@ -362,4 +363,93 @@ pub(crate) async fn a_page_of_very_long_bodies_ends_early(f: Catalog) {
     let query = Catalog::records_query("video");
     let next = f.archive().records_page(query, rest, 100).await.unwrap();
     assert_eq!(page.records.len() + next.records.len(), 3);
+}
+
+pub(crate) async fn a_pass_begins_with_the_cursor_of_the_last_complete_one(mut f: Catalog) {
+    let list = |pass: PassRef, lasting: Option<&str>, removed: &[&str]| Landing {
+        lasting: lasting.map(str::to_owned),
+        removed: removed.iter().map(|id| (*id).to_owned()).collect(),
+        ..Page {
+            pass,
+            ..Page::of(vec![video("a", "A"), video("b", "B")])
+        }
+        .landing()
+    };
+    let cursor = |cursor: &str| LastingCursor {
+        request: "request".to_owned(),
+        cursor: cursor.to_owned(),
+    };
+    let first = list(new_pass("US", at(0)), Some("delta 1"), &[]);
+    let first = f.store.land(Arc::new(first)).await.unwrap().pass;
+    f.reopen();
+    let of = async |f: &Catalog, pass| f.store.lasting_cursors(pass).await.unwrap();
+    assert_eq!(of(&f, first).await, [cursor("delta 1")]);
+    let second = Landing {
+        records: Vec::new(),
+        now: at(5),
+        ..list(new_pass("US", at(4)), Some("delta 2"), &["b", "unknown"])
+    };
+    let second = f.store.land(Arc::new(second)).await.unwrap().pass;
+    let gone = |records: Vec<StoredRecord>| {
+        let gone = records.into_iter().filter(|one| one.gone_at.is_some());
+        gone.map(|one| one.id).collect::<Vec<_>>()
+    };
+    assert_eq!(gone(f.records("video").await), ["b"]);
+    f.store
+        .forget_lasting((JOB, "US"), "another")
+        .await
+        .unwrap();
+    f.store
+        .forget_lasting((JOB, "GB"), "request")
+        .await
+        .unwrap();
+    assert_eq!(of(&f, second).await, [cursor("delta 2")]);
+    f.store
+        .forget_lasting((JOB, "US"), "request")
+        .await
+        .unwrap();
+    assert_eq!(of(&f, second).await, []);
+    // Another list that no longer has a record does not speak for the one that names changes.
+    let other = |minute| Landing {
+        step: 1,
+        request: "other".to_owned(),
+        now: at(minute),
+        ..list(new_pass("GB", at(minute)), None, &[])
+    };
+    let one = f.store.land(Arc::new(other(6))).await.unwrap().pass;
+    f.store.complete(one, &[1], at(7)).await.unwrap();
+    let empty = Landing {
+        records: Vec::new(),
+        ..other(8)
+    };
+    let empty = f.store.land(Arc::new(empty)).await.unwrap().pass;
+    assert_eq!(f.store.complete(empty, &[1], at(9)).await.unwrap(), 0);
+}
+
+pub(crate) async fn the_list_of_an_id_begins_with_the_cursor_of_its_last_one(f: Catalog) {
+    let lasting = LastingCursor {
+        request: "request".to_owned(),
+        cursor: "delta".to_owned(),
+    };
+    let since = IdSince {
+        id: "c1".to_owned(),
+        began: at(1),
+        greatest: None,
+        lasting: Some(lasting),
+    };
+    let landing = Landing {
+        since: Some(since.clone()),
+        ..Page::channels(&["c1"], &["x"]).landing()
+    };
+    f.store.land(Arc::new(landing)).await.unwrap();
+    let ids = ["c1".to_owned()];
+    let read = async |f: &Catalog| f.store.id_sinces(JOB, "channels.list", &ids).await.unwrap();
+    assert_eq!(read(&f).await, std::slice::from_ref(&since));
+    let of_call = (JOB, "channels.list");
+    f.store.forget_lasting_of_id(of_call, "c1").await.unwrap();
+    let forgotten = IdSince {
+        lasting: None,
+        ..since
+    };
+    assert_eq!(read(&f).await, [forgotten]);
 }

@@ -187,6 +187,8 @@ macro_rules! suite {
             a_record_that_comes_back_after_it_was_dropped_is_found_again
             pages_landed_at_once_through_several_handles_all_land
             a_complete_list_of_an_id_says_where_the_next_one_continues
+            a_pass_begins_with_the_cursor_of_the_last_complete_one
+            the_list_of_an_id_begins_with_the_cursor_of_its_last_one
             an_export_is_in_the_order_of_first_sight_and_can_be_held_to_region_and_time
             records_are_read_page_by_page_and_by_name
             a_page_of_very_long_bodies_ends_early

@@ -1,0 +1,69 @@
+//! The cursors at the ends of lists, with which the next pass begins.
+
+use super::sql::{Columns, parameters, stored};
+use super::{PostgresError, Transaction};
+use crate::page::LandingPage;
+use crate::{LastingCursor, PassId};
+
+const OF_PASS: &str =
+    "select request, cursor from lasting_cursor where pass = $1 and cursor is not null";
+const STORE: &str =
+    "insert into lasting_cursor (pass, step, request, cursor) values ($1, $2, $3, $4)
+    on conflict (pass, request) do update set step = excluded.step, cursor = excluded.cursor";
+const FORGET: &str = "update lasting_cursor set cursor = null
+    where request = $3 and pass in (select id from pass where job = $1 and region = $2)";
+const FORGET_OF_ID: &str =
+    "update id_since set request = null, cursor = null where job = $1 and call = $2 and id = $3";
+
+pub async fn of_pass(
+    tx: &Transaction<'_>,
+    pass: PassId,
+) -> Result<Vec<LastingCursor>, PostgresError> {
+    let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
+    let cursor = |row: &tokio_postgres::Row| {
+        Ok(LastingCursor {
+            request: row.text(0)?,
+            cursor: row.text(1)?,
+        })
+    };
+    rows.iter().map(cursor).collect()
+}
+
+/// Stores the cursor of the last page of a list.
+pub async fn store(
+    tx: &Transaction<'_>,
+    page: &LandingPage,
+    pass: PassId,
+) -> Result<(), PostgresError> {
+    let Some(cursor) = &page.landing.lasting else {
+        return Ok(());
+    };
+    let (request, cursor) = (stored(&page.landing.request), stored(cursor));
+    tx.execute(STORE, parameters![pass.0, page.step, request, cursor])
+        .await
+        .map(drop)
+}
+
+/// Forgets the cursors of all passes of a region.
+pub async fn forget(
+    tx: &Transaction<'_>,
+    (job, region): (&str, &str),
+    request: &str,
+) -> Result<(), PostgresError> {
+    let (job, region, request) = (stored(job), stored(region), stored(request));
+    tx.execute(FORGET, parameters![job, region, request])
+        .await
+        .map(drop)
+}
+
+/// Forgets the cursor of an id.
+pub async fn forget_of_id(
+    tx: &Transaction<'_>,
+    (job, call): (&str, &str),
+    id: &str,
+) -> Result<(), PostgresError> {
+    let (job, call, id) = (stored(job), stored(call), stored(id));
+    tx.execute(FORGET_OF_ID, parameters![job, call, id])
+        .await
+        .map(drop)
+}

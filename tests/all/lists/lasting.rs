@@ -1,0 +1,321 @@
+//! Lists whose next pass begins where the last one ended, and that name what changed.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+
+use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use crate::support::world::World;
+
+/// What happened at the upstream, in order: a record was written, or removed.
+#[derive(Default)]
+struct Feed {
+    changes: Vec<(u64, Option<u64>)>,
+    /// Cursors before this one are too old.
+    oldest: usize,
+}
+
+impl Feed {
+    fn write(&mut self, id: u64, version: u64) {
+        self.changes.push((id, Some(version)));
+    }
+
+    /// The changes behind a cursor, each record as it is now; only those that are there where everything is listed.
+    fn since(&self, cursor: Option<usize>) -> Vec<Value> {
+        let behind = self.changes.iter().skip(cursor.unwrap_or(0));
+        let mut ids: Vec<u64> = behind.map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let now = |id: u64| {
+            let last = self.changes.iter().rfind(|(known, _)| *known == id);
+            last.unwrap().1
+        };
+        let all = ids.into_iter().filter_map(|id| match now(id) {
+            Some(version) => Some(json!({ "id": id, "version": version, "status": "confirmed" })),
+            None if cursor.is_some() => Some(json!({ "id": id, "status": "cancelled" })),
+            None => None,
+        });
+        all.collect()
+    }
+}
+
+type Shared = Arc<Mutex<Feed>>;
+
+fn feed() -> Shared {
+    let mut feed = Feed::default();
+    (1..=5).for_each(|id| feed.write(id, 1));
+    Arc::new(Mutex::new(feed))
+}
+
+/// Pages of two changes. `begin` and `turn` are the parameters of the pass and of the page; an answer has what `leads` makes of
+/// the cursors of the next page and of the next pass.
+fn stub(
+    feed: &Shared,
+    (begin, turn): (&'static str, &'static str),
+    leads: impl Fn(&StubRequest, Option<String>, Option<String>) -> Value + Send + Sync + 'static,
+) -> StubUpstream {
+    let feed = Arc::clone(feed);
+    StubUpstream::start(move |request| {
+        let feed = feed.lock().unwrap();
+        let begins: Option<usize> = request.param(begin).map(|cursor| cursor.parse().unwrap());
+        let place = request.param(turn).map(|place| {
+            let (from, skipped) = place.split_once('.').unwrap();
+            (from.parse().ok(), skipped.parse().unwrap())
+        });
+        let (from, skipped): (Option<usize>, usize) = place.unwrap_or((begins, 0));
+        if from.is_some_and(|from| from < feed.oldest) {
+            return StubAnswer::error(410, &json!({ "error": { "message": "Sync again." } }));
+        }
+        let changes = feed.since(from);
+        let page: Vec<Value> = changes.iter().skip(skipped).take(2).cloned().collect();
+        let (next, end) = match skipped + 2 < changes.len() {
+            true => {
+                let from = from.map_or("all".to_owned(), |from| from.to_string());
+                (Some(format!("{from}.{}", skipped + 2)), None)
+            }
+            false => (None, Some(feed.changes.len().to_string())),
+        };
+        let mut body = leads(request, next, end);
+        body["items"] = page.into();
+        StubAnswer::json(&body)
+    })
+}
+
+fn world(page: &str, call: &str, stub: &StubUpstream) -> World {
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.feed]\nbase_url = \"https://feed.example.com\"\n\
+         [upstreams.feed.calls.list]\npath = \"events\"\ncost = 1\npage = {page}\n{call}\
+         records = {{ at = \"/items\", kind = \"event\", id = \"/id\", removed = {{ at = \"/status\", is = \"cancelled\" }} }}\n\
+         [jobs.events]\ncredential = \"feed\"\nsteps = [{{ call = \"list\" }}]\n\
+         [credentials.feed]\nupstream = \"feed\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.feed.base_url=\"{}\"", stub.url()));
+    world
+}
+
+/// The outcome, the requests and the records of the next run.
+fn run(world: &World) -> (String, u64, u64) {
+    let pass = world.json(&["--region", "US"])["passes"][0].clone();
+    let number = |name: &str| pass[name].as_u64().unwrap();
+    let outcome = pass["outcome"].as_str().unwrap().to_owned();
+    (outcome, number("requests"), number("records"))
+}
+
+fn complete(requests: u64, records: u64) -> (String, u64, u64) {
+    ("complete".to_owned(), requests, records)
+}
+
+/// The records that are not gone, with their versions.
+fn stored(world: &World) -> Vec<(String, i64)> {
+    let catalog = world.catalog();
+    let mut query = catalog
+        .prepare("select id, json_extract(body, '$.version') from record where gone_at is null order by id")
+        .unwrap();
+    let rows = query.query_map([], |row| row.try_into());
+    rows.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn versions(of: &[(&str, i64)]) -> Vec<(String, i64)> {
+    of.iter()
+        .map(|(id, version)| ((*id).to_owned(), *version))
+        .collect()
+}
+
+/// A feed whose next pass begins with a parameter of its own.
+fn synced(feed: &Shared) -> (StubUpstream, World) {
+    let stub = stub(
+        feed,
+        ("sync", "page"),
+        |_, next, end| json!({ "next": next, "sync": end }),
+    );
+    let page = r#"{ kind = "token", param = "page", next = "/next", lasting = "/sync", lasting_param = "sync" }"#;
+    let world = world(page, "", &stub);
+    (stub, world)
+}
+
+#[test]
+fn the_next_pass_names_what_changed_and_what_was_removed() {
+    let feed = feed();
+    let (stub, world) = synced(&feed);
+    assert_eq!(run(&world), complete(3, 5));
+    assert_eq!(run(&world), complete(1, 0), "nothing changed");
+    {
+        let mut feed = feed.lock().unwrap();
+        feed.write(2, 2);
+        feed.write(6, 1);
+        feed.changes.push((3, None));
+    }
+    let preview = world.json(&["--region", "US", "--dry-run"]);
+    assert_eq!(preview["steps"][0]["requests"]["expected"], 1, "{preview}");
+    assert_eq!(run(&world), complete(2, 2));
+    let all = [("1", 1), ("2", 2), ("4", 1), ("5", 1), ("6", 1)];
+    assert_eq!(
+        stored(&world),
+        versions(&all),
+        "what is not named is not gone"
+    );
+    let begins = |request: &StubRequest| request.param("sync").map(str::to_owned);
+    let begins: Vec<_> = stub.requests().iter().map(begins).collect();
+    let expected = [None, None, None, Some("5"), Some("5"), Some("5")];
+    assert_eq!(begins, expected.map(|begins| begins.map(str::to_owned)));
+    let body = "select json_extract(body, '$.version') from record where id = '3'";
+    assert_eq!(world.count(body), 1, "a removed record keeps its body");
+}
+
+#[test]
+fn a_pass_begins_anew_once_where_the_cursor_is_too_old() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().oldest = 6;
+    feed.lock().unwrap().write(6, 1);
+    let pass = world.json(&["--region", "US"])["passes"][0].clone();
+    let detail = pass["detail"].as_str().unwrap();
+    assert!(detail.contains("everything is listed again"), "{detail}");
+    assert_eq!(
+        (&pass["outcome"], &pass["requests"]),
+        (&json!("complete"), &json!(4))
+    );
+    assert_eq!(run(&world), complete(1, 0));
+    // The same by a rule, for another status.
+    feed.lock().unwrap().oldest = 7;
+    feed.lock().unwrap().write(7, 1);
+    world.set("upstreams.feed.errors=[{ status = 410, class = \"old_cursor\" }]");
+    assert_eq!(run(&world), complete(5, 7));
+    assert_eq!(stored(&world).len(), 7);
+}
+
+#[test]
+fn a_pass_can_begin_at_a_url_of_the_last_page() {
+    let feed = feed();
+    let stub = stub(&feed, ("sync", "page"), |request, next, end| {
+        let url = |name: &str, value: Option<String>| {
+            value.map(|value| {
+                format!(
+                    "http://{}/events?{name}={value}",
+                    request.header("host").unwrap()
+                )
+            })
+        };
+        json!({ "@odata.nextLink": url("page", next), "@odata.deltaLink": url("sync", end) })
+    });
+    let page = r#"{ kind = "next_url", next = "/@odata.nextLink", lasting = "/@odata.deltaLink" }"#;
+    let world = world(page, "", &stub);
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().changes.push((1, None));
+    assert_eq!(run(&world), complete(1, 0));
+    assert_eq!(stored(&world).len(), 4);
+    assert_eq!(run(&world), complete(1, 0));
+}
+
+#[test]
+fn without_a_place_of_its_own_the_last_cursor_begins_the_next_pass() {
+    let feed = feed();
+    let stub = stub(
+        &feed,
+        ("cursor", "page"),
+        |_, next, end| json!({ "after": next.as_ref().or(end.as_ref()), "done": end.is_some() }),
+    );
+    let page = r#"{ kind = "token", param = "page", next = "/after", done = "/done", lasting = "last", lasting_param = "cursor", then = {} }"#;
+    let world = world(page, "params = { start = \"0\" }\n", &stub);
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().write(9, 1);
+    assert_eq!(run(&world), complete(1, 1));
+    assert_eq!(stored(&world).len(), 6);
+}
+
+#[test]
+fn each_id_has_a_cursor_of_its_own() {
+    let feed = feed();
+    let answered = Arc::clone(&feed);
+    let stub = StubUpstream::start(move |request| {
+        let feed = answered.lock().unwrap();
+        let Some(calendar) = request.path.strip_prefix("/events/") else {
+            return StubAnswer::json(&json!({ "items": [{ "id": "a" }, { "id": "b" }] }));
+        };
+        let from: Option<usize> = request.param("sync").map(|from| from.parse().unwrap());
+        let mut items = feed.since(from);
+        for item in &mut items {
+            item["id"] = format!("{calendar}{}", item["id"]).into();
+        }
+        StubAnswer::json(&json!({ "items": items, "sync": feed.changes.len().to_string() }))
+    });
+    let mut world = world("{ kind = \"none\" }", "", &stub);
+    world
+        .set(
+            "upstreams.feed.calls.events={ path = \"events/{id}\", cost = 1, page = { kind = \"token\", param = \"page\", \
+             next = \"/next\", lasting = \"/sync\", lasting_param = \"sync\" }, records = { at = \"/items\", kind = \"entry\", \
+             id = \"/id\", removed = { at = \"/status\", is = \"cancelled\" } } }",
+        )
+        .set("jobs.events.steps=[{ call = \"list\" }, { call = \"events\", ids = { from = \"list\", at = \"/id\", batch = 1 } }]");
+    world.json(&["--region", "US"]);
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'entry'"),
+        10
+    );
+    feed.lock().unwrap().changes.push((5, None));
+    let before = stub.requests().len();
+    world.json(&["--region", "US"]);
+    let begins: Vec<_> = stub
+        .requests()
+        .drain(before..)
+        .map(|one| one.param("sync").map(str::to_owned))
+        .collect();
+    assert_eq!(begins, [None, Some("5".to_owned()), Some("5".to_owned())]);
+    let gone = "select count(*) from record where kind = 'entry' and gone_at is not null";
+    assert_eq!(world.count(gone), 2);
+}
+
+#[test]
+fn a_pass_that_does_not_complete_keeps_the_former_cursor() {
+    let feed = feed();
+    let (stub, mut world) = synced(&feed);
+    assert_eq!(run(&world), complete(3, 5));
+    (11..=15).for_each(|id| feed.lock().unwrap().write(id, 1));
+    world.set("credentials.feed.limits.daily.quota=5");
+    let (outcome, requests, _) = run(&world);
+    assert_eq!((&*outcome, requests), ("stopped", 2));
+    world.set("credentials.feed.limits.daily.quota=50");
+    assert_eq!(run(&world), complete(1, 1));
+    let last = stub.requests().pop().unwrap();
+    assert_eq!(
+        last.param("sync"),
+        Some("5"),
+        "all pages of a pass carry its cursor"
+    );
+}
+
+#[test]
+fn the_sandbox_knows_lists_that_go_on_where_the_last_one_ended() {
+    let (feed, page) = (
+        feed(),
+        r#"{ kind = "token", param = "page", next = "/next", size_param = "limit", size = 2, lasting = "/sync", lasting_param = "sync" }"#,
+    );
+    let stub = stub(&feed, ("sync", "page"), |_, _, _| json!({}));
+    let world = world(page, "", &stub);
+    let sandboxed = |world: &World| {
+        let pass = world.json(&["--region", "US", "--sandbox"])["passes"][0].clone();
+        (
+            pass["requests"].as_u64().unwrap(),
+            pass["records"].as_u64().unwrap(),
+        )
+    };
+    let (requests, records) = sandboxed(&world);
+    assert_eq!(requests, records.div_ceil(2));
+    assert_eq!(sandboxed(&world), (1, 0));
+    assert_eq!(stub.requests().len(), 0);
+}
+
+#[test]
+fn a_parameter_for_a_cursor_that_no_place_has_is_refused() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    world.set("upstreams.feed.calls.list.page={ kind = \"token\", param = \"page\", next = \"/next\", lasting_param = \"sync\" }");
+    let ran = world.ingest(&["check", "--config-only"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(
+        ran.stderr.contains("lasting = \"/nextSyncToken\""),
+        "{ran:?}"
+    );
+}

@@ -1,0 +1,32 @@
+//! Generated upstreams: how a list is paged, what is right and wrong in its configuration, and how both change. What the upstream
+//! holds decides: either every record that it held for the whole pass is landed, or the pass is not complete; nothing that it
+//! still has is ever marked as gone; `{since}` passes over no record; and the requests are the fewest that prove the end.
+//!
+//! Left out is what no reader can see: records that a list with counted pages loses while it is read move others to pages that
+//! were read already.
+//!
+//! Each upstream is a function of its seed. `INGEST_LISTS` sets how many a test generates, `INGEST_LISTS_SEED` the first seed;
+//! with `INGEST_LISTS_SURVEY=1` all seeds that fail are listed with why.
+
+mod lasting;
+mod life;
+mod plan;
+mod server;
+
+use proptest::strategy::Strategy;
+
+use crate::support::seeds::Variables;
+
+const VARIABLES: Variables = Variables {
+    count: "INGEST_LISTS",
+    seed: "INGEST_LISTS_SEED",
+    survey: "INGEST_LISTS_SURVEY",
+};
+/// How many upstreams a test generates unless it is told otherwise.
+const UPSTREAMS: u64 = 30;
+
+#[test]
+fn a_list_that_is_read_as_it_is_lands_whole_with_the_fewest_requests() {
+    let worlds = plan::worlds().prop_map(plan::World::right);
+    VARIABLES.live(UPSTREAMS, &worlds, life::live);
+}

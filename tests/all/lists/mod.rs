@@ -8,6 +8,7 @@
 //! Each upstream is a function of its seed. `INGEST_LISTS` sets how many a test generates, `INGEST_LISTS_SEED` the first seed;
 //! with `INGEST_LISTS_SURVEY=1` all seeds that fail are listed with why.
 
+mod cases;
 mod lasting;
 mod life;
 mod plan;

@@ -120,6 +120,27 @@ pub struct World {
 }
 
 impl World {
+    /// A list of twelve records with pages of five, read as it is.
+    pub fn of(kind: Kind) -> Self {
+        Self {
+            kind,
+            rows: 12,
+            size: Some((5, true)),
+            cap: 5,
+            usual: 5,
+            newest_first: false,
+            null_at_end: true,
+            total: Total::Absent,
+            more: false,
+            done: false,
+            reads: [false; 3],
+            obscure: false,
+            wrong: None,
+            since: 0,
+            events: vec![Event::Run(None), Event::Run(None)],
+        }
+    }
+
     /// The configured size; `None` if there is none.
     pub fn page_size(&self) -> Option<u8> {
         self.size.map(|(size, _)| size)

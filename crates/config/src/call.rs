@@ -156,7 +156,7 @@ keys! {
         /// The place in a record.
         at: Pointer = Required(POINTER, "'/status'"),
         /// The values at that place. If unset, any but null and false.
-        is: Vec<String> = Or(OneOrMore(SCALAR), "[]", "'cancelled'"),
+        is: Option<Vec<String>> = Optional(OneOrMore(SCALAR), "'cancelled'"),
     }
 }
 
@@ -165,7 +165,10 @@ const REMOVED: Leaf<Removed> = Leaf {
     read: |item| match item.is_table() {
         true => {
             let RemovedKeys { at, is } = table::<RemovedKeys>().read(item)?;
-            Some(Removed { at, is })
+            Some(Removed {
+                at,
+                is: is.unwrap_or_default(),
+            })
         }
         false => POINTER.read(item).map(|at| Removed { at, is: Vec::new() }),
     },

@@ -23,7 +23,7 @@ use crate::exit::Exit;
 /// Every request is charged to a sliding-window ledger before it is sent. When the ledger rejects a charge, the run stops
 /// cleanly, and the next run resumes there.
 #[derive(Debug, Parser)]
-#[command(name = "ingest", version, subcommand_negates_reqs = true)]
+#[command(name = "ingest", version)]
 #[command(after_help = EXIT_CODES, after_long_help = long_notes())]
 pub struct Cli {
     /// The command; without one, `ingest` runs the jobs.
@@ -41,22 +41,22 @@ impl Cli {
     /// Reads the command line, or ends the process with what is wrong with it.
     #[must_use]
     pub fn read() -> Self {
+        if env::args_os().len() <= 1 {
+            suggest();
+        }
         let read = command()
             .try_get_matches()
             .and_then(|matches| Self::of(&matches));
-        read.unwrap_or_else(|error| {
-            if env::args_os().len() <= 1 {
-                suggest();
-            }
-            refuse(&explained(error))
-        })
+        read.unwrap_or_else(|error| refuse(&explained(error)))
     }
 
     fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
         misplaced(matches)?;
         let mut cli =
             Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;
+        cli.global.sandbox = practises(matches);
         if let Some((_, after)) = matches.subcommand() {
+            cli.global.sandbox |= practises(after);
             cli.global
                 .sets
                 .extend(after.get_many(SETS).into_iter().flatten().cloned());
@@ -74,18 +74,38 @@ impl Cli {
 /// The definition of the command line.
 ///
 /// clap drops the first values of a global option that is given both before and after a subcommand. `--set` can be repeated,
-/// so it is an option of each subcommand instead.
+/// so it is an option of each subcommand instead. `--sandbox` is one of the subcommands that work in a state directory.
 #[must_use]
 pub fn command() -> clap::Command {
     let command = Cli::command();
-    let set = command
-        .get_arguments()
-        .find(|option| option.get_id() == SETS)
-        .cloned();
-    command.mut_subcommands(|subcommand| subcommand.args(&set))
+    let option = |id| {
+        let mut options = command.get_arguments();
+        options.find(|option| option.get_id() == id).cloned()
+    };
+    let help = "Work in the state directory of sandbox runs";
+    let (set, sandbox) = (
+        option(SETS),
+        option(SANDBOX).map(|option| option.help(help)),
+    );
+    command.mut_subcommands(|subcommand| {
+        let sandbox = sandbox.iter();
+        let sandbox = sandbox.filter(|_| STATEFUL.contains(&subcommand.get_name()));
+        let sandbox: Vec<Arg> = sandbox.cloned().collect();
+        subcommand.args(&set).args(sandbox)
+    })
 }
 
 const SETS: &str = "sets";
+const SANDBOX: &str = "sandbox";
+/// The subcommands that work in a state directory, and so in that of sandbox runs too.
+const STATEFUL: &[&str] = &[
+    "status", "search", "export", "history", "forecast", "charge", "release", "exec", "reopen",
+    "repair", "backup", "serve",
+];
+
+fn practises(matches: &ArgMatches) -> bool {
+    matches.try_get_one(SANDBOX).ok().flatten() == Some(&true)
+}
 
 /// Rejects options of a run before a subcommand: they would be ignored, which is worst for `--dry-run`.
 fn misplaced(matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -261,6 +281,9 @@ pub struct Global {
     /// Print nothing unless something failed
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Whether `--sandbox` was given, to the run or to the subcommand.
+    #[arg(skip)]
+    pub sandbox: bool,
 }
 
 impl Global {
@@ -296,13 +319,8 @@ pub enum Log {
 /// The options of a run.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// Regions to walk, or `all`
-    #[arg(
-        long = "region",
-        value_name = "REGION,…",
-        value_delimiter = ',',
-        required = true
-    )]
+    /// Regions to walk, or `all` [default with --sandbox or --dry-run, or without regions in the configuration: all]
+    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',')]
     pub regions: Vec<String>,
     /// Jobs to run [default: all]
     #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::env;
-#[cfg(feature = "sandbox")]
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::Error;
@@ -25,8 +23,8 @@ use ingest_config::ConfigError;
 #[cfg(feature = "sandbox")]
 use ingest_config::{Auth, Upstream};
 use ingest_config::{
-    Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, Region, Sources, Step,
-    closest, without,
+    Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, LedgerStore, Region,
+    Sources, Step, closest, without,
 };
 use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
@@ -65,6 +63,10 @@ impl Environment {
     }
 
     fn load_as(global: &Global, is_dry: bool) -> Result<Self, Error> {
+        #[cfg(feature = "sandbox")]
+        if global.sandbox {
+            return Self::practice(global, Vec::new());
+        }
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
@@ -100,28 +102,46 @@ impl Environment {
         }
     }
 
-    /// Returns the environment of a sandbox run: other configuration values, a ledger file, and a separate state directory.
+    /// Returns the environment of a sandbox run: other configuration values, stores of its own, and a separate state
+    /// directory. Its ledger is a file, or in the Redis of a `--set`, apart from the real one.
     #[cfg(feature = "sandbox")]
     pub fn practice(global: &Global, mut sets: Vec<String>) -> Result<Self, Error> {
-        refuse_stores(&global.sets)?;
-        sets.push("ledger.url=sqlite".to_owned());
+        refuse_catalog(&global.sets)?;
+        let has_ledger = global.sets.iter().any(|set| path_of(set) == "ledger.url");
+        sets.extend((!has_ledger).then(|| "ledger.url=sqlite".to_owned()));
         sets.push("catalog.url=sqlite".to_owned());
         let global = Global {
             sets: global.sets.iter().cloned().chain(sets).collect(),
+            sandbox: false,
             ..global.clone()
         };
-        let environment = Self::load_or_built_in(&global)?;
-        if environment.config.path == Path::new(BUILT_IN) {
-            tracing::warn!(
-                "no quotas.toml found; the sandbox uses the built-in configuration (write it to a \
-                file with `ingest init`)"
-            );
+        let mut environment = Self::load_or_built_in(&global)?;
+        if let LedgerStore::Redis(url) = &mut environment.config.ledger.store {
+            *url = url.clone().for_practice();
         }
         Ok(Self {
             state_dir: environment.state_dir.join(PRACTICE),
             practising: true,
             ..environment
         })
+    }
+
+    /// Says that a sandbox run uses the built-in configuration, where it does.
+    #[cfg(feature = "sandbox")]
+    pub fn tell_built_in(&self) {
+        if self.config.path == Path::new(BUILT_IN) {
+            tracing::warn!(
+                "no quotas.toml found; the sandbox uses the built-in configuration (write it to a file with `ingest init`)"
+            );
+        }
+    }
+
+    /// Whether `--sandbox` was given.
+    const fn is_practice(&self) -> bool {
+        #[cfg(feature = "sandbox")]
+        return self.practising;
+        #[cfg(not(feature = "sandbox"))]
+        return false;
     }
 
     /// Returns the same environment, without the lock of a process that charges.
@@ -141,22 +161,50 @@ impl Environment {
 
     /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
     pub fn missing_state_dir(&self) -> Option<String> {
-        let is_missing = matches!(self.state_dir.try_exists(), Ok(false));
-        (is_missing && self.database().is_none()).then(|| {
-            format!(
-                "the state directory {} does not exist: no run has stored anything there; run `ingest --region all`, or \
-                name another directory with --state-dir",
-                self.state_dir.display()
-            )
-        })
+        let is_missing = is_missing(&self.state_dir) && self.database().is_none();
+        is_missing.then(|| self.nothing_stored("the state directory", &self.state_dir))
     }
 
-    /// Rejects a state directory that `--state-dir` names and that does not exist: nothing can be found there.
+    /// Rejects a state directory that the command line names and that does not exist: nothing can be found there.
     pub fn expect_state_dir(&self, global: &Global) -> Result<(), Error> {
-        let missing = self
-            .missing_state_dir()
-            .filter(|_| global.state_dir.is_some());
-        missing.map_or(Ok(()), |missing| Err(Error::Usage(missing)))
+        let missing = self.missing_state_dir();
+        missing
+            .filter(|_| self.is_named(global))
+            .map_or(Ok(()), |missing| Err(Error::Usage(missing)))
+    }
+
+    /// The same, for a command that only uses the ledger.
+    pub fn expect_ledger(&self, global: &Global) -> Result<(), Error> {
+        let is_local = self.config.ledger.store == LedgerStore::Sqlite;
+        if is_local && self.is_named(global) && is_missing(&self.state_dir) {
+            let missing = self.nothing_stored("the state directory", &self.state_dir);
+            return Err(Error::Usage(missing));
+        }
+        Ok(())
+    }
+
+    /// The same, for a command that reads records.
+    pub fn expect_catalog(&self, global: &Global) -> Result<(), Error> {
+        self.expect_state_dir(global)?;
+        let file = self.state_dir.join(CATALOG_FILE);
+        if self.is_named(global) && self.database().is_none() && is_missing(&file) {
+            return Err(Error::Usage(self.nothing_stored("the catalog", &file)));
+        }
+        Ok(())
+    }
+
+    /// Whether the command line names the state directory.
+    fn is_named(&self, global: &Global) -> bool {
+        global.state_dir.is_some() || self.is_practice()
+    }
+
+    fn nothing_stored(&self, what: &str, path: &Path) -> String {
+        let sandbox = if self.is_practice() { " --sandbox" } else { "" };
+        format!(
+            "{what} {} does not exist: no run has stored anything there; run `ingest --region all{sandbox}`, or name \
+            another directory with --state-dir",
+            path.display()
+        )
     }
 
     /// Rejects a region that no job walks, because nothing would ever be found. Batches are listed under `*`.
@@ -361,7 +409,13 @@ impl Environment {
 
     /// Returns the selected jobs and their regions.
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
-        let selection = self.select_of(&args.regions, &args.jobs)?;
+        let all = [ALL.to_owned()];
+        let regions = match &*args.regions {
+            [] if args.dry_run || self.is_practice() || self.has_no_region() => &all,
+            [] => return Err(Error::Usage(NO_REGIONS.to_owned())),
+            given => given,
+        };
+        let selection = self.select_of(regions, &args.jobs)?;
         Ok(match args.relist {
             true => selection
                 .into_iter()
@@ -369,6 +423,12 @@ impl Environment {
                 .collect(),
             false => selection,
         })
+    }
+
+    /// Whether no job is walked for regions.
+    fn has_no_region(&self) -> bool {
+        let mut walked = self.config.jobs.iter().flat_map(|job| &job.regions);
+        walked.all(|region| region.code == Region::NONE)
     }
 
     /// Returns the selected regions (or `all`) of the selected jobs; of all jobs if none is named.
@@ -427,23 +487,29 @@ fn relisting(job: &Job) -> Job {
     }
 }
 
-/// Refuses a `--set` of a store, which a sandbox run does not use.
+/// Refuses a `--set` of the catalog, since a sandbox run has one of its own.
 ///
 /// # Errors
-/// One of them names a ledger or a catalog that is no file.
+/// One of them names a catalog that is no file.
 #[cfg(feature = "sandbox")]
-fn refuse_stores(sets: &[String]) -> Result<(), Error> {
-    let is_store = |set: &&String| {
-        let (path, value) = set.split_once('=').unwrap_or_default();
+fn refuse_catalog(sets: &[String]) -> Result<(), Error> {
+    let is_catalog = |set: &&String| {
+        let (_, value) = set.split_once('=').unwrap_or_default();
         let is_file = value.trim().trim_matches(['"', '\'']) == "sqlite";
-        ["ledger.url", "catalog.url"].contains(&path.trim()) && !is_file
+        path_of(set) == "catalog.url" && !is_file
     };
-    sets.iter().find(is_store).map_or(Ok(()), |set| {
-        let path = set.split('=').next().unwrap_or_default().trim();
-        Err(Error::Usage(format!(
-            "--set {path}: a sandbox run has a ledger and a catalog of its own, in files of the state directory; remove this --set"
-        )))
+    sets.iter().find(is_catalog).map_or(Ok(()), |_| {
+        Err(Error::Usage(
+            "--set catalog.url: a sandbox run has a catalog of its own, in files of the state directory; remove this --set"
+                .to_owned(),
+        ))
     })
+}
+
+/// The path that a `--set` names.
+#[cfg(feature = "sandbox")]
+fn path_of(set: &str) -> &str {
+    set.split('=').next().unwrap_or_default().trim()
 }
 
 /// Returns an upstream as the sandbox serves it: without a token endpoint, and with one secret for each credential.
@@ -473,12 +539,17 @@ fn known_secrets(credential: &Credential) -> Secrets {
 }
 
 const ALL: &str = "all";
+const NO_REGIONS: &str = "no regions given; write --region all, or name some: --region US,GB";
 pub const CATALOG_FILE: &str = "catalog.db";
 /// The name of the built-in configuration in messages.
 #[cfg(feature = "sandbox")]
 const BUILT_IN: &str = "built-in quotas.toml";
 /// The directory of `--sandbox` in the state directory.
 pub const PRACTICE: &str = "sandbox";
+
+fn is_missing(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
+}
 
 /// Returns a message about an unknown name.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -32,7 +32,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
             "a terminal cannot show Parquet; add --to FILE, or redirect stdout".to_owned(),
         ));
     }
-    environment.expect_state_dir(global)?;
+    environment.expect_catalog(global)?;
     if let Some(missing) = environment.missing_state_dir() {
         tracing::warn!("{missing}");
     }

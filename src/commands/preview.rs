@@ -16,7 +16,9 @@ use ingest_config::{Region, Slice};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
-    let environment = environment(global, args)?;
+    let environment = Environment::load_dry(global)?;
+    #[cfg(feature = "sandbox")]
+    environment.tell_built_in();
     let selection = environment.select(args)?;
     let preview = report(&environment, selection, args.concurrency).await?;
     match global.format {
@@ -39,20 +41,6 @@ pub async fn report(
     let others = environment.all_jobs();
     let selection = run::reserved(&*catalog, &*ledger, selection, &others, now).await?;
     Ok(run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?)
-}
-
-#[cfg(feature = "sandbox")]
-fn environment(global: &Global, args: &RunArgs) -> Result<Environment, Error> {
-    if args.sandbox {
-        Environment::practice(global, Vec::new())
-    } else {
-        Environment::load_dry(global)
-    }
-}
-
-#[cfg(not(feature = "sandbox"))]
-fn environment(global: &Global, _: &RunArgs) -> Result<Environment, Error> {
-    Environment::load_dry(global)
 }
 
 fn in_words(preview: &Preview, screen: Screen) -> String {

@@ -16,6 +16,7 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     let environment = Environment::load(global)?;
     let accounts = environment.accounts();
     let id = ChargeId::new(&args.id);
+    environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let (account, charge) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;

@@ -36,6 +36,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             account.limits.keys().map(String::as_str),
         )));
     }
+    environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     // If the ledger does not answer, the journal may hold a closing: it is removed all the same.

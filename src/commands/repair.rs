@@ -42,6 +42,7 @@ enum Outcome {
 /// Repairs the existing files, and reports what it did.
 pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
+    environment.expect_state_dir(global)?;
     let mut repaired = Vec::new();
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);

@@ -39,10 +39,13 @@ pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
 
 async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     #[cfg(feature = "sandbox")]
-    if args.sandbox {
+    if global.sandbox {
         let (environment, sandbox) = super::sandbox::practise(global).await?;
         let ended = run_in(&environment, global, args).await;
         sandbox.shutdown().await;
+        if ended.is_ok() && global.format == Format::Text && !global.quiet {
+            output::text_line(&super::sandbox::next_steps(global, &environment))?;
+        }
         return ended.map(|ended| ended.exit);
     }
     let environment = Environment::load(global)?;

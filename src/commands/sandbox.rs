@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::environment::Environment;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, SandboxArgs};
 use crate::exit::Exit;
+use ingest_config::SecretSource;
 use ingest_quota::Units;
 use ingest_sandbox::{Options, Origin, Sandbox, SavedResponses};
+use ingest_secret::Secret;
+use secrecy::SecretString;
 
 /// Serves until a signal ends it.
 pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error> {
@@ -28,6 +30,7 @@ pub async fn sandbox(global: &Global, args: &SandboxArgs) -> Result<Exit, Error>
         quota: args.quota.map(Units::new),
         seed: args.seed,
         saved: saved(&environment, args)?,
+        secrets: secrets(&environment).await,
     };
     let mut stop = signals::listen(
         "requests in flight are completed first",
@@ -49,17 +52,27 @@ fn saved(environment: &Environment, args: &SandboxArgs) -> Result<SavedResponses
         .map_err(|error| Error::Usage(format!("cannot read saved responses: {error}")))
 }
 
+/// The configured secrets that can be read here, by which the sandbox tells credentials apart. It runs no command for one.
+async fn secrets(environment: &Environment) -> BTreeMap<String, SecretString> {
+    let mut secrets = BTreeMap::new();
+    for (name, credential) in &environment.config.credentials {
+        let source = credential.secret.clone();
+        let source = source.filter(|source| !matches!(source, SecretSource::Command(_)));
+        let read = Secret::new(name, source).show().await;
+        let secret = read.ok().and_then(|shown| shown.secret);
+        secrets.extend(secret.map(|secret| (name.clone(), secret)));
+    }
+    secrets
+}
+
 /// Replaces every upstream by the sandbox, with a separate state directory: a sandbox run never touches a real ledger or
 /// catalog.
 pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let options = Options {
         listen,
-        latency: Duration::ZERO,
-        failure_rate: 0.0,
-        quota: None,
         seed: 1,
-        saved: SavedResponses::default(),
+        ..Options::default()
     };
     let environment = Environment::load_or_built_in(global)?;
     let sandbox = start(&environment, options).await?;
@@ -84,7 +97,30 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
         )
     });
     let environment = Environment::practice(global, redirected.collect())?;
+    environment.tell_built_in();
     Ok((environment, sandbox))
+}
+
+/// The commands that read what a sandbox run stored, with the options that the run had.
+pub fn next_steps(global: &Global, environment: &Environment) -> String {
+    let options = [
+        ("--config", &global.config),
+        ("--state-dir", &global.state_dir),
+    ];
+    let options = options
+        .into_iter()
+        .filter_map(|(option, path)| Some((option, path.as_deref()?)));
+    let options: String = options
+        .map(|(option, path)| format!(" {option} {}", path.display()))
+        .collect();
+    let jobs = environment.config.jobs.iter();
+    let calls = jobs.flat_map(|job| &job.steps).map(|step| &step.call);
+    let kind = calls.filter_map(|call| call.records.as_ref()).next();
+    let export = kind.map(|records| format!("export --kind {}", records.kind));
+    let commands = ["status".to_owned(), "search WORDS".to_owned()];
+    let commands = commands.into_iter().chain(export);
+    let lines = commands.map(|command| format!("\n  ingest {command} --sandbox{options}"));
+    format!("\nSee what it stored:{}", lines.collect::<String>())
 }
 
 /// The calls whose responses are generated from the configuration; `None`: there are none.
@@ -136,8 +172,8 @@ fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
         .iter()
         .map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
     output::text_line(&format!(
-        "Sandbox listening on http://{}; press Ctrl-C to stop. Use it in a run with any key \
-        and\n{}\nUsage counters: http://{}/_sandbox/usage{}",
+        "Sandbox listening on http://{}; press Ctrl-C to stop. Use it in a run with any key (the \
+        name of a credential is a key of that credential) and\n{}\nUsage counters: http://{}/_sandbox/usage{}",
         sandbox.address(),
         set.collect::<Vec<_>>().join("\n"),
         sandbox.address(),

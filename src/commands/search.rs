@@ -42,7 +42,7 @@ struct FoundHit<'a> {
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let results = find(&environment, args).await?;
-    environment.expect_state_dir(global)?;
+    environment.expect_catalog(global)?;
     match global.format {
         Format::Json => output::json(&SearchReport::of(&results))?,
         Format::Text if results.hits.is_empty() => {
@@ -86,11 +86,8 @@ fn nothing_in(state_dir: &Path) -> String {
     if state_dir.join(CATALOG_FILE).exists() || !practice.join(CATALOG_FILE).exists() {
         return "No records found.".to_owned();
     }
-    let practice = practice.display();
-    format!(
-        "No records found: the catalog is empty. To search the records of --sandbox, add \
-        --state-dir {practice}"
-    )
+    "No records found: the catalog is empty. To search what sandbox runs stored, add --sandbox"
+        .to_owned()
 }
 
 /// Rejects a kind that no call returns, because nothing would ever be found.

@@ -20,6 +20,8 @@ pub struct RedisUrl {
     others: Vec<String>,
     /// Whether a user without a password may be shown. It is mostly a password in the wrong place.
     shows_user: bool,
+    /// Whether its ledger is that of sandbox runs, apart from the real one.
+    practises: bool,
 }
 
 /// Why a text is not the URL of a Redis.
@@ -59,6 +61,7 @@ impl RedisUrl {
             first: url,
             others: Vec::new(),
             shows_user: false,
+            practises: false,
         }
     }
 
@@ -68,6 +71,25 @@ impl RedisUrl {
         Self {
             shows_user: true,
             ..self
+        }
+    }
+
+    /// The same Redis, with the ledger of sandbox runs.
+    #[must_use]
+    pub fn for_practice(self) -> Self {
+        Self {
+            practises: true,
+            ..self
+        }
+    }
+
+    /// What the names of all keys begin with.
+    #[must_use]
+    pub const fn prefix(&self) -> &'static str {
+        if self.practises {
+            "ingest:sandbox"
+        } else {
+            "ingest"
         }
     }
 
@@ -81,6 +103,7 @@ impl RedisUrl {
             first: Url::parse(&text)?,
             others,
             shows_user: false,
+            practises: false,
         };
         url.check()?;
         Ok(url)

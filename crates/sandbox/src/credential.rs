@@ -1,7 +1,9 @@
 //! Whose quota a request uses.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use secrecy::{ExposeSecret, SecretString};
 
 use super::chance::Chance;
 use ingest_config::{Auth, Config, Credential, Region, Upstream};
@@ -62,30 +64,48 @@ impl Caller {
 }
 
 /// All callers, by the secrets of their credentials.
-#[derive(Debug)]
 pub struct Callers {
     /// By upstream and secret.
     by_secret: BTreeMap<(String, String), Caller>,
-    /// Of each upstream's first credential.
-    first: BTreeMap<String, Caller>,
+    /// The credentials of each upstream that no unknown secret stands for yet, and the first of all.
+    unseen: Mutex<BTreeMap<String, Unseen>>,
+}
+
+/// The credentials of an upstream whose secrets the sandbox does not know.
+struct Unseen {
+    first: Caller,
+    /// In the reverse order of their names.
+    rest: Vec<Caller>,
+    by_secret: BTreeMap<String, Caller>,
 }
 
 impl Callers {
-    pub fn new(config: &Config) -> Self {
+    /// A credential's secret is that of the sandbox, the credential's name, or its configured one where that is in `secrets`.
+    pub fn new(config: &Config, secrets: &BTreeMap<String, SecretString>) -> Self {
         let credentials = || config.credentials.values();
-        let upstream = |credential: &Credential| credential.upstream.name.clone();
+        let known = credentials().flat_map(|one| {
+            let configured = secrets.get(&one.name);
+            let configured = configured.map(|secret| secret.expose_secret().to_owned());
+            let all = [secret_of(&one.name), one.name.clone()];
+            let key = |secret| ((one.upstream.name.clone(), secret), Caller::new(one));
+            configured.into_iter().chain(all).map(key)
+        });
+        let mut unseen = BTreeMap::new();
+        for one in credentials().rev() {
+            let upstream = unseen.entry(one.upstream.name.clone());
+            let upstream = upstream.or_insert_with(|| Unseen::new(one));
+            upstream.first = Caller::new(one);
+            let is_unknown = !secrets.contains_key(&one.name);
+            upstream.rest.extend(is_unknown.then(|| Caller::new(one)));
+        }
         Self {
-            by_secret: credentials()
-                .map(|one| ((upstream(one), secret_of(&one.name)), Caller::new(one)))
-                .collect(),
-            first: credentials()
-                .rev()
-                .map(|one| (upstream(one), Caller::new(one)))
-                .collect(),
+            by_secret: known.collect(),
+            unseen: Mutex::new(unseen),
         }
     }
 
-    /// The caller of a request; `None` where the upstream would refuse the secret.
+    /// The caller of a request; `None` where the upstream would refuse the secret. A secret that is not known stands for the
+    /// next credential of the upstream whose secret is not known either.
     pub fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<Caller> {
         let needed = upstream.auth != Auth::None;
         if needed && secret.is_none_or(|secret| secret == WRONG) {
@@ -95,10 +115,38 @@ impl Callers {
             self.by_secret
                 .get(&(upstream.name.clone(), secret.to_owned()))
         });
-        let known = known.or_else(|| self.first.get(&upstream.name));
-        Some(known.cloned().unwrap_or_else(|| Caller {
+        let nobody = || Caller {
             account: String::new(),
             credential: None,
+        };
+        Some(known.cloned().unwrap_or_else(|| {
+            let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+            let upstream = unseen.get_mut(&upstream.name);
+            upstream.map_or_else(nobody, |upstream| upstream.caller(secret))
         }))
+    }
+}
+
+impl Unseen {
+    fn new(first: &Arc<Credential>) -> Self {
+        Self {
+            first: Caller::new(first),
+            rest: Vec::new(),
+            by_secret: BTreeMap::new(),
+        }
+    }
+
+    fn caller(&mut self, secret: Option<&str>) -> Caller {
+        let Some(secret) = secret else {
+            return self.first.clone();
+        };
+        if let Some(known) = self.by_secret.get(secret) {
+            return known.clone();
+        }
+        let Some(next) = self.rest.pop() else {
+            return self.first.clone();
+        };
+        self.by_secret.insert(secret.to_owned(), next.clone());
+        next
     }
 }

@@ -30,11 +30,13 @@ mod token;
 mod words;
 mod world;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::SecretString;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -67,6 +69,8 @@ pub struct Options {
     pub seed: u64,
     /// Responses that the user saved: they take the place of invented ones.
     pub saved: SavedResponses,
+    /// The configured secrets, by credential, as far as they are known: a request with one of them is counted for it.
+    pub secrets: BTreeMap<String, SecretString>,
 }
 
 impl Default for Options {
@@ -79,6 +83,7 @@ impl Default for Options {
             quota: None,
             seed: 0,
             saved: SavedResponses::default(),
+            secrets: BTreeMap::new(),
         }
     }
 }

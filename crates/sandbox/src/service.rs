@@ -61,7 +61,7 @@ impl Service {
         };
         Ok(Self {
             routes: route::all(config, &shape::shipped()?),
-            callers: Callers::new(config),
+            callers: Callers::new(config, &options.secrets),
             world: World::new(options.seed, options.failure_rate),
             saved: options.saved,
             root,

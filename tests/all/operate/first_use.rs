@@ -43,6 +43,45 @@ fn the_sandbox_without_a_configuration_uses_the_built_in_one() {
 }
 
 #[test]
+fn what_a_sandbox_run_names_next_reads_what_it_stored() {
+    if std::path::Path::new("/etc/ingest/quotas.toml").exists() {
+        return;
+    }
+    let (ran, home) = in_empty_home(&["--sandbox", "--job", "trending", "--state-dir", "state"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (_, next) = ran.stdout.split_once("See what it stored:\n").unwrap();
+    let run = |line: &str| {
+        let mut command = Command::new(cargo_bin!("ingest"));
+        let words = line.split_whitespace().map(|word| match word {
+            "WORDS" => "puppy",
+            word => word,
+        });
+        command.args(words).env_clear().env("HOME", home.path());
+        Ran::of(command.current_dir(home.path()).output().unwrap())
+    };
+    let mut lines: Vec<&str> = next.lines().map(|line| line.trim()).collect();
+    assert_eq!(lines.len(), 3, "{next}");
+    lines.extend([
+        "ingest history --sandbox --state-dir state",
+        "ingest forecast --sandbox --state-dir state --schedule hourly --days 1",
+        "ingest charge youtube videos.list --sandbox --state-dir state",
+    ]);
+    for line in lines {
+        let ran = run(line.strip_prefix("ingest ").unwrap());
+        assert_eq!(ran.code, 0, "{line}: {ran:?}");
+        assert!(
+            ran.stdout.lines().count() > 2 || line.contains("charge"),
+            "{line}: {ran:?}"
+        );
+        assert_eq!(ran.stderr, "", "{line}");
+    }
+    let preview = run("--dry-run --sandbox --state-dir state --job trending");
+    assert!(preview.stdout.contains("Nothing is due."), "{preview:?}");
+    let quiet = run("--sandbox --state-dir state --job trending -q");
+    assert_eq!(quiet.stdout, "", "{quiet:?}");
+}
+
+#[test]
 fn a_wrong_configuration_is_not_replaced_by_the_built_in_one() {
     let mut world = World::new();
     world.set("ledger.cheap_max=-1");

@@ -13,7 +13,6 @@ fn what_belongs_to_a_run_is_refused_before_a_subcommand() {
     for (options, name) in [
         (&["--region", "US"][..], "--region"),
         (&["--dry-run"], "--dry-run"),
-        (&["--sandbox"], "--sandbox"),
         (&["--strict"], "--strict"),
         (&["--job", "trending"], "--job"),
         (&["--concurrency", "4"], "--concurrency"),
@@ -57,6 +56,40 @@ fn an_option_that_the_subcommand_has_itself_is_to_be_given_after_it() {
             .contains("--region before charge applies to a run; write it after charge"),
         "{refused:?}"
     );
+}
+
+#[test]
+fn commands_without_a_state_directory_do_not_accept_the_sandbox() {
+    let world = World::new();
+    for command in ["check", "schema", "presets"] {
+        for arguments in [[command, "--sandbox"], ["--sandbox", command]] {
+            let refused = world.ingest(&arguments);
+            assert_eq!((refused.code, &*refused.stdout), (2, ""), "{refused:?}");
+            assert!(refused.stderr.contains("--sandbox"), "{refused:?}");
+        }
+    }
+}
+
+#[test]
+fn regions_are_optional_where_nothing_is_spent_and_where_there_are_none() {
+    let world = World::new();
+    let spends = world.ingest(&["--job", "trending"]);
+    assert_eq!((spends.code, &*spends.stdout), (2, ""), "{spends:?}");
+    assert!(spends.stderr.contains("--region all"), "{spends:?}");
+    let preview = world.json(&["--dry-run", "--job", "trending"]);
+    assert!(preview["steps"].as_array().unwrap().len() > 8, "{preview}");
+    let practice = world.json(&["--sandbox", "--job", "trending"]);
+    assert_eq!(practice["outcome"], "complete", "{practice}");
+    assert_eq!(world.requests(), 0);
+    let shipped = include_str!("../../../quotas.toml");
+    let lines = shipped
+        .lines()
+        .filter(|line| !line.starts_with("regions = "));
+    let steps = "credential = \"youtube\", steps = [{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
+    let [one, other] = ["trending", "discover"].map(|job| format!("jobs.{job}={{ {steps} }}"));
+    let without = World::written(&lines.collect::<Vec<_>>().join("\n"), &[&one, &other]);
+    let ran = without.json(&["--job", "trending"]);
+    assert_eq!(ran["outcome"], "complete", "{ran}");
 }
 
 #[test]
@@ -317,16 +350,63 @@ fn a_state_directory_that_is_named_and_does_not_exist_is_reported_and_not_read_a
         &["search", "a"],
         &["status"],
         &["history"],
+        &["repair"],
+        &["reopen", "youtube", "daily"],
     ] {
         let refused = world.ingest(&[arguments, &["--state-dir", "nowhere"]].concat());
         assert_eq!((refused.code, &*refused.stdout), (2, ""), "{refused:?}");
         let named = format!("the state directory nowhere {said}");
         assert!(refused.stderr.contains(&named), "{refused:?}");
+        assert!(!world.directory.path().join("nowhere").exists());
+        let practice = world.ingest(&[arguments, &["--sandbox"]].concat());
+        let named = "run `ingest --region all --sandbox`";
+        assert!(
+            practice.code == 2 && practice.stderr.contains(named),
+            "{practice:?}"
+        );
         let before_the_first_run = world.ingest(arguments);
         assert_eq!(before_the_first_run.code, 0, "{before_the_first_run:?}");
     }
+    let release = world.ingest(&["release", "some-id", "--state-dir", "nowhere"]);
+    assert!(
+        release.code == 2 && release.stderr.contains(said),
+        "{release:?}"
+    );
+}
+
+#[test]
+fn a_catalog_that_is_missing_in_a_named_state_directory_is_reported() {
+    let world = World::new();
+    std::fs::create_dir(world.state_dir()).unwrap();
     let export = world.ingest(&["export", "--kind", "video"]);
-    assert!(export.stderr.contains(said), "{export:?}");
+    assert_eq!((export.code, &*export.stdout), (0, ""), "{export:?}");
+    for arguments in [&["export", "--kind", "video"][..], &["search", "a"]] {
+        let refused = world.ingest(&[arguments, &["--state-dir", "state"]].concat());
+        assert_eq!((refused.code, &*refused.stdout), (2, ""), "{refused:?}");
+        let said = "the catalog state/catalog.db does not exist";
+        assert!(refused.stderr.contains(said), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_state_directory_is_not_missed_where_ledger_and_catalog_are_servers() {
+    let world = World::new();
+    for command in [
+        &["status"][..],
+        &["reopen", "youtube", "daily"],
+        &["history"],
+    ] {
+        let servers = [
+            "--state-dir",
+            "new",
+            "--set",
+            "ledger.url=redis://127.0.0.1:1",
+            "--set",
+            "catalog.url=postgres://ingest@127.0.0.1:1/ingest",
+        ];
+        let ran = world.ingest(&[command, &servers].concat());
+        assert!(!ran.stderr.contains("does not exist"), "{ran:?}");
+    }
 }
 
 #[test]

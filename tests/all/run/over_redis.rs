@@ -49,6 +49,32 @@ fn sixteen_processes_over_redis_spend_exactly_what_is_left() {
 }
 
 #[test]
+fn a_sandbox_run_charges_the_redis_that_it_is_given_apart_from_the_real_charges() {
+    let server = RedisServer::start();
+    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
+    let practice = [RUN, &["--sandbox"]].concat();
+    assert_eq!(world.json(&practice)["outcome"], "complete");
+    let used = |arguments: &[&str]| world.json(arguments)["limits"][0]["used"].clone();
+    assert_eq!(
+        (used(&["status"]), used(&["status", "--sandbox"])),
+        (json!(0), json!(32))
+    );
+    let elsewhere = world.directory.path().join("elsewhere");
+    let other = [&practice[..], &["--state-dir", elsewhere.to_str().unwrap()]].concat();
+    assert_eq!(
+        world.json(&other)["outcome"],
+        "stopped",
+        "one ledger for both machines"
+    );
+    assert_eq!(world.requests(), 0);
+    let catalog = world.ingest(&[&practice[..], &["--set", "catalog.url=postgres://x/y"]].concat());
+    assert!(
+        catalog.code == 2 && catalog.stderr.contains("catalog.url"),
+        "{catalog:?}"
+    );
+}
+
+#[test]
 fn a_redis_that_comes_back_empty_between_two_runs_is_told_what_was_spent() {
     let server = RedisServer::start();
     let world = world_over(&server, "{ quota = 40, window = \"24h\" }");

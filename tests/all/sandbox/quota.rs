@@ -154,6 +154,25 @@ async fn the_most_that_a_window_held_is_remembered() {
 }
 
 #[tokio::test]
+async fn keys_that_are_not_known_stand_for_one_credential_each() {
+    let second = "credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, limits = { daily = { quota = 9, window = \"1h\" }, search = { quota = 9, window = \"1h\" } } }";
+    let table = Table::laid(&shipped(&[second]), Options::default()).await;
+    let url = table.url("youtube", &format!("{CHART}US"));
+    for key in ["one", "two", "one", "three", "second", "youtube"] {
+        let request = table.client.get(&url).header("x-goog-api-key", key);
+        assert_eq!(request.send().await.unwrap().status(), 200);
+    }
+    let used = |account: &str| {
+        let usage = table.sandbox.usage();
+        let mut usage = usage.iter();
+        let count = usage.find(|one| one.account == account && one.limit == "daily");
+        count.unwrap().used.get()
+    };
+    // The first name, to which further keys belong too; and the other.
+    assert_eq!((used("second"), used("youtube")), (4, 2));
+}
+
+#[tokio::test]
 async fn two_keys_of_one_account_draw_on_one_quota() {
     let config = shipped(&[
         "credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, account = \"youtube\" }",

@@ -79,7 +79,10 @@ pub async fn inspect(
     now: Timestamp,
 ) -> Result<Vec<Finding>, LedgerError> {
     let link = Link::new(url, &config.access, config.timeout)?;
-    let probe = reply::probe(link.run(Script::Probe, &keys_of(PROBED), &[]).await?)?;
+    let probe = reply::probe(
+        link.run(Script::Probe, &keys_of(url.prefix(), PROBED), &[])
+            .await?,
+    )?;
     let mut findings = Vec::new();
     if probe.policy != "noeviction" {
         findings.push(Finding::MayEvict {

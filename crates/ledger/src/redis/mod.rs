@@ -60,6 +60,8 @@ struct Caller<'a> {
 /// The ledger of many machines.
 pub struct RedisLedger {
     link: Link,
+    /// What its keys begin with.
+    prefix: &'static str,
     max_skew: Option<Duration>,
     least_life: Duration,
     time: ServerTime,
@@ -92,6 +94,7 @@ impl RedisLedger {
     pub fn configured(url: &RedisUrl, config: &LedgerConfig) -> Result<Self, LedgerError> {
         Ok(Self {
             link: Link::new(url, &config.access, config.timeout)?,
+            prefix: url.prefix(),
             max_skew: Some(config.max_skew),
             least_life: LEAST_LIFE,
             time: ServerTime::Own,
@@ -124,7 +127,7 @@ impl RedisLedger {
         caller: Caller<'_>,
         more: impl IntoIterator<Item = String>,
     ) -> Result<Sent, LedgerError> {
-        let keys = keys_of(&caller.account.name);
+        let keys = keys_of(self.prefix, &caller.account.name);
         let arguments = self.arguments(script, caller, more);
         let link = self.link.for_limits(caller.sent.limits.len());
         link.run(script, &keys, &arguments).await
@@ -199,11 +202,10 @@ impl RedisLedger {
             now,
         };
         let arguments = self.arguments(Script::Check, caller, []);
+        let keys = keys_of(self.prefix, &account.name);
         let (link, account) = (self.link.clone(), account.name.clone());
         tokio::spawn(async move {
-            let checked = link
-                .run(Script::Check, &keys_of(&account), &arguments)
-                .await;
+            let checked = link.run(Script::Check, &keys, &arguments).await;
             match checked.and_then(reply::mended) {
                 Ok(mended) => mended.iter().for_each(|what| log_mended(&account, what)),
                 Err(error) => {

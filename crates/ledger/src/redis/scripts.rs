@@ -54,9 +54,9 @@ static CHECK: LazyLock<Source> = LazyLock::new(|| {
 static PROBE: LazyLock<Source> = LazyLock::new(|| Source::assemble(lua!("probe")));
 
 /// The keys of an account, in the order in which every script takes them. All carry its name as a hash tag, so that they
-/// are in one slot (L47). No other code names a key.
-pub fn keys_of(account: &str) -> [String; 5] {
-    ["meta", "log", "units", "marks", "sums"].map(|part| format!("ingest:{{{account}}}:{part}"))
+/// are in one slot (L47). `prefix` keeps sandbox runs apart. No other code names a key.
+pub fn keys_of(prefix: &str, account: &str) -> [String; 5] {
+    ["meta", "log", "units", "marks", "sums"].map(|part| format!("{prefix}:{{{account}}}:{part}"))
 }
 
 impl Script {

@@ -11,9 +11,6 @@
 )]
 
 mod place;
-#[allow(dead_code, reason = "the tests use more of it")]
-#[path = "../tests/all/support/redis_server.rs"]
-mod redis_server;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -25,8 +22,8 @@ use ingest_base::clock::SystemClock;
 use ingest_config::{Config, Sources};
 use ingest_ledger::{ChargeRequest, Mode, Purpose};
 use ingest_quota::{Cost, Outage, Units};
+use ingest_testing::redis_server::RedisServer;
 use place::{Place, Size};
-use redis_server::RedisServer;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

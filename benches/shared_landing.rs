@@ -9,17 +9,6 @@
 #[path = "landing.rs"]
 #[allow(dead_code, reason = "it is a benchmark of its own")]
 mod landing;
-#[path = "../tests/all/support/postgres.rs"]
-#[allow(clippy::panic, clippy::expect_used, reason = "it is the tests'")]
-mod postgres;
-#[path = "../tests/all/support/redis_server.rs"]
-#[allow(
-    dead_code,
-    clippy::panic,
-    clippy::expect_used,
-    reason = "it is the tests', which use the rest"
-)]
-mod redis_server;
 #[path = "../tests/all/support/world.rs"]
 #[allow(
     dead_code,
@@ -38,7 +27,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, NoTls};
 
 use self::landing::{PAGE, Row, Times, at, land, landing_table, page, rows, seen_again};
-use self::postgres::{PostgresServer, Schema};
+use ingest_testing::postgres::{PostgresServer, Schema};
 
 const BEGIN: &str =
     "insert into pass (job, region, started_at) values ('trending', $1, $2) returning id";

@@ -10,41 +10,44 @@ targets=("$@")
 [ $# -gt 0 ] || targets=(config templates headers answers tokens replies search files)
 export PROPTEST_CASES=${PROPTEST_CASES:-4096}
 
-# The properties of a target: changed input from the corpus, and what else takes hostile input.
+# The properties of a target, after the package whose tests they are: changed input from the corpus, and what else takes hostile
+# input.
 properties() {
     case $1 in
-    config) echo fuzz::config operate::hostile::any_bytes operate::hostile::bytes_in config::shipped ;;
-    templates) echo fuzz::templates config::template ;;
-    headers) echo fuzz::headers upstream::properties::any_link upstream::properties::any_retry upstream::properties::any_refusal ;;
-    answers) echo fuzz::answers upstream::properties::any_success ;;
-    tokens) echo fuzz::tokens upstream::properties::any_page_token ;;
-    replies) echo fuzz::replies ledger::redis::replies ;;
-    search) echo fuzz::search ;;
-    files) echo fuzz::files ;;
+    config) echo "ingest fuzz::config operate::hostile::any_bytes operate::hostile::bytes_in"; echo "ingest-config shipped" ;;
+    templates) echo "ingest fuzz::templates"; echo "ingest-config template" ;;
+    headers) echo "ingest-upstream fuzz::headers properties::any_link properties::any_retry properties::any_refusal" ;;
+    answers) echo "ingest-upstream fuzz::answers properties::any_success" ;;
+    tokens) echo "ingest-upstream fuzz::tokens properties::any_page_token" ;;
+    replies) echo "ingest-ledger fuzz::replies redis::replies" ;;
+    search) echo "ingest fuzz::search" ;;
+    files) echo "ingest fuzz::files" ;;
     *) echo "there is no target $1" >&2 && exit 2 ;;
     esac
 }
 
 # So many minutes of one target.
 try() {
-    local target=$1 rounds=0 end=$((SECONDS + minutes * 60)) names
-    names=$(properties "$target")
+    local target=$1 rounds=0 end=$((SECONDS + minutes * 60)) package names
     while [ "$SECONDS" -lt "$end" ]; do
-        # shellcheck disable=SC2086
-        "$binary" --quiet $names >"$said/$target" 2>&1 || { cat "$said/$target"; return 1; }
+        while read -r package names; do
+            # shellcheck disable=SC2086
+            "$said/$package" --quiet $names >"$said/$target" 2>&1 || { cat "$said/$target"; return 1; }
+        done < <(properties "$target")
         rounds=$((rounds + 1))
     done
     echo "$target: $rounds rounds in $minutes minutes, nothing found"
 }
 
-cargo test --locked --quiet --test all --no-run
-built=$(cargo test --locked --test all --no-run --message-format=json 2>/dev/null |
-    sed -n 's/.*"executable":"\([^"]*\/all-[^"]*\)".*/\1/p' | tail -1)
 said=$(mktemp -d)
 trap 'rm -rf "$said"' EXIT
-# A build that goes on meanwhile must not change what is tried.
-binary=$said/all
-cp "$built" "$binary"
+for package in ingest ingest-config ingest-upstream ingest-ledger; do
+    cargo test --locked --quiet --package $package --test all --no-run
+    built=$(cargo test --locked --package $package --test all --no-run --message-format=json 2>/dev/null |
+        sed -n 's/.*"executable":"\([^"]*\/all-[^"]*\)".*/\1/p' | tail -1)
+    # A build that goes on meanwhile must not change what is tried.
+    cp "$built" "$said/$package"
+done
 
 failed=0
 while [ ${#targets[@]} -gt 0 ]; do

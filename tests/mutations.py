@@ -25,9 +25,9 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The quick ones first: most mutations are found by the first.
 STAGES = [
-    ["ledger::redis::standalone::", "ledger::redis::lives", "ledger::redis::merged", "ledger::redis::replies"],
-    ["ledger::redis::loss", "ledger::redis::long", "ledger::redis::many", "ledger::redis::protocol"],
-    ["ledger::redis::between", "ledger::redis::kinds", "ledger::redis::fitness", "ledger::redis::outage", "ledger::reads"],
+    ["redis::standalone::", "redis::lives", "redis::merged", "redis::replies"],
+    ["redis::loss", "redis::long", "redis::many", "redis::protocol"],
+    ["redis::between", "redis::kinds", "redis::fitness", "redis::outage", "boundary"],
 ]
 LONGEST = 180
 # What is replaced by what, in code outside of comments. A group in lookarounds is not replaced.
@@ -101,7 +101,7 @@ def mutated(module, number, instead):
 
 def binary():
     built = subprocess.run(
-        ["cargo", "test", "--locked", "--no-run", "--message-format=json", "--test", "all", "--features", "envoy"],
+        ["cargo", "test", "--locked", "--no-run", "--message-format=json", "--test", "all", "--package", "ingest-ledger"],
         cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True,
     )
     for line in built.stdout.splitlines():

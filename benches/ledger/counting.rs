@@ -10,9 +10,9 @@ use ingest_quota::{Account, Cost, Counting, Decision, Limit, Timestamp, Units, W
 use tempfile::TempDir;
 
 use super::books::timed_charge;
-use super::redis_server::RedisServer;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
+use ingest_testing::redis_server::RedisServer;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const A_DAY: u32 = 10_000_000;

@@ -4,14 +4,7 @@
 mod books;
 mod counting;
 mod redis;
-#[path = "../../tests/all/support/redis_server.rs"]
-#[expect(
-    dead_code,
-    clippy::panic,
-    reason = "it is the tests', which use the rest"
-)]
-mod redis_server;
-#[path = "../../tests/all/support/shared_as_ledger.rs"]
+#[path = "../../crates/ledger/tests/all/shared_as_ledger.rs"]
 mod shared_as_ledger;
 mod sqlite;
 mod table;

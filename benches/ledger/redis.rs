@@ -11,9 +11,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 
 use super::books::{Books, Room};
-use super::redis_server::RedisServer;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, ratio, table};
+use ingest_testing::redis_server::RedisServer;
 
 const COSTS: [u32; 2] = [1, 100];
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -11,9 +11,9 @@ use ingest_quota::{
 };
 
 use super::books::timed_charge;
-use super::redis_server::RedisServer;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
+use ingest_testing::redis_server::RedisServer;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,17 +5,6 @@
 //! SQLite file. Then what one page costs the database, at several round trips.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-#[path = "../../tests/all/support/postgres.rs"]
-#[allow(clippy::panic, clippy::expect_used, reason = "it is the tests'")]
-mod postgres;
-#[path = "../../tests/all/support/redis_server.rs"]
-#[allow(
-    dead_code,
-    clippy::panic,
-    clippy::expect_used,
-    reason = "it is the tests', which use the rest"
-)]
-mod redis_server;
 #[path = "../../tests/all/support/shared_world.rs"]
 #[allow(dead_code, reason = "it is the tests', which use the rest")]
 mod shared_world;
@@ -36,10 +25,12 @@ use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use serde_json::Value;
 
-use self::postgres::PostgresServer;
-use self::redis_server::RedisServer;
 use self::slow_link::SlowLink;
 use self::world::{Ran, World};
+use ingest_testing::postgres::PostgresServer;
+use ingest_testing::redis_server::RedisServer;
+
+use self::shared_world::SharedWorld;
 
 /// How much is walked.
 #[derive(Clone, Copy)]

@@ -22,14 +22,6 @@ mod place;
 mod process;
 mod redis;
 mod sizes;
-#[path = "../../tests/all/support"]
-#[allow(dead_code, reason = "they are the tests', which use the rest")]
-mod support {
-    pub(crate) mod pgbouncer;
-    pub(crate) mod postgres;
-    pub(crate) mod redis_server;
-    pub(crate) mod stub_upstream;
-}
 mod tally;
 mod trouble;
 

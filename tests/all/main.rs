@@ -11,17 +11,15 @@
 
 mod benches;
 mod catalog;
-mod config;
 mod documents;
 mod economy;
 mod fuzz;
 mod insight;
-mod ledger;
 mod lists;
+mod manual;
 mod operate;
 mod postgres;
 mod presets;
-mod quota;
 mod reach;
 mod readme;
 mod recipes;
@@ -31,5 +29,19 @@ mod serve;
 mod site;
 mod soak;
 mod support;
-mod upstream;
 mod worlds;
+
+#[path = "../../crates"]
+#[allow(dead_code, unused, reason = "the tests of those packages use the rest")]
+mod of_packages {
+    #[path = "ledger/tests/all/books.rs"]
+    pub(crate) mod books;
+    #[path = "catalog/tests/all/fixture.rs"]
+    pub(crate) mod fixture;
+    #[path = "ledger/tests/all/shared_as_ledger.rs"]
+    pub(crate) mod shared_as_ledger;
+    #[macro_use]
+    #[path = "catalog/tests/all/suite/mod.rs"]
+    pub(crate) mod suite;
+}
+use of_packages::{books, fixture, shared_as_ledger, suite};

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::redis_server::free_port;
 use crate::support::world::World;
+use ingest_testing::redis_server::free_port;
 
 const README: &str = include_str!("../../README.md");
 const USAGE: &str = include_str!("../../docs/usage.md");

@@ -4,7 +4,7 @@
 //! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands that show
 //! records read; [`Leases`] keep two runs from working on one region. [`SqliteCatalog`] and [`PostgresCatalog`] hold them.
 //!
-//! Never charges or requests anything. Begin with [`PassStore::land`] and [`Landing`]. The tests in `tests/all/catalog/suite`
+//! Never charges or requests anything. Begin with [`PassStore::land`] and [`Landing`]. The tests in `crates/catalog/tests/all/suite`
 //! define the behaviour of every implementation.
 
 mod batch;

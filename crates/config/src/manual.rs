@@ -56,7 +56,7 @@ struct Entry {
 pub fn markdown() -> String {
     let blocks = blocks();
     let mut text = format!(
-        "# quotas.toml\n\n<!-- Generated from the program; see tests/all/config/manual.rs. -->\n\n{INTRODUCTION}\n\n{GUIDE}{}",
+        "# quotas.toml\n\n<!-- Generated from the program; see tests/all/manual.rs. -->\n\n{INTRODUCTION}\n\n{GUIDE}{}",
         contents(&blocks)
     );
     for block in blocks {

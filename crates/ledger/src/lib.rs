@@ -6,7 +6,7 @@
 //! `docs/ledger-protocol.md` (L1 to L51), cited where the code holds them.
 //!
 //! Decides by `quota::admission` alone. Never sends a request to an upstream. Begin with [`Ledger`], then `client/shared.rs` and
-//! `lua/charge.lua`. Every store passes the one suite of behaviours in `tests/all/ledger/suite`.
+//! `lua/charge.lua`. Every store passes the one suite of behaviours in `crates/ledger/tests/all/suite`.
 
 mod carry_over;
 mod client;

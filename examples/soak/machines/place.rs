@@ -15,9 +15,9 @@ use super::super::process::Process;
 use super::super::redis::Redis;
 use super::super::sizes;
 use super::link::Link;
-use crate::support::pgbouncer::PgBouncer;
-use crate::support::postgres::PostgresServer;
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use ingest_testing::pgbouncer::PgBouncer;
+use ingest_testing::postgres::PostgresServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// Pages of a region, and records of a page.
 pub(super) const PAGES: usize = 3;
@@ -310,7 +310,7 @@ impl Place {
         }
         let streaming = "select 1 from pg_stat_replication where state = 'streaming'";
         let streams = || self.primary().rows(streaming).len() == 1;
-        crate::support::redis_server::wait_until("the standby streams", streams);
+        ingest_testing::redis_server::wait_until("the standby streams", streams);
     }
 
     fn set_synchronous(&self, names: &str) {

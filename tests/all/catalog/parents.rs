@@ -5,9 +5,9 @@ use ingest_sqlite as sqlite;
 use ingest_sqlite::Schema;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, JOB, Page, at, pointer, video_of};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use crate::fixture::{Fixture, JOB, Page, at, pointer, video_of};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// A list of things of two regions, and the children of their ids at `place`, `batch` ids in a request.
 fn world(upstream: &StubUpstream, place: &str, batch: u64) -> World {

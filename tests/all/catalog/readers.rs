@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, Page, record};
+use crate::fixture::{Fixture, Page, record};
 use crate::reach::{Api, run};
-use crate::support::not_run::not_run;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use ingest_testing::not_run::not_run;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// The Python that has the other programs; the system's where there is none.
 fn python() -> PathBuf {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{Ran, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// Two jobs that list the same 30 ids, `popular` and `newest`, and look them up by five.
 fn world(stub: &StubUpstream) -> World {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const TEXT: &str = r#"
 regions = ["US", "GB", "DE", "FR", "IN", "BR"]

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::limit;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 /// 35 records a region, ten a page: four requests each.
 const FORGE: &str = r#"

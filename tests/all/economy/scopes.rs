@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::limit;
-use crate::support::redis_server::RedisServer;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const RUN: [&str; 4] = ["--region", "all", "--concurrency", "1"];
 

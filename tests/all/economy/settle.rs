@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::limit;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const METER: &str = r#"
 regions = ["US", "GB", "DE"]

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 /// 35 records a region, ten a page: twelve requests.
 const FORGE: &str = r#"

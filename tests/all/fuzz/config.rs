@@ -6,8 +6,8 @@ use std::path::Path;
 use ingest_config::{Config, RedisUrl};
 use proptest::prelude::*;
 
-use super::{cases, changed, corpus, is_plain, near, text_near};
 use crate::support::world::shipped;
+use ingest_testing::fuzz::{cases, changed, corpus, is_plain, near, text_near};
 
 /// Whatever is in the text: right, or refused in words that a terminal can be given.
 fn read(text: &str, sets: &[String]) {

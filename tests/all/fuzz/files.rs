@@ -11,9 +11,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use tokio::runtime::Runtime;
 
-use super::{cases, is_plain};
-use crate::ledger::books::{account, at, cost, fresh_id, secs, sliding};
+use crate::books::{account, at, cost, fresh_id, secs, sliding};
 use crate::support::world::World;
+use ingest_testing::fuzz::{cases, is_plain};
 
 fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
     result

@@ -6,7 +6,7 @@ use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
-use super::{corpus, text_near};
+use ingest_testing::fuzz::{corpus, text_near};
 
 fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
     static CATALOG: OnceLock<(tempfile::TempDir, SqliteCatalog, Runtime)> = OnceLock::new();

@@ -6,7 +6,7 @@ use ingest_config::{CursorText, Region, SinceValue, Template, Values};
 use ingest_quota::Timestamp;
 use proptest::prelude::*;
 
-use super::text_near;
+use ingest_testing::fuzz::text_near;
 
 proptest! {
     #[test]

@@ -14,8 +14,8 @@ use rusqlite::ffi;
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
-use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
+use ingest_testing::not_run::not_run;
 
 const RUN: [&str; 4] = ["--region", "all", "--job", "trending"];
 const EXPORT: [&str; 3] = ["export", "--kind", "video"];

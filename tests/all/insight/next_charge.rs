@@ -6,8 +6,8 @@ use std::fs;
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::{Ran, World};
+use ingest_testing::redis_server::RedisServer;
 
 const RUN: [&str; 4] = ["--region", "US,GB", "--job", "trending"];
 const PREVIEW: [&str; 3] = ["--region", "all", "--dry-run"];

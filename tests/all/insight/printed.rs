@@ -9,8 +9,8 @@ use ingest_base::clock::{Clock, SystemClock};
 use serde_json::json;
 
 use super::stage::Stage;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::{World, shipped};
+use ingest_testing::redis_server::RedisServer;
 
 const AGO: Duration = Duration::from_secs((3 * 24 + 5) * 3600 + 30 * 60);
 

@@ -3,8 +3,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 fn after_a_run() -> World {
     let world = World::new();

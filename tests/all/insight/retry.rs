@@ -11,9 +11,9 @@ use ingest_quota::{Account, Cost, Decision, Timestamp, Units};
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
-use crate::support::redis_server::RedisServer;
-use crate::support::shared_as_ledger::SharedAsLedger;
+use crate::shared_as_ledger::SharedAsLedger;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 const RUN: [&str; 4] = ["--region", "all", "--job", "trending"];

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const RUN: [&str; 4] = ["--region", "US,GB", "--job", "trending"];
 

@@ -1,7 +1,7 @@
 //! Comma-separated values that end up in a spreadsheet: no text of others is run there as a formula.
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const CONFIG: &str = r#"
 regions = ["-2+3"]

@@ -13,7 +13,7 @@ use super::plan::{Change, Event, Kind, Name, Total, World};
 use super::server::{Server, time};
 use crate::support::lab::Lab;
 use crate::support::seeds::Held;
-use crate::support::stub_upstream::StubUpstream;
+use ingest_testing::stub_upstream::StubUpstream;
 
 /// Longer than an unfinished pass is resumed.
 const BETWEEN_RUNS: Duration = Duration::from_secs(50 * 3_600);

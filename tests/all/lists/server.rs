@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
 use super::plan::{Change, Kind, Name, Total, World};
-use crate::support::stub_upstream::{StubAnswer, StubRequest};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest};
 
 /// A record, with times in seconds.
 #[derive(Debug, Clone)]

@@ -125,7 +125,7 @@ fn a_call_that_does_not_fit_is_not_made() {
 fn a_password_in_a_configuration_that_everyone_can_read_is_warned_of() {
     let path = |world: &World| world.directory.path().join("written.toml");
     let text = fs::read_to_string(shipped()).unwrap();
-    let port = crate::support::redis_server::free_port();
+    let port = ingest_testing::redis_server::free_port();
     let url = format!("url = \"redis://ingest:p%2Fw-0f-th3-l3dg3r@127.0.0.1:{port}\"");
     let with_password = text.replacen("url = \"sqlite\"", &url, 1);
     let with_ping = format!("{text}\n[notify]\nfailure = \"https://127.0.0.1/some-uuid\"\n");

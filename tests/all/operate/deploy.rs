@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use serde_yaml_ng::Value as Yaml;
 
-use crate::support::not_run::not_run;
 use crate::support::world::{SECRET, World, shipped};
+use ingest_testing::not_run::not_run;
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -9,8 +9,8 @@ use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
 use super::files::everything_below;
-use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
+use ingest_testing::not_run::not_run;
 
 const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "json"];
 

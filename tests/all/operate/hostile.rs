@@ -6,10 +6,10 @@ use ingest_config::{Config, ConfigError, Sources};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::fuzz::{corpus, is_plain};
-use crate::ledger::redis::replies::Parrot;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{World, shipped};
+use ingest_testing::fuzz::{corpus, is_plain};
+use ingest_testing::parrot::Parrot;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// Whatever is in the file: right, or refused with what is wrong.
 fn load(bytes: &[u8]) -> Result<(), ConfigError> {

@@ -256,7 +256,7 @@ fn units_that_the_ledger_has_not_recorded_yet_are_in_the_file() {
     run(&world, &[]);
     let unrepaid = r#"ingest_unrepaid_units{account="youtube",limit="daily"}"#;
     assert_eq!(samples(&file(&world))[unrepaid], 0.0);
-    let port = crate::support::redis_server::free_port();
+    let port = ingest_testing::redis_server::free_port();
     world.set(&format!("ledger.url=\"redis://127.0.0.1:{port}\""));
     world.set("jobs.trending.every=1us");
     run(&world, &[]);

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{SECRET, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// A world that pings `/start`, `/success`, `/stopped` and `/failure` of the stub.
 fn pinging(stub: &StubUpstream, events: &[&str]) -> World {

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use percent_encoding::NON_ALPHANUMERIC;
 use serde_json::Value;
 
-use crate::support::not_run::not_run;
-use crate::support::redis_server::free_port;
 use crate::support::world::World;
+use ingest_testing::not_run::not_run;
+use ingest_testing::redis_server::free_port;
 
 const LIMIT: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(50);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const PASSWORD: &str = "open-sesame";
 const OF_SENTINEL: &str = "swordfish";

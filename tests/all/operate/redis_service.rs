@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::not_run::not_run;
-use crate::support::redis_server::free_port;
 use crate::support::world::World;
+use ingest_testing::not_run::not_run;
+use ingest_testing::redis_server::free_port;
 
 const README: &str = include_str!("../../../deploy/README.md");
 const UNIT: &str = "/usr/lib/systemd/system/redis-server.service";

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::postgres::PostgresServer;
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::{Ran, World};
+use ingest_testing::postgres::PostgresServer;
 
 /// The commands of a section of a document that begin so.
 fn commands(document: &str, section: &str) -> Vec<String> {

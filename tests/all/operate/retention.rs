@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::postgres::PostgresServer;
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::World;
+use ingest_testing::postgres::PostgresServer;
 
 const RUN: [&str; 4] = ["--region", "US", "--job", "trending"];
 const LONG_AGO: &str =

@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 
 use assert_cmd::cargo::cargo_bin;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::{SECRET, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const US: [&str; 4] = ["--region", "US", "--job", "trending"];
 

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 
-use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
+use ingest_testing::not_run::not_run;
 
 #[test]
 fn what_belongs_to_a_run_is_refused_before_a_subcommand() {

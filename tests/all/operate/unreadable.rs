@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::not_run::not_run;
 use crate::support::world::{Ran, World};
+use ingest_testing::not_run::not_run;
 
 const LOOKS: [&[&str]; 7] = [
     &["status"],

@@ -7,7 +7,7 @@ use ingest_config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 
-use crate::support::postgres::{PostgresServer, Schema, connections};
+use ingest_testing::postgres::{PostgresServer, Schema, connections};
 
 const INSERT: &str = "insert into landed values ($1)";
 

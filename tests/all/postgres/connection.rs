@@ -8,9 +8,9 @@ use ingest_config::PostgresUrl;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::support::postgres::{PostgresServer, connections};
-use crate::support::redis_server::free_port;
 use crate::support::world::{Ran, World};
+use ingest_testing::postgres::{PostgresServer, connections};
+use ingest_testing::redis_server::free_port;
 
 const PASSWORD: &str = "pa:ss\\w/0rd-hush";
 

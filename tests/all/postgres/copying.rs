@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use crate::support::postgres::PostgresServer;
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::World;
+use ingest_testing::postgres::PostgresServer;
 
 fn exported(world: &World) -> String {
     let exported = world.ingest(&["export", "--kind", "video"]);

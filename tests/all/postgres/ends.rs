@@ -4,14 +4,15 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ingest_catalog::{Archive, PostgresCatalog, RecordsQuery};
+use ingest_catalog::{Archive, Postgres, PostgresCatalog, RecordsQuery};
+use ingest_config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
-use crate::catalog::places::with_connections;
-use crate::support::postgres::{PostgresServer, Schema};
-use crate::support::redis_server::wait_until;
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::{PATIENCE, ended, ends_within};
+use ingest_testing::postgres::{PostgresServer, Schema};
+use ingest_testing::redis_server::wait_until;
 
 #[test]
 fn the_shipped_regions_all_at_once_end_with_as_few_connections_as_there_are() {
@@ -134,7 +135,8 @@ fn a_region_that_gets_no_connection_in_time_fails_and_names_catalog_connections(
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_nobody_takes_keep_the_only_connection_from_no_other_reader() {
     let schema = tokio::task::block_in_place(|| PostgresServer::shared().schema());
-    let database = with_connections(&schema, 1);
+    let url = PostgresUrl::parse(&schema.url).unwrap();
+    let database = Postgres::new(&url, None, &schema.name, 1);
     let catalog = PostgresCatalog::open(database).await.unwrap();
     tokio::task::block_in_place(|| {
         schema.rows(

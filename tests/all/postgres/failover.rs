@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
-use crate::support::not_run::not_run;
-use crate::support::postgres::{PostgresServer, Schema};
-use crate::support::redis_server::wait_until;
+use ingest_testing::not_run::not_run;
+use ingest_testing::postgres::{PostgresServer, Schema};
+use ingest_testing::redis_server::wait_until;
 
 #[test]
 fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has_its_number() {

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::postgres::PostgresServer;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::World;
+use ingest_testing::postgres::PostgresServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// As long as an id in an index may be, and longer than any index takes; of characters that do not compress.
 fn long(bytes: usize) -> String {

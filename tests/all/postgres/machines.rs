@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::pgbouncer::PgBouncer;
-use crate::support::postgres::{PostgresServer, Schema};
-use crate::support::redis_server::{RedisServer, wait_until};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::{Ran, World};
+use ingest_testing::pgbouncer::PgBouncer;
+use ingest_testing::postgres::{PostgresServer, Schema};
+use ingest_testing::redis_server::{RedisServer, wait_until};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 const REGIONS: [&str; 6] = ["A", "B", "C", "D", "E", "F"];
 /// Pages of a region, and records of a page.

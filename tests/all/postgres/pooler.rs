@@ -1,7 +1,7 @@
 use super::connection::checked;
-use crate::support::pgbouncer::PgBouncer;
-use crate::support::postgres::PostgresServer;
 use crate::support::world::World;
+use ingest_testing::pgbouncer::PgBouncer;
+use ingest_testing::postgres::PostgresServer;
 
 #[test]
 fn a_pooler_by_transaction_is_a_server_like_any_other() {

@@ -8,9 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::connection::checked;
-use crate::support::postgres::{PostgresServer, as_its_user, program};
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::{Ran, World};
+use ingest_testing::postgres::{PostgresServer, as_its_user, program};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const PASSWORD: &str = "hush-of-the-catalog";
 

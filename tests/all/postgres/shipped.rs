@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::pgbouncer::PgBouncer;
-use crate::support::postgres::{PostgresServer, Schema};
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::pgbouncer::PgBouncer;
+use ingest_testing::postgres::{PostgresServer, Schema};
+use ingest_testing::redis_server::RedisServer;
 
 /// How long a run may take: it needs a second or two.
 const PATIENCE: Duration = Duration::from_secs(30);

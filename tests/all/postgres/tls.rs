@@ -6,8 +6,8 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
 use super::connection::checked;
-use crate::support::postgres::{PostgresServer, other_user};
 use crate::support::world::World;
+use ingest_testing::postgres::{PostgresServer, other_user};
 
 /// A server whose certificate for `localhost` an authority signed, and the authority's certificate.
 fn server() -> (PostgresServer, PathBuf, TempDir) {

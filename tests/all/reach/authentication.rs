@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use super::{Api, ids, run};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 const LIST: &str = r#"records = { at = "/data", kind = "row", id = "/id" }"#;
 const APP: &str = "app-s3cret-0123456789";

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// An upstream that has only `/list`, and a job with these keys, whose call has another path.
 fn world(stub: &StubUpstream, job: &str) -> World {

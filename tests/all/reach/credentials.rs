@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// A world whose job uses the keys `k1` and `k2`, each with this quota.
 fn world(stub: &StubUpstream, quota: u64) -> World {

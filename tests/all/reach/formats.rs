@@ -1,7 +1,7 @@
 //! Responses in CSV, NDJSON and XML.
 
 use super::{Api, ids, records, run};
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 use serde_json::{Value, json};
 
 /// A run over one response of this body.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Api, run};
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const LIST: &str = r#"records = { at = "/data", kind = "row", id = "/id" }"#;
 

@@ -18,8 +18,8 @@ mod slices;
 
 use serde_json::Value;
 
-use crate::support::stub_upstream::StubUpstream;
 use crate::support::world::World;
+use ingest_testing::stub_upstream::StubUpstream;
 
 /// The parts of a configuration with one job that lists one call for each region.
 pub(crate) struct Api<'a> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Api, ids, run};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 fn rows(ids: impl IntoIterator<Item = u64>) -> Vec<Value> {
     ids.into_iter().map(|id| json!({ "id": id })).collect()

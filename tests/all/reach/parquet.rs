@@ -9,9 +9,9 @@ use parquet::record::Field;
 use serde_json::json;
 
 use super::{Api, run};
-use crate::support::not_run::not_run;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::not_run::not_run;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const COLUMNS: &str = r#"records = { at = "/list", kind = "thing", id = "/id", columns = { name = "/name", count = { at = "/count", type = "integer" }, price = { at = "/price", type = "real" }, open = { at = "/open", type = "boolean" }, made = { at = "/made", type = "timestamp" }, tags = { at = "/tags", type = "json" }, region = "{region}" } }"#;
 

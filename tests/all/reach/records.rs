@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Api, ids, records, run};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 fn stub(body: serde_json::Value) -> StubUpstream {
     StubUpstream::answering([StubAnswer::json(&body)])

@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{Api, ids};
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// An upstream whose lists have one record, named by the parameter `place`.
 fn stub() -> StubUpstream {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// A world whose responses have these headers, and whose limit of 15,000 units reads them like this.
 fn world(headers: &'static [(&str, &str)], reported: &str) -> (StubUpstream, World) {

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{Api, ids, records, run};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 fn number(request: &StubRequest, name: &str, or: usize) -> usize {
     request.param(name).map_or(or, |text| text.parse().unwrap())

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use self::place::Place;
-use crate::support::stub_upstream::{StubAnswer, StubRequest};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest};
 
 /// Units by the name that the ledger has for their limit.
 pub type Units = BTreeMap<String, u64>;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Answer, Recipe, Units};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::Ran;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// More than any run uses.
 const PLENTY: u64 = 1_000_000;

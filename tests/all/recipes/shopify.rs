@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Recipe, Then, Units, number, span};
-use crate::support::stub_upstream::{StubAnswer, StubRequest};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest};
 
 pub const RECIPE: Recipe = Recipe {
     name: "shopify",

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::{Answer, Recipe, Then, Units, number, span};
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 pub const RECIPE: Recipe = Recipe {
     name: "slack",

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::{SECRET, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// Runs a configuration with these calls and steps against a stand-in.
 fn received(

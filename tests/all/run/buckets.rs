@@ -3,8 +3,8 @@
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const QUOTA: u64 = 12;
 const RUN: &[&str] = &["--region", "all", "--job", "trending"];

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::raw_server::{Act, Identity, RawServer, Reply};
 use crate::support::world::{Ran, World};
+use ingest_testing::raw_server::{Act, Identity, RawServer, Reply};
 
 const CONFIG: &str = r#"
 regions = ["US"]

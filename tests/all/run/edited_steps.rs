@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 const LAST: u64 = 4;
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use ingest::run::Waits;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::postgres::PostgresServer;
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::World;
+use ingest_testing::postgres::PostgresServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// What a test must never wait for.
 const FOREVER: Duration = Duration::from_secs(120);

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// A world whose call reads a cursor, a column, a text and a cost; `more` is added to the step.
 fn world(stub: &StubUpstream, regions: &str, more: &str) -> World {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::{World, ended};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// A world with one call that pages like this; `job` is added to the job.
 fn world(stub: &StubUpstream, page: &str, job: &str) -> World {

@@ -4,8 +4,8 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const MEBIBYTE: u64 = 1024;
 /// Of 200 MiB, without the code of the program: an upstream does not change it, it is 16 MiB in a release build, and more in a

@@ -23,6 +23,7 @@ mod memory;
 mod over_redis;
 mod pass_time;
 mod printed;
+mod reads;
 mod resent;
 mod secrets;
 mod signals;

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::support::redis_server::RedisServer;
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 const LISTING: &[&str] = &[
     "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",

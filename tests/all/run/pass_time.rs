@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// Makes the unfinished passes older than they are, so that they began on another day. Returns when the oldest began.
 fn age_passes(world: &World) -> String {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// A timeline from the newest status, 20, on: two to a page, down to `since_id`, which the next page's URL lacks.
 fn timeline(request: &StubRequest) -> StubAnswer {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// Starts a slow run, signals it while its second request is under way, and waits for its end.
 fn signalled(world: &World, signal: Signal) -> (i32, Value) {

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::stub_upstream::{StubAnswer, StubUpstream};
 use crate::support::world::World;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// A world whose list names `{since}` as this template, of a job with more keys.
 fn world(stub: &StubUpstream, template: &str, job: &str, step: &str) -> World {

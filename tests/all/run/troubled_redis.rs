@@ -5,8 +5,8 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const QUOTA: u64 = 60;
 const LIMIT: &str = "credentials.youtube.limits.daily={ quota = 60, window = \"24h\" }";

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::redis_server::RedisServer;
 use crate::support::world::{Ran, World};
+use ingest_testing::redis_server::RedisServer;
 
 const QUOTA: u64 = 16;
 const LIMIT: &str = "credentials.youtube.limits.daily={ quota = 16, window = \"24h\" }";

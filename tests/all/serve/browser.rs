@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::{CLIENT, Served, TOKEN};
 use crate::support::browser::Browser;
-use crate::support::redis_server::RedisServer;
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 const PATIENT: &str = "serve.query_timeout=30s";
@@ -308,7 +308,7 @@ fn the_keyboard_alone_reaches_everything_in_order_sees_where_it_is_and_submits()
     browser.type_in("7d");
     browser.press(&[], Key::Enter);
     let found = |browser: &Browser| browser.address().query().unwrap_or_default().contains("q=");
-    crate::support::redis_server::wait_until("the form was submitted", || found(&browser));
+    ingest_testing::redis_server::wait_until("the form was submitted", || found(&browser));
     let query = browser.address().query().unwrap().to_owned();
     assert!(
         query.contains(&format!("q={word}")) && query.contains("kind=video"),
@@ -387,7 +387,7 @@ fn every_view_works_without_scripts() {
     browser.press(&[], Key::Enter);
     let is_submitted =
         || browser.address().query() == Some(&format!("q={word}&kind=&region=&since="));
-    crate::support::redis_server::wait_until("the form was submitted", is_submitted);
+    ingest_testing::redis_server::wait_until("the form was submitted", is_submitted);
     assert!(browser.source().contains("<mark>"), "{}", browser.source());
 }
 
@@ -473,7 +473,7 @@ fn ten_thousand_hits_are_a_page_that_leads_on_to_more() {
         let is_next =
             || browser.script("return document.querySelectorAll('article').length") != hits;
         if hits < 1000 {
-            crate::support::redis_server::wait_until("there are more", is_next);
+            ingest_testing::redis_server::wait_until("there are more", is_next);
         }
     }
     assert!(browser.console().is_empty());

@@ -325,7 +325,7 @@ fn only_a_client_that_may_charge_is_answered() {
 
 #[test]
 fn without_the_ledger_the_outage_policy_decides() {
-    let redis = crate::support::redis_server::RedisServer::start();
+    let redis = ingest_testing::redis_server::RedisServer::start();
     let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
     let served = served(&[&url, "ledger.timeout=300ms"]);
     assert_eq!(

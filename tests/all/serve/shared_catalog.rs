@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 use super::Served;
-use crate::support::postgres::PostgresServer;
-use crate::support::redis_server::wait_until;
+use crate::support::shared_world::SharedWorld;
 use crate::support::world::World;
+use ingest_testing::postgres::PostgresServer;
+use ingest_testing::redis_server::wait_until;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 const PATIENT: &str = "serve.query_timeout=30s";

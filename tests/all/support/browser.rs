@@ -1,6 +1,6 @@
 //! A real Chromium, driven through WebDriver, where it is installed.
 
-use super::not_run::not_run;
+use ingest_testing::not_run::not_run;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

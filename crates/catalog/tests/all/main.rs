@@ -1,0 +1,32 @@
+//! Every catalog passes the suite. The other modules test what only the catalog in a SQLite file has: files, tables, views.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::print_stderr
+)]
+
+mod both;
+mod files;
+mod fixture;
+mod hostile;
+mod index;
+mod landing;
+mod passes;
+pub(crate) mod places;
+mod properties;
+mod prune;
+mod shared_views;
+mod suite;
+mod views;
+
+mod a_sqlite_file {
+    super::suite::suite!(super::places::sqlite_file);
+}
+
+mod a_postgres_schema {
+    super::suite::suite!(super::places::postgres_schema);
+}

@@ -1,0 +1,299 @@
+//! What people see who query the catalog in PostgreSQL: the views, with typed columns.
+
+use ingest_catalog::PostgresCatalog;
+use ingest_config::ColumnType;
+use serde_json::{Value, json};
+use tokio::task::block_in_place;
+
+use super::fixture::{Page, column, record, records_of};
+use super::places::database;
+use ingest_testing::postgres::{PostgresServer, Schema};
+
+struct Shared {
+    schema: Schema,
+    catalog: PostgresCatalog,
+}
+
+async fn shared() -> Shared {
+    let schema = block_in_place(|| PostgresServer::shared().schema());
+    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    Shared { schema, catalog }
+}
+
+impl Shared {
+    async fn land(&self, page: Page) {
+        page.land(&self.catalog).await.unwrap();
+    }
+
+    /// The rows of a query, each as a row of PostgreSQL's own text.
+    fn rows(&self, sql: &str) -> Vec<String> {
+        let sql = format!("select row_to_json(found)::text from ({sql}) found");
+        let rows = block_in_place(|| self.schema.rows(&sql));
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+}
+
+/// A page of records with these values of `v`, in a column `v` of a type.
+fn page(kind: Option<ColumnType>, values: &[Value]) -> Page {
+    let records = values.iter().enumerate();
+    let records =
+        records.map(|(n, value)| record(&format!("{n:02}"), json!({ "v": value, "nul": "\0" })));
+    let mut of_kind = records_of("k", &[], &[]);
+    let mut typed = column("/v");
+    typed.kind = kind;
+    of_kind.columns.insert("v".into(), typed);
+    Page {
+        kind: of_kind,
+        ..Page::of(records.collect())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_have_their_types_and_odd_values_are_null() {
+    let odd = json!([null, "", "odd", "nul \0", {"a": 1}, [1], "1e999", "-", ".", "99999999999999999999", "2026-13-45", true]);
+    let odd = odd.as_array().unwrap();
+    let cases = [
+        (
+            ColumnType::Integer,
+            json!([12, "-7", 0]),
+            json!([12, -7, 0]),
+            "bigint",
+        ),
+        (
+            ColumnType::Real,
+            json!([1.5, "-2e3", "1e-400"]),
+            json!([1.5, -2000, 0]),
+            "double precision",
+        ),
+        (
+            ColumnType::Boolean,
+            json!([true, "FALSE", 1]),
+            json!([true, false, true]),
+            "boolean",
+        ),
+        (
+            ColumnType::Timestamp,
+            json!([
+                "2026-03-01T12:00:00+01:00",
+                "2026-03-01",
+                1_700_000_000,
+                1_700_000_000_000_u64,
+                -14_182_940.5,
+                "-1500000000000.5",
+                -62_135_596_801_i64
+            ]),
+            json!([
+                "2026-03-01T11:00:00+00:00",
+                "2026-03-01T00:00:00+00:00",
+                "2023-11-14T22:13:20+00:00",
+                "2023-11-14T22:13:20+00:00",
+                "1969-07-20T20:17:40+00:00",
+                "1922-06-20T21:20:00+00:00",
+                null
+            ]),
+            "timestamp with time zone",
+        ),
+        (
+            ColumnType::Text,
+            json!(["a", 1, "x\0y"]),
+            json!(["a", "1", "x\u{FFFD}y"]),
+            "text",
+        ),
+        (
+            ColumnType::Json,
+            json!([{"b": 1, "a": [2]}, "q"]),
+            json!([{"b": 1, "a": [2]}, "q"]),
+            "json",
+        ),
+    ];
+    for (kind, values, expected, name) in cases {
+        let f = shared().await;
+        let values: Vec<Value> = values
+            .as_array()
+            .unwrap()
+            .iter()
+            .chain(odd)
+            .cloned()
+            .collect();
+        f.land(page(Some(kind), &values)).await;
+        let rows = f.rows("select v from youtube_k order by id");
+        assert_eq!(
+            rows.len(),
+            values.len(),
+            "no record makes the view of {name} fail"
+        );
+        for (row, expected) in rows.iter().zip(expected.as_array().unwrap()) {
+            let row: Value = serde_json::from_str(row).unwrap();
+            assert_eq!(&row["v"], expected, "{name}");
+        }
+        let found = f.rows("select distinct pg_typeof(v)::text as type from youtube_k");
+        assert_eq!(found, [json!({ "type": name }).to_string()]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_in_arrays_are_columns_and_a_view_follows_the_configuration() {
+    let f = shared().await;
+    let body = json!({"list": [{"v": [1, 2]}, "odd", {"v": [3]}, {}], "o": {"a": 1}, "q\"\\'": "quoted", "nul": "\0\\u0000"});
+    let columns = [
+        ("first", "/list/0/v/1"),
+        ("each", "/list/*/v"),
+        ("all", "/list/*/v/*"),
+        ("members", "/o/*"),
+        ("quoted", "/q\"\\'"),
+        ("nowhere", "/o/a/b/*/c"),
+        ("nul", "/nul"),
+        ("ID", "/o/a"),
+    ];
+    let land = |columns: &[(&str, &str)]| {
+        f.land(Page {
+            kind: records_of("k", &[], columns),
+            ..Page::of(vec![record("a", body.clone())])
+        })
+    };
+    land(&columns).await;
+    let row: Value = serde_json::from_str(&f.rows("select * from youtube_k")[0]).unwrap();
+    let expected = [
+        ("first", json!("2")),
+        ("each", json!("[[1,2],[3]]")),
+        ("all", json!("[1,2,3]")),
+        ("members", json!("[1]")),
+        ("quoted", json!("quoted")),
+        ("nowhere", json!("[]")),
+        ("nul", json!("\u{FFFD}\\u0000")),
+        ("ID", json!("1")),
+        ("parent", Value::Null),
+        ("gone_at", Value::Null),
+    ];
+    for (column, value) in expected {
+        assert_eq!(row[column], value, "{column}");
+    }
+    land(&[("n", "/o/a")]).await;
+    assert_eq!(f.rows("select n from youtube_k"), [r#"{"n":"1"}"#]);
+    land(&[]).await;
+    let views = "select relname from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace";
+    assert_eq!(f.rows(views), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_any_kind_are_taken_or_do_without_a_view() {
+    let f = shared().await;
+    let long = "ä".repeat(60);
+    let names = [
+        "a\"b",
+        "a'b; drop table record",
+        "größe",
+        "a b",
+        "",
+        "\0x",
+        "select",
+        "日本",
+        &long,
+    ];
+    for name in names {
+        for kind in names {
+            let columns = [(name, "/v"), ("Title", "/v"), ("title", "/v"), ("ID", "/v")];
+            f.land(Page {
+                upstream: name.into(),
+                kind: records_of(kind, &["/v"], &columns),
+                ..Page::of(vec![record("i", json!({"v": name, name: {"x": [name]}}))])
+            })
+            .await;
+        }
+    }
+    // The names of two tables.
+    f.land(Page {
+        upstream: "record".into(),
+        kind: records_of("text", &["/v"], &[("v", "/v")]),
+        ..Page::of(vec![record("i", json!({"v": 1}))])
+    })
+    .await;
+    let count = (names.len() * names.len() + 1).to_string();
+    assert_eq!(
+        f.rows("select count(*)::text as n from record"),
+        [format!(r#"{{"n":"{count}"}}"#)]
+    );
+    let row = f.rows(r#"select "a""b" as v from "a""b_a'b; drop table record""#);
+    assert_eq!(row, [json!({"v": "a\"b"}).to_string()]);
+    let views = "select relname from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace";
+    for view in f.rows(views) {
+        let view: Value = serde_json::from_str(&view).unwrap();
+        let name = view["relname"].as_str().unwrap().replace('"', "\"\"");
+        assert_eq!(
+            f.rows(&format!("select * from \"{name}\"")).len(),
+            1,
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
+    let f = shared().await;
+    block_in_place(|| {
+        f.schema
+            .rows("update schema_version set version = 99 returning 1")
+    });
+    for error in [
+        PostgresCatalog::open(database(&f.schema))
+            .await
+            .err()
+            .unwrap(),
+        PostgresCatalog::open_read_only(database(&f.schema))
+            .await
+            .err()
+            .unwrap(),
+    ] {
+        let said = error.to_string();
+        assert!(
+            said.contains("has version 99") && said.contains("upgrade ingest"),
+            "{said}"
+        );
+        assert!(!error.is_retryable());
+    }
+    let foreign = block_in_place(|| PostgresServer::shared().schema());
+    assert!(
+        PostgresCatalog::open_read_only(database(&foreign))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let create = format!(
+        "create schema {0}; create table {0}.theirs ()",
+        foreign.name
+    );
+    block_in_place(|| {
+        create
+            .split(';')
+            .for_each(|sql| drop(PostgresServer::shared().rows(sql)))
+    });
+    let error = PostgresCatalog::open(database(&foreign))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("tables of something else"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_processes_create_one_schema_and_a_repair_rebuilds_the_index() {
+    let schema = block_in_place(|| PostgresServer::shared().schema());
+    let opened =
+        futures_util::future::join_all((0..4).map(|_| PostgresCatalog::open(database(&schema))))
+            .await;
+    let catalog = opened.into_iter().map(Result::unwrap).last().unwrap();
+    let f = Shared { schema, catalog };
+    f.land(Page::of(vec![
+        super::fixture::video("a", "lost words"),
+        super::fixture::video("b", ""),
+    ]))
+    .await;
+    block_in_place(|| f.schema.rows("delete from record_text returning 1"));
+    assert_eq!(f.catalog.rebuild_text().await.unwrap(), 1);
+    assert_eq!(
+        f.rows("select words::text from record_text"),
+        [r#"{"words":"'lost' 'words'"}"#]
+    );
+}

@@ -1,0 +1,66 @@
+//! The boundary proof: what `cargo run --example boundary` prints, over both ledgers.
+
+use super::Store;
+
+#[path = "../../../../examples/boundary.rs"]
+#[expect(dead_code, reason = "the example's own main")]
+#[allow(unreachable_pub)]
+mod example;
+
+use example::{LetThrough, countings, fixed_window, picture, sliding_window, worst};
+
+#[test]
+fn a_fixed_window_lets_twice_its_limit_through() {
+    assert_eq!(
+        fixed_window(),
+        LetThrough {
+            before: 50,
+            after: 50
+        }
+    );
+}
+
+#[tokio::test]
+async fn our_window_lets_its_limit_through_over_sqlite() {
+    let store = super::sqlite::File::fresh().await;
+    assert_eq!(
+        sliding_window(&*store.ledger()).await,
+        LetThrough {
+            before: 50,
+            after: 0
+        }
+    );
+}
+
+#[tokio::test]
+async fn our_window_lets_its_limit_through_over_redis() {
+    let store = super::redis::Standalone::open().await;
+    assert_eq!(
+        sliding_window(&*store.ledger()).await,
+        LetThrough {
+            before: 50,
+            after: 0
+        }
+    );
+}
+
+#[test]
+fn the_worst_minute_of_each_way_to_count_is_found() {
+    let worst = countings().map(|(_, counting)| worst(counting).1);
+    let [fixed, two_buckets, parts, log] = worst;
+    assert_eq!((fixed, parts, log), (100, 50, 50));
+    assert!((90..100).contains(&two_buckets), "{two_buckets}");
+}
+
+#[test]
+fn the_documentation_shows_it() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/boundary.svg");
+    let picture = picture();
+    if std::env::var_os("INGEST_WRITE_DOCS").is_some() {
+        std::fs::write(path, &picture).unwrap();
+    }
+    assert!(
+        std::fs::read_to_string(path).unwrap() == picture,
+        "INGEST_WRITE_DOCS=1 writes docs/boundary.svg"
+    );
+}

@@ -1,0 +1,3 @@
+//! Hostile replies of Redis.
+
+mod replies;

@@ -1,0 +1,402 @@
+//! Everything that a connection can do instead of answering.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Acquired, ClientError, LedgerError};
+use ingest_quota::{Account, Outage, Timestamp};
+
+use super::machine::{Machine, Process, account, refusal};
+use super::{MAX_SKEW, TIMEOUT};
+use ingest_testing::parrot::Parrot;
+use ingest_testing::proxy::Proxy;
+use ingest_testing::redis_server::{RedisServer, url, wait_until};
+
+fn log_length(account: &Account) -> String {
+    format!("ZCARD ingest:{{{}}}:log", account.name)
+}
+
+fn entries(server: &RedisServer, account: &Account) -> i64 {
+    server.ask(&log_length(account))
+}
+
+/// An outage: the expensive call is refused and not rejected, the cheap one goes ahead.
+async fn is_an_outage(process: &Process, account: &Account, words: &str) {
+    let why = refusal(process.ask(account, 1).await);
+    assert!(why.contains(words), "{why}");
+    process.take_unmetered(account, 1).await;
+}
+
+#[tokio::test]
+async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port()).await;
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
+    let process = machine.process();
+    for _ in 0..3 {
+        process.take(&account, 1).await;
+        proxy.cut(1);
+        assert!(process.take(&account, 1).await.metered);
+        assert_eq!(proxy.left(), 0);
+    }
+    assert_eq!(process.used(&account).await, 6);
+    assert_eq!(entries(&server, &account), 6);
+}
+
+#[tokio::test]
+async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_was_refused() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port()).await;
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
+    let process = machine.process();
+    process.take(&account, 1).await;
+    proxy.cut(2);
+    refusal(process.ask(&account, 9).await);
+    assert_eq!(entries(&server, &account), 2, "the script ran");
+    assert_eq!(machine.process().drain(&account).await, 9);
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_was_cut_off_is_told_again() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port()).await;
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
+        account(10),
+    );
+    let process = machine.process();
+    let permit = process.take(&account, 4).await;
+    proxy.cut(2);
+    process.0.release(&account, &permit).await.unwrap();
+    assert_eq!(machine.process().used(&account).await, 0);
+}
+
+#[tokio::test]
+async fn a_redis_out_of_memory_is_an_outage() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    server.tell("CONFIG SET maxmemory 1");
+    is_an_outage(&machine.process(), &account, "OOM").await;
+    server.tell("CONFIG SET maxmemory 0");
+    assert_eq!(
+        machine.process().drain(&account).await,
+        8,
+        "and what went unmetered is told"
+    );
+}
+
+#[tokio::test]
+async fn a_read_only_replica_is_an_outage_until_it_is_promoted() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    server.tell("REPLICAOF 127.0.0.1 1");
+    is_an_outage(&process, &account, "READONLY").await;
+    server.tell("CONFIG SET replica-serve-stale-data no");
+    is_an_outage(&machine.process(), &account, "MASTERDOWN").await;
+    server.tell("REPLICAOF NO ONE");
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(
+        process.drain(&account).await,
+        7,
+        "without a restart of the process"
+    );
+}
+
+#[tokio::test]
+async fn a_replica_that_lags_rejects_nothing() {
+    let (primary, replica) = (RedisServer::start(), RedisServer::start());
+    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let (mut machine, account) = (Machine::new(primary.url()), account(2));
+    assert_eq!(machine.process().drain(&account).await, 2);
+    wait_until("the replica has the charges", || {
+        replica.try_ask::<i64>(&log_length(&account)) == Ok(2)
+    });
+    machine.url = replica.url();
+    is_an_outage(&machine.process(), &account, "READONLY").await;
+    assert!(machine.process().0.usage(&account).await.is_err());
+}
+
+#[tokio::test]
+async fn a_redis_that_loads_is_an_outage() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    server.tell("EVAL for\u{a0}i=1,200\u{a0}do\u{a0}redis.call('SET','filler'..i,string.rep('x',2000))\u{a0}end 0");
+    server.tell("SAVE");
+    server.restart_slowly();
+    is_an_outage(&machine.process(), &account, "LOADING").await;
+}
+
+#[tokio::test]
+async fn a_redis_that_wants_a_password_is_an_outage() {
+    let server = RedisServer::with(&["--requirepass", "open-sesame"]);
+    let (mut machine, account) = (Machine::new(server.url()), account(10));
+    is_an_outage(
+        &machine.process(),
+        &account,
+        "Redis requires a password; set ledger.password (and the user: redis://USER@HOST)",
+    )
+    .await;
+    machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
+    let why = refusal(machine.process().ask(&account, 1).await);
+    assert!(!why.contains("wrong-one"), "{why}");
+    assert!(
+        why.contains(
+            "Redis rejected the user or the password; correct ledger.url or ledger.password"
+        ),
+        "{why}"
+    );
+    machine.url = url(&format!("redis://:open-sesame@127.0.0.1:{}", server.port()));
+    assert_eq!(machine.process().drain(&account).await, 9);
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_is_an_outage() {
+    let server = RedisServer::start();
+    server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
+    let url = url(&format!(
+        "redis://teller:open-sesame@127.0.0.1:{}",
+        server.port()
+    ));
+    let (machine, account) = (Machine::new(url), account(10));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    server.tell("ACL SETUSER teller -zadd");
+    is_an_outage(&process, &account, "can't run this command").await;
+    server.tell("ACL SETUSER teller +zadd -evalsha");
+    is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
+    server.tell("ACL SETUSER teller +evalsha resetkeys");
+    is_an_outage(&machine.process(), &account, "NOPERM").await;
+    server.tell("ACL SETUSER teller ~ingest:*");
+    assert_eq!(machine.process().drain(&account).await, 6);
+}
+
+/// A machine whose charges run as a user whose permissions can be taken away, and that has made so many.
+async fn with_permissions(charges: u64) -> (RedisServer, Machine, Account) {
+    let server = RedisServer::start();
+    server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
+    let url = url(&format!(
+        "redis://teller:open-sesame@127.0.0.1:{}",
+        server.port()
+    ));
+    let (machine, account) = (Machine::new(url), account(100));
+    let process = machine.process();
+    for _ in 0..charges {
+        process.take(&account, 1).await;
+    }
+    (server, machine, account)
+}
+
+#[tokio::test]
+async fn a_charge_that_was_denied_half_way_is_counted_once_where_it_went_ahead() {
+    for (charges, command) in [(1, "hset"), (63, "zrevrangebyscore"), (1, "zadd")] {
+        let (server, machine, account) = with_permissions(charges).await;
+        server.tell(&format!("ACL SETUSER teller -{command}"));
+        is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
+        server.tell(&format!("ACL SETUSER teller +{command}"));
+        assert_eq!(
+            machine.process().used(&account).await,
+            charges + 1,
+            "without {command}"
+        );
+        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
+        assert_eq!(mended, [""; 0], "without {command}");
+        assert_eq!(
+            machine.process().drain(&account).await,
+            99 - charges,
+            "without {command}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_while_a_permission_lacks_is_whole_or_none() {
+    for command in ["zcount", "zrangebyscore", "pexpire", "hset", "zadd"] {
+        let (server, machine, account) = with_permissions(1).await;
+        server.tell("ACL SETUSER teller -evalsha");
+        for _ in 0..3 {
+            machine.process().take_unmetered(&account, 1).await;
+        }
+        server.tell(&format!("ACL SETUSER teller +evalsha -{command}"));
+        let mut granted = 0;
+        for _ in 0..3 {
+            granted += u64::from(matches!(
+                machine.process().ask(&account, 1).await,
+                Acquired::Permitted(_)
+            ));
+        }
+        server.tell(&format!("ACL SETUSER teller +{command}"));
+        assert_eq!(
+            machine.process().used(&account).await,
+            4 + granted,
+            "without {command}"
+        );
+        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        assert_eq!(
+            ledger.mend(&account, SystemClock.now()).await.unwrap(),
+            [""; 0],
+            "without {command}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_broken_script_refuses_whatever_the_policy() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process().take(&account, 1).await;
+    server.tell(&format!("SET ingest:{{{}}}:log damaged", account.name));
+    let asked = machine
+        .process()
+        .try_ask(&account, None, 1, Outage::Allow)
+        .await;
+    assert!(
+        matches!(asked, Err(ClientError::Ledger(LedgerError::Broken(_)))),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_redis_is_not_taken_for_one() {
+    let server = RedisServer::start();
+    let (mut machine, account) = (
+        Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))),
+        account(10),
+    );
+    machine.timeout = Duration::from_millis(500);
+    is_an_outage(&machine.process(), &account, "cannot be reached").await;
+}
+
+#[tokio::test]
+async fn what_answers_without_tls_is_asked_whether_it_speaks_it() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let mut machine = Machine::new(url(&format!("rediss://127.0.0.1:{port}")));
+    machine.timeout = Duration::from_millis(250);
+    let why = refusal(machine.process().ask(&account(10), 1).await);
+    assert!(
+        why.contains(
+            "no answer within 250ms (rediss:// requires TLS: does the server support it?)"
+        ),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn what_speaks_another_protocol_is_an_outage_that_says_so_on_one_line() {
+    let parrot = Parrot::start();
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}", parrot.port))),
+        account(10),
+    );
+    parrot.say(
+        b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n\r\n400 Bad Request".to_vec(),
+    );
+    is_an_outage(
+        &machine.process(),
+        &account,
+        "not in the Redis protocol, or is incomplete",
+    )
+    .await;
+    let why = refusal(machine.process().ask(&account, 1).await);
+    assert!(!why.contains('\n'), "{why}");
+}
+
+#[tokio::test]
+async fn a_reply_that_ends_in_the_middle_is_an_outage() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            let mut socket = socket.unwrap();
+            let _ = std::io::Read::read(&mut socket, &mut [0; 4096]);
+            let _ = std::io::Write::write_all(&mut socket, b"*5\r\n$7\r\ngranted\r\n$32\r\n01");
+        }
+    });
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{port}"))),
+        account(10),
+    );
+    is_an_outage(&machine.process(), &account, "cannot be reached").await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_a_way_too() {
+    let server = RedisServer::start();
+    let (machine, account) = (
+        Machine::new(url(&format!("unix://{}", server.socket().display()))),
+        account(3),
+    );
+    assert_eq!(machine.process().drain(&account).await, 3);
+}
+
+#[tokio::test]
+async fn a_database_of_its_own_is_used() {
+    let server = RedisServer::start();
+    let (machine, account) = (
+        Machine::new(url(&format!("redis://127.0.0.1:{}/3", server.port()))),
+        account(3),
+    );
+    assert_eq!(machine.process().drain(&account).await, 3);
+    assert_eq!(server.ask::<i64>("DBSIZE"), 0);
+}
+
+struct Wrong(i64);
+
+#[async_trait::async_trait]
+impl Clock for Wrong {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(ingest_base::clock::SystemClock.now().micros() + self.0)
+    }
+
+    async fn sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_an_hour_off_is_an_outage_and_hands_nothing_out() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2));
+    assert_eq!(machine.process().drain(&account).await, 2);
+    for hours in [1, -1] {
+        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = ledger.with_time(ServerTime::Told(Arc::new(Wrong(hours * 3_600_000_000))));
+        let process = machine.process_over(Arc::new(ledger));
+        is_an_outage(&process, &account, "max_skew").await;
+        assert!(process.0.usage(&account).await.is_err());
+    }
+    assert_eq!(entries(&server, &account), 2);
+    assert_eq!(machine.process().used(&account).await, 4);
+}
+
+#[tokio::test]
+async fn a_connection_that_died_in_a_pause_is_replaced_without_a_word() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    let process = machine.process();
+    for _ in 0..3 {
+        process.take(&account, 1).await;
+        server.tell("CLIENT KILL TYPE normal SKIPME yes");
+    }
+    wait_until("only one connection is left", || {
+        server
+            .ask::<String>("CLIENT LIST TYPE normal")
+            .lines()
+            .count()
+            == 1
+    });
+    assert_eq!(process.used(&account).await, 3);
+}

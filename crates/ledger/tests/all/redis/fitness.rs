@@ -1,0 +1,409 @@
+//! What `ingest check` finds of a Redis, and what the keys of a ledger are like.
+
+use std::time::Duration;
+
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
+use ingest_ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
+use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Units};
+
+use super::kinds::with_shipped_users;
+use super::machine::{Machine, WINDOW, account};
+use super::{MAX_SKEW, Standalone, TIMEOUT};
+use crate::Store;
+use crate::books::{self, Books, GRACE, MICROSECOND, at, cost, entry, floor, limit, secs};
+use crate::shared_as_ledger::SharedAsLedger;
+use ingest_testing::redis_server::{RedisServer, url};
+
+async fn findings(url: &RedisUrl) -> Vec<Finding> {
+    inspect(url, &config(), SystemClock.now()).await.unwrap()
+}
+
+fn config() -> LedgerConfig {
+    LedgerConfig {
+        store: LedgerStore::Sqlite,
+        access: RedisAccess::default(),
+        timeout: TIMEOUT,
+        cheap_max: Units::ZERO,
+        unmetered_max: Units::ZERO,
+        max_skew: MAX_SKEW,
+        after_loss: AfterLoss::Floor,
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_found_of_a_redis_as_we_ship_it() {
+    let (server, url, _directory) = with_shipped_users();
+    assert_eq!(findings(&url).await, []);
+    assert_eq!(server.ask::<i64>("DBSIZE"), 0, "and nothing is left behind");
+}
+
+#[tokio::test]
+async fn a_redis_that_evicts_or_keeps_nothing_is_found_out() {
+    let server = RedisServer::with(&[
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--maxmemory-policy",
+        "allkeys-lru",
+    ]);
+    let found = findings(&server.url()).await;
+    assert_eq!(
+        found,
+        [
+            Finding::MayEvict {
+                policy: "allkeys-lru".to_owned()
+            },
+            Finding::KeepsNothing
+        ]
+    );
+    assert!(found[0].to_string().contains("noeviction"));
+}
+
+#[tokio::test]
+async fn a_permission_that_lacks_is_named() {
+    let (server, url, _directory) = with_shipped_users();
+    server.tell("ACL SETUSER ingest -hdel -zrem");
+    let lacking: Vec<_> = findings(&url).await;
+    let [
+        Finding::Lacks { command: one, .. },
+        Finding::Lacks { command: other, .. },
+    ] = lacking.as_slice()
+    else {
+        panic!("{lacking:?}")
+    };
+    assert_eq!((one.as_str(), other.as_str()), ("HDEL", "ZREM"));
+}
+
+#[tokio::test]
+async fn a_clock_that_is_off_is_found_out() {
+    let server = RedisServer::with(&["--appendonly", "yes"]);
+    let now = SystemClock.now() + secs(3600);
+    let found = inspect(&server.url(), &config(), now).await.unwrap();
+    assert!(
+        matches!(found.as_slice(), [Finding::Skewed { .. }]),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_redis_that_cannot_be_reached_is_no_finding() {
+    assert!(
+        inspect(&url("redis://127.0.0.1:1"), &config(), SystemClock.now())
+            .await
+            .is_err()
+    );
+}
+
+fn keys(server: &RedisServer) -> Vec<String> {
+    server.ask("KEYS *")
+}
+
+#[tokio::test]
+async fn every_key_expires_after_the_longest_window() {
+    let server = RedisServer::start();
+    let day = 24 * 3600;
+    let account = crate::books::account([
+        ("daily", limit(1000, Some(secs(7 * day)), None)),
+        ("minute", limit(1000, Some(secs(60)), None)),
+    ]);
+    let machine = Machine::new(server.url());
+    let process = machine.process();
+    for _ in 0..130 {
+        process.take(&account, 1).await;
+    }
+    let keys = keys(&server);
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    for key in keys {
+        assert!(
+            key.starts_with(&format!("ingest:{{{}}}:", account.name)),
+            "{key}"
+        );
+        let life: u64 = server.ask(&format!("TTL {key}"));
+        assert!(
+            (7 * day..9 * day).contains(&life),
+            "{key} lives for {life} s"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_charge_writes_nothing() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2));
+    let process = machine.process();
+    assert_eq!(process.drain(&account).await, 2);
+    let before: i64 = changes(&server);
+    for _ in 0..5 {
+        process.ask(&account, 1).await;
+    }
+    process.used(&account).await;
+    assert_eq!(changes(&server), before);
+}
+
+/// How often anything was written since the last save.
+fn changes(server: &RedisServer) -> i64 {
+    let info: String = server.ask("INFO persistence");
+    info.lines()
+        .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"))
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Writes another total than the right one.
+fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
+    let script = redis::Script::new(
+        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
+         if kept[10] ~= tonumber(ARGV[1]) then return kept[10] end
+         kept[10] = tonumber(ARGV[2])
+         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
+         return kept[10]",
+    );
+    let key = format!("ingest:{{{}}}:meta", account.name);
+    let written: u64 = script
+        .key(key)
+        .arg(right)
+        .arg(wrong)
+        .invoke(&mut server.connect())
+        .unwrap();
+    assert_eq!(written, wrong);
+}
+
+#[tokio::test]
+async fn a_total_that_differs_from_its_charges_is_mended() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(1000));
+    let process = machine.process();
+    for _ in 0..200 {
+        process.take(&account, 1).await;
+    }
+    misplace(&server, &account, 200, 150);
+    assert_eq!(process.used(&account).await, 150);
+    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
+    assert_eq!(mended, ["daily stood at 150, its charges sum to 200"]);
+    assert_eq!(process.used(&account).await, 200);
+    assert_eq!(
+        ledger.mend(&account, SystemClock.now()).await.unwrap(),
+        [""; 0]
+    );
+}
+
+#[tokio::test]
+async fn totals_are_checked_from_time_to_time() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2000));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    misplace(&server, &account, 1, 0);
+    for _ in 0..511 {
+        process.take(&account, 1).await;
+    }
+    while process.used(&account).await != 512 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn times_and_units_keep_all_their_digits() {
+    let server = RedisServer::start();
+    let machine = Machine::new(server.url());
+    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = std::sync::Arc::new(SharedAsLedger(ledger));
+    let quota = 9_007_199_254_740;
+    let books = Books::new(
+        ledger,
+        crate::books::account([("daily", limit(quota, Some(secs(60)), None))]),
+    );
+    books
+        .take(&cost([("daily", quota - 1)]), SystemClock.now())
+        .await;
+    let rejection = books.reject(&cost([("daily", 2)]), SystemClock.now()).await;
+    assert_eq!(
+        (rejection.used.get(), rejection.remaining.get()),
+        (quota - 1, 1)
+    );
+    let scores: Vec<String> = server.ask(&format!(
+        "ZRANGE ingest:{{{}}}:log 0 -1 WITHSCORES",
+        books.account.name
+    ));
+    let charged: i64 = scores[1].parse().unwrap();
+    assert_eq!(rejection.retry_at.micros(), charged + 60_100_000);
+    assert!(rejection.retry_after <= Duration::from_micros(60_100_000));
+}
+
+#[tokio::test]
+async fn however_charges_come_the_log_falls_into_short_blocks() {
+    let server = RedisServer::start();
+    let account = account(1_000_000);
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(std::sync::Arc::new(SharedAsLedger(ledger)), account.clone());
+    let now = SystemClock.now();
+    // One machine tells what it charged, in order; another as many in between, backwards; then somebody charges.
+    let entry = |machine: &str, nth: u64, at| {
+        crate::books::entry(
+            &ChargeId::new(format!("{machine}-{nth}")),
+            at,
+            cost([("daily", 1)]),
+        )
+    };
+    for batch in 0..10 {
+        let one: Vec<_> = (0..150)
+            .map(|nth| batch * 150 + nth)
+            .map(|nth| entry("one", nth, now - secs(3500 - 2 * nth)))
+            .collect();
+        let other: Vec<_> = (0..150)
+            .map(|nth| batch * 150 + nth)
+            .map(|nth| entry("other", nth, now - secs(501 + 2 * nth)))
+            .collect();
+        books.absorb(&one, &[], now).await;
+        books.absorb(&other, &[], now).await;
+    }
+    for _ in 0..300 {
+        books.take(&cost([("daily", 1)]), now).await;
+    }
+    let key = |part: &str| format!("ingest:{{{}}}:{part}", account.name);
+    let marks: Vec<String> = server.ask(&format!("ZRANGE {} 0 -1", key("marks")));
+    let ends = marks.iter().map(String::as_str).chain(["+inf"]);
+    let starts = ["-inf".to_owned()]
+        .into_iter()
+        .chain(marks.iter().map(|mark| format!("({mark}")));
+    for (start, end) in starts.zip(ends) {
+        let length: u64 = server.ask(&format!("ZCOUNT {} {start} {end}", key("log")));
+        assert!(length <= 3 * 64, "{length} charges from {start} to {end}");
+    }
+    let mended = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW)
+        .unwrap()
+        .mend(&account, now)
+        .await
+        .unwrap();
+    assert_eq!(mended, [""; 0]);
+    assert_eq!(books.used("daily", now).await, 3300);
+}
+
+/// A charge of the same instant would be behind the mark, and in no sum.
+#[tokio::test]
+async fn no_block_ends_at_the_newest_instant() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(1_000));
+    for (batch, now) in [("one", at(0.0)), ("other", at(60.0))] {
+        let id = |nth| ChargeId::new(format!("{batch}-{nth}"));
+        let charges: Vec<_> = (0..200)
+            .map(|nth| entry(&id(nth), now, cost([("daily", 1)])))
+            .collect();
+        books.absorb(&charges, &[], now).await;
+    }
+    books.take(&cost([("daily", 1)]), at(60.0)).await;
+    let ledger = RedisLedger::new(&store.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    let mended = ledger.mend(&books.account, at(60.0)).await.unwrap();
+    assert_eq!(mended, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_correction_of_the_oldest_charge_that_counts_is_counted() {
+    let store = Standalone::open().await;
+    let limits = [("daily", limit(10, Some(secs(60)), None))];
+    let books = Books::new(store.ledger(), books::account(limits));
+    let (first, daily) = (ChargeId::new("a"), |units| cost([("daily", units)]));
+    books.take_as(&first, &daily(1), at(0.0)).await;
+    let last = at(60.0) + GRACE - MICROSECOND;
+    books.take(&daily(1), last).await;
+    books.settle(&first, &daily(5), last).await;
+    assert_eq!(books.used("daily", last).await, 6);
+}
+
+#[tokio::test]
+async fn a_floor_that_counts_no_more_is_forgotten() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(10));
+    let floors = || {
+        store.0.ask::<String>(&format!(
+            "HGET ingest:{{{}}}:meta floors",
+            books.account.name
+        ))
+    };
+    books
+        .absorb(&[], &[floor("daily", at(0.0), 7)], at(1.0))
+        .await;
+    books.take(&cost([("daily", 1)]), at(2.0)).await;
+    assert!(floors().starts_with("daily"));
+    books
+        .take(&cost([("daily", 1)]), at(2.0) + 2 * WINDOW)
+        .await;
+    assert_eq!(floors(), "");
+}
+
+#[tokio::test]
+async fn charges_that_no_window_holds_leave_the_log() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(100_000));
+    for nth in 0..2000 {
+        books
+            .take(&cost([("daily", 1)]), at(f64::from(nth) * 36.0))
+            .await;
+    }
+    for (count, part) in [
+        ("ZCARD", "log"),
+        ("HLEN", "units"),
+        ("ZCARD", "marks"),
+        ("HLEN", "sums"),
+    ] {
+        let length: u64 = store
+            .0
+            .ask(&format!("{count} ingest:{{{}}}:{part}", books.account.name));
+        assert!(
+            length < 300,
+            "{length} in {part}: a window holds a hundred charges"
+        );
+    }
+}
+
+#[tokio::test]
+async fn keys_outlive_every_closing() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account(10));
+    books.take(&cost([("daily", 1)]), at(0.0)).await;
+    books
+        .close("daily", Closing::Until(at(0.0) + 10 * 24 * WINDOW), at(0.0))
+        .await;
+    for key in keys(&store.0) {
+        let life: u64 = store.0.ask(&format!("TTL {key}"));
+        assert!(life > 10 * 24 * 3600, "{key} lives for {life} s");
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_charge_is_told_with_the_time_at_which_it_was_made() {
+    let (server, account) = (RedisServer::start(), account(10));
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW)
+        .unwrap()
+        .with_time(ServerTime::Callers);
+    let (id, cost, leave, purpose) = (
+        ChargeId::new("a"),
+        cost([("daily", 1)]),
+        Cost::none(),
+        Purpose::default(),
+    );
+    for (moment, made_now) in [(0.0, true), (5.0, false)] {
+        let charge = Charge {
+            account: &account,
+            id: &id,
+            cost: &cost,
+            leave: &leave,
+            purpose: &purpose,
+        };
+        match ledger.charge(charge, None, at(moment)).await.unwrap() {
+            ChargeReply::Granted(granted) => {
+                assert_eq!(
+                    (granted.position.at, granted.is_fresh()),
+                    (at(0.0), made_now)
+                )
+            }
+            other => panic!("expected a grant, got {other:?}"),
+        }
+    }
+}

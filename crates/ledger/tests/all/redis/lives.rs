@@ -1,0 +1,246 @@
+//! How long keys live: each from its first write for nine eighths of the longest window and at least 26 hours, and beyond
+//! every closing (L50).
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+use ingest_ledger::{Charge, Ledger, LedgerError};
+use ingest_quota::{
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp,
+};
+use redis::{Connection, Script};
+
+use super::{MAX_SKEW, TIMEOUT};
+use crate::books::{Books, account, at, cost, entry, id, limit, secs};
+use crate::shared_as_ledger::SharedAsLedger;
+use ingest_testing::redis_server::RedisServer;
+
+const HOUR: Duration = secs(60 * 60);
+const DAY: Duration = secs(24 * 60 * 60);
+
+/// A ledger in Redis that sees, after every operation, that all keys of the account have a time to live.
+pub(crate) struct Lasting<L> {
+    ledger: L,
+    connection: Mutex<Connection>,
+}
+
+impl<L: Ledger> Lasting<L> {
+    pub(crate) fn new(ledger: L, server: &RedisServer) -> Self {
+        let connection = Mutex::new(server.connect());
+        Self { ledger, connection }
+    }
+
+    fn see(&self, account: &Account, what: &str) {
+        let eternal = Script::new(
+            "local eternal = {}
+            for _, key in ipairs(redis.call('KEYS', '*{' .. ARGV[1] .. '}*')) do
+                if redis.call('PTTL', key) < 0 then eternal[#eternal + 1] = key end
+            end
+            return eternal",
+        );
+        let mut connection = self.connection.lock().unwrap();
+        let found: Vec<String> = eternal.arg(&account.name).invoke(&mut *connection).unwrap();
+        assert!(
+            found.is_empty(),
+            "without a time to live after {what}: {found:?}"
+        );
+    }
+}
+
+#[async_trait]
+impl<L: Ledger> Ledger for Lasting<L> {
+    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        let done = self.ledger.charge(charge, now).await;
+        self.see(charge.account, "a charge");
+        done
+    }
+
+    async fn settle(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let done = self.ledger.settle(account, id, cost, now).await;
+        self.see(account, "a settlement");
+        done
+    }
+
+    async fn absorb(
+        &self,
+        account: &Account,
+        entries: &[Entry],
+        floors: &[Floor],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let done = self.ledger.absorb(account, entries, floors, now).await;
+        self.see(account, "charges from elsewhere");
+        done
+    }
+
+    async fn close(
+        &self,
+        account: &Account,
+        limit: &str,
+        closing: Closing,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let done = self.ledger.close(account, limit, closing, now).await;
+        self.see(account, "a closing");
+        done
+    }
+
+    async fn reopen(
+        &self,
+        account: &Account,
+        limit: &str,
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        let done = self.ledger.reopen(account, limit, now).await;
+        self.see(account, "a reopening");
+        done
+    }
+
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
+        let done = self.ledger.usage(account, now).await;
+        self.see(account, "a report");
+        done
+    }
+}
+
+fn daily(units: u64) -> Cost {
+    cost([("daily", units)])
+}
+
+/// One account of one Redis, which is told the time.
+struct Lives {
+    server: RedisServer,
+    books: Books,
+    account: Account,
+}
+
+impl Lives {
+    fn of(limit: Limit) -> Self {
+        let server = RedisServer::start();
+        let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
+        let account = account([("daily", limit)]);
+        let lasting = Arc::new(Lasting::new(ledger, &server));
+        let books = Books::new(lasting, account.clone());
+        Self {
+            server,
+            books,
+            account,
+        }
+    }
+
+    async fn charge(&self, seconds: f64) {
+        self.books.take(&daily(1), at(seconds)).await;
+    }
+
+    fn lives(&self) -> Vec<(String, Duration)> {
+        let keys: Vec<String> = self.server.ask("KEYS *");
+        let life = |key: String| {
+            let life = self.server.ask(&format!("PTTL {key}"));
+            (key, Duration::from_millis(life))
+        };
+        keys.into_iter().map(life).collect()
+    }
+
+    /// Sees that every key lives for this long, less the moment since, and a little more for the grace of the window.
+    fn expect(&self, life: Duration) {
+        let allowed = life - secs(60)..=life + life / 400;
+        for (key, left) in self.lives() {
+            assert!(
+                allowed.contains(&left),
+                "{key} lives for {left:?}, not {life:?}"
+            );
+        }
+    }
+
+    fn shorten_lives(&self) {
+        for (key, _) in self.lives() {
+            self.server.tell(&format!("PEXPIRE {key} 1000000"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn keys_of_a_short_window_live_for_26_hours() {
+    let lives = Lives::of(limit(10, Some(secs(60)), None));
+    lives.charge(0.0).await;
+    lives.expect(26 * HOUR);
+}
+
+#[tokio::test]
+async fn keys_of_a_long_window_live_for_nine_eighths_of_it() {
+    let window = 30 * DAY;
+    let lives = Lives::of(limit(10, Some(window), None));
+    lives.charge(0.0).await;
+    lives.expect(window * 9 / 8);
+}
+
+#[tokio::test]
+async fn keys_outlive_a_closing_by_26_hours() {
+    let lives = Lives::of(limit(10, Some(secs(60)), None));
+    lives.charge(0.0).await;
+    let until = Closing::Until(at(0.0) + 10 * DAY);
+    lives.books.close("daily", until, at(0.0)).await;
+    lives.expect(10 * DAY + 26 * HOUR);
+}
+
+#[tokio::test]
+async fn lives_are_renewed_when_a_sixteenth_of_the_window_has_passed() {
+    let lives = Lives::of(limit(1_000, Some(16 * HOUR), None));
+    lives.charge(0.0).await;
+    lives.charge(1.0).await;
+    lives.shorten_lives();
+    lives.charge(3_590.0).await;
+    lives.expect(secs(1_000));
+    lives.charge(3_700.0).await;
+    lives.expect(26 * HOUR);
+}
+
+#[tokio::test]
+async fn a_log_that_begins_after_the_state_has_a_life() {
+    let lives = Lives::of(limit(10, Some(DAY), None));
+    lives.books.absorb(&[], &[], at(0.0)).await;
+    // The clock was set back.
+    lives.charge(-1.0).await;
+    assert_eq!(lives.lives().len(), 3);
+    // A log that held nothing but what is forgotten begins again.
+    let old = entry(&id("same"), at(2.0), daily(1));
+    let lives = Lives::of(limit(10, Some(secs(60)), None));
+    lives.books.absorb(&[old], &[], at(2.0)).await;
+    // The lives were renewed just now.
+    lives.books.reopen("daily", at(62.0)).await;
+    lives.books.take_as(&id("same"), &daily(1), at(63.0)).await;
+    lives.expect(26 * HOUR);
+}
+
+#[tokio::test]
+async fn a_sum_that_is_written_again_has_a_life() {
+    let lives = Lives::of(limit(1_000, Some(DAY), None));
+    for nth in 0..200 {
+        lives.charge(f64::from(nth)).await;
+    }
+    let sums = format!("ingest:{{{}}}:sums", lives.account.name);
+    lives.server.tell(&format!("DEL {sums}"));
+    let ledger = RedisLedger::new(&lives.server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    assert!(
+        !ledger
+            .mend(&lives.account, at(201.0))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    lives.expect(27 * HOUR);
+}

@@ -1,0 +1,205 @@
+//! Histories long enough that the log falls into many blocks, is evicted in batches, and has its middle rewritten: every
+//! answer is the model's.
+
+use std::time::Duration;
+
+use ingest_quota::{ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::Standalone;
+use crate::Store;
+use crate::books::{Books, account, at, cost, entry, floor, limit, secs};
+use crate::model::Model;
+
+const WINDOW: Duration = secs(600);
+/// Longer than ids are remembered where a limit counts in buckets.
+const LONG_WINDOW: Duration = secs(1_800);
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// So many charges of so many units, so many microseconds apart.
+    Charges {
+        count: u16,
+        units: u64,
+        apart: i64,
+    },
+    /// One charge, if it fits, that leaves something.
+    Charge {
+        units: u64,
+        leave: u64,
+    },
+    /// An earlier charge costs something else.
+    Settle {
+        which: prop::sample::Index,
+        units: u64,
+    },
+    /// Charges from elsewhere, so long ago and so far apart.
+    Absorb {
+        count: u16,
+        ago: i64,
+        apart: i64,
+        units: u64,
+    },
+    Floor {
+        ago: i64,
+        used: u64,
+    },
+    Pass {
+        micros: i64,
+    },
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let micros = || prop_oneof![Just(0), 1..1_000_i64, 1..2_000_000_i64];
+    prop_oneof![
+        3 => (50..300_u16, 0..4_u64, micros()).prop_map(|(count, units, apart)| Event::Charges { count, units, apart }),
+        4 => (0..900_u64, 0..200_u64).prop_map(|(units, leave)| Event::Charge { units, leave }),
+        3 => (any::<prop::sample::Index>(), 0..9_u64).prop_map(|(which, units)| Event::Settle { which, units }),
+        2 => (1..200_u16, 0..700_000_000_i64, micros(), 0..4_u64)
+            .prop_map(|(count, ago, apart, units)| Event::Absorb { count, ago, apart, units }),
+        1 => (0..700_000_000_i64, 0..900_u64).prop_map(|(ago, used)| Event::Floor { ago, used }),
+        2 => (0..500_000_000_i64).prop_map(|micros| Event::Pass { micros }),
+    ]
+}
+
+struct Pair {
+    books: [Books; 2],
+    ids: Vec<ChargeId>,
+    now: Timestamp,
+}
+
+impl Pair {
+    async fn decide(&mut self, cost: &Cost, leave: &Cost) -> Decision {
+        let id = ChargeId::new(format!("{:032}", self.ids.len()));
+        let [redis, model] = &self.books;
+        let answer = redis.decide(&id, cost, leave, self.now).await;
+        assert_eq!(
+            answer,
+            model.decide(&id, cost, leave, self.now).await,
+            "{cost:?} leaving {leave:?} at {}",
+            self.now
+        );
+        self.ids.push(id);
+        answer
+    }
+
+    async fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Charges {
+                count,
+                units,
+                apart,
+            } => {
+                for _ in 0..*count {
+                    self.now = moved(self.now, *apart);
+                    self.decide(&daily(*units), &Cost::none()).await;
+                }
+            }
+            Event::Charge { units, leave } => {
+                self.decide(&daily(*units), &daily(*leave)).await;
+            }
+            Event::Settle { which, units } if !self.ids.is_empty() => {
+                for books in &self.books {
+                    books
+                        .settle(which.get(&self.ids), &daily(*units), self.now)
+                        .await;
+                }
+            }
+            Event::Settle { .. } => {}
+            Event::Absorb {
+                count,
+                ago,
+                apart,
+                units,
+            } => {
+                let first = moved(self.now, -ago);
+                let entries = (0..*count).map(|nth| {
+                    let id = ChargeId::new(format!("elsewhere-{}-{nth}", self.ids.len()));
+                    entry(&id, moved(first, apart * i64::from(nth)), daily(*units))
+                });
+                let entries: Vec<_> = entries.collect();
+                self.ids
+                    .extend(entries.iter().map(|entry| entry.id.clone()));
+                for books in &self.books {
+                    books.absorb(&entries, &[], self.now).await;
+                }
+            }
+            Event::Floor { ago, used } => {
+                let floor = floor("daily", moved(self.now, -ago), *used);
+                for books in &self.books {
+                    books
+                        .absorb(&[], std::slice::from_ref(&floor), self.now)
+                        .await;
+                }
+            }
+            Event::Pass { micros } => self.now = moved(self.now, *micros),
+        }
+        let [redis, model] = &self.books;
+        assert_eq!(
+            redis.usage(self.now).await,
+            model.usage(self.now).await,
+            "after {event:?}"
+        );
+    }
+}
+
+fn moved(instant: Timestamp, micros: i64) -> Timestamp {
+    Timestamp::from_micros(instant.micros() + micros)
+}
+
+fn daily(units: u64) -> Cost {
+    cost([("daily", units)])
+}
+
+#[test]
+fn every_answer_is_the_models_over_long_histories() {
+    check(events(), limit(1000, Some(WINDOW), None));
+}
+
+#[test]
+fn every_answer_is_the_models_over_long_histories_that_count_in_buckets() {
+    let window = Window::new(Some(LONG_WINDOW), None).unwrap();
+    let window = window.counted(Counting::Buckets(20)).unwrap();
+    let passing = (0..900_000_000_i64).prop_map(|micros| Event::Pass { micros });
+    check(
+        prop_oneof![4 => events(), 1 => passing],
+        Limit::new(Units::new(1000), Units::ZERO, window).unwrap(),
+    );
+}
+
+fn check(events: impl Strategy<Value = Event>, daily: Limit) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let store = runtime.block_on(Standalone::open());
+    let cases = std::env::var("LONG_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(6);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 40,
+        ..Config::default()
+    };
+    let outcome = TestRunner::new(config).run(&vec(events, 1..14), |events| {
+        runtime.block_on(async {
+            let account = account([("daily", daily), ("other", limit(50, Some(secs(5)), None))]);
+            let books = [store.ledger(), Model::open().await.ledger()]
+                .map(|ledger| Books::new(ledger, account.clone()));
+            let mut pair = Pair {
+                books,
+                ids: Vec::new(),
+                now: at(0.0),
+            };
+            for event in &events {
+                pair.happen(event).await;
+            }
+        });
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+}

@@ -1,0 +1,143 @@
+//! Accounts with thousands of limits. A script is sent those that it needs, and reads and writes no others.
+
+use std::sync::Arc;
+
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::{Acquired, ChargeRequest, Purpose};
+use ingest_quota::{Account, Closing, Cost, Outage, Units};
+
+use super::machine::{Machine, Process, WINDOW, permit, rejection};
+use super::{MAX_SKEW, TIMEOUT};
+use crate::books::{Books, account, id, limit};
+use crate::shared_as_ledger::SharedAsLedger;
+use ingest_testing::redis_server::RedisServer;
+
+/// More than Lua's stack holds values of.
+const LIMITS: usize = 3_000;
+
+fn value(number: usize) -> String {
+    format!("value/{number:04}")
+}
+
+/// So many limits of two units each, beside `daily`.
+fn with_values(limits: usize) -> Account {
+    let mut account = account([("daily", limit(1_000_000, Some(WINDOW), None))]);
+    let values = (0..limits).map(|number| (value(number), limit(2, Some(WINDOW), None)));
+    account.limits.extend(values);
+    account
+}
+
+/// One unit of each.
+fn of(numbers: impl IntoIterator<Item = usize>) -> Cost {
+    let names = numbers.into_iter().map(value).chain(["daily".to_owned()]);
+    names.map(|name| (name, Units::new(1))).collect()
+}
+
+async fn ask(process: &Process, account: &Account, cost: &Cost) -> Acquired {
+    let request = ChargeRequest {
+        account,
+        id: None,
+        cost,
+        leave: &Cost::none(),
+        outage: Outage::Refuse,
+        purpose: &Purpose::default(),
+    };
+    process.0.acquire(request).await.unwrap()
+}
+
+/// How many limits have used so many units.
+async fn used(process: &Process, account: &Account, units: u64) -> usize {
+    let usage = process.0.usage(account).await.unwrap();
+    let is_used = |usage: &&ingest_quota::LimitUsage| usage.used.get() == units;
+    usage.iter().filter(is_used).count()
+}
+
+#[tokio::test]
+async fn what_thousands_of_limits_counted_survives_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), with_values(LIMITS));
+    let process = machine.process();
+    for batch in 0..6 {
+        permit(ask(&process, &account, &of(batch * 500..(batch + 1) * 500)).await);
+    }
+    let closing = Closing::Until(SystemClock.now() + WINDOW);
+    let closed = value(1);
+    process.0.close(&account, &closed, closing).await.unwrap();
+    for wipe in ["PING", "FLUSHALL"] {
+        server.tell(wipe);
+        assert_eq!(
+            used(&machine.watcher(), &account, 1).await,
+            LIMITS,
+            "{wipe}"
+        );
+        assert_eq!(used(&process, &account, 1).await, LIMITS, "{wipe}");
+        let rejected = rejection(ask(&process, &account, &of([1])).await);
+        assert_eq!(rejected.limit, closed, "{wipe}");
+    }
+    permit(ask(&process, &account, &of([2])).await);
+    assert_eq!(
+        rejection(ask(&process, &account, &of([2])).await).limit,
+        value(2)
+    );
+    process.0.reopen(&account, &closed).await.unwrap();
+    let released = permit(ask(&process, &account, &of([1, 3])).await);
+    assert_eq!(used(&process, &account, 2).await, 3);
+    process.0.release(&account, &released).await.unwrap();
+    assert_eq!(used(&process, &account, 2).await, 1);
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
+    assert_eq!(mended, [""; 0]);
+}
+
+/// An earlier release kept any number of limits in one field, and wrote the units of a charge in their order.
+#[tokio::test]
+async fn limits_that_an_earlier_release_kept_together_are_counted_on() {
+    let server = RedisServer::start();
+    let ledger = || RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let few = with_values(2);
+    let account = Account {
+        name: few.name.clone(),
+        ..with_values(120)
+    };
+    let before = Books::new(Arc::new(SharedAsLedger(ledger())), few);
+    before
+        .take_as(&id("one"), &of([0]), SystemClock.now())
+        .await;
+    let script = redis::Script::new(
+        "local state = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
+         for number = 2, 119 do
+           local place = #state + 1
+           state[place], state[place + 1], state[place + 2] = string.format('value/%04d', number), '2 less 0 in 1h', 0
+           state[place + 3], state[place + 4], state[place + 5] = 0, 0, false
+         end
+         state[#state - 3] = 2
+         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(state)))
+         redis.call('HSET', KEYS[3], 'old', string.rep('0,', 120) .. '2')
+         redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], 'one'), 'old')
+         return #state",
+    );
+    let mut invocation = script.prepare_invoke();
+    for part in ["meta", "log", "units"] {
+        invocation.key(format!("ingest:{{{}}}:{part}", account.name));
+    }
+    let _: i64 = invocation.invoke(&mut server.connect()).unwrap();
+    let books = Books::new(Arc::new(SharedAsLedger(ledger())), account);
+    let now = SystemClock.now();
+    assert_eq!(books.used(&value(119), now).await, 2);
+    assert_eq!(books.reject(&of([119]), now).await.limit, value(119));
+    books.take(&of([0]), now).await;
+    assert_eq!(books.reject(&of([0]), now).await.limit, value(0));
+    books.settle(&id("old"), &of([118]), now).await;
+    for (number, units) in [(0, 2), (118, 1), (119, 0)] {
+        assert_eq!(books.used(&value(number), now).await, units, "{number}");
+    }
+    assert_eq!(books.used("daily", now).await, 3);
+    assert_eq!(ledger().mend(&books.account, now).await.unwrap(), [""; 0]);
+    // It would take the limits for unknown: it fails instead.
+    let state: Vec<u8> = server.ask(&format!(
+        "HGET ingest:{{{}}}:meta state",
+        books.account.name
+    ));
+    assert_eq!(state, [0xc1]);
+}

@@ -1,0 +1,166 @@
+//! A limit that counts in parts forgets its charges one by one, here and in Redis. What they took survives every loss, and
+//! is counted once.
+
+use std::time::Duration;
+
+use ingest_quota::{Account, Counting, Limit, Units, Window};
+
+use super::Standalone;
+use super::machine::{Machine, Process, WINDOW};
+use crate::Store;
+use crate::books::{Books, account, at, cost, floor, secs, sliding};
+use ingest_testing::redis_server::RedisServer;
+
+/// Longer than ids are remembered.
+const LATER: Duration = secs(20 * 60);
+
+fn counted_in_parts(quota: u64) -> Account {
+    account([("daily", in_parts(quota))])
+}
+
+fn in_parts(quota: u64) -> Limit {
+    let window = Window::new(Some(WINDOW), None).unwrap();
+    let window = window.counted(Counting::Buckets(60)).unwrap();
+    Limit::new(Units::new(quota), Units::ZERO, window).unwrap()
+}
+
+async fn take(process: &Process, account: &Account, charges: usize) {
+    for _ in 0..charges {
+        process.take(account, 1).await;
+    }
+}
+
+/// A machine that charged 400 units, 20 minutes later 140 more.
+async fn merged() -> (RedisServer, Machine, Account) {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), counted_in_parts(1_000));
+    take(&machine.process(), &account, 400).await;
+    take(&machine.process_later(LATER), &account, 140).await;
+    (server, machine, account)
+}
+
+fn entries(server: &RedisServer, account: &Account) -> usize {
+    let key = format!("ingest:{{{}}}:log", account.name);
+    server.ask(&format!("ZCARD {key}"))
+}
+
+#[tokio::test]
+async fn old_charges_become_one_for_each_part_in_redis_and_in_the_journal() {
+    let (server, machine, account) = merged().await;
+    let entries = entries(&server, &account);
+    assert!((140..300).contains(&entries), "{entries}");
+    let later = machine.process_later(LATER);
+    assert_eq!(later.used(&account).await, 540);
+    let journal = rusqlite::Connection::open(machine.journal()).unwrap();
+    let row = |sql: &str| {
+        journal
+            .query_row(sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    let rows = row("select count(*) from charge");
+    assert!((140..300).contains(&rows), "{rows}");
+    let units = "select sum(json_extract(cost, '$.daily')) from charge";
+    assert_eq!(row(units), 540);
+    assert_eq!(row("select sum(charges) from charge"), 540);
+}
+
+#[tokio::test]
+async fn what_was_merged_counts_after_a_ledger_lost_everything() {
+    let (server, machine, account) = merged().await;
+    server.tell("FLUSHALL");
+    let later = machine.process_later(LATER);
+    assert_eq!(later.drain(&account).await, 460);
+    assert_eq!(later.used(&account).await, 1_000);
+}
+
+#[tokio::test]
+async fn what_was_merged_counts_once_after_a_ledger_lost_its_newest_charges() {
+    let (server, machine, account) = merged().await;
+    let older = server.dump_all();
+    let later = machine.process_later(LATER);
+    take(&later, &account, 3).await;
+    server.restore_all(&older);
+    later.take(&account, 1).await;
+    assert_eq!(later.used(&account).await, 544);
+}
+
+#[tokio::test]
+async fn a_cost_that_was_corrected_long_ago_counts_after_a_loss() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), counted_in_parts(100));
+    let process = machine.process();
+    let permit = process.take(&account, 10).await;
+    let truth = cost([("daily", 15)]);
+    process
+        .0
+        .settle(&account, &permit.id, &truth)
+        .await
+        .unwrap();
+    server.tell("FLUSHALL");
+    assert_eq!(machine.process_later(LATER).drain(&account).await, 85);
+}
+
+#[tokio::test]
+async fn what_went_unmetered_long_ago_counts_once_after_a_loss() {
+    let mut server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), counted_in_parts(100));
+    machine.process().take(&account, 1).await;
+    server.kill();
+    machine.process().take_unmetered(&account, 3).await;
+    server.restart();
+    let later = machine.process_later(LATER);
+    later.take(&account, 1).await;
+    for wipe in ["FLUSHALL", "PING"] {
+        server.tell(wipe);
+        let later = machine.process_later(2 * LATER);
+        later.take(&account, 1).await;
+    }
+    assert_eq!(machine.process_later(2 * LATER).used(&account).await, 7);
+}
+
+/// As many charges as end a block, so that what is older than ids are remembered is merged.
+async fn end_a_block(books: &Books) {
+    for nth in 0..64 {
+        let now = at(1_500.0 + f64::from(nth) / 100.0);
+        books.take(&cost([("daily", 1)]), now).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_limit_forgot_before_its_charges_were_merged_does_not_return_units_twice() {
+    let store = Standalone::open().await;
+    let limits = [("burst", sliding(3, secs(5))), ("daily", in_parts(1_000))];
+    let books = Books::new(store.ledger(), account(limits));
+    for seconds in [1.0, 2.0, 10.0] {
+        books
+            .take(&cost([("burst", 1), ("daily", 1)]), at(seconds))
+            .await;
+    }
+    end_a_block(&books).await;
+    for seconds in [1_600.0, 1_600.1, 1_600.2] {
+        books.take(&cost([("burst", 1)]), at(seconds)).await;
+    }
+    books.reject(&cost([("burst", 1)]), at(1_600.3)).await;
+    assert_eq!(books.used("daily", at(1_600.3)).await, 67);
+}
+
+#[tokio::test]
+async fn charges_on_both_sides_of_a_floor_stay_apart() {
+    for floor_at in [1.0, 5.0, 10.0] {
+        let store = Standalone::open().await;
+        let books = Books::new(store.ledger(), counted_in_parts(1_000));
+        books.take(&cost([("daily", 2)]), at(1.0)).await;
+        books
+            .absorb(&[], &[floor("daily", at(floor_at), 10)], at(10.0))
+            .await;
+        for seconds in [10.0, 11.0] {
+            books.take(&cost([("daily", 3)]), at(seconds)).await;
+        }
+        end_a_block(&books).await;
+        // Of the same instant, and more than was known of it.
+        let raised = floor("daily", at(floor_at), 20);
+        books.absorb(&[], &[raised], at(1_600.0)).await;
+        let used = books.used("daily", at(1_600.0)).await;
+        assert_eq!(used, 20 + 6 + 64, "a floor at {floor_at} s");
+    }
+}

@@ -1,0 +1,56 @@
+//! The ledger of many machines: the suite and the properties over a Redis, time given by hand, and what only Redis can
+//! do to it.
+
+mod between;
+mod connections;
+mod fitness;
+mod kinds;
+mod lives;
+mod long;
+mod loss;
+pub(crate) mod machine;
+mod many;
+mod merged;
+mod outage;
+mod protocol;
+pub(crate) mod replies;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ingest_ledger::Ledger;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
+
+use super::Store;
+use crate::shared_as_ledger::SharedAsLedger;
+use ingest_testing::redis_server::RedisServer;
+use lives::Lasting;
+
+/// Longer than a busy machine needs: what these tests ask is not how fast it is.
+const TIMEOUT: Duration = Duration::from_secs(20);
+const MAX_SKEW: Duration = Duration::from_secs(300);
+
+pub(crate) struct Standalone(RedisServer);
+
+impl Standalone {
+    pub(crate) async fn open() -> Self {
+        Self(RedisServer::start())
+    }
+}
+
+impl Store for Standalone {
+    /// Every key is seen to have a time to live after every operation.
+    fn ledger(&self) -> Arc<dyn Ledger> {
+        let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
+        Arc::new(Lasting::new(ledger, &self.0))
+    }
+}
+
+mod standalone {
+    use super::Standalone;
+    use crate::{properties, suite};
+
+    suite::suite!(Standalone::open);
+    properties::properties!(Standalone::open);
+}

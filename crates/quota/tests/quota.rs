@@ -1,0 +1,448 @@
+//! The domain: windows, limits, costs.
+#![allow(
+    missing_docs,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing
+)]
+
+use std::time::Duration;
+
+use chrono_tz::Tz;
+use ingest_quota::admission::{Claim, LimitState};
+use ingest_quota::{
+    Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SlidingLog, Timestamp,
+    Units, Window, WindowError,
+};
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const MICROSECOND: Duration = Duration::from_micros(1);
+
+fn time(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
+}
+
+fn window(sliding: Option<Duration>, resets: Option<Tz>) -> Window {
+    Window::new(sliding, resets.map(Calendar::days)).unwrap()
+}
+
+fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
+    components
+        .into_iter()
+        .map(|(limit, units)| (limit.to_owned(), Units::new(units)))
+        .collect()
+}
+
+/// Hours, days, weeks and months, in zones that move their clocks at midnight, by half an hour, or never.
+fn calendars() -> impl Strategy<Value = Calendar> {
+    let zones = prop::sample::select(vec![
+        chrono_tz::America::Los_Angeles,
+        chrono_tz::America::Santiago,
+        chrono_tz::Australia::Lord_Howe,
+        chrono_tz::Asia::Kolkata,
+        chrono_tz::Europe::London,
+        chrono_tz::UTC,
+    ]);
+    let periods =
+        prop::sample::select(vec![Period::Hour, Period::Day, Period::Week, Period::Month]);
+    (zones, periods).prop_map(|(zone, period)| Calendar::new(zone, period))
+}
+
+/// Windows that slide, reset, and do both.
+fn windows() -> impl Strategy<Value = Window> {
+    let spans = (1..40 * 24 * 3600 * 1_000_000_u64).prop_map(Duration::from_micros);
+    (prop::option::of(spans), prop::option::of(calendars()))
+        .prop_filter_map("a limit needs one of both", |(sliding, resets)| {
+            Window::new(sliding, resets).ok()
+        })
+}
+
+/// Any microsecond from 2020 to 2034, and those around the days on which clocks move in the year 2026.
+fn instants() -> impl Strategy<Value = Timestamp> {
+    let any = 1_577_836_800_000_000..2_019_686_400_000_000_i64;
+    let moves = prop::sample::select(vec![
+        "2026-03-08T08:00:00Z",
+        "2026-03-09T07:00:00Z",
+        "2026-11-01T07:00:00Z",
+        "2026-11-02T08:00:00Z",
+        "2026-04-05T04:00:00Z",
+        "2026-09-06T04:00:00Z",
+    ]);
+    let near = (moves, -100_000_000..100_000_000_i64)
+        .prop_map(|(day, micros)| time(day).micros() + micros);
+    prop_oneof![any, near].prop_map(Timestamp::from_micros)
+}
+
+proptest! {
+    #[test]
+    fn what_counts_is_exactly_what_has_not_expired(window in windows(), now in instants()) {
+        let from = window.counted_from(now);
+        prop_assert!(window.expiry(from) > now, "the first that counts");
+        prop_assert!(window.expiry(from - MICROSECOND) <= now, "the last that does not");
+    }
+
+    #[test]
+    fn what_expires_counts_until_then_and_no_longer(window in windows(), at in instants()) {
+        let expiry = window.expiry(at);
+        prop_assert!(window.counted_from(expiry - MICROSECOND) <= at);
+        prop_assert!(window.counted_from(expiry) > at);
+    }
+
+    #[test]
+    fn what_is_charged_later_expires_no_sooner(window in windows(), one in instants(), other in instants()) {
+        let (earlier, later) = (one.min(other), one.max(other));
+        prop_assert!(window.expiry(earlier) <= window.expiry(later));
+        prop_assert!(window.counted_from(earlier) <= window.counted_from(later));
+    }
+
+    #[test]
+    fn a_unit_counts_for_its_window_wherever_in_its_grace_the_upstream_counted_it(window in windows(), at in instants()) {
+        let last_counted = at + window.grace();
+        if let Some(span) = window.sliding() {
+            prop_assert!(window.expiry(at) >= last_counted + span);
+        }
+        if let Some(reset) = window.next_reset(last_counted) {
+            prop_assert!(window.expiry(at) >= reset + window.grace());
+        }
+    }
+
+    #[test]
+    fn nothing_counts_longer_than_the_account_says(window in windows(), at in instants()) {
+        let limit = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
+        let account = Account { name: "a".to_owned(), limits: [("daily".to_owned(), limit)].into() };
+        prop_assert!(window.expiry(at) <= at + account.longest_window());
+    }
+
+    #[test]
+    fn a_period_begins_at_or_before_now_and_ends_after_it(window in windows(), now in instants()) {
+        let days = window.last_reset(now).zip(window.next_reset(now));
+        prop_assert_eq!(days.is_some(), window.resets().is_some());
+        if let Some((begins, ends)) = days {
+            prop_assert!(begins <= now && now < ends);
+            prop_assert_eq!(window.last_reset(ends), Some(ends));
+            prop_assert_eq!(window.next_reset(begins), Some(ends));
+        }
+    }
+}
+
+/// The hours, day, week or month in local time, as a calendar on the wall shows them.
+fn on_the_wall(calendar: Calendar, at: Timestamp) -> String {
+    let local = at.to_utc().with_timezone(&calendar.zone());
+    let shown = match calendar.period() {
+        Period::Hour => "%F %H",
+        Period::Day => "%F",
+        Period::Week => "%G week %V",
+        Period::Month => "%Y-%m",
+    };
+    local.format(shown).to_string()
+}
+
+proptest! {
+    /// But for hours that clocks repeat, when the same one begins again.
+    #[test]
+    fn a_period_begins_where_the_calendar_on_the_wall_changes(calendar in calendars(), now in instants()) {
+        let (begins, ends) = (calendar.last_reset(now), calendar.next_reset(now));
+        prop_assert_eq!(on_the_wall(calendar, begins), on_the_wall(calendar, now));
+        prop_assert_eq!(on_the_wall(calendar, ends - MICROSECOND), on_the_wall(calendar, now));
+        if calendar.period() != Period::Hour {
+            prop_assert_ne!(on_the_wall(calendar, ends), on_the_wall(calendar, now));
+            prop_assert_ne!(on_the_wall(calendar, begins - MICROSECOND), on_the_wall(calendar, now));
+        }
+        prop_assert!(ends <= begins + calendar.longest());
+    }
+}
+
+#[test]
+fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
+    let los_angeles = chrono_tz::America::Los_Angeles;
+    for (zone, period, at, begins, hours) in [
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2026-02-10T00:00:00Z",
+            "2026-02-01T00:00:00Z",
+            28 * 24,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2028-02-29T23:59:59Z",
+            "2028-02-01T00:00:00Z",
+            29 * 24,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Month,
+            "2026-12-31T23:00:00Z",
+            "2026-12-01T00:00:00Z",
+            31 * 24,
+        ),
+        (
+            los_angeles,
+            Period::Month,
+            "2026-03-15T12:00:00Z",
+            "2026-03-01T08:00:00Z",
+            31 * 24 - 1,
+        ),
+        (
+            los_angeles,
+            Period::Month,
+            "2026-11-30T12:00:00Z",
+            "2026-11-01T07:00:00Z",
+            30 * 24 + 1,
+        ),
+        (
+            chrono_tz::UTC,
+            Period::Week,
+            "2026-11-22T12:00:00Z",
+            "2026-11-16T00:00:00Z",
+            7 * 24,
+        ),
+        (
+            los_angeles,
+            Period::Week,
+            "2026-11-01T12:00:00Z",
+            "2026-10-26T07:00:00Z",
+            7 * 24 + 1,
+        ),
+        (
+            los_angeles,
+            Period::Hour,
+            "2026-11-01T09:30:00Z",
+            "2026-11-01T09:00:00Z",
+            1,
+        ),
+        (
+            chrono_tz::Asia::Kolkata,
+            Period::Hour,
+            "2026-11-01T09:15:00Z",
+            "2026-11-01T08:30:00Z",
+            1,
+        ),
+    ] {
+        let calendar = Calendar::new(zone, period);
+        assert_eq!(calendar.last_reset(time(at)), time(begins), "{zone} {at}");
+        let ends = time(begins) + Duration::from_secs(hours * 3600);
+        assert_eq!(calendar.next_reset(time(at)), ends, "{zone} {at}");
+    }
+}
+
+#[test]
+fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
+    let calendar = window(None, Some(chrono_tz::America::Los_Angeles));
+    for (noon, begins, hours) in [
+        ("2026-03-08T19:00:00Z", "2026-03-08T08:00:00Z", 23),
+        ("2026-11-01T20:00:00Z", "2026-11-01T07:00:00Z", 25),
+        ("2026-06-10T19:00:00Z", "2026-06-10T07:00:00Z", 24),
+    ] {
+        assert_eq!(calendar.last_reset(time(noon)), Some(time(begins)));
+        assert_eq!(
+            calendar.next_reset(time(noon)),
+            Some(time(begins) + Duration::from_secs(hours * 3600))
+        );
+    }
+}
+
+#[test]
+fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
+    let calendar = window(None, Some(chrono_tz::America::Santiago));
+    assert_eq!(
+        calendar.last_reset(time("2026-09-06T12:00:00Z")),
+        Some(time("2026-09-06T04:00:00Z"))
+    );
+}
+
+#[test]
+fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
+    assert_eq!(
+        window(Some(DAY), None).grace(),
+        Duration::from_millis(86_400)
+    );
+    assert_eq!(
+        window(None, Some(chrono_tz::UTC)).grace(),
+        Duration::from_millis(86_400)
+    );
+    assert_eq!(
+        window(Some(Duration::from_secs(1)), None).grace(),
+        Duration::from_millis(100)
+    );
+    for (period, millis) in [
+        (Period::Hour, 3_600),
+        (Period::Week, 86_400),
+        (Period::Month, 86_400),
+    ] {
+        let calendar = Calendar::new(chrono_tz::UTC, period);
+        let grace = Window::new(None, Some(calendar)).unwrap().grace();
+        assert_eq!(grace, Duration::from_millis(millis), "{period}");
+    }
+}
+
+#[test]
+fn a_window_of_nothing_cannot_be_made() {
+    assert_eq!(Window::new(None, None), Err(WindowError::Missing));
+    assert_eq!(
+        Window::new(Some(Duration::ZERO), Some(Calendar::days(chrono_tz::UTC))),
+        Err(WindowError::Zero)
+    );
+}
+
+#[test]
+fn a_limit_that_grants_nothing_cannot_be_made() {
+    let (quota, window) = (Units::new(10), window(Some(DAY), None));
+    for headroom in [10, 11] {
+        let headroom = Units::new(headroom);
+        assert_eq!(
+            Limit::new(quota, headroom, window),
+            Err(LimitError::NothingLeft { quota, headroom })
+        );
+    }
+    assert_eq!(
+        Limit::new(quota, Units::new(9), window).map(|limit| limit.enforced()),
+        Ok(Units::new(1))
+    );
+}
+
+#[test]
+fn sums_too_large_to_hold_fit_nowhere() {
+    let limit = Limit::new(
+        Units::new(u64::MAX - 1),
+        Units::ZERO,
+        window(Some(DAY), None),
+    )
+    .unwrap();
+    assert!(!limit.fits(Units::new(u64::MAX), Units::new(1), Units::new(1)));
+    assert_eq!(
+        cost([("daily", u64::MAX)]).times(2).of("daily"),
+        Units::new(u64::MAX)
+    );
+}
+
+#[test]
+fn a_closed_limit_opens_a_grace_past_its_reset() {
+    let now = time("2026-06-10T20:00:00Z");
+    let daily = Limit::new(
+        Units::new(10),
+        Units::ZERO,
+        window(Some(DAY), Some(chrono_tz::America::Los_Angeles)),
+    );
+    assert_eq!(
+        daily.unwrap().closed_until(now),
+        Some(time("2026-06-11T07:01:26.4Z"))
+    );
+    let sliding = Limit::new(Units::new(10), Units::ZERO, window(Some(DAY), None));
+    assert_eq!(sliding.unwrap().closed_until(now), None);
+}
+
+#[test]
+fn a_cost_names_no_limit_that_it_takes_nothing_of() {
+    let mut sum = cost([("daily", 100), ("search", 0)]);
+    assert_eq!(sum.limits().collect::<Vec<_>>(), ["daily"]);
+    sum.add(&cost([("daily", 1), ("search", 1)]));
+    assert_eq!(
+        (
+            sum.of("daily").get(),
+            sum.of("search").get(),
+            sum.of("other").get()
+        ),
+        (101, 1, 0)
+    );
+    assert_eq!(
+        (sum.largest().get(), sum.is_none(), Cost::none().is_none()),
+        (101, false, true)
+    );
+}
+
+#[test]
+fn an_instant_is_told_to_the_microsecond() {
+    let text = "2026-06-10T20:00:00.123457Z";
+    assert_eq!(time(text).to_string(), text);
+    assert_eq!(
+        serde_json::to_string(&time(text)).unwrap(),
+        format!("\"{text}\"")
+    );
+    assert_eq!(Timestamp::parse("2026-06-10"), None);
+}
+
+#[test]
+fn time_ends_without_a_panic() {
+    let end = Timestamp::from_micros(i64::MAX) + DAY;
+    let beginning = Timestamp::from_micros(i64::MIN) - DAY;
+    assert_eq!(beginning.since(end), Duration::ZERO);
+    for instant in [end, beginning] {
+        for window in [
+            window(Some(DAY), None),
+            window(None, Some(chrono_tz::America::Los_Angeles)),
+        ] {
+            let _ = (
+                window.expiry(instant),
+                window.counted_from(instant),
+                instant.to_string(),
+            );
+        }
+    }
+}
+
+/// Puts a charge of one unit to a log: the instant at which it fits, if it does not now.
+fn one_unit(log: &mut SlidingLog, limit: Limit, now: Timestamp) -> Option<Timestamp> {
+    let name = "requests".to_owned();
+    let account = Account {
+        name: String::new(),
+        limits: [(name.clone(), limit)].into(),
+    };
+    let now = log.advance(&limit, now);
+    let Ok(state) = LimitState::read(&name, &limit, &*log, now);
+    let claim = Claim {
+        account: &account,
+        cost: &cost([("requests", 1)]),
+        leave: &Cost::none(),
+    };
+    let Ok(decision) = claim.decide(&[state], now);
+    match decision {
+        Decision::Granted(_) => {
+            log.add(Units::new(1), &limit, now);
+            None
+        }
+        Decision::Rejected(rejection) => Some(rejection.retry_at),
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_window_has_more_than_the_limit_however_charges_are_remembered(
+        quota in 1_u64..12,
+        seconds in 1_u64..100,
+        buckets in prop::option::of(1_u32..40),
+        gaps in prop::collection::vec((0_u64..4, 0_u64..1_000_000), 1..120),
+    ) {
+        let span = Duration::from_secs(seconds);
+        let counting = buckets.map_or(Counting::Exact, Counting::Buckets);
+        let (exact, window) = (window(Some(span), None), window(Some(span), None).counted(counting).unwrap());
+        let limit = Limit::new(Units::new(quota), Units::ZERO, window).unwrap();
+        let part = window.parts().map_or(Duration::ZERO, |parts| parts.length());
+        let (mut log, mut granted) = (SlidingLog::new(), Vec::new());
+        let mut now = time("2026-01-01T00:00:00Z");
+        for (kind, fraction) in gaps {
+            // Bursts, short pauses, and pauses of about a window.
+            let gap = span.as_micros() as u64 / 1_000_000 * fraction;
+            now += Duration::from_micros([0, gap / 100, gap / 4, gap][kind as usize]);
+            match one_unit(&mut log, limit, now) {
+                None => granted.push(now),
+                Some(retry_at) => {
+                    prop_assert!(retry_at > now);
+                    let (mut early, mut on_time) = (log.clone(), log.clone());
+                    prop_assert_eq!(one_unit(&mut on_time, limit, retry_at), None);
+                    prop_assert!(one_unit(&mut early, limit, retry_at - MICROSECOND).is_some());
+                    // Up to one part of the window too strict, and no more.
+                    let nth = granted[granted.len() - quota as usize];
+                    prop_assert!(retry_at <= exact.expiry(nth) + part);
+                }
+            }
+        }
+        for first in &granted {
+            let within = granted.iter().filter(|at| *at >= first && at.since(*first) < span);
+            prop_assert!(within.count() as u64 <= quota);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Hostile answers, headers and tokens.
+
+mod answers;
+mod headers;
+mod tokens;

@@ -1,0 +1,68 @@
+//! The manual of the configuration.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use assert_cmd::cargo::cargo_bin;
+use ingest_config::manual;
+
+/// To write the file again: `INGEST_WRITE_DOCS=1 cargo test --test all manual`.
+#[test]
+fn the_committed_manual_of_the_configuration_is_the_generated_one() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    if std::env::var_os("INGEST_WRITE_DOCS").is_some() {
+        std::fs::write(&path, manual::markdown()).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        committed == manual::markdown(),
+        "docs/configuration.md is not what the program generates: run this test with INGEST_WRITE_DOCS=1"
+    );
+}
+
+#[test]
+fn every_key_has_an_anchor_of_its_own_and_a_place_in_the_contents_and_secrets_are_described_once() {
+    let text = manual::markdown();
+    let anchors: Vec<&str> = text.split("<a id=\"").skip(1).collect();
+    let anchors: Vec<&str> = anchors
+        .iter()
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    let mut alone = anchors.clone();
+    alone.sort_unstable();
+    alone.dedup();
+    assert_eq!(alone.len(), anchors.len(), "an anchor is there twice");
+    let keys = text
+        .lines()
+        .filter(|line| line.contains("\"></a>**`"))
+        .count();
+    assert!(keys > 200, "{keys} keys");
+    for anchor in anchors {
+        assert!(
+            text.contains(&format!("](#{anchor})")),
+            "{anchor} is not in the contents"
+        );
+    }
+    assert_eq!(text.matches("A program that prints the secret").count(), 1);
+}
+
+#[test]
+fn the_manual_page_of_the_configuration_has_every_key_with_its_default_and_an_example() {
+    let printed = Command::new(cargo_bin!("ingest"))
+        .args(["man", "quotas.toml"])
+        .output()
+        .unwrap();
+    assert!(printed.status.success());
+    let page = String::from_utf8(printed.stdout).unwrap();
+    for text in [
+        ".TH quotas.toml 5",
+        "\\fBtimeout\\fR (duration; default \\fB\"30s\"\\fR)",
+        "Example: \\fBpause = \"2s\"\\fR",
+        "Its former name \\fBtold\\fR is still accepted.",
+        "\\fB\"bad_cursor\"\\fR",
+        "\\fB\"next_url\"\\fR",
+        "\\fB{since}\\fR",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::run;
-use ingest_config::{Call, Cheaper, Config, Credential, Doubt, Job, Step, Variable};
+use ingest_config::{Call, Cheaper, Config, Credential, Doubt, Job, Lasting, Step, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
@@ -19,7 +19,25 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
     let advice = cheaper.chain(counting).chain(never);
-    advice.chain(cuts(config)).collect()
+    advice.chain(cuts(config)).chain(kept(config)).collect()
+}
+
+/// Advice where `keep` deletes records that did not change: a list that goes on where the last one ended does not return them.
+fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
+    let steps = config
+        .jobs
+        .iter()
+        .flat_map(|job| job.steps.iter().map(move |step| (job, step)));
+    steps.filter_map(|(job, step)| {
+        job.credential.upstream.keep?;
+        step.call.paging.lasting()?;
+        let detail = format!(
+            "{}: `keep` deletes records that no response contained for so long, and a list with `page.lasting` returns what changed \
+            only; remove `keep`, or run the job with --relist more often",
+            step.call.name
+        );
+        Some((format!("job {}", job.name), detail))
+    })
 }
 
 /// Advice on each call that no job uses and that a credential's limits can never hold. One that a job uses is an error.
@@ -51,7 +69,8 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
         .collect()
 }
 
-/// Advice where `max_pages` can cut a list that names `{since}`: what it leaves out is on no later list.
+/// Advice where `max_pages` can cut a list that names `{since}`, or has the cursor of the next pass at its end: what it leaves out
+/// is on no later list, or on each.
 fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
     let steps = config
         .jobs
@@ -59,11 +78,15 @@ fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
         .flat_map(|job| job.steps.iter().map(move |step| (job, step)));
     steps.filter_map(|(job, step)| {
         let most = step.max_pages?;
-        let names_since = job.names(step, &Variable::Since);
-        (names_since && !step.call.trust.contains(&Doubt::Cut)).then(|| {
+        let what = match step.call.paging.lasting() {
+            _ if job.names(step, &Variable::Since) => "names {since}",
+            Some(Lasting::At(_)) => "has the cursor of the next pass on its last page",
+            Some(Lasting::Last) | None => return None,
+        };
+        (!step.call.trust.contains(&Doubt::Cut)).then(|| {
             let detail = format!(
-                "{}: max_pages = {most} can end a list that names {{since}} before its end; the pass is then doubtful, and the next \
-                one begins at the same {{since}}; remove max_pages, or raise it",
+                "{}: max_pages = {most} can end a list that {what} before its end; the pass is then doubtful, and the next one \
+                begins where this one began; remove max_pages, or raise it",
                 step.call.name
             );
             (format!("job {}", job.name), detail)

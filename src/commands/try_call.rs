@@ -204,13 +204,14 @@ impl Tried {
         &'a self,
         now: Timestamp,
         since: Option<&'a SinceValue>,
+        lasting: Option<&'a str>,
     ) -> Result<PageRequest<'a>, Error> {
         Ok(PageRequest {
             step: self.step()?,
             region: &self.region,
             ids: &self.ids,
             cursor: None,
-            lasting: None,
+            lasting,
             began: now,
             now,
             since,
@@ -226,7 +227,7 @@ impl Tried {
     ) -> Result<Report, Error> {
         let client = self.client(environment)?;
         let since = self.job.since.first.as_ref();
-        let request = self.request(environment.clock.now(), since)?;
+        let request = self.request(environment.clock.now(), since, None)?;
         let trial = client.examine_saved(request, saved).await;
         let older = self.older_records(request, &trial);
         let mut report = self.report(client.show(request), Some(trial))?;
@@ -307,7 +308,8 @@ impl Tried {
         let context = self.context(environment, upstream).await?;
         let now = environment.clock.now();
         let since = self.since(&context, now).await?;
-        let request = self.request(now, since.as_ref())?;
+        let lasting = self.lasting(&context, now).await?;
+        let request = self.request(now, since.as_ref(), lasting.as_deref())?;
         let single = SinglePage {
             job: &self.job,
             step: self.step,
@@ -361,6 +363,26 @@ impl Tried {
             .first()
             .and_then(|state| run::since_of(job, state, false));
         Ok(since)
+    }
+
+    /// The cursor of the last complete pass with which the next one begins: of the region, or of the first of the ids.
+    async fn lasting(&self, context: &Context, now: Timestamp) -> Result<Option<String>, Error> {
+        let (catalog, job, step) = (&context.catalog, &self.job, self.step()?);
+        if step.call.paging.lasting().is_none() {
+            return Ok(None);
+        }
+        if step.ids.is_some() {
+            let ids = self.ids.get(..1).unwrap_or_default();
+            let sinces = catalog.id_sinces(&job.name, &step.call.name, ids).await?;
+            let lasting = sinces.into_iter().find_map(|last| last.lasting);
+            let request = run::request_of(job, step, &Region::shared());
+            let lasting = lasting.filter(|lasting| lasting.request == request);
+            return Ok(lasting.map(|lasting| lasting.cursor));
+        }
+        let selection = vec![(Arc::new(job.clone()), vec![Arc::clone(&self.region)])];
+        let candidates = run::candidates(&**catalog, &selection, now).await?;
+        let candidate = candidates.into_iter().next();
+        Ok(candidate.and_then(|mut candidate| candidate.lasting.remove(&self.step)))
     }
 
     fn client(&self, environment: &Environment) -> Result<upstream::Client, Error> {

@@ -1,7 +1,7 @@
 //! The end of a list: whether it is proved, and what speaks against it.
 
 use super::{Asked, Review, Turn, Verdict};
-use ingest_config::{Doubt, Lead};
+use ingest_config::{Doubt, Lasting, Lead};
 use ingest_upstream::{End, Missing, Page, signs_of_end};
 
 /// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
@@ -33,6 +33,16 @@ impl Review<'_> {
         let is_open = matches!(further, Some((_, Beyond::Nothing)));
         if page.dead_end.is_none() {
             self.check(page, turn, verdict);
+        }
+        if let Some(Lasting::At(at)) = self.call.paging.lasting()
+            && page.lasting.is_none()
+            && page.listed > 0
+            && verdict.doubts.is_empty()
+        {
+            verdict.notes.push(format!(
+                "{}: the last page has no cursor at `{at}` (`page.lasting`), so the next pass lists everything",
+                self.call.name
+            ));
         }
         self.shown.full = match self.cap {
             Some(cap) => page.size.map(|size| (size, cap)),

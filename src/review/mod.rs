@@ -260,7 +260,9 @@ impl<'a> Review<'a> {
             verdict.is_proved = verdict.doubts.is_empty();
             return true;
         }
-        if page.listed > 0 && repeats == Repeats::InAnotherOrder {
+        // A record that changed twice is named twice.
+        let can_repeat = self.call.names_changes();
+        if page.listed > 0 && repeats == Repeats::InAnotherOrder && !can_repeat {
             self.reordered += 1;
         }
         if self.reordered >= REORDERED {

@@ -65,7 +65,7 @@ pub use simulation::SimulatedCatalog;
 pub use since::{SeenValues, sent_unread};
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
-pub use steps::{older_than_since, since_of};
+pub use steps::{older_than_since, request_of, since_of};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 pub use unlanded::Unlanded;

@@ -142,8 +142,7 @@ impl Pass {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
                 let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-                let names_changes = step.call.paging.lasting().is_some();
-                !self.partial.contains(index) && !is_for_a_time && !names_changes
+                !self.partial.contains(index) && !is_for_a_time && !step.call.names_changes()
             })
             .map(|(index, _)| index)
             .collect();

@@ -4,7 +4,7 @@ use super::pager::Pager;
 use super::steps::older_than_since;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
-use ingest_config::{Job, SinceValue, Step, Variable};
+use ingest_config::{Job, Lasting, SinceValue, Step, Variable};
 
 /// The greatest value that a list, or one before it, had at `since.at`.
 #[derive(Debug, Clone, Default)]
@@ -140,7 +140,8 @@ fn shortened(text: &str) -> String {
 }
 
 /// Adds the doubt about a list that `max_pages` ends although it goes on, where that loses records: if it names `{since}`, and the
-/// next list had only what is newer than this one; and in a slice, of which no other pass lists the rest.
+/// next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and where the last page has
+/// the cursor of the next pass.
 pub fn cut(pager: &mut Pager<'_>) -> Option<Doubted> {
     let call = &pager.step.call.name;
     let text = match (
@@ -154,6 +155,11 @@ pub fn cut(pager: &mut Pager<'_>) -> Option<Doubted> {
         (false, true) => format!(
             "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
         ),
+        (false, false) if matches!(pager.step.call.paging.lasting(), Some(Lasting::At(_))) => {
+            format!(
+                "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
+            )
+        }
         (false, false) => return None,
     };
     pager.add(pager.review.cut(text))

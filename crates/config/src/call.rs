@@ -126,6 +126,18 @@ impl Call {
     }
 }
 
+impl Call {
+    /// Whether its lists can leave out records that did not change, so that one that is absent is not gone.
+    #[must_use]
+    pub fn names_changes(&self) -> bool {
+        let removed = self
+            .records
+            .as_ref()
+            .and_then(|records| records.removed.as_ref());
+        self.paging.lasting().is_some() || removed.is_some()
+    }
+}
+
 /// How a record says that it was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removed {

@@ -139,7 +139,7 @@ keys! {
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// Where the last page of a list has the token with which the next pass begins: such a list names everything once, and from
-        /// then on what changed. `last`: it is the token of the last page.
+        /// then on what changed. `last`: it is the token of the last page, and without `more` and `done` an empty page is the last.
         lasting: Option<Lasting> = Optional(LASTING, "'/nextSyncToken'"),
         /// The parameter that carries that token, in all requests of the next pass. If unset, `param` in its first request.
         lasting_param: Option<String> = Optional(TEXT, "'syncToken'"),
@@ -197,7 +197,8 @@ keys! {
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
         /// Where the last page of a list has the URL with which the next pass begins, on the same host: such a list names everything
-        /// once, and from then on what changed. `last`: it is the URL of the last page.
+        /// once, and from then on what changed. `last`: it is the URL of the last page, and without `more` and `done` an empty page
+        /// is the last.
         lasting: Option<Lasting> = Optional(LASTING, "'/@odata.deltaLink'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,

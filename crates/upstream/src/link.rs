@@ -4,34 +4,72 @@ pub fn next_link<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a st
     values.into_iter().find_map(next_in)
 }
 
-fn next_in(value: &str) -> Option<&str> {
-    let mut rest = value;
-    loop {
-        let (target, after) = rest.split_once('<')?.1.split_once('>')?;
-        let (parameters, more) = split_unquoted(after, ',');
-        if is_next(parameters) {
-            return Some(target.trim());
-        }
-        rest = more?;
-    }
+/// The relation of a link to another page of `path` that is no usual one: it can be what an upstream calls its next page.
+#[must_use]
+pub fn unusual_relation<'a>(
+    values: impl IntoIterator<Item = &'a str>,
+    path: &str,
+) -> Option<&'a str> {
+    let mut links = values.into_iter().flat_map(links);
+    links.find_map(|(target, parameters)| {
+        let (before, _) = target.split_once('?')?;
+        let relation = relations(parameters).split_ascii_whitespace().next()?;
+        let is_usual = USUAL
+            .iter()
+            .any(|usual| relation.eq_ignore_ascii_case(usual));
+        (before.ends_with(path) && !is_usual).then_some(relation)
+    })
 }
 
-/// Whether the parameters of a link name the relation `next`, alone or among others.
-fn is_next(parameters: &str) -> bool {
+/// The relations of a page to others, and to itself, beside the one to the next page.
+const USUAL: [&str; 12] = [
+    "alternate",
+    "canonical",
+    "collection",
+    "current",
+    "first",
+    "last",
+    "next",
+    "prev",
+    "previous",
+    "self",
+    "start",
+    "up",
+];
+
+fn next_in(value: &str) -> Option<&str> {
+    let is_next = |parameters| {
+        relations(parameters)
+            .split_ascii_whitespace()
+            .any(|relation| relation.eq_ignore_ascii_case("next"))
+    };
+    links(value).find_map(|(target, parameters)| is_next(parameters).then_some(target))
+}
+
+/// The links of a header's value: their targets and parameters.
+fn links(value: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let (target, after) = rest.take()?.split_once('<')?.1.split_once('>')?;
+        let (parameters, more) = split_unquoted(after, ',');
+        rest = more;
+        Some((target.trim(), parameters))
+    })
+}
+
+/// The relations that the parameters of a link name, separated by spaces; empty if they name none.
+fn relations(parameters: &str) -> &str {
     let mut rest = Some(parameters);
     while let Some(text) = rest {
         let (parameter, more) = split_unquoted(text, ';');
         if let Some((name, value)) = parameter.split_once('=')
             && name.trim().eq_ignore_ascii_case("rel")
         {
-            let relations = value.trim().trim_matches('"');
-            return relations
-                .split_ascii_whitespace()
-                .any(|relation| relation.eq_ignore_ascii_case("next"));
+            return value.trim().trim_matches('"');
         }
         rest = more;
     }
-    false
+    ""
 }
 
 /// Splits at the first `separator` outside quotes.

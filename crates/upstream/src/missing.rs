@@ -261,11 +261,7 @@ fn of_column(name: &str, column: &Column, page: &Page) -> Option<Missing> {
 }
 
 fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
-    let records = u64::try_from(page.records.len()).unwrap_or(u64::MAX);
-    let listed = records
-        .saturating_add(page.skipped)
-        .saturating_add(page.repeated);
-    let is_full = paging.size().is_some_and(|size| listed >= size.size);
+    let is_full = paging.size().is_some_and(|size| page.listed >= size.size);
     // The cursor of the next pass stands where the list ends.
     let is_last = page.lasting.is_some() && matches!(paging.lasting(), Some(Lasting::At(_)));
     if !is_full || is_last || page.next.is_some() || page.dead_end.is_some() {
@@ -281,7 +277,7 @@ fn next_page(paging: &Paging, page: &Page) -> Option<Missing> {
     };
     Some(Missing::Next {
         at,
-        records: listed,
+        records: page.listed,
         unread: page.unread.next.clone(),
         is_flag: page.unread.ends_before_next,
     })

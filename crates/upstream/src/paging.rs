@@ -156,29 +156,54 @@ pub fn onward(
     listed: u64,
 ) -> Result<Onward, Failure> {
     let paging = &parts.request.step.call.paging;
-    let (lead, own) = (paging.lead(), says.lasting.clone()?);
+    let own = says.lasting.clone()?;
     let last = says.reported.as_ref().ok().cloned().flatten();
-    let follows = next(parts, response, says, listed)?;
+    let follows = ended(next(parts, response, says, listed)?, paging, (listed, &own));
     let ends = matches!(follows, Follows::End(_));
     let found = match paging.lasting().filter(|_| ends) {
         None => None,
         Some(Lasting::At(at)) => own.map(|cursor| (cursor, format!("at `{at}`"))),
-        Some(Lasting::Last) => last
-            .or_else(|| parts.request.page_cursor().map(str::to_owned))
-            .map(|cursor| (cursor, place(paging))),
+        Some(Lasting::Last) => last.map(|cursor| (cursor, place(paging))),
     };
     let lasting = match found {
-        Some((url, place)) if matches!(lead, Lead::Url(_)) => {
+        Some((url, place)) if matches!(paging.lead(), Lead::Url(_)) => {
             Some(on_same_host(parts, response, &url, &place)?)
         }
         found => found.map(|(token, _)| token),
     };
-    let has_own = lasting.is_some() && matches!(paging.lasting(), Some(Lasting::At(_)));
-    let follows = match follows {
-        Follows::End(End::NotNamed | End::Assumed(_)) if has_own => Follows::End(End::Proved),
-        follows => follows,
-    };
+    let lasting = lasting.or_else(|| kept(parts).filter(|_| ends));
     Ok(Onward { follows, lasting })
+}
+
+/// What follows a page that listed `listed` records and has `own` as the cursor of the next pass.
+fn ended(follows: Follows, paging: &Paging, (listed, own): (u64, &Option<String>)) -> Follows {
+    let is_flagged = paging.more().is_some() || paging.done().is_some();
+    match (follows, paging.lasting()) {
+        (Follows::End(End::NotNamed | End::Assumed(_)), Some(Lasting::At(_))) if own.is_some() => {
+            Follows::End(End::Proved)
+        }
+        (Follows::End(End::NotNamed), Some(Lasting::At(at))) if listed > 0 => {
+            Follows::End(End::Unnamed(format!(
+                "the page names neither a next page {} nor, at `{at}` (`page.lasting`), where the next pass begins",
+                place(paging)
+            )))
+        }
+        // A feed names a next page always: behind an empty one, it is where the next pass begins.
+        (Follows::Page(_), Some(Lasting::Last)) if listed == 0 && !is_flagged => {
+            Follows::End(End::Proved)
+        }
+        (follows, _) => follows,
+    }
+}
+
+/// The cursor of the next pass behind a last page that has none: that of the page itself, or the one with which this pass began.
+pub fn kept(parts: &RequestParts<'_>) -> Option<String> {
+    let request = &parts.request;
+    let cursor = match request.step.call.paging.lasting()? {
+        Lasting::At(_) => request.lasting,
+        Lasting::Last => request.page_cursor().or(request.lasting),
+    };
+    cursor.map(str::to_owned)
 }
 
 /// What follows a page that listed `listed` records.

@@ -153,7 +153,7 @@ impl Response {
             return self.refusal(parts, reported);
         }
         if self.status == StatusCode::NO_CONTENT {
-            return Ok(self.no_records());
+            return Ok(self.no_records(parts));
         }
         self.came_whole(parts)?;
         let (response, document) = self.parsed().await?;
@@ -186,7 +186,7 @@ impl Response {
                 failure => failure,
             });
         }
-        Ok(self.no_records())
+        Ok(self.no_records(parts))
     }
 
     /// Whether its status is "gone", and no rule is about it.
@@ -195,8 +195,9 @@ impl Response {
     }
 
     /// An empty last page.
-    fn no_records(&self) -> Page {
+    fn no_records(&self, parts: &RequestParts<'_>) -> Page {
         Page {
+            lasting: paging::kept(parts),
             slot: self.slot.clone(),
             ..Page::default()
         }
@@ -232,7 +233,7 @@ impl Response {
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
-        let unread = unread::read(&call.paging, records, &document, self);
+        let unread = unread::read(&call.paging, records, &document, (self, parts.url.path()));
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::link::next_link;
+use super::link::{next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
 use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
@@ -94,7 +94,12 @@ const TOTAL: [&str; 9] = [
 const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
 
 /// Reads what a response says. Its records are still in the document.
-pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Response) -> Unread {
+pub fn read(
+    paging: &Paging,
+    records: &Records,
+    document: &Value,
+    (response, path): (&Response, &str),
+) -> Unread {
     let mut search = Search {
         records: &records.at,
         lasting: lasting(paging),
@@ -107,13 +112,7 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     let (mut found, more, done) = (search.found, search.more, search.done);
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
-    let links = response.headers.get_all("link").iter();
-    let link = next_link(links.filter_map(|value| value.to_str().ok()));
-    if link.is_some_and(|url| !url.is_empty()) {
-        found
-            .next
-            .get_or_insert_with(|| "the header `link`".to_owned());
-    }
+    found.next = found.next.or_else(|| linked(paging, response, path));
     let total = match paging.lead() {
         Lead::Total(at) => Some(("total", at, None)),
         Lead::Pages(at) => Some(("pages", at, None)),
@@ -141,6 +140,23 @@ pub fn read(paging: &Paging, records: &Records, document: &Value, response: &Res
     found.lacking = lacking.collect();
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
+}
+
+/// What leads on in the header `Link`, of a response to a request of `path`.
+fn linked(paging: &Paging, response: &Response, path: &str) -> Option<String> {
+    let links = || {
+        let values = response.headers.get_all("link").iter();
+        values.filter_map(|value| value.to_str().ok())
+    };
+    if next_link(links()).is_some_and(|url| !url.is_empty()) {
+        return Some("the header `link`".to_owned());
+    }
+    let is_read = matches!(paging.lead(), Lead::LinkHeader);
+    let relation = unusual_relation(links().filter(|_| is_read), path)?;
+    let relation = response.shown(relation);
+    Some(format!(
+        "the relation `{relation}` of the header `link`, which has no `next`"
+    ))
 }
 
 /// The place of the cursor with which the next pass begins, which leads to no page of this one.

@@ -128,6 +128,9 @@ pub struct RegionStatus {
     /// What the last complete pass noticed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// The calls whose next lists begin with a cursor of the last complete pass, and name what changed since.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub begins_at_cursor: Vec<String>,
     pub unfinished: bool,
     /// The position of an unfinished pass.
     pub stopped_at: Option<StoppedAt>,
@@ -371,6 +374,7 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
             doubtful_at: candidate.doubtful_since(),
             doubts: doubts(candidate),
             notes: candidate.state.last_notes.clone(),
+            begins_at_cursor: begins_at_cursor(candidate),
             unfinished: candidate.resumable(now).is_some(),
             stopped_at: stopped_at(candidate, now),
             slices: backfill.map(|backfill| SliceProgress {
@@ -381,6 +385,12 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     };
     // The slices that are begun come first.
     Ok(run::each_region(&candidates).map(status).collect())
+}
+
+fn begins_at_cursor(candidate: &Candidate) -> Vec<String> {
+    let steps = candidate.job.steps.iter().enumerate();
+    let begin = steps.filter(|(index, _)| candidate.lasting.contains_key(index));
+    begin.map(|(_, step)| step.call.name.clone()).collect()
 }
 
 fn doubts(candidate: &Candidate) -> Vec<DoubtShown> {

@@ -202,6 +202,7 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
             .map(|line| screen.wrapped(&line)),
     );
     lines.extend(noted(regions).map(|line| screen.wrapped(&line)));
+    lines.extend(at_cursors(regions).map(|line| screen.wrapped(&line)));
     if regions
         .iter()
         .all(|region| region.last_complete.is_none() && !region.unfinished)
@@ -247,6 +248,25 @@ fn noted(regions: &[RegionStatus]) -> impl Iterator<Item = String> {
     notes.into_iter().map(|((job, note), codes)| {
         let (named, note) = (output::shown(&named(&codes)), output::shown(note));
         format!("{job} {named}: {note}.")
+    })
+}
+
+/// Returns a line for each job with regions whose next lists begin with a cursor of the last complete pass.
+fn at_cursors(regions: &[RegionStatus]) -> impl Iterator<Item = String> {
+    let mut jobs: BTreeMap<(&str, &[String]), Vec<&str>> = BTreeMap::new();
+    for one in regions
+        .iter()
+        .filter(|one| !one.begins_at_cursor.is_empty())
+    {
+        let of_job = jobs.entry((&one.job, &one.begins_at_cursor)).or_default();
+        of_job.push(&one.region);
+    }
+    jobs.into_iter().map(|((job, calls), codes)| {
+        let (named, calls) = (output::shown(&named(&codes)), calls.join(", "));
+        format!(
+            "{job} {named}: {calls} goes on at the cursor of the last complete pass and lists what changed since; `--relist` lists \
+            everything."
+        )
     })
 }
 

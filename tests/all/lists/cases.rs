@@ -55,3 +55,15 @@ fn a_member_with_the_next_page_that_is_renamed_completes_no_pass() {
         });
     }
 }
+
+#[test]
+fn a_link_with_another_relation_than_next_completes_no_pass() {
+    for obscure in [false, true] {
+        let renamed = Event::Change(Change::Rename(Name::Next));
+        holds(&World {
+            obscure,
+            events: vec![renamed, Event::Run(None), Event::Run(None)],
+            ..World::of(Kind::Link)
+        });
+    }
+}

@@ -319,3 +319,248 @@ fn a_parameter_for_a_cursor_that_no_place_has_is_refused() {
         "{ran:?}"
     );
 }
+
+/// A feed whose answers are `body` of the parameter `cursor`.
+fn answering(
+    page: &str,
+    body: impl Fn(Option<&str>) -> StubAnswer + Send + Sync + 'static,
+) -> (StubUpstream, World) {
+    let stub = StubUpstream::start(move |request| {
+        let place = request.param("cursor").or(request.param("from"));
+        body(place)
+    });
+    let world = world(page, "", &stub);
+    (stub, world)
+}
+
+fn begun(stub: &StubUpstream, param: &str) -> Vec<Option<String>> {
+    let requests = stub.requests();
+    let begins = requests
+        .iter()
+        .map(|one| one.param(param).map(str::to_owned));
+    begins.collect()
+}
+
+fn cursors(of: &[&str]) -> Vec<Option<String>> {
+    let given = of.iter().map(|cursor| Some((*cursor).to_owned()));
+    std::iter::once(None).chain(given).collect()
+}
+
+#[test]
+fn a_page_without_a_cursor_keeps_the_one_with_which_its_pass_began() {
+    let quiet: [(&str, fn() -> StubAnswer); 2] = [
+        ("an empty page", || {
+            StubAnswer::json(&json!({ "items": [] }))
+        }),
+        ("a 204", || StubAnswer::error(204, &Value::Null)),
+    ];
+    let pages = [
+        r#"{ kind = "token", param = "page", next = "/after", lasting = "last", lasting_param = "cursor" }"#,
+        r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,
+        r#"{ kind = "token", param = "page", next = "/next", lasting = "/after", lasting_param = "cursor" }"#,
+    ];
+    for (what, answer) in quiet {
+        for page in pages {
+            let is_paged = page.contains("param = \"page\", next = \"/after\"");
+            let stub = StubUpstream::start(move |request| {
+                match (request.param("page"), request.param("cursor")) {
+                    (None, None) => StubAnswer::json(
+                        &json!({ "items": [{ "id": 1 }], "after": "a", "done": true }),
+                    ),
+                    (Some("a"), None) if is_paged => StubAnswer::json(&json!({ "items": [] })),
+                    (None, Some("a")) => answer(),
+                    other => panic!("{other:?}"),
+                }
+            });
+            let world = world(page, "", &stub);
+            assert_eq!(run(&world).0, "complete", "{what}, {page}");
+            let first = stub.requests().len();
+            for _ in 0..2 {
+                assert_eq!(run(&world), complete(1, 0), "{what}, {page}");
+            }
+            let later = begun(&stub, "cursor").split_off(first);
+            assert_eq!(later, cursors(&["a", "a"])[1..], "{what}, {page}");
+        }
+    }
+}
+
+#[test]
+fn a_feed_ends_at_an_empty_page_which_names_where_the_next_pass_begins() {
+    for changes in [false, true] {
+        let (stub, world) = answering(
+            r#"{ kind = "token", param = "cursor", next = "/after", lasting = "last" }"#,
+            move |cursor| {
+                let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+                let items: Vec<Value> = (at..2).map(|id| json!({ "id": id })).collect();
+                let after = match (items.is_empty(), changes) {
+                    (true, false) => at,
+                    (true, true) => at + 1,
+                    (false, _) => 2,
+                };
+                StubAnswer::json(&json!({ "items": items, "after": after.to_string() }))
+            },
+        );
+        assert_eq!(run(&world), complete(2, 2));
+        assert_eq!(run(&world), complete(1, 0));
+        assert_eq!(run(&world), complete(1, 0));
+        let expected: &[&str] = match changes {
+            true => &["2", "3", "4"],
+            false => &["2", "2", "2"],
+        };
+        assert_eq!(begun(&stub, "cursor"), cursors(expected));
+    }
+}
+
+#[test]
+fn a_record_that_changes_again_and_again_is_no_doubt_about_a_feed() {
+    let (_stub, world) = answering(
+        r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,
+        |cursor| {
+            let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+            let ids = [[1, 2, 3], [3, 1, 2], [2, 3, 1], [1, 3, 2]];
+            let ids = ids.get(at as usize).copied().unwrap_or([1, 2, 3]);
+            let items = ids.map(|id| json!({ "id": id, "version": at }));
+            StubAnswer::json(
+                &json!({ "items": items, "after": (at + 1).to_string(), "done": at >= 3 }),
+            )
+        },
+    );
+    assert_eq!(run(&world), complete(4, 12));
+}
+
+#[test]
+fn a_doubtful_pass_stores_no_cursor() {
+    let feed = feed();
+    let broken = Arc::new(Mutex::new(false));
+    let is_broken = Arc::clone(&broken);
+    let stub = stub(
+        &feed,
+        ("sync", "page"),
+        move |_, next, end| match *is_broken.lock().unwrap() {
+            true => json!({ "next": null, "sync": null }),
+            false => json!({ "next": next, "sync": end }),
+        },
+    );
+    let page = r#"{ kind = "token", param = "page", next = "/next", lasting = "/sync", lasting_param = "sync" }"#;
+    let mut world = world(page, "", &stub);
+    world.set("jobs.events.every=\"1ms\"");
+    *broken.lock().unwrap() = true;
+    let ran = world.ingest(&["--region", "US", "-q"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("`/sync` (`page.lasting`)"), "{ran:?}");
+    let status = world.json(&["status"]);
+    assert_eq!(status["regions"][0]["doubts"][0]["doubt"], "next-unnamed");
+    *broken.lock().unwrap() = false;
+    assert_eq!(run(&world), complete(3, 5));
+    assert_eq!(begun(&stub, "sync"), vec![None; 4]);
+    // A cursor that was stored before the doubt begins the next pass again.
+    feed.lock().unwrap().write(7, 1);
+    *broken.lock().unwrap() = true;
+    assert_eq!(run(&world).0, "doubtful");
+    *broken.lock().unwrap() = false;
+    assert_eq!(run(&world), complete(1, 1));
+    assert_eq!(begun(&stub, "sync").split_off(4), cursors(&["5", "5"])[1..]);
+}
+
+#[test]
+fn max_pages_before_the_cursor_of_the_next_pass_is_a_doubt() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    world.set("jobs.events.steps=[{ call = \"list\", max_pages = 2 }]");
+    let checked = world.ingest(&["check", "--config-only"]);
+    assert!(checked.stdout.contains("max_pages = 2"), "{checked:?}");
+    let pass = world.json(&["--region", "US"])["passes"][0].clone();
+    assert_eq!(pass["outcome"], "doubtful", "{pass}");
+    assert!(
+        pass["detail"]
+            .as_str()
+            .unwrap()
+            .contains("where the cursor of the next pass is"),
+        "{pass}"
+    );
+}
+
+#[test]
+fn a_list_that_names_removed_records_loses_none_by_leaving_them_out() {
+    let left_out = Arc::new(Mutex::new(false));
+    let leaves_out = Arc::clone(&left_out);
+    let stub = StubUpstream::start(move |_| {
+        let all = [
+            json!({ "id": 1 }),
+            json!({ "id": 2, "status": "cancelled" }),
+            json!({ "id": 3 }),
+        ];
+        let first = usize::from(*leaves_out.lock().unwrap());
+        StubAnswer::json(&json!({ "items": &all[first..] }))
+    });
+    let world = world("{ kind = \"none\" }", "", &stub);
+    assert_eq!(run(&world), complete(1, 2));
+    *left_out.lock().unwrap() = true;
+    assert_eq!(run(&world), complete(1, 1));
+    assert_eq!(
+        world.count("select count(*) from record where gone_at is not null"),
+        0
+    );
+}
+
+#[test]
+fn status_says_that_a_region_goes_on_at_a_cursor_and_relist_lists_everything() {
+    let feed = feed();
+    let (stub, world) = synced(&feed);
+    let status = world.json(&["status"]);
+    assert_eq!(status["regions"][0]["begins_at_cursor"], Value::Null);
+    assert_eq!(run(&world), complete(3, 5));
+    let status = world.json(&["status"]);
+    assert_eq!(status["regions"][0]["begins_at_cursor"], json!(["list"]));
+    let text = world.ingest(&["status"]).stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("events US: list goes on at the cursor of the last complete pass"),
+        "{text}"
+    );
+    let preview = world.json(&["--region", "US", "--job", "events", "--relist", "--dry-run"]);
+    assert_eq!(preview["steps"][0]["requests"]["expected"], 3, "{preview}");
+    let relisted = world.json(&["--region", "US", "--job", "events", "--relist"]);
+    assert_eq!(relisted["passes"][0]["requests"], 3, "{relisted}");
+    assert_eq!(begun(&stub, "sync"), vec![None; 6]);
+    assert_eq!(run(&world), complete(1, 0), "it has a cursor again");
+}
+
+#[test]
+fn try_sends_the_request_of_the_next_pass_and_shows_where_the_one_behind_it_begins() {
+    let feed = feed();
+    let (stub, world) = synced(&feed);
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().write(6, 1);
+    let tried = world.json(&["try", "feed", "list"]);
+    assert_eq!(
+        (&tried["record_count"], &tried["lasting"]),
+        (&json!(1), &json!("6")),
+        "{tried}"
+    );
+    let landed = world.ingest(&["try", "feed", "list", "--land"]);
+    assert!(
+        landed.stdout.contains("The next pass begins at: 6"),
+        "{landed:?}"
+    );
+    assert_eq!(
+        run(&world),
+        complete(0, 0),
+        "the landed page was the whole list"
+    );
+    assert_eq!(run(&world), complete(1, 0));
+    let begins = begun(&stub, "sync").split_off(3);
+    assert_eq!(begins, cursors(&["5", "5", "6"])[1..]);
+}
+
+#[test]
+fn records_that_keep_deletes_and_no_list_of_changes_returns_are_advised_against() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    world.set("upstreams.feed.keep=\"30d\"");
+    let checked = world.ingest(&["check", "--config-only"]);
+    assert!(
+        checked.stdout.contains("`keep` deletes records"),
+        "{checked:?}"
+    );
+}

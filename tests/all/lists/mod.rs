@@ -3,7 +3,7 @@
 //! still has is ever marked as gone; `{since}` passes over no record; and the requests are the fewest that prove the end.
 //!
 //! Left out is what no reader can see: records that a list with counted pages loses while it is read move others to pages that
-//! were read already.
+//! were read already; and a cap that falls below the records of a list that had one page, where the size was honoured before.
 //!
 //! Each upstream is a function of its seed. `INGEST_LISTS` sets how many a test generates, `INGEST_LISTS_SEED` the first seed;
 //! with `INGEST_LISTS_SURVEY=1` all seeds that fail are listed with why.
@@ -13,8 +13,6 @@ mod lasting;
 mod life;
 mod plan;
 mod server;
-
-use proptest::strategy::Strategy;
 
 use crate::support::seeds::Variables;
 
@@ -27,7 +25,6 @@ const VARIABLES: Variables = Variables {
 const UPSTREAMS: u64 = 30;
 
 #[test]
-fn a_list_that_is_read_as_it_is_lands_whole_with_the_fewest_requests() {
-    let worlds = plan::worlds().prop_map(plan::World::right);
-    VARIABLES.live(UPSTREAMS, &worlds, life::live);
+fn a_list_lands_whole_with_the_fewest_requests_or_its_pass_is_not_complete() {
+    VARIABLES.live(UPSTREAMS, &plan::worlds(), life::live);
 }

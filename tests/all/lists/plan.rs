@@ -227,20 +227,6 @@ fn change(between: bool) -> impl Strategy<Value = Change> {
 }
 
 impl World {
-    /// The same world with a right configuration, of an upstream that keeps its names and its size.
-    pub fn right(mut self) -> Self {
-        self.wrong = None;
-        self.cap = 8;
-        self.usual = self.size.map_or(self.usual, |(size, _)| size);
-        if !matches!(self.total, Total::Absent) {
-            self.total = Total::Right;
-        }
-        let keeps =
-            |event: &Event| !matches!(event, Event::Change(Change::Cap(_) | Change::Rename(_)));
-        self.events.retain(keeps);
-        self
-    }
-
     /// The same world without what no configuration of this kind can say.
     fn sound(mut self) -> Self {
         if matches!(self.kind, Kind::Link) {

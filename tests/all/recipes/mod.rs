@@ -3,8 +3,11 @@
 //! A module has one API: its [`Recipe`], and functions that answer as the API does. What must hold of every recipe is here.
 
 mod alpha_vantage;
+mod feed;
 mod github_graphql;
 mod google_analytics;
+mod google_calendar;
+mod microsoft_graph;
 mod monthly_cap;
 mod notion;
 mod openalex;
@@ -16,6 +19,7 @@ mod shopify;
 mod slack;
 mod stripe;
 mod tickets;
+mod zendesk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -245,6 +249,8 @@ mod each {
         alpha_vantage,
         github_graphql,
         google_analytics,
+        google_calendar,
+        microsoft_graph,
         monthly_cap,
         notion,
         openalex,
@@ -255,6 +261,7 @@ mod each {
         slack,
         stripe,
         tickets,
+        zendesk,
     }
 }
 

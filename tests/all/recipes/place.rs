@@ -36,7 +36,11 @@ struct Api {
 }
 
 impl Api {
-    fn answer(&mut self, of: &Recipe, request: &StubRequest) -> StubAnswer {
+    fn answer(
+        &mut self,
+        (of, answer): (&Recipe, &impl Fn(&StubRequest, &Units) -> Answer),
+        request: &StubRequest,
+    ) -> StubAnswer {
         if request.path == TOKENS {
             let token = serde_json::json!({ "access_token": "token-0123456789abcdef", "token_type": "bearer", "expires_in": 86_400 });
             return StubAnswer::json(&token);
@@ -49,7 +53,7 @@ impl Api {
                 let body = String::from_utf8_lossy(&request.body).into_owned();
                 let page = format!("{} {:?} {body}", request.path, request.query);
                 self.pages.push(page);
-                (of.answer)(request, &self.counted)
+                answer(request, &self.counted)
             }
         };
         for (limit, units) in cost {
@@ -61,10 +65,18 @@ impl Api {
 
 impl Place {
     pub fn new(of: &Recipe) -> Self {
+        Self::answering(of, of.answer)
+    }
+
+    /// A place whose API answers otherwise than the recipe's.
+    pub fn answering(
+        of: &Recipe,
+        answer: impl Fn(&StubRequest, &Units) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let api = Arc::new(Mutex::new(Api::default()));
         let stub = StubUpstream::start({
             let (of, api) = (*of, Arc::clone(&api));
-            move |request| api.lock().unwrap().answer(&of, request)
+            move |request| api.lock().unwrap().answer((&of, &answer), request)
         });
         let place = Self {
             of: *of,
@@ -208,9 +220,17 @@ impl Place {
 
     /// How many records a view has.
     pub fn count(&self, view: &str) -> i64 {
+        self.number(&format!("select count(*) from \"{view}\""))
+    }
+
+    /// How many records are not gone.
+    pub fn there(&self) -> i64 {
+        self.number("select count(*) from record where gone_at is null")
+    }
+
+    fn number(&self, query: &str) -> i64 {
         let catalog = self.directory.path().join("state/catalog.db");
         let catalog = rusqlite::Connection::open(catalog).unwrap();
-        let count = format!("select count(*) from \"{view}\"");
-        catalog.query_row(&count, [], |row| row.get(0)).unwrap()
+        catalog.query_row(query, [], |row| row.get(0)).unwrap()
     }
 }

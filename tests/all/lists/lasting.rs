@@ -348,11 +348,10 @@ fn cursors(of: &[&str]) -> Vec<Option<String>> {
 
 #[test]
 fn a_page_without_a_cursor_keeps_the_one_with_which_its_pass_began() {
-    let quiet: [(&str, fn() -> StubAnswer); 2] = [
-        ("an empty page", || {
-            StubAnswer::json(&json!({ "items": [] }))
-        }),
-        ("a 204", || StubAnswer::error(204, &Value::Null)),
+    let empty = StubAnswer::json(&json!({ "items": [] }));
+    let quiet = [
+        ("an empty page", empty),
+        ("a 204", StubAnswer::error(204, &Value::Null)),
     ];
     let pages = [
         r#"{ kind = "token", param = "page", next = "/after", lasting = "last", lasting_param = "cursor" }"#,
@@ -361,6 +360,7 @@ fn a_page_without_a_cursor_keeps_the_one_with_which_its_pass_began() {
     ];
     for (what, answer) in quiet {
         for page in pages {
+            let answer = answer.clone();
             let is_paged = page.contains("param = \"page\", next = \"/after\"");
             let stub = StubUpstream::start(move |request| {
                 match (request.param("page"), request.param("cursor")) {
@@ -368,7 +368,7 @@ fn a_page_without_a_cursor_keeps_the_one_with_which_its_pass_began() {
                         &json!({ "items": [{ "id": 1 }], "after": "a", "done": true }),
                     ),
                     (Some("a"), None) if is_paged => StubAnswer::json(&json!({ "items": [] })),
-                    (None, Some("a")) => answer(),
+                    (None, Some("a")) => answer.clone(),
                     other => panic!("{other:?}"),
                 }
             });

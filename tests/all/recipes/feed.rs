@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::{Answer, Recipe};
-use crate::support::stub_upstream::{StubAnswer, StubRequest};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest};
 
 /// What happened at an API, in order: a thing was written, or removed.
 pub struct Feed {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::feed::{Feed, lists_what_changed};
 use super::{Answer, Recipe, Then, Units, number};
-use crate::support::stub_upstream::{StubAnswer, StubRequest};
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest};
 
 /// The key file of a service account, whose private key is for tests only.
 const KEY: &str = include_str!("service_account.json");

@@ -5,13 +5,22 @@ use std::io::Write;
 use flate2::write::MultiGzDecoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 
-use super::response::End;
-
 /// The capacity that is reserved for a long body at once: the default of `max_body`.
 const LONG_BODY: usize = 32 * 1024 * 1024;
 
 /// The number of bytes that are decompressed at a time: they can grow a thousandfold.
 const UNPACKED_AT_ONCE: usize = 4096;
+
+/// How a body ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// It arrived completely.
+    Whole,
+    /// It is longer than this number of bytes.
+    TooLong(usize),
+    /// It broke off, for this reason.
+    Broken(String),
+}
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

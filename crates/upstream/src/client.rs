@@ -9,12 +9,14 @@ use tokio::sync::OnceCell;
 
 use super::authorization::Authorization;
 use super::connection::Connection;
-use super::http::{Endpoint, Http};
+use super::endpoint::{Endpoint, host_of};
+use super::http::Http;
 use super::redactor::Redactor;
 use super::request::RequestParts;
 use super::response::Response;
-use super::trial::{ShownRequest, Trial};
-use super::{Exchange, Failure, Page, PageRequest, Upstream, http};
+use super::shown::ShownRequest;
+use super::trial::Trial;
+use super::{Exchange, Failure, Page, PageRequest, Upstream};
 use ingest_base::clock::Deadline;
 use ingest_base::saved_response::SavedResponse;
 use ingest_config as config;
@@ -77,7 +79,7 @@ impl Client {
         if authorization.sends_secrets() && base.scheme() != "https" && !upstream.is_loopback() {
             return Err(ClientError::PlainHttp {
                 upstream: upstream.name.clone(),
-                host: http::host_of(base),
+                host: host_of(base),
             });
         }
         Ok(Self {

@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use tower_service::Service;
 use url::Url;
 
-use super::http::{Endpoint, host_of};
+use super::endpoint::{Endpoint, host_of};
 use super::line::{Line, Watch};
 use ingest_config::is_loopback;
 

@@ -11,19 +11,18 @@ use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
 };
 use tokio::time::Instant;
-use url::Url;
 
-use super::body::{Body, Encoding};
+use super::body::{Body, Encoding, End};
 use super::connect::{Connector, innermost};
 use super::connection::{Broken, Connection, Open, Pool};
+use super::endpoint::{Endpoint, host_of};
 use super::large_body::{LargeBodySlot, READ_TOGETHER};
 use super::line::Unsent;
 use super::redactor::Redactor;
-use super::response::{End, Response};
+use super::response::Response;
 use super::{Failure, transient};
 use ingest_base::clock::Deadline;
 use ingest_base::plain::one_line;
-use ingest_config as config;
 
 /// The bytes that are read of a response that is no success: enough for its message.
 const REFUSAL_BYTES: u64 = 256 * 1024;
@@ -32,27 +31,6 @@ const TOO_LONG: &str = "timeout";
 
 /// The most connections that may turn out to be closed before a byte is written to them.
 const CONNECTIONS: usize = 4;
-
-/// The endpoint of requests, and their bounds.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    /// Its host and port; the path is not used.
-    pub url: Url,
-    /// The longest time for one request, connecting included.
-    pub timeout: Duration,
-    /// The longest response that is read, in bytes after decompression.
-    pub max_body: u64,
-}
-
-impl From<&config::Upstream> for Endpoint {
-    fn from(upstream: &config::Upstream) -> Self {
-        Self {
-            url: upstream.base_url.clone(),
-            timeout: upstream.timeout,
-            max_body: upstream.max_body,
-        }
-    }
-}
 
 /// The HTTP/1.1 client of one upstream. A few requests at once need no streams, so HTTP/2 would only lengthen the build.
 ///
@@ -307,11 +285,4 @@ impl Reading {
             }
         }
     }
-}
-
-/// The host and port of a URL, which messages may contain.
-pub fn host_of(url: &Url) -> String {
-    let host = url.host_str().unwrap_or("nowhere");
-    url.port()
-        .map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

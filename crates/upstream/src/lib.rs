@@ -13,6 +13,7 @@ mod client;
 mod connect;
 mod connection;
 mod decode;
+mod endpoint;
 mod http;
 mod json;
 mod large_body;
@@ -29,6 +30,7 @@ mod request;
 mod request_body;
 mod response;
 mod retry_after;
+mod shown;
 mod text;
 mod token;
 mod trial;
@@ -56,7 +58,8 @@ pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
 pub use retry_after::{LONGEST_WAIT, retry_after};
-pub use trial::{Classified, Recorder, ShownRequest, Trial};
+pub use shown::ShownRequest;
+pub use trial::{Classified, Recorder, Trial};
 pub use unread::Unread;
 
 /// One request of a step.

@@ -338,7 +338,7 @@ fn on_same_host(
     }
     let same_port = to.port().is_none() || to.port() == base.port();
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
-        let to = super::http::host_of(&to);
+        let to = super::endpoint::host_of(&to);
         return Err(Failure::Skip(format!(
             "the next page is on another host ({to}), to which no request is sent; if it is the \
             same API, write this host into upstreams.{}.base_url",

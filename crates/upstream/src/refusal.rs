@@ -6,7 +6,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::Failure;
-use super::http::host_of;
+use super::endpoint::host_of;
 use super::json;
 use super::response::Response;
 use super::retry_after::{reset, retry_after};

@@ -12,7 +12,7 @@ use url::Url;
 use super::authorization::{Carried, add_header, no_value};
 use super::http;
 use super::request_body::{self as body, RenderedBody};
-use super::trial::ShownRequest;
+use super::shown::ShownRequest;
 use super::{Failure, PageRequest};
 use ingest_base::fnv::fnv;
 use ingest_config as config;

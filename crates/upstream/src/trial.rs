@@ -3,8 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use serde::Serialize;
-use serde_json::Value;
 
 use super::client::Client;
 use super::connection::Connection;
@@ -13,19 +11,6 @@ use super::response::Response;
 use super::{Exchange, Failure, PageRequest, Upstream};
 use ingest_base::clock::Deadline;
 use ingest_config::Rule;
-
-/// A request as it is sent, with `(hidden)` in place of its secret.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ShownRequest {
-    /// The method.
-    pub method: String,
-    /// The URL with its query.
-    pub url: String,
-    /// Name and value of each header.
-    pub headers: Vec<(String, String)>,
-    /// The body; a form as text.
-    pub body: Option<Value>,
-}
 
 /// How a response was classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use tokio::sync::Mutex;
 
 use self::request::{TokenRequest, dependencies, token_request, tokens};
 use self::store::TokenStore;
-use super::http::{Endpoint, Http, host_of};
+use super::endpoint::{Endpoint, host_of};
+use super::http::Http;
 use super::redactor::Redactor;
 use super::{Failure, transient};
 use ingest_base::clock::{Clock, Deadline, Monotonic, SystemClock};

@@ -15,7 +15,7 @@ use url::{Url, form_urlencoded};
 
 use super::Token;
 use super::service_account::{GRANT_TYPE, ServiceAccountKey};
-use crate::http::host_of;
+use crate::endpoint::host_of;
 use crate::response::Response;
 use crate::{Failure, refusal};
 use ingest_config::{ClientPlace, Grant, OAuth, OAuthClient, Template, is_loopback};

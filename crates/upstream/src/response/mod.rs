@@ -1,0 +1,245 @@
+//! What an upstream responded: its bytes, its format and its document.
+
+mod page;
+
+use std::borrow::Cow;
+
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+use crate::body::{self, End};
+use crate::charset;
+use crate::decode::{DecodeError, decode, most_values};
+use crate::large_body::LargeBodySlot;
+use crate::redactor::Redactor;
+use crate::text::{html_text, is_html};
+use crate::{Failure, transient};
+use ingest_base::apart::{apart, apart_alone};
+use ingest_base::fnv::fnv;
+use ingest_base::plain::one_line;
+use ingest_base::saved_response::SavedResponse;
+use ingest_config::Format;
+
+/// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
+/// parsed value takes up to a hundred times as many bytes as its text.
+const MOST_VALUES: usize = 250_000;
+
+/// A body from this size on, in bytes, is parsed on a thread of its own.
+const LONG_BODY: usize = 16 * 1024;
+
+/// What an upstream responded.
+pub struct Response {
+    /// The HTTP status.
+    pub status: StatusCode,
+    /// The response headers.
+    pub headers: HeaderMap,
+    /// The body, decompressed.
+    pub body: Vec<u8>,
+    end: End,
+    /// Hides secrets in whatever is shown of this response.
+    pub redactor: Redactor,
+    /// Held while it is processed, if it is large.
+    slot: LargeBodySlot,
+    format: Format,
+}
+
+impl From<&SavedResponse> for Response {
+    fn from(saved: &SavedResponse) -> Self {
+        let header = |(name, value): &(String, String)| {
+            let name = HeaderName::try_from(name).ok()?;
+            Some((name, HeaderValue::try_from(value).ok()?))
+        };
+        let headers = saved.headers.iter().filter_map(header).collect();
+        let status = StatusCode::from_u16(saved.status).unwrap_or(StatusCode::OK);
+        Self::new(status, headers, saved.body.clone())
+    }
+}
+
+impl Response {
+    /// A response that arrived completely.
+    #[must_use]
+    pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
+        Self {
+            status,
+            headers,
+            body,
+            end: End::Whole,
+            redactor: Redactor::default(),
+            slot: LargeBodySlot::default(),
+            format: Format::default(),
+        }
+    }
+
+    /// The same response, whose body ended like this.
+    pub fn ending(self, end: End) -> Self {
+        Self { end, ..self }
+    }
+
+    /// The same response, which holds the slot for large ones.
+    pub fn taken(self, slot: LargeBodySlot) -> Self {
+        Self { slot, ..self }
+    }
+
+    /// The same response, whose secrets are hidden if it echoes them.
+    pub fn redacted_by(self, redactor: Redactor) -> Self {
+        Self { redactor, ..self }
+    }
+
+    /// The same response, whose body has this format.
+    pub fn in_format(self, format: Format) -> Self {
+        Self { format, ..self }
+    }
+
+    /// Whether the body has more values than are read.
+    pub fn has_too_many_values(&self) -> bool {
+        most_values(&self.body, self.format) > MOST_VALUES
+    }
+
+    /// Whether the whole body arrived.
+    pub fn is_whole(&self) -> bool {
+        self.end == End::Whole
+    }
+
+    /// Why the body broke off; `None` if it did not.
+    pub fn broke_off(&self) -> Option<&str> {
+        match &self.end {
+            End::Broken(cause) => Some(cause),
+            End::Whole | End::TooLong(_) => None,
+        }
+    }
+
+    /// The value of a header; `None` if it is absent or no text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The values of all headers of this name; U+FFFD replaces invalid bytes.
+    pub fn headers(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let values = self.headers.get_all(name).into_iter();
+        values.map(|value| String::from_utf8_lossy(value.as_bytes()))
+    }
+
+    /// The document in the body, or why there is none. A long one is parsed on another thread, since that takes longer than the
+    /// interval between two requests.
+    async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
+        if LargeBodySlot::is_large(self.body.len(), || most_values(&self.body, self.format)) {
+            self.slot.wait().await;
+            return apart_alone(move || self.with_document())
+                .await
+                .map_err(|error| transient(error.to_string()));
+        }
+        if self.body.len() < LONG_BODY {
+            return Ok(self.with_document());
+        }
+        apart(move || self.with_document())
+            .await
+            .map_err(|error| transient(error.to_string()))
+    }
+
+    fn with_document(self) -> (Self, Result<Value, Failure>) {
+        let document = self.document();
+        (self, document)
+    }
+
+    fn document(&self) -> Result<Value, Failure> {
+        if let Some(encoding) = body::not_requested(&self.headers) {
+            return Err(Failure::WrongShape(format!(
+                "the response is encoded as `{}`, which was not requested",
+                self.shown(&encoding)
+            )));
+        }
+        let text = charset::decode(&self.headers, &self.body, self.format)
+            .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
+        if text.trim().is_empty() {
+            return match self.format {
+                Format::Csv(_) | Format::Ndjson => Ok(Value::Array(Vec::new())),
+                Format::Json | Format::Xml => Err(transient("the response has no body".to_owned())),
+            };
+        }
+        if most_values(text.as_bytes(), self.format) > MOST_VALUES {
+            return Err(Failure::Skip(format!(
+                "the response contains more than {MOST_VALUES} values; request smaller pages"
+            )));
+        }
+        if self.format != Format::Xml && is_html(&text) {
+            let (came, shown) = (self.markup(&text), self.shown(&html_text(&text)));
+            let (stated, expected) = (self.stated_type(), self.format.name());
+            return Err(Failure::Unreadable {
+                message: format!("the response is {came}{stated} instead of {expected}: {shown}"),
+                body: fnv(&text),
+            });
+        }
+        let mut document =
+            decode(&text, self.format).map_err(|error| self.not_read(&text, &error))?;
+        self.redactor.clean_document(&mut document);
+        Ok(document)
+    }
+
+    /// A document that is valid but cannot be read cannot be read later either, so it is requested once.
+    fn not_read(&self, text: &str, error: &DecodeError) -> Failure {
+        let said = error.to_string();
+        let after = |what: &str| {
+            said.strip_prefix(what)
+                .map(|at| at.trim_start_matches(" at ").to_owned())
+        };
+        if let Some(at) = after("number out of range") {
+            return Failure::Skip(format!(
+                "the response contains a number that is out of range: {at}"
+            ));
+        }
+        if let Some(at) = after("recursion limit exceeded") {
+            return Failure::Skip(format!("the response is nested too deeply: {at}"));
+        }
+        let (format, shown) = (self.format.name(), self.shown(&said));
+        let message = match text.trim_start().starts_with(['{', '[']) {
+            true => format!("the response is not {format}: {shown}"),
+            false => {
+                let (stated, begin) = (self.stated_type(), self.shown(text));
+                format!("the response is not {format}{stated}: {shown}; it begins \"{begin}\"")
+            }
+        };
+        match error {
+            DecodeError::Column(_) | DecodeError::Depth => Failure::WrongShape(message),
+            DecodeError::Json(_)
+            | DecodeError::Line(..)
+            | DecodeError::Csv(_)
+            | DecodeError::Xml(_) => Failure::Unreadable {
+                message,
+                body: fnv(text),
+            },
+        }
+    }
+
+    /// The name of the markup that a body is in: by its content type, or else by how it begins.
+    fn markup(&self, text: &str) -> &'static str {
+        let stated = self.header(CONTENT_TYPE.as_str()).unwrap_or_default();
+        let is_html = stated.contains("html") || text.contains("<html");
+        let is_xml = stated.contains("xml") || text.trim_start().starts_with("<?xml");
+        if is_xml && !is_html { "XML" } else { "HTML" }
+    }
+
+    /// The content type that the response states, for messages; empty if it states none.
+    fn stated_type(&self) -> String {
+        let stated = self.header(CONTENT_TYPE.as_str());
+        stated.map_or_else(String::new, |stated| format!(" (`{}`)", self.shown(stated)))
+    }
+
+    /// The body as text for messages: U+FFFD replaces invalid bytes.
+    pub fn text_to_show(&self) -> Cow<'_, str> {
+        charset::decode_for_show(&self.headers, &self.body)
+    }
+
+    /// The body of a refusal in XML; `None` for other formats, in which upstreams do not report errors.
+    pub fn in_its_format(&self, text: &str) -> Option<Value> {
+        match self.format {
+            Format::Xml => decode(text, self.format).ok(),
+            Format::Json | Format::Ndjson | Format::Csv(_) => None,
+        }
+    }
+
+    /// A text of the upstream for messages.
+    pub fn shown(&self, text: &str) -> String {
+        one_line(&self.redactor.clean(text))
+    }
+}

@@ -1,0 +1,245 @@
+//! The page that a response contains, or what it means if it is none.
+
+use reqwest::StatusCode;
+use reqwest::header::ETAG;
+use serde_json::Value;
+
+use super::Response;
+use crate::body::End;
+use crate::paging::{self, Follows, Onward};
+use crate::records::{self, Found};
+use crate::refusal::{self, failure_of, free_part, said};
+use crate::request::RequestParts;
+use crate::{Failure, Page, ReportedCost, reported, transient, unread};
+use ingest_base::record::{CachedPage, Tag};
+use ingest_config::{Etag, Rule, classify};
+
+impl Response {
+    /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
+    ///
+    /// # Errors
+    /// Why it is no page.
+    pub async fn understand(
+        self,
+        parts: &RequestParts<'_>,
+        reported: &mut ReportedCost,
+    ) -> Result<Page, Failure> {
+        *reported = reported::read(parts, &self, None);
+        let cached = parts.request.known;
+        if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
+            return Ok(unchanged(cached));
+        }
+        if !self.status.is_success() {
+            let document = refusal::document(&self);
+            *reported = reported::read(parts, &self, Some(&document));
+            return self.refusal(parts, reported);
+        }
+        if self.status == StatusCode::NO_CONTENT {
+            return Ok(self.no_records(parts));
+        }
+        self.came_whole(parts)?;
+        let (response, document) = self.parsed().await?;
+        let document = document?;
+        *reported = reported::read(parts, &response, Some(&document));
+        if response.is_refusal(&document, parts) {
+            return response.refusal(parts, reported);
+        }
+        let page = response.page(document, parts);
+        if page.is_err() {
+            reported.free = free_part(&response, &parts.upstream.errors);
+        }
+        page
+    }
+
+    /// What a refusal means: an empty last page, if its rule says so, else a failure.
+    fn refusal(
+        &self,
+        parts: &RequestParts<'_>,
+        reported: &mut ReportedCost,
+    ) -> Result<Page, Failure> {
+        let rules = &parts.upstream.errors;
+        reported.free = free_part(self, rules);
+        if !refusal::ends_list(self, rules) {
+            return Err(match failure_of(self, rules, parts.request.now) {
+                // Without a rule, "gone" is about the cursor.
+                Failure::Skip(why) if self.is_gone(rules) && parts.request.lasting.is_some() => {
+                    Failure::OldCursor(why)
+                }
+                failure => failure,
+            });
+        }
+        Ok(self.no_records(parts))
+    }
+
+    /// Whether its status is "gone", and no rule is about it.
+    fn is_gone(&self, rules: &[Rule]) -> bool {
+        self.status == StatusCode::GONE && refusal::rule_index(self, rules).is_none()
+    }
+
+    /// An empty last page.
+    fn no_records(&self, parts: &RequestParts<'_>) -> Page {
+        Page {
+            lasting: paging::kept(parts),
+            slot: self.slot.clone(),
+            ..Page::default()
+        }
+    }
+
+    fn page(&self, mut document: Value, parts: &RequestParts<'_>) -> Result<Page, Failure> {
+        self.no_error(&document, parts)?;
+        let call = &parts.request.step.call;
+        let records = call.records.as_ref();
+        let records =
+            records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
+        // The cursor can be inside the records, so it is read before they are taken out of the document.
+        let mut says = paging::read(&call.paging, &document, self);
+        let unread = unread::read(&call.paging, records, &document, (self, parts.url.path()));
+        let (total, places) = (says.total, std::mem::take(&mut says.places));
+        let keep_last = paging::is_in_last_record(&call.paging);
+        let is_first = parts.request.is_first();
+        let may_end = call.paging.counts_itself() && !is_first;
+        let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
+            .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
+        says.read_last(&call.paging, found.last.as_ref());
+        let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
+            Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
+            onward => match onward? {
+                Onward {
+                    follows: Follows::Page(next),
+                    ..
+                } => (Some(next), paging::End::Proved, None, None),
+                Onward {
+                    follows: Follows::End(end),
+                    lasting,
+                } => (None, end, lasting, None),
+            },
+        };
+        let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
+        let tag = self
+            .tag(parts, &found, next.as_deref())
+            .filter(|_| dead_end.is_none());
+        Ok(Page {
+            records: found.records,
+            removed: found.removed,
+            skipped: found.skipped,
+            repeated: found.repeated,
+            left_out: found.left_out,
+            lacks_list: found.lacks_list,
+            next,
+            lasting,
+            tag,
+            unchanged: false,
+            dead_end,
+            is_first,
+            listed: found.listed,
+            unread,
+            end,
+            size: parts.page_size,
+            total,
+            before: call.paging.before(parts.request.page_cursor()),
+            places,
+            elsewhere: elsewhere.flatten(),
+            slot: self.slot.clone(),
+        })
+    }
+
+    /// The `ETag` with which the page can be requested again, if everything that we read is in the body that it names.
+    fn tag(&self, parts: &RequestParts<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
+        let wanted = parts.request.step.call.etag == Etag::Free;
+        let name = self
+            .header(ETAG.as_str())
+            .filter(|name| wanted && !name.is_empty())?;
+        // What a page that did not change shows again is its records and its next page.
+        let is_stored =
+            found.removed.is_empty() && parts.request.step.call.paging.lasting().is_none();
+        let whole =
+            found.skipped == 0 && is_stored && !paging::may_grow_unseen(parts, found.listed, next);
+        whole.then(|| Tag {
+            request: parts.name(),
+            name: name.to_owned(),
+            next: next.map(str::to_owned),
+        })
+    }
+
+    fn came_whole(&self, parts: &RequestParts<'_>) -> Result<(), Failure> {
+        match &self.end {
+            End::Whole => Ok(()),
+            End::Broken(cause) => Err(transient(format!("the response is incomplete: {cause}"))),
+            End::TooLong(most) => Err(Failure::Skip(format!(
+                "the response is longer than {most} bytes; request less, or raise \
+                upstreams.{}.max_body",
+                parts.upstream.name
+            ))),
+        }
+    }
+
+    /// Whether a success is a refusal, by a rule of its upstream.
+    fn is_refusal(&self, document: &Value, parts: &RequestParts<'_>) -> bool {
+        let header = |name: &str| self.header(name);
+        classify(
+            &parts.upstream.errors,
+            self.status.as_u16(),
+            header,
+            document,
+        )
+        .is_some()
+    }
+
+    /// A success that is an error: it contains a message where APIs report errors, and no records. A list lacks them at its own
+    /// place, which another attempt does not change.
+    fn no_error(&self, document: &Value, parts: &RequestParts<'_>) -> Result<(), Failure> {
+        let error = match document {
+            Value::Array(elements) => elements
+                .iter()
+                .find_map(|element| error_in(element, &["error", "errors", "message"])),
+            document => error_in(document, &["error", "errors"]),
+        };
+        let records = parts.request.step.call.records.as_ref();
+        let has_records =
+            records.is_some_and(|records| records::has_records(document, records, &parts.values()));
+        if error.is_none() || has_records {
+            return Ok(());
+        }
+        let message = format!("the response is an error: {}", said(self, document));
+        match document {
+            Value::Array(_) => Err(Failure::WrongShape(message)),
+            _ => Err(transient(message)),
+        }
+    }
+}
+
+/// The page that is stored already.
+fn unchanged(known: &CachedPage) -> Page {
+    let (records, next, tag) = (
+        known.records.clone(),
+        known.tag.next.clone(),
+        Some(known.tag.clone()),
+    );
+    Page {
+        listed: u64::try_from(records.len()).unwrap_or(u64::MAX),
+        records,
+        next,
+        tag,
+        unchanged: true,
+        ..Page::default()
+    }
+}
+
+/// The first of these members of an object that has content.
+fn error_in<'a>(document: &'a Value, names: &[&str]) -> Option<&'a Value> {
+    let members = document.as_object()?;
+    let errors = names.iter().filter_map(|name| members.get(*name));
+    errors.into_iter().find(|error| is_said(error))
+}
+
+/// Whether an error has content: it is not null, false, 0 or empty.
+fn is_said(error: &Value) -> bool {
+    match error {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(elements) => !elements.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    }
+}

@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Prints the figures of the source: python3 tests/figures.py [CHECKOUT]. Nothing is built."""
+
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+TOP = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+
+
+def sources():
+    """The Rust files outside tests, benchmarks and examples, with their text."""
+    named = subprocess.run(["git", "-C", TOP, "ls-files", "*.rs"], stdout=subprocess.PIPE, check=True, text=True).stdout
+    for name in named.split():
+        path = pathlib.PurePath(name)
+        if not {"tests", "benches", "examples", "testing"} & set(path.parts):
+            yield path, (TOP / path).read_text()
+
+
+def room(path):
+    """The crate of a file, or the folder of the program."""
+    return "/".join(path.parts[:2]) if len(path.parts) > 2 else str(path)
+
+
+def module_of(path):
+    """Where a file is in the tree of modules: src/run/mod.rs is ("run",)."""
+    parts = list(path.parts[path.parts.index("src") + 1 :])
+    parts[-1] = parts[-1].removesuffix(".rs")
+    return tuple(parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts)
+
+
+def paths_in(text):
+    """The paths that a file uses, as tuples; groups are taken apart."""
+    code = re.sub(r"//.*", "", text)
+    for found in re.finditer(r"\b((?:crate|super)(?:::\w+)*)(?:::\{([^;]*?)\})?", code):
+        head = tuple(found.group(1).split("::"))
+        yield head
+        for name in re.findall(r"\w+(?:::\w+)*", found.group(2) or ""):
+            yield head + tuple(name.split("::"))
+
+
+def circles(files):
+    """The sets of files of one crate that use one another, largest first."""
+    of_module = {}
+    for path in files:
+        of_module[(path.parts[: path.parts.index("src")], module_of(path))] = path
+    uses = collections.defaultdict(set)
+    for path, text in files.items():
+        crate, here = path.parts[: path.parts.index("src")], module_of(path)
+        for used in paths_in(text):
+            base = list(here)
+            rest = list(used)
+            while rest and rest[0] in ("super", "crate"):
+                base = [] if rest.pop(0) == "crate" else base[:-1]
+            full = tuple(base + rest)
+            # A module that only re-exports is not a file that a reader has to hold in mind.
+            while full and (crate, full) not in of_module:
+                full = full[:-1]
+            target = of_module.get((crate, full))
+            if target and target != path and full:
+                uses[path].add(target)
+    return sorted(components(set(files), uses), key=len, reverse=True)
+
+
+def components(nodes, uses):
+    """The strongly connected components (Tarjan)."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(node):
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in uses[node]:
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            found.append(stack[at:])
+            del stack[at:]
+
+    sys.setrecursionlimit(10_000)
+    for node in nodes:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def main():
+    files = dict(sources())
+    lines, counts = collections.Counter(), collections.Counter()
+    for path, text in files.items():
+        lines[room(path)] += text.count("\n")
+        counts[room(path)] += 1
+    for name in sorted(lines):
+        print(f"{name:24}{lines[name]:8,} lines{counts[name]:6} files")
+    print(f"{'all':24}{sum(lines.values()):8,} lines{sum(counts.values()):6} files")
+    code = sum(len(re.findall(r"(?m)^\s*(?!//)\S", text)) for text in files.values())
+    why = sum(len(re.findall(r"(?m)^\s*//(?![/!])", text)) for text in files.values())
+    print(f"lines of comments that are no documentation, per 100 lines of code: {100 * why / code:.2f}")
+    functions = [re.findall(r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:const )?(?:async )?fn \w+", text) for text in files.values()]
+    print(f"functions: {sum(map(len, functions)):,}")
+    types = collections.Counter(
+        name for text in files.values() for name in set(re.findall(r"\b(?:struct|enum|trait) (\w+)", text))
+    )
+    often = sorted(name for name, count in types.items() if count > 2)
+    print(f"names of three or more types: {len(often)}: {', '.join(often)}")
+    for circle in circles(files)[:4]:
+        if len(circle) > 1:
+            print(f"circle of {len(circle)} files: {', '.join(sorted(map(str, circle)))}")
+
+
+main()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::shared_pass::{Batches, SharedPass, pending};
-use super::steps::alike;
+use super::steps::{alike, ids_of};
 use super::stop_reason::StopReason;
 use ingest_catalog::{Lease, OpenBatch, PassId, PendingId, Resource, Taken};
 use ingest_config::{Ids, Job, Region, Step};
@@ -70,17 +70,6 @@ pub async fn fetch_batches(
 /// The batches of a job. One run at a time fetches them: its batches can contain what the passes of another run wait for.
 pub fn batches_of(job: &Job) -> Resource {
     Resource::region(&job.name, Region::SHARED)
-}
-
-/// The ids that a step requests, in all jobs: another run may be fetching the same ones, and what it has fetched when it
-/// releases them is no longer pending. A run takes the ids of one step at a time, and only while it holds the batches of its
-/// job, so no two runs wait for each other.
-pub fn ids_of(job: &Job, step: &Step) -> Resource {
-    let kind = match &step.call.records {
-        Some(records) => &records.kind,
-        None => &step.call.name,
-    };
-    Resource::ids(&job.credential.upstream.name, kind)
 }
 
 /// Takes a resource; `None` while another run holds it.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
-use super::pass::listing_steps;
-use super::steps::{Edited, fit, readable, refusable, request_of};
+use super::steps::{Edited, fit, listing_steps, readable, refusable, request_of};
 use ingest_catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
 use ingest_config::{Job, Region, Slice, Slices, Step};
 use ingest_quota::Timestamp;

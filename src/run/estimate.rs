@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::due::Candidate;
-use super::pass::listing_steps;
 use super::range::Range;
+use super::steps::listing_steps;
 use ingest_catalog::{
     CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };

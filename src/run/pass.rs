@@ -7,9 +7,9 @@ use super::context::Context;
 use super::due::Candidate;
 use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
-use super::since::{Greatest, cut, nothing_since_first};
+use super::since::{Greatest, cut, listed_anew, nothing_since_first};
 use super::stats::PassStats;
-use super::steps::{readable, request_of, since_of};
+use super::steps::{listing_steps, readable, request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::review::Finding;
 use ingest_base::record::Doubted;
@@ -190,14 +190,6 @@ impl Pass {
     pub fn pages(&self) -> u64 {
         self.positions.iter().map(|position| position.pages).sum()
     }
-}
-
-/// Returns the steps of a job that list, with their indices.
-pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
-    job.steps
-        .iter()
-        .enumerate()
-        .filter(|(_, step)| step.ids.is_none())
 }
 
 /// Returns the steps of an unfinished pass that have as many pages as `max_pages` allows. Nothing stored says whether their
@@ -422,11 +414,6 @@ impl Listing<'_> {
             false => own.cloned(),
         }
     }
-}
-
-/// The note on a pass that began anew.
-pub fn listed_anew(why: &str) -> String {
-    format!("the cursor of the last pass is too old, so everything is listed again: {why}")
 }
 
 /// Returns a note if a list has no record at all that begins at a configured `{since}`, or before the newest record that was seen.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::batches::{batch_size, batches_of, ids_of, try_take};
+use super::batches::{batch_size, batches_of, try_take};
 use super::context::Context;
 use super::shared_pass::{Batches, SharedPass};
-use super::steps::alike;
+use super::steps::{alike, ids_of};
 use super::stop_reason::StopReason;
 use ingest_base::record::Record;
 use ingest_catalog::{OpenBatch, RecordIds};

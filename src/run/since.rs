@@ -173,3 +173,8 @@ pub fn nothing_since_first(call: &str) -> String {
         {{since:%s}} for seconds"
     )
 }
+
+/// The note on a pass that began anew.
+pub fn listed_anew(why: &str) -> String {
+    format!("the cursor of the last pass is too old, so everything is listed again: {why}")
+}

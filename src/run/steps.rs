@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use ingest_base::fnv::fnv;
-use ingest_catalog::{OpenPass, Rearrangement, RegionState, StepPosition};
+use ingest_catalog::{OpenPass, Rearrangement, RegionState, Resource, StepPosition};
 use ingest_config::{Job, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::PageRequest;
@@ -239,4 +239,23 @@ pub fn alike<T>(
         }
     }
     groups
+}
+
+/// Returns the steps of a job that list, with their indices.
+pub fn listing_steps(job: &Job) -> impl Iterator<Item = (usize, &Step)> {
+    job.steps
+        .iter()
+        .enumerate()
+        .filter(|(_, step)| step.ids.is_none())
+}
+
+/// The ids that a step requests, in all jobs: another run may be fetching the same ones, and what it has fetched when it
+/// releases them is no longer pending. A run takes the ids of one step at a time, and only while it holds the batches of its
+/// job, so no two runs wait for each other.
+pub fn ids_of(job: &Job, step: &Step) -> Resource {
+    let kind = match &step.call.records {
+        Some(records) => &records.kind,
+        None => &step.call.name,
+    };
+    Resource::ids(&job.credential.upstream.name, kind)
 }

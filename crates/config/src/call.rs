@@ -9,16 +9,17 @@ use serde_json::{Value, json};
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
 use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required,
-    SCALAR, Shape, TEMPLATE, TEXT, TRUTH, Table, Type, Words, keys, table, template,
+    SCALAR, Shape, TEXT, TRUTH, Table, Type, Words, keys, table,
 };
 use super::doubt::{DOUBTS, Doubt};
 use super::field::{COLUMN, Column, Field, ID, RESPONSE_FIELD, ResponseField};
 use super::format::{FORMATS, Format};
+use super::headers::HEADERS;
 use super::item::{self, Item};
 use super::layout::{LAYOUTS, Layout};
 use super::names::advice;
 use super::paging::{PAGING, Paging};
-use super::upstream::HEADERS;
+use super::path::PATH;
 use super::{Pointer, Template};
 use ingest_quota::{Cost, LimitName, Outage, Units};
 
@@ -234,29 +235,6 @@ const ETAGS: &[(&str, Etag, &str)] = &[
     ),
     ("unused", Etag::Unused, "Requests do not send it."),
 ];
-
-pub const PATH: Leaf<Template> = Leaf {
-    read: path,
-    shape: || TEMPLATE.shape(),
-};
-
-/// A path below the base URL. What would lead elsewhere, or into the query, is not part of one.
-fn path(item: Item<'_>) -> Option<Template> {
-    let text = item.text()?;
-    if text.contains(['?', '#']) {
-        return item.refuse(
-            "expected a path without `?` and `#`",
-            "move the query into `params`",
-        );
-    }
-    if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return item.refuse(
-            "expected a path below the upstream's base_url",
-            "write for example \"things/{region}\"",
-        );
-    }
-    template(item)
-}
 
 /// The method that is meant where none is written, and whether it and the etag fit the rest of the call.
 fn with_its_method(item: &Item<'_>, mut call: Call) -> Option<Call> {

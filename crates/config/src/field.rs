@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::declare::{
     Leaf, OneOrMore, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
 };
+use super::headers::HEADER_NAME;
 use super::item::{self, Item};
 use super::tree::Kind;
-use super::upstream::HEADER_NAME;
 use super::{Pointer, Template};
 
 /// Where a part of a record comes from: a place in the record, or a text with values of its request.

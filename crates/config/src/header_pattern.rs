@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::declare::{Leaf, Shape};
+use super::headers::header_name;
 use super::item::Item;
-use super::upstream::header_name;
 
 /// A header and a pattern of its text, such as `x-usage: api-usage={used}/{quota}`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::declare::{
     Words, keys, template,
 };
 use super::item::Item;
-use super::upstream::is_loopback;
+use super::loopback::is_loopback;
 use super::{Template, Variable};
 
 /// How an access token of OAuth 2 is requested. The templates contain literal text, `{secret}` and `{secret:NAME}`.

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::body::{Body, CallBody, OneBody, PARAMS, Params};
-use super::call::PATH;
 use super::declare::{
     AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, OneOrMore, Optional, Or, PAGES, POINTER,
     Required, Shape, TEXT, Tagged, Type, Words, keys, table,
 };
+use super::headers::HEADER_NAME;
 use super::item::Item;
-use super::upstream::HEADER_NAME;
+use super::path::PATH;
 use super::{Param, Pointer, Template};
 
 /// How a call turns pages.

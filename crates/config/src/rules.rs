@@ -9,10 +9,10 @@ use super::declare::{
     AndThen, DURATION, FlatOptional, Leaf, ListOf, OneOrMore, Optional, Or, POINTER, Required,
     SCALAR, Shape, TEXT, Table, Type, Words, keys, table,
 };
+use super::headers::HEADER_NAME;
 use super::item::{self, Document, Item};
 use super::names::advice;
 use super::tree::{Kind, Node};
-use super::upstream::HEADER_NAME;
 use ingest_quota::{Cost, LimitName};
 
 /// How one kind of refusal is recognised, and what it means. Every condition must hold.

@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::json;
-use url::{Host, Url};
+use url::Url;
 
 use super::Template;
 use super::call::{CALL, Call};
 use super::declare::{
     AndThen, BYTES, COUNT, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required,
-    Shape, TEXT, Type, keys, table, template,
+    Shape, TEXT, Type, keys, table,
 };
-use super::item::{self, Item};
+use super::headers::{HEADER_NAME, HEADERS};
+use super::item::Item;
 use super::limit::{LIMIT, Limits};
+use super::loopback::is_loopback;
 use super::oauth::{Grant, OAUTH, OAuth, SECRET_TEMPLATE};
 use super::rules::{RULES, Rule};
 
@@ -66,17 +67,6 @@ impl Upstream {
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.base_url)
-    }
-}
-
-/// Whether a URL is on this machine.
-#[must_use]
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
     }
 }
 
@@ -216,55 +206,6 @@ fn base_url(item: Item<'_>) -> Option<Url> {
         );
     }
     Some(url)
-}
-
-/// The name of a header, in lower case.
-pub const HEADER_NAME: Leaf<String> = Leaf {
-    read: |item| header_name(&item, item.text()?),
-    shape: || Shape::scalar("header name", json!({ "type": "string", "minLength": 1 })),
-};
-
-pub fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
-    match HeaderName::from_bytes(name.as_bytes()) {
-        Ok(name) => Some(name.as_str().to_owned()),
-        Err(_) => item.refuse("expected a header name", "write for example \"x-api-key\""),
-    }
-}
-
-/// Headers by name, in lower case.
-pub const HEADERS: Leaf<BTreeMap<String, Template>> = Leaf {
-    read: |item| item::all(item.entries()?.iter().map(header)),
-    shape: || {
-        let value = json!({ "type": ["string", "number", "boolean"] });
-        let schema = json!({ "type": "object", "additionalProperties": value });
-        Shape::scalar("table of templates by header", schema)
-    },
-};
-
-/// Headers that carry secrets, which do not belong in a configuration.
-const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
-
-fn header(item: &Item<'_>) -> Option<(String, Template)> {
-    let name = header_name(item, item.name())?;
-    let value = item.as_text()?;
-    let names_secret =
-        || Template::parse(&value).is_ok_and(|template| template.secrets().next().is_some());
-    if SECRET_HEADERS.contains(&name.as_str()) && !names_secret() {
-        return item.refuse(
-            "a secret must not be in this file",
-            format!(
-                "configure the secret in a credential, and write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, or \
-                here for example \"Token {{secret}}\""
-            ),
-        );
-    }
-    match HeaderValue::from_str(&value) {
-        Ok(_) => Some((name, template(item.clone())?)),
-        Err(_) => item.refuse(
-            "expected a header value without control characters",
-            "remove them",
-        ),
-    }
 }
 
 fn at_least_one_call(

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::refusal::Retry;
 use super::{Attempt, NoPage};
-use crate::run::batches::ids_of;
 use crate::run::outcome::StoppedBy;
+use crate::run::steps::ids_of;
 use crate::run::stop_reason::StopReason;
 use ingest_base::clock::Deadline;
 use ingest_catalog::Resource;

@@ -7,7 +7,7 @@ use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
 use crate::run::due::{Candidate, candidates, fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::range::Range;
-use crate::run::{Selection, pass};
+use crate::run::{Selection, steps};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::{Call, Job, Region, Step, Variable};
 use ingest_quota::{LimitName, Timestamp, Units};
@@ -159,7 +159,7 @@ fn idle_steps(candidate: &Candidate) -> Vec<Estimated> {
         idle.step.due = false;
         Some(idle)
     };
-    pass::listing_steps(job).filter_map(idle).collect()
+    steps::listing_steps(job).filter_map(idle).collect()
 }
 
 /// A due step with this many requests; `None` where the job has no such step.

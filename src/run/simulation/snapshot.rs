@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::super::due::Candidate;
 use super::super::estimate::pages_of_pass;
-use super::super::pass::listing_steps;
+use super::super::steps::listing_steps;
 use ingest_catalog::{CallFacts, CatalogError, PassId, PassReader, RecordIds, StepListing};
 use ingest_config::{Etag, Job, Region, Step};
 use ingest_quota::Timestamp;

@@ -20,11 +20,11 @@ use tokio::time::timeout;
 
 use super::App;
 use super::answers::{Answers, IdempotencyKey};
-use super::api::{JSON, LONGEST_BODY, json_text};
 use super::client::{Client, Identity};
 use super::fields::whole_seconds;
 use super::header::only;
 use super::problem::{Problem, RETRY};
+use super::tagged::{JSON, json_text};
 use crate::cli::ChargeArgs;
 use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_ledger};
 use crate::commands::environment::{Environment, unknown};
@@ -34,6 +34,8 @@ use ingest_config::{LedgerStore, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
+/// The longest body of a request, in bytes.
+pub const LONGEST_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(10);
 /// The most charges of a ledger in a file at once. They take turns there anyway, and each opens the file.

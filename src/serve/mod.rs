@@ -33,6 +33,7 @@ mod openapi;
 mod page;
 mod problem;
 mod reads;
+mod tagged;
 mod unread;
 
 use std::net::SocketAddr;

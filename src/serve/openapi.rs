@@ -10,10 +10,10 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::api::{JSON, tagged};
 use super::charge::{ChargeBody, ReleaseBody, Released, SettleBody, Settled};
 use super::page::TWINS;
 use super::problem::Problem;
+use super::tagged::{JSON, tagged};
 use crate::commands::charge::Charged;
 use crate::commands::history::History;
 use crate::commands::search::SearchReport;

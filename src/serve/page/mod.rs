@@ -24,9 +24,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::App;
-use super::api::tagged;
 use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
 use super::problem::Problem;
+use super::tagged::tagged;
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
 use ingest_base::plain::{one_line, plain};

@@ -16,8 +16,9 @@ use crate::commands::table::{count, instant, span};
 use crate::commands::{forecast, forecast_in_words};
 use crate::run::{Fits, Forecast, LimitPreview, Preview, Range};
 use crate::serve::App;
-use crate::serve::api::{self, PlanParameters, parameters, tagged_json};
+use crate::serve::api::{self, PlanParameters, parameters};
 use crate::serve::problem::Problem;
+use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 
 /// `GET /plan`

@@ -342,7 +342,7 @@ fn context(job: &Job, directory: &TempDir, clock: &Arc<Hand>) -> Context {
         learned_costs: LearnedCosts::default(),
         waits: ingest::run::Waits::default(),
         in_flight: InFlight::default(),
-        regional_records: RegionalRecords::default(),
+        regional_records: Some(RegionalRecords::default()),
         progress: Arc::new(Silent),
         concurrency: 4,
         cheap_max: Units::new(5),

@@ -3,18 +3,62 @@
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use tokio::task::JoinHandle;
 
 use super::output::shown;
 use super::table::counted;
 use crate::cli::{Global, Log};
 use crate::run::{Progress, Silent};
 
+/// How long a command may compute before it says so.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether progress is shown: on a terminal, where no log is written between the bars.
+fn is_shown(global: &Global) -> bool {
+    let is_alone = global.verbose == 0 && global.log == Log::Text;
+    io::stderr().is_terminal() && !global.quiet && is_alone
+}
+
+/// Shows on a terminal what a command computes, from a second on.
+pub struct Doing(Option<JoinHandle<()>>);
+
+impl Doing {
+    /// Shows this from now on, after a second.
+    pub fn new(global: &Global, what: &'static str) -> Self {
+        let shown = || {
+            tokio::spawn(async move {
+                tokio::time::sleep(PATIENCE).await;
+                let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+                let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
+                let bar = bar.with_elapsed(PATIENCE);
+                let bar =
+                    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+                bar.set_message(what);
+                loop {
+                    bar.tick();
+                    tokio::time::sleep(PATIENCE / 10).await;
+                }
+            })
+        };
+        Self(is_shown(global).then(shown))
+    }
+
+    /// Ends it, before anything else is written.
+    pub async fn end(self) {
+        if let Some(shown) = self.0 {
+            shown.abort();
+            // It was aborted.
+            let _ = shown.await;
+        }
+    }
+}
+
 /// Returns bars on a terminal, otherwise no progress.
 pub fn watcher(global: &Global) -> Arc<dyn Progress> {
-    if io::stderr().is_terminal() && !global.quiet && global.verbose == 0 && global.log == Log::Text
-    {
+    if is_shown(global) {
         Arc::new(Bars {
             all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
             bars: Mutex::default(),

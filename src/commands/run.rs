@@ -174,7 +174,7 @@ async fn context(
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
         known_calls: KnownCalls::default(),
-        regional_records: RegionalRecords::default(),
+        regional_records: Some(RegionalRecords::default()),
         request_stats: RequestStats::default(),
         progress: Arc::new(Silent),
         concurrency: 1,

@@ -411,7 +411,7 @@ impl Tried {
             waits: crate::run::Waits::default(),
             in_flight: InFlight::default(),
             known_calls: KnownCalls::default(),
-            regional_records: RegionalRecords::default(),
+            regional_records: Some(RegionalRecords::default()),
             request_stats: RequestStats::default(),
             progress: Arc::new(Silent),
             concurrency: 1,

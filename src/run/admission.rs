@@ -2,7 +2,7 @@
 //!
 //! Walking all regions together on a small budget would complete none of them: each would stop in its middle.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::context::Context;
@@ -17,37 +17,93 @@ use ingest_quota::{Cost, LimitUsage, Timestamp, Units};
 /// What each job charges.
 type Costs = Vec<(Arc<Job>, Cost)>;
 
-/// Removes the regions that walk next from the front of the queue: at least one.
-///
-/// # Errors
-/// When the catalog cannot be read.
-pub async fn admit_regions(
+/// What one run knows when it admits regions.
+#[derive(Default)]
+pub struct Admission {
+    /// The remaining units, and how many requests the run had made when it read them.
+    read: Option<(u64, Remaining)>,
+}
+
+impl Admission {
+    /// Removes the regions that walk next from the front of the queue: at least one. The run has made so many requests. Behind an
+    /// exhausted limit, regions that make none are admitted one by one, and the units are not read again for each of them.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub async fn next(
+        &mut self,
+        context: &Context,
+        queue: &mut VecDeque<Candidate>,
+        requests: u64,
+    ) -> Result<Vec<Candidate>, StopReason> {
+        let (_, remaining) = match self.read.take() {
+            Some(read) if read.0 == requests => self.read.insert(read),
+            Some(_) | None => {
+                let remaining = Remaining::read(context, &jobs(&*queue)).await;
+                self.read.insert((requests, remaining))
+            }
+        };
+        admit_regions(context, queue, remaining).await
+    }
+}
+
+async fn admit_regions(
     context: &Context,
-    queue: &mut Vec<Candidate>,
+    queue: &mut VecDeque<Candidate>,
+    remaining: &Remaining,
 ) -> Result<Vec<Candidate>, StopReason> {
-    let jobs = jobs(&*queue);
-    let remaining = Remaining::read(context, &jobs).await;
+    let all = &*queue.make_contiguous();
+    // Once a limit is exhausted, the regions behind it are admitted one by one: none may cost a look at all the others.
+    let fit = most_that_fit(all.len(), |count| {
+        remaining.cover(&least(context, front(all, count)))
+    });
     // Most runs have enough for the worst case, or wait for all of their limits. They need no estimate, which reads the listings
     // of earlier passes.
-    if jobs.iter().all(|job| remaining.only_pace(job)) {
-        return Ok(std::mem::take(queue));
+    if fit == all.len() && covers_all(context, all, remaining).await? {
+        return Ok(std::mem::take(queue).into());
     }
-    if let Some(most) = most(context, &jobs, queue).await?
-        && remaining.cover(&most)
-    {
-        return Ok(std::mem::take(queue));
+    let front = front(all, fit);
+    if fit == 1 {
+        return Ok(queue.drain(..1).collect());
     }
     let mut estimates = Vec::new();
-    for job in jobs {
+    for job in jobs(front) {
         let passes = estimator(context, &job)
-            .passes(&of_job(queue, &job))
+            .passes(&of_job(front, &job))
             .await?;
         estimates.push((job, passes));
     }
-    let count = most_that_fit(walk_together(queue), |count| {
-        remaining.cover(&costs(queue.get(..count).unwrap_or(queue), &estimates))
+    let count = most_that_fit(walk_together(front), |count| {
+        remaining.cover(&costs(self::front(front, count), &estimates))
     });
     Ok(queue.drain(..count.min(queue.len())).collect())
+}
+
+/// Whether the whole queue may walk, whatever it charges.
+async fn covers_all(
+    context: &Context,
+    queue: &[Candidate],
+    remaining: &Remaining,
+) -> Result<bool, StopReason> {
+    let jobs = jobs(queue);
+    if jobs.iter().all(|job| remaining.only_pace(job)) {
+        return Ok(true);
+    }
+    let most = most(context, &jobs, queue).await?;
+    Ok(most.is_some_and(|most| remaining.cover(&most)))
+}
+
+fn front(queue: &[Candidate], count: usize) -> &[Candidate] {
+    queue.get(..count).unwrap_or(queue)
+}
+
+/// Returns what these regions charge at least, which needs no catalog.
+fn least(context: &Context, front: &[Candidate]) -> Costs {
+    let cost = |job: Arc<Job>| {
+        let least = estimator(context, &job).least(&of_job(front, &job));
+        (job, least)
+    };
+    jobs(front).into_iter().map(cost).collect()
 }
 
 /// Returns how many regions from the front of the queue may walk together at all. Slices wait until everything else was walked.
@@ -106,11 +162,12 @@ fn costs(front: &[Candidate], estimates: &[(Arc<Job>, Vec<PassEstimate>)]) -> Co
     costs
 }
 
-/// Returns how many regions fit, and at least one. More regions never cost less, so bisection finds it.
+/// Returns how many regions fit, and at least one. More regions never cost less, so bisection finds it, in the range up to twice
+/// the number: it looks at no region far behind.
 fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
     let (mut fits, mut too_many) = (1, regions + 1);
     while too_many - fits > 1 {
-        let middle = fits.midpoint(too_many);
+        let middle = fits.midpoint(too_many).min(2 * fits);
         if fit(middle) {
             fits = middle
         } else {

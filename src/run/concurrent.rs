@@ -19,6 +19,7 @@ use super::report::Walked;
 use super::shared_pass::Batches;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
+use super::waits::TaskOf;
 use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use ingest_config::{Job, Step};
 
@@ -140,7 +141,7 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
     if context.stop.signal().is_some() {
         return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
-    let task = format!("{} of {}", candidate.region.key(), candidate.job.name);
+    let task = TaskOf(&*candidate.region, &candidate.job.name);
     let taken = take_up(context, &candidate);
     match context.waits.on(task, "the lease", taken).await {
         Ok(Ok(mut pass)) => {
@@ -288,7 +289,7 @@ async fn end(
         Err(_) => None,
     };
     let now = context.clock.now();
-    let task = format!("{} of {}", pass.region.key(), pass.job.name);
+    let task = TaskOf(&*pass.region, &pass.job.name);
     let _waits = context.waits.begin(task, "the catalog");
     pass.reference = match end {
         Some(PassEnd::Complete) => {

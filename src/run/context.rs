@@ -14,7 +14,7 @@ use super::stats::{InFlight, PassStats, RequestStats};
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
-use super::waits::Waits;
+use super::waits::{TaskOf, Waits};
 use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use ingest_config::{Credential, Region};
@@ -54,8 +54,8 @@ pub struct Context {
     pub learned_costs: LearnedCosts,
     /// What the lists of each call showed.
     pub known_calls: KnownCalls,
-    /// The records that this run compares between regions.
-    pub regional_records: RegionalRecords,
+    /// The records that this run compares between regions. `None` in a simulation, whose pages show nothing about a configuration.
+    pub regional_records: Option<RegionalRecords>,
     /// The charges of requests in flight.
     pub in_flight: InFlight,
     /// Receives the progress.
@@ -178,7 +178,7 @@ impl Context {
 
     /// Waits for an operation of the catalog for the batches of a job.
     pub async fn on_catalog<F: Future>(&self, job: &str, operation: F) -> F::Output {
-        let task = format!("the batches of {job}");
+        let task = TaskOf("the batches", job);
         self.waits.on(task, "the catalog", operation).await
     }
 

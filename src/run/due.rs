@@ -74,8 +74,8 @@ pub async fn candidates(
             for one in states {
                 known.entry(one.state.region.clone()).or_default().push(one);
             }
-            for region in regions {
-                let last = catalog.last_pages(&job.name, &region.code, 1).await?;
+            let last = catalog.last_pages(&job.name, &codes, 1).await?;
+            for (region, last) in regions.iter().zip(last) {
                 let sliced = Sliced {
                     job,
                     slices,
@@ -248,7 +248,9 @@ pub fn each_region<'c>(
 pub fn jobs<'c>(candidates: impl IntoIterator<Item = &'c Candidate>) -> Vec<Arc<Job>> {
     let mut jobs: Vec<Arc<Job>> = Vec::new();
     for candidate in candidates {
-        if jobs.iter().all(|job| job.name != candidate.job.name) {
+        let is_same =
+            |job: &Arc<Job>| Arc::ptr_eq(job, &candidate.job) || job.name == candidate.job.name;
+        if !jobs.iter().any(is_same) {
             jobs.push(Arc::clone(&candidate.job));
         }
     }

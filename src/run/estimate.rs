@@ -108,6 +108,13 @@ impl Estimator<'_> {
         Ok(cost_of(self.job, &passes, |range| range.max))
     }
 
+    /// Returns the least that passes of these candidates charge, whatever ids their pages name.
+    pub fn least(self, candidates: &[&Candidate]) -> Cost {
+        let passes = self.listings(candidates);
+        let passes: Vec<&PassEstimate> = passes.iter().collect();
+        cost_of(self.job, &passes, |range| Some(range.min)).unwrap_or_default()
+    }
+
     /// The pages that the candidates have left to list.
     fn listings(self, candidates: &[&Candidate]) -> Vec<PassEstimate> {
         let listing = |candidate: &&Candidate| PassEstimate {

@@ -15,10 +15,25 @@ pub struct KnownCalls(Mutex<HashMap<(String, String), Entry>>);
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// As the catalog stores it.
+    /// As the catalog has it.
     stored: String,
+    /// What is known under the present configuration, once that is asked for.
+    known: Option<Known>,
     /// Held by the list that proves how lists of the call end: one request is enough for all.
     proof: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Entry {
+    fn known(&mut self, upstream: &Upstream, call: &Call) -> &mut Known {
+        self.known.get_or_insert_with(|| {
+            let config = Known::fingerprint(upstream, call);
+            let known = Known::read(&self.stored, &config);
+            known.unwrap_or(Known {
+                config,
+                ..Known::default()
+            })
+        })
+    }
 }
 
 impl KnownCalls {
@@ -38,32 +53,26 @@ impl KnownCalls {
     /// Returns what is known of a call under its present configuration.
     #[must_use]
     pub fn of(&self, upstream: &Upstream, call: &Call) -> Known {
-        let config = Known::fingerprint(upstream, call);
-        let known = self.known();
-        let stored = known.get(&key(upstream, call));
-        let known = stored.and_then(|entry| Known::read(&entry.stored, &config));
-        known.unwrap_or(Known {
-            config,
-            ..Known::default()
-        })
+        let mut all = self.known();
+        let entry = all.entry(key(upstream, call)).or_default();
+        entry.known(upstream, call).clone()
     }
 
     /// Adds what a list showed. Returns what is to be stored; `None` if it was known.
     pub fn add(&self, upstream: &Upstream, call: &Call, shown: &Known) -> Option<CallFacts> {
-        let mut known = self.of(upstream, call);
+        let mut all = self.known();
+        let (name, call_name) = key(upstream, call);
+        let entry = all.entry((name.clone(), call_name.clone())).or_default();
+        let known = entry.known(upstream, call);
         let before = known.clone();
         known.add(shown);
-        if known == before {
+        if *known == before {
             return None;
         }
-        let facts = serde_json::to_string(&known).ok()?;
-        let (upstream, call) = key(upstream, call);
-        let mut all = self.known();
-        let entry = all.entry((upstream.clone(), call.clone())).or_default();
-        entry.stored.clone_from(&facts);
+        let facts = serde_json::to_string(known).ok()?;
         Some(CallFacts {
-            upstream,
-            call,
+            upstream: name,
+            call: call_name,
             facts,
         })
     }

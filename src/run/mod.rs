@@ -35,6 +35,7 @@ mod stop_reason;
 mod unlanded;
 mod waits;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -71,7 +72,7 @@ pub use stop_reason::StopReason;
 pub use unlanded::Unlanded;
 pub use waits::Waits;
 
-use admission::admit_regions;
+use admission::Admission;
 use concurrent::walk_admitted;
 use due::{fairest_first, jobs};
 use report::{Walked, report};
@@ -100,26 +101,27 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     context.waits.on("the run", "the catalog", known).await?;
     let candidates = candidates(&*context.catalog, selection, now);
     let candidates = context.waits.on("the run", "the catalog", candidates);
-    let (mut queue, not_due): (Vec<Candidate>, Vec<Candidate>) = candidates
+    let (mut due, not_due): (Vec<Candidate>, Vec<Candidate>) = candidates
         .await?
         .into_iter()
         .partition(|one| one.is_due(now));
-    if let Err(error) = some_credential(context, &queue).await {
+    if let Err(error) = some_credential(context, &due).await {
         let reason = StopReason::Failed(error.to_string());
-        context.store_not_walked(&queue, Some(&reason)).await;
+        context.store_not_walked(&due, Some(&reason)).await;
         return Err(error);
     }
-    fairest_first(&mut queue, now);
-    let mut walked = Walked::default();
+    fairest_first(&mut due, now);
+    let mut queue = VecDeque::from(due);
+    let (mut walked, mut admission) = (Walked::default(), Admission::default());
     while !queue.is_empty() {
-        let admitted = admit_regions(context, &mut queue);
+        let admitted = admission.next(context, &mut queue, walked.requests());
         let admitted = context
             .waits
             .on("the choice of regions", "catalog and ledger", admitted);
         match admitted.await {
             Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
             Err(reason) => {
-                let left = std::mem::take(&mut queue);
+                let left = Vec::from(std::mem::take(&mut queue));
                 walked.add_not_walked(&left, reason.outcome(), Some(&reason));
                 context.store_not_walked(&left, Some(&reason)).await;
             }

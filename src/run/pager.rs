@@ -1,6 +1,6 @@
 //! One list, page after page: a step of a pass, or a batch of ids.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::attempt::fetch_page;
 use super::context::Context;
@@ -142,6 +142,8 @@ pub struct Pager<'a> {
     pub doubts: Vec<Doubted>,
     /// What its pages show.
     pub review: Review<'a>,
+    /// What the list requests, once that is needed.
+    request: OnceLock<String>,
     /// Held while a further page is requested that tells how lists of the call end.
     proof: Option<OwnedMutexGuard<()>>,
     /// The pages with records in the last complete list of the region.
@@ -170,6 +172,7 @@ impl<'a> Pager<'a> {
             notes: Vec::new(),
             doubts: Vec::new(),
             review: review(context, job, step, last_pages),
+            request: OnceLock::new(),
             proof: None,
             last_pages,
             fetched: 0,
@@ -272,6 +275,12 @@ impl<'a> Pager<'a> {
         cursor.is_some() && self.fetched == 0 && self.step.call.paging.counts_itself()
     }
 
+    /// Returns what the list requests, whatever the time.
+    pub fn request(&self) -> &str {
+        self.request
+            .get_or_init(|| request_of(self.job, self.step, self.region))
+    }
+
     /// Adds a note, unless it has the same one.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -307,7 +316,7 @@ impl<'a> Pager<'a> {
                 call.name
             )));
         };
-        let request = request_of(self.job, self.step, self.region);
+        let request = self.request().to_owned();
         let list = ListRef {
             job: self.job,
             step: self.step,
@@ -315,8 +324,9 @@ impl<'a> Pager<'a> {
             request: &request,
             ids: place.batch.as_ref().map_or(&[], |batch| &batch.ids),
         };
-        let regional = &self.context.regional_records;
-        regional.compare(list, &page.records, &mut self.stats.findings);
+        if let Some(regional) = &self.context.regional_records {
+            regional.compare(list, &page.records, &mut self.stats.findings);
+        }
         let place_of_lease = Resource::region(&self.job.name, &self.region.key());
         let landing = Landing {
             id: Uuid::now_v7(),

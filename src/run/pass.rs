@@ -288,7 +288,9 @@ impl Target for Listing<'_> {
             greatest, since, ..
         } = &mut *self.pass;
         greatest.see(pager, since.as_ref(), &page.page.records);
-        pager.stats.findings.see_ids(job, call, &page.page.records);
+        if pager.context.regional_records.is_some() {
+            pager.stats.findings.see_ids(job, call, &page.page.records);
+        }
         let names_since = job.names(pager.step, &Variable::Since);
         let mut doubts = std::mem::take(&mut page.doubts);
         if page.is_cut {
@@ -331,7 +333,7 @@ impl Target for Listing<'_> {
                 step: self.index,
                 pages: page.pages,
                 cursor: page.next,
-                request: Some(request_of(job, pager.step, pager.region)),
+                request: Some(pager.request().to_owned()),
                 empty_pages: page.empty_pages,
             },
         );

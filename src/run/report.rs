@@ -24,6 +24,7 @@ use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units
 pub struct Walked {
     passes: Vec<PassReport>,
     unmetered: Units,
+    requests: u64,
     /// Records that no response contained within `keep`.
     pub deletions: Vec<Deletion>,
     /// The limits that stopped a pass, by the text that the pass reports.
@@ -31,6 +32,11 @@ pub struct Walked {
 }
 
 impl Walked {
+    /// How many requests they made.
+    pub const fn requests(&self) -> u64 {
+        self.requests
+    }
+
     /// Adds a pass that was walked, and returns its report.
     pub fn add(&mut self, pass: Pass, reason: Option<&StopReason>) -> PassReport {
         let report = PassReport {
@@ -100,6 +106,7 @@ impl Walked {
         let notes: Vec<String> = notes.chain(findings).collect();
         self.remember(reason);
         self.unmetered += stats.unmetered;
+        self.requests = self.requests.saturating_add(stats.requests);
         let pass = PassReport {
             outcome: match (reason, doubts.is_empty()) {
                 (Some(reason), _) => reason.outcome(),
@@ -131,13 +138,16 @@ impl Walked {
         }
     }
 
-    /// Merges the batches of several admitted groups into one row a job.
+    /// Merges the batches of several admitted groups into one row a job. A region walks once.
     fn merge(&mut self, pass: PassReport) {
         let is_same = |previous: &&mut PassReport| {
-            (&previous.job, &previous.region, previous.slice)
-                == (&pass.job, &pass.region, pass.slice)
+            previous.region == Region::SHARED && previous.job == pass.job
         };
-        match self.passes.iter_mut().find(is_same) {
+        let mut previous = self
+            .passes
+            .iter_mut()
+            .filter(|_| pass.region == Region::SHARED);
+        match previous.find(is_same) {
             Some(previous) => previous.add(pass),
             None => self.passes.push(pass),
         }

@@ -7,13 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ingest_base::clock::Monotonic;
+use ingest_config::Region;
 
 /// How long a run may make no progress before it says what it waits for.
 const STALLED: Duration = Duration::from_secs(60);
 
 /// The waits of a run. Clones share them. A wait that begins or ends is progress.
 #[derive(Clone, Default)]
-pub struct Waits(Arc<Mutex<State>>);
+pub struct Waits(Listing);
+
+#[derive(Clone)]
+enum Listing {
+    Listed(Arc<Mutex<State>>),
+    /// In a simulation, which waits for nothing outside this process.
+    Unlisted,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self::Listed(Arc::default())
+    }
+}
 
 #[derive(Default)]
 struct State {
@@ -33,7 +47,28 @@ struct Wait {
     since: Monotonic,
 }
 
+/// Something of something: `US of trending`.
+pub struct TaskOf<'a, P>(pub P, pub &'a str);
+
+impl Display for TaskOf<'_, &Region> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.0.key(), self.1)
+    }
+}
+
+impl Display for TaskOf<'_, &'static str> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.0, self.1)
+    }
+}
+
 impl Waits {
+    /// Lists nothing.
+    #[must_use]
+    pub const fn unlisted() -> Self {
+        Self(Listing::Unlisted)
+    }
+
     /// Waits for a future, and lists it until it is done or dropped.
     pub async fn on<F: Future>(
         &self,
@@ -60,7 +95,7 @@ impl Waits {
     #[must_use]
     pub fn stall(&self, span: Duration) -> Option<String> {
         let stalled = {
-            let mut state = self.locked();
+            let mut state = self.locked()?;
             let stalled = !state.is_reported
                 && !state.waiting.is_empty()
                 && state.progress.is_some_and(|last| last.elapsed() >= span);
@@ -73,20 +108,26 @@ impl Waits {
     /// Lists a wait until what this returns is dropped.
     #[must_use]
     pub fn begin(&self, task: impl Display, what: &'static str) -> Listed {
-        let task = task.to_string();
-        let mut state = self.locked();
-        let (number, since) = (state.next, Monotonic::now());
-        state.next += 1;
-        state.progressed(since);
-        state.waiting.insert(number, Wait { task, what, since });
+        let number = self.locked().map_or(0, |mut state| {
+            let (task, since) = (task.to_string(), Monotonic::now());
+            let number = state.next;
+            state.next += 1;
+            state.progressed(since);
+            state.waiting.insert(number, Wait { task, what, since });
+            number
+        });
         Listed {
             waits: self.clone(),
             number,
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The waits, unless none is listed.
+    fn locked(&self) -> Option<MutexGuard<'_, State>> {
+        match &self.0 {
+            Listing::Listed(state) => Some(state.lock().unwrap_or_else(PoisonError::into_inner)),
+            Listing::Unlisted => None,
+        }
     }
 }
 
@@ -100,10 +141,10 @@ impl State {
 /// Shows every wait, oldest first: `US of trending waits for the lease (61 s)`.
 impl Display for Waits {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let state = self.locked();
-        if state.waiting.is_empty() {
+        let state = self.locked().filter(|state| !state.waiting.is_empty());
+        let Some(state) = state else {
             return f.write_str("no task waits for anything outside this process");
-        }
+        };
         for (place, wait) in state.waiting.values().enumerate() {
             let (separator, Wait { task, what, since }) = (if place > 0 { "; " } else { "" }, wait);
             let seconds = since.elapsed().as_secs();
@@ -121,8 +162,9 @@ pub struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut state = self.waits.locked();
-        state.waiting.remove(&self.number);
-        state.progressed(Monotonic::now());
+        if let Some(mut state) = self.waits.locked() {
+            state.waiting.remove(&self.number);
+            state.progressed(Monotonic::now());
+        }
     }
 }

@@ -27,6 +27,7 @@ mod tokens;
 mod values;
 mod words;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -58,6 +59,12 @@ pub use sqlite::{ReadOnly, ReadWrite, SqliteCatalog};
 /// Records of an export, in pages that fit in memory.
 pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError>>;
 
+/// The pages of each step, by the step's index, of some passes.
+pub type LastPages = Vec<Vec<(usize, u64)>>;
+
+/// What passes listed, step by step, in order.
+pub type Listed = HashMap<PassId, Vec<StepListing>>;
+
 /// Reads passes, listings and what earlier passes fetched. No method writes.
 #[async_trait]
 pub trait PassReader: Send + Sync {
@@ -88,22 +95,20 @@ pub trait PassReader: Send + Sync {
         now: Timestamp,
     ) -> Result<Option<SliceState>, CatalogError>;
 
-    /// Returns the pages of each step, by the step's index, in each of the last `count` complete passes of a job over a
-    /// region, its slices included, newest first. Empty from a catalog that keeps no passes.
+    /// Returns, for each of these regions of a job, the pages of each step, by the step's index, in each of its last `count`
+    /// complete passes, those over slices included, newest first.
     async fn last_pages(
         &self,
-        _job: &str,
-        _region: &str,
-        _count: u32,
-    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
-        Ok(Vec::new())
-    }
+        job: &str,
+        regions: &[String],
+        count: u32,
+    ) -> Result<Vec<LastPages>, CatalogError>;
 
     /// Returns the unfinished passes of a job, oldest first, including the one over `*`.
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError>;
 
-    /// Returns what a pass listed, step by step, in order.
-    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError>;
+    /// Returns what each of these passes listed, step by step, in order.
+    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError>;
 
     /// Returns the ids to fetch, in the order of the passes and their listings.
     async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError>;

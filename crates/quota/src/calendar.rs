@@ -87,6 +87,9 @@ impl Calendar {
     /// The first instant of a period that is later than `at`.
     #[must_use]
     pub fn next_reset(&self, at: Timestamp) -> Timestamp {
+        if let Some((_, end)) = self.usual_period(at) {
+            return end;
+        }
         self.starts_around(at)
             .into_iter()
             .filter(|start| *start > at)
@@ -97,6 +100,9 @@ impl Calendar {
     /// The first instant of a period that is not later than `at`.
     #[must_use]
     pub fn last_reset(&self, at: Timestamp) -> Timestamp {
+        if let Some((start, _)) = self.usual_period(at) {
+            return start;
+        }
         self.starts_around(at)
             .into_iter()
             .filter(|start| *start <= at)
@@ -104,13 +110,29 @@ impl Calendar {
             .unwrap_or_else(|| at - self.usual_length())
     }
 
+    /// The start of the period of dates that contains `at`, and that of the next, unless a change of clocks puts `at` outside them.
+    fn usual_period(&self, at: Timestamp) -> Option<(Timestamp, Timestamp)> {
+        if self.period == Period::Hour {
+            return None;
+        }
+        let first = self.first_date(self.date(at));
+        let (start, end) = (
+            midnight(self.zone, first),
+            midnight(self.zone, self.following(first)?),
+        );
+        (start <= at && at < end).then_some((start, end))
+    }
+
+    fn date(&self, at: Timestamp) -> NaiveDate {
+        at.to_utc().with_timezone(&self.zone).date_naive()
+    }
+
     /// The starts of the period that contains `at`, and of some before and after it, in no order.
     fn starts_around(&self, at: Timestamp) -> Vec<Timestamp> {
         match self.period {
             Period::Hour => self.hours_around(at),
             Period::Day | Period::Week | Period::Month => {
-                let date = at.to_utc().with_timezone(&self.zone).date_naive();
-                let first = self.first_date(date);
+                let first = self.first_date(self.date(at));
                 let before = iter::successors(Some(first), |first| {
                     first.pred_opt().map(|last| self.first_date(last))
                 });

@@ -14,6 +14,7 @@ use super::outcome::{Claim, StoppedBy};
 use super::stats::RequestOutcome;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
+use super::waits::TaskOf;
 use ingest_base::clock::Monotonic;
 use ingest_base::record::CachedPage;
 use ingest_config::{Call, Etag, Job, Region, Step};
@@ -221,7 +222,7 @@ impl<'a> Attempt<'a> {
         let upstream = self.context.upstream(&self.job.credential)?;
         let fetched = upstream.fetch(request, connection, self.deadline(&permit));
         let Exchange { page, reported } = self.waiting("the upstream's response", fetched).await;
-        if let Ok(page) = &page {
+        if let (Ok(page), Some(_)) = (&page, &self.context.regional_records) {
             let findings = &mut self.stats.findings;
             findings.add_page(request.step, page, &reported);
         }
@@ -275,7 +276,7 @@ impl<'a> Attempt<'a> {
 
     /// Waits for a future, and lists it among what the run waits for.
     async fn waiting<F: Future>(&self, what: &'static str, future: F) -> F::Output {
-        let task = format!("{} of {}", self.region.key(), self.job.name);
+        let task = TaskOf(self.region, &self.job.name);
         self.context.waits.on(task, what, future).await
     }
 

@@ -8,7 +8,7 @@ use crate::run::due::{Candidate, candidates, fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::range::Range;
 use crate::run::{Selection, steps};
-use ingest_catalog::{CatalogError, PassReader};
+use ingest_catalog::{CatalogError, LastPages, PassReader};
 use ingest_config::{Call, Job, Region, Step, Variable};
 use ingest_quota::{LimitName, Timestamp, Units};
 
@@ -59,30 +59,33 @@ fn listing_steps(job: &Job, due: &[&Candidate], passes: &[PassEstimate]) -> Vec<
     steps
 }
 
-/// Pages of each step of a pass, by the step's index.
-type PagesBySteps = Vec<(usize, u64)>;
-
 /// Adds the pages that the steps landed in the last complete passes of their regions.
 pub async fn add_previous(
     catalog: &dyn PassReader,
     steps: &mut [Estimated],
 ) -> Result<(), CatalogError> {
-    let mut passes: BTreeMap<(String, String), Vec<PagesBySteps>> = BTreeMap::new();
-    let due = steps.iter_mut().filter(|one| one.step.due);
-    for Estimated { key, step, .. } in due.filter(|one| one.step.region != Region::SHARED) {
-        let place = (step.job.clone(), step.region.clone());
-        if !passes.contains_key(&place) {
-            let last = catalog.last_pages(&step.job, &step.region, PREVIOUS_PASSES);
-            passes.insert(place.clone(), last.await?);
-        }
-        let last = passes.get(&place).map(Vec::as_slice).unwrap_or_default();
-        step.previous = previous(last, key.2);
+    let mut regions: BTreeMap<String, BTreeMap<String, LastPages>> = BTreeMap::new();
+    let is_of_region = |one: &&Estimated| one.step.due && one.step.region != Region::SHARED;
+    for Estimated { step, .. } in steps.iter().filter(is_of_region) {
+        let of_job = regions.entry(step.job.clone()).or_default();
+        of_job.insert(step.region.clone(), LastPages::new());
+    }
+    for (job, regions) in &mut regions {
+        let codes: Vec<String> = regions.keys().cloned().collect();
+        let last = catalog.last_pages(job, &codes, PREVIOUS_PASSES).await?;
+        *regions = codes.into_iter().zip(last).collect();
+    }
+    for Estimated { key, step, .. } in steps.iter_mut().filter(|one| one.step.due) {
+        let last = regions
+            .get(&step.job)
+            .and_then(|of_job| of_job.get(&step.region));
+        step.previous = last.and_then(|last| previous(last, key.2));
     }
     Ok(())
 }
 
-fn previous(passes: &[PagesBySteps], step: usize) -> Option<Previous> {
-    let of_step = |pass: &PagesBySteps| {
+fn previous(passes: &LastPages, step: usize) -> Option<Previous> {
+    let of_step = |pass: &Vec<(usize, u64)>| {
         let found = pass.iter().find(|(index, _)| *index == step);
         found.map(|(_, pages)| *pages)
     };

@@ -1,18 +1,18 @@
 //! The catalog of a simulation: it starts as a copy of the real one, and stores only the ids of records.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
 use super::super::due::{Backfill, Candidate};
-use super::snapshot::{CatalogSnapshot, RecordKind};
+use super::snapshot::{CatalogSnapshot, PageNumber, RecordKind};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_catalog::{
-    CallFacts, CatalogError, DoubtfulPass, EndedSlice, Estimate, IdSince, Landed, Landing, Lease,
-    Leases, NamedIds, OpenBatch, OpenPass, PassEnd, PassId, PassReader, PassRef, PassScope,
-    PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, Resource,
-    SliceState, StepListing, StepPosition, Taken, UncutPass, slice_states,
+    CallFacts, CatalogError, DoubtfulPass, EndedSlice, Estimate, IdSince, Landed, Landing,
+    LastPages, Lease, Leases, Listed, NamedIds, OpenBatch, OpenPass, PassEnd, PassId, PassReader,
+    PassRef, PassScope, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState,
+    Resource, SliceState, StepListing, StepPosition, Taken, UncutPass, slice_states,
 };
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -29,10 +29,17 @@ struct State {
     passes: BTreeMap<i64, SimulatedPass>,
     /// The passes by job, region and slice, of which there can be thousands.
     by_region: BTreeMap<(String, String, Option<Slice>), Vec<i64>>,
+    /// The unfinished passes by job, oldest first: few of all, and read for each batch.
+    open: HashMap<String, BTreeSet<(Timestamp, i64)>>,
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
     fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    /// When pages of lists were landed, by their numbers. Their ids were fetched then, too.
+    landed: Vec<Option<Timestamp>>,
+    /// Since when every id that a page names is fetched, by the ids' kind, their place, and the page. Ids are only fetched again
+    /// later, so a page that named nothing to fetch at that time does not until the time is too long ago.
+    fresh: HashMap<(RecordKind, Place), HashMap<PageNumber, Timestamp>>,
     /// What the lists of each call showed.
     call_facts: Vec<CallFacts>,
     /// The slices that were complete before the simulation, by job and region, and the pages of the last one.
@@ -77,6 +84,9 @@ fn ended_slices<'a>(passes: impl Iterator<Item = (i64, &'a SimulatedPass)>) -> V
     ended
 }
 
+/// Where records of a kind name ids.
+type Place = (RecordKind, String);
+
 /// Pages, by the step's index.
 type PagesByStep = Vec<(usize, u64)>;
 
@@ -95,13 +105,36 @@ struct SimulatedPass {
     listings: Vec<SimulatedListing>,
 }
 
-/// The ids of one kind that calls of one name returned, each once, in order.
+/// The ids of one kind that calls of one name returned.
 #[derive(Debug)]
 struct SimulatedListing {
     call: String,
     kind: RecordKind,
+    /// Those listed before the simulation, and those of batches.
     ids: Vec<Arc<str>>,
-    seen: HashSet<Arc<str>>,
+    /// The pages of lists.
+    pages: Vec<PageNumber>,
+}
+
+/// When the records of a kind were fetched.
+struct Fetched<'a> {
+    own: Option<&'a HashMap<Arc<str>, Timestamp>>,
+    pages: Option<&'a HashMap<Arc<str>, Vec<PageNumber>>>,
+    landed: &'a [Option<Timestamp>],
+}
+
+impl Fetched<'_> {
+    fn at(&self, id: &str) -> Option<Timestamp> {
+        let own = self.own.and_then(|own| own.get(id)).copied();
+        let pages = self.pages.and_then(|pages| pages.get(id));
+        let landed = |page: &PageNumber| self.landed.get(*page).copied().flatten();
+        pages
+            .into_iter()
+            .flatten()
+            .filter_map(landed)
+            .max()
+            .max(own)
+    }
 }
 
 impl SimulatedCatalog {
@@ -113,6 +146,7 @@ impl SimulatedCatalog {
     ) -> Self {
         let mut state = State {
             fetched: snapshot.fetched.clone(),
+            landed: vec![None; snapshot.page_count()],
             call_facts: snapshot.call_facts.clone(),
             ..State::default()
         };
@@ -199,6 +233,10 @@ impl State {
     fn put(&mut self, id: PassId, pass: SimulatedPass) {
         self.next = self.next.max(id.0.saturating_abs()).saturating_add(1);
         let region = (pass.job.clone(), pass.region.clone(), pass.slice);
+        if pass.end.is_none() {
+            let open = self.open.entry(pass.job.clone()).or_default();
+            open.insert((pass.started_at, id.0));
+        }
         if self.passes.insert(id.0, pass).is_none() {
             self.by_region.entry(region).or_default().push(id.0);
         }
@@ -300,9 +338,17 @@ impl State {
     }
 
     /// The unfinished passes of a job, oldest first.
-    fn open(&self, job: &str) -> Vec<OpenPass> {
-        let passes = self.passes.iter().map(|(id, pass)| (*id, pass));
-        open_passes(passes.filter(|(_, pass)| pass.job == job))
+    fn open(&self, job: &str) -> impl Iterator<Item = (i64, &SimulatedPass)> {
+        let open = self.open.get(job).into_iter().flatten();
+        open.filter_map(|(_, id)| Some((*id, self.passes.get(id)?)))
+    }
+
+    fn fetched<'a>(&'a self, snapshot: &'a CatalogSnapshot, kind: &RecordKind) -> Fetched<'a> {
+        Fetched {
+            own: self.fetched.get(kind),
+            pages: snapshot.pages_with(kind),
+            landed: &self.landed,
+        }
     }
 
     /// Returns the id of a pass, which is put among the others if it is new.
@@ -336,24 +382,31 @@ impl State {
     fn land(&mut self, landing: &Landing) -> Landed {
         let id = self.id_of(&landing.pass);
         let kind = (landing.upstream.clone(), landing.kind.kind.clone());
-        let ids: Vec<Arc<str>> = landing
-            .records
-            .iter()
-            .map(|record| Arc::from(&*record.id))
-            .collect();
-        let fetched = self.fetched.entry(kind.clone()).or_default();
-        fetched.extend(ids.iter().map(|id| (Arc::clone(id), landing.now)));
-        fetched.extend(
-            landing
-                .requested
-                .iter()
-                .map(|id| (Arc::from(&**id), landing.now)),
-        );
+        let records = || landing.records.iter().map(|record| &record.id);
+        let (mut ids, mut pages): (Vec<Arc<str>>, Vec<PageNumber>) = (Vec::new(), Vec::new());
+        match landing.batch {
+            Some(_) => ids.extend(records().map(|id| Arc::from(&**id))),
+            None => pages.extend(records().filter_map(|number| number.parse::<PageNumber>().ok())),
+        }
+        for page in &pages {
+            if let Some(landed) = self.landed.get_mut(*page) {
+                *landed = Some(landing.now);
+            }
+        }
+        let requested = landing.requested.iter().map(|id| Arc::from(&**id));
+        let fetched = ids.iter().cloned().chain(requested);
+        if landing.batch.is_some() {
+            let all = self.fetched.entry(kind.clone()).or_default();
+            all.extend(fetched.map(|id| (id, landing.now)));
+        }
         if let Some(pass) = self.passes.get_mut(&id.0) {
             pass.advance(landing);
             pass.cut |= landing.cut;
             pass.keep(landing.batch.as_ref());
-            pass.list(&landing.call, kind, ids);
+            if let Some(listing) = pass.listing(&landing.call, kind) {
+                listing.ids.extend(ids);
+                listing.pages.extend(pages);
+            }
         }
         Landed {
             pass: id,
@@ -373,6 +426,9 @@ impl State {
         ended.end = Some(end);
         ended.ended_at = now;
         ended.batches.clear();
+        if let Some(open) = self.open.get_mut(&ended.job) {
+            open.remove(&(ended.started_at, id.0));
+        }
         let began = ended.started_at;
         let counts = end == PassEnd::Complete && !ended.cut;
         let (job, region) = (ended.job.clone(), ended.region.clone());
@@ -401,15 +457,20 @@ impl State {
         id
     }
 
-    fn pending(&self, snapshot: &CatalogSnapshot, query: &PendingQuery) -> Vec<PendingId> {
+    fn pending(&mut self, snapshot: &CatalogSnapshot, query: &PendingQuery) -> Vec<PendingId> {
         let passes: Vec<PassId> = match &query.scope {
-            PassScope::Open => self.open(&query.job).iter().map(|pass| pass.id).collect(),
+            PassScope::Open => self.open(&query.job).map(|(id, _)| PassId(id)).collect(),
             PassScope::Passes(passes) => passes.clone(),
         };
         let requested_kind = (query.upstream.clone(), query.kind.clone());
         let from = (query.upstream.clone(), query.listed_kind.clone());
-        let place = (from, query.at.as_str().to_owned());
-        let (names, fetched) = (snapshot.names(&place), self.fetched.get(&requested_kind));
+        let key = (requested_kind, (from, query.at.as_str().to_owned()));
+        let mut fresh = self.fresh.remove(&key).unwrap_or_default();
+        let (requested_kind, place) = &key;
+        let (names, fetched) = (
+            snapshot.names(place),
+            self.fetched(snapshot, requested_kind),
+        );
         let mut pending = Vec::new();
         for (id, pass) in passes
             .iter()
@@ -418,19 +479,14 @@ impl State {
             // Ids fetched since an unfinished pass began are not pending, even where nothing stays fresh.
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
             let fresh_since = began.map_or(query.fresh_since, |began| began.min(query.fresh_since));
-            let is_fresh = |id: &str| {
-                fetched
-                    .and_then(|all| all.get(id))
-                    .is_some_and(|at| *at >= fresh_since)
-            };
             let mut seen: HashSet<Arc<str>> = HashSet::new();
-            let listings = pass
-                .listings
-                .iter()
-                .filter(|one| one.call == query.listed_by && one.kind == place.0);
-            for record in listings.flat_map(|one| &one.ids) {
+            // Adds the ids that a record names, and returns since when all of them are fetched; `None` if not all are fresh.
+            let mut add = |record: &Arc<str>| {
+                let mut since = Some(Timestamp::from_micros(i64::MAX));
                 for named in names.of(record).iter() {
-                    if !is_fresh(named) && seen.insert(Arc::clone(named)) {
+                    let at = fetched.at(named).filter(|at| *at >= fresh_since);
+                    since = since.zip(at).map(|(since, at)| since.min(at));
+                    if at.is_none() && seen.insert(Arc::clone(named)) {
                         pending.push(PendingId {
                             id: named.to_string(),
                             pass: id,
@@ -438,8 +494,25 @@ impl State {
                         });
                     }
                 }
+                since
+            };
+            let is_source =
+                |one: &&SimulatedListing| one.call == query.listed_by && one.kind == place.0;
+            for listing in pass.listings.iter().filter(is_source) {
+                for record in &listing.ids {
+                    add(record);
+                }
+                for page in &listing.pages {
+                    if fresh.get(page).is_some_and(|since| *since >= fresh_since) {
+                        continue;
+                    }
+                    let all = snapshot.ids(*page).iter().map(&mut add);
+                    let since = all.reduce(|all, one| all.zip(one).map(|(all, one)| all.min(one)));
+                    fresh.extend(since.flatten().map(|since| (*page, since)));
+                }
             }
         }
+        self.fresh.insert(key, fresh);
         pending
     }
 }
@@ -487,26 +560,20 @@ impl SimulatedPass {
         );
     }
 
-    fn list(&mut self, call: &str, kind: RecordKind, ids: Vec<Arc<str>>) {
-        let found = self
-            .listings
-            .iter()
-            .position(|listing| listing.call == call && listing.kind == kind);
-        let index = found.unwrap_or_else(|| {
+    /// The listing of a call and a kind, which there is.
+    fn listing(&mut self, call: &str, kind: RecordKind) -> Option<&mut SimulatedListing> {
+        let is_same = |one: &SimulatedListing| one.call == call && one.kind == kind;
+        let found = self.listings.iter().position(is_same);
+        let last = self.listings.len();
+        if found.is_none() {
             self.listings.push(SimulatedListing {
                 call: call.to_owned(),
                 kind,
                 ids: Vec::new(),
-                seen: HashSet::new(),
+                pages: Vec::new(),
             });
-            self.listings.len() - 1
-        });
-        if let Some(listing) = self.listings.get_mut(index) {
-            listing.ids.extend(
-                ids.into_iter()
-                    .filter(|id| listing.seen.insert(Arc::clone(id))),
-            );
         }
+        self.listings.get_mut(found.unwrap_or(last))
     }
 }
 
@@ -556,7 +623,10 @@ fn listings(snapshot: &CatalogSnapshot, upstream: &str, pass: PassId) -> Vec<Sim
         call, kind, ids, ..
     } in snapshot.listings.get(&pass).into_iter().flatten()
     {
-        blank.list(call, (upstream.to_owned(), kind.clone()), ids.clone());
+        let listing = blank.listing(call, (upstream.to_owned(), kind.clone()));
+        listing
+            .into_iter()
+            .for_each(|one| one.ids.extend(ids.iter().cloned()));
     }
     blank.listings
 }
@@ -600,24 +670,24 @@ impl PassReader for SimulatedCatalog {
     async fn last_pages(
         &self,
         job: &str,
-        region: &str,
+        regions: &[String],
         _: u32,
-    ) -> Result<Vec<PagesByStep>, CatalogError> {
-        let last = self.state().last_pages(job, region);
-        Ok(last.into_iter().collect())
+    ) -> Result<Vec<LastPages>, CatalogError> {
+        let state = self.state();
+        let last = |region: &String| state.last_pages(job, region).into_iter().collect();
+        Ok(regions.iter().map(last).collect())
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
-        Ok(self.state().open(job))
+        Ok(open_passes(self.state().open(job)))
     }
 
-    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
-        Ok(self
-            .snapshot
-            .listings
-            .get(&pass)
-            .cloned()
-            .unwrap_or_default())
+    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
+        let known = |pass: &PassId| self.snapshot.listings.get(pass).cloned();
+        let listed = passes
+            .iter()
+            .map(|pass| (*pass, known(pass).unwrap_or_default()));
+        Ok(listed.collect())
     }
 
     async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
@@ -653,8 +723,8 @@ impl PassReader for SimulatedCatalog {
         records: RecordIds,
     ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
         let state = self.state();
-        let fetched = state.fetched.get(&(records.upstream, records.kind));
-        let at = |id: Arc<str>| fetched?.get(&id).map(|at| (Arc::clone(&id), *at));
+        let fetched = state.fetched(&self.snapshot, &(records.upstream, records.kind));
+        let at = |id: Arc<str>| fetched.at(&id).map(|at| (id, at));
         Ok(records.ids.into_iter().filter_map(at).collect())
     }
 

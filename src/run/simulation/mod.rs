@@ -8,7 +8,7 @@ mod ledger;
 mod snapshot;
 mod upstream;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use tracing::instrument::WithSubscriber;
@@ -18,7 +18,7 @@ use self::clock::SimulatedClock;
 use self::ledger::SimulatedLedger;
 use self::snapshot::CatalogSnapshot;
 use self::upstream::SimulatedUpstream;
-use super::admission::admit_regions;
+use super::admission::Admission;
 use super::blocked::Blocked;
 use super::context::{Context, Silent};
 use super::due::{Candidate, candidates, fairest_first};
@@ -132,8 +132,10 @@ impl Simulation {
             return Ok(queue);
         }
         fairest_first(&mut queue, now);
+        let mut queue = VecDeque::from(queue);
         let context = self.context(concurrency);
-        let admitted = admit_regions(&context, &mut queue).await;
+        let mut admission = Admission::default();
+        let admitted = admission.next(&context, &mut queue, 0).await;
         admitted.map_err(|reason| CatalogError::Failed(reason.to_string()))
     }
 
@@ -199,13 +201,13 @@ impl Simulation {
             leases: self.catalog.clone(),
             unlanded: None,
             stop: channel().1,
-            waits: crate::run::Waits::default(),
+            waits: crate::run::Waits::unlisted(),
             blocked: Blocked::default(),
             request_stats: crate::run::RequestStats::default(),
             learned_costs: crate::run::LearnedCosts::default(),
             in_flight: crate::run::InFlight::default(),
             known_calls: crate::run::KnownCalls::default(),
-            regional_records: crate::run::RegionalRecords::default(),
+            regional_records: None,
             progress: Arc::new(Silent),
             concurrency,
             cheap_max: Units::ZERO,

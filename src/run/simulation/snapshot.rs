@@ -15,7 +15,11 @@ use ingest_quota::Timestamp;
 pub type RecordKind = (String, String);
 
 /// What a step of a region lists, page by page.
-pub type Pages = Vec<Vec<Arc<str>>>;
+type Pages = Vec<Vec<Arc<str>>>;
+
+/// A page that a step of a region lists, by its place among all such pages. In a simulation it travels as one record with this
+/// number for an id: what a page costs does not depend on its records.
+pub type PageNumber = usize;
 
 /// The ids that records of one kind name at one place.
 #[derive(Clone, Copy)]
@@ -41,7 +45,11 @@ type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 #[derive(Debug, Default)]
 pub struct CatalogSnapshot {
     /// By job, region and slice, and the step's index.
-    pages: HashMap<(String, String, usize), Pages>,
+    pages: HashMap<(String, String, usize), Vec<PageNumber>>,
+    /// The kind of each page, and the ids on it.
+    listed: Vec<(RecordKind, Vec<Arc<str>>)>,
+    /// The pages on which an id is, for the kinds that a step requests by id.
+    pages_with: HashMap<RecordKind, HashMap<Arc<str>, Vec<PageNumber>>>,
     /// The ids that a record names, by its kind, the place and its id.
     names: HashMap<(RecordKind, String), Named>,
     /// When ids were fetched before the simulation, by kind.
@@ -70,35 +78,70 @@ impl CatalogSnapshot {
             ..Self::default()
         };
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
+        let mut passes: Vec<PassId> = Vec::new();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);
             let unfinished = candidate.state.unfinished.as_ref().map(|pass| pass.id);
-            for pass in candidate
-                .state
-                .last_complete_pass
-                .into_iter()
-                .chain(unfinished)
-            {
-                snapshot.listings.insert(pass, catalog.listing(pass).await?);
-            }
-            snapshot.foresee(candidate);
+            passes.extend(
+                candidate
+                    .state
+                    .last_complete_pass
+                    .into_iter()
+                    .chain(unfinished),
+            );
         }
+        for job in jobs.values() {
+            let open = catalog.open_passes(&job.name).await?;
+            let shared = open.iter().filter(|pass| pass.region == Region::SHARED);
+            passes.extend(shared.map(|pass| pass.id));
+        }
+        snapshot.listings = catalog.listings(&passes).await?;
+        candidates
+            .iter()
+            .for_each(|candidate| snapshot.foresee(candidate));
         for job in jobs.into_values() {
-            for pass in catalog.open_passes(&job.name).await? {
-                if pass.region == Region::SHARED {
-                    snapshot
-                        .listings
-                        .insert(pass.id, catalog.listing(pass.id).await?);
-                }
-            }
             snapshot.learn_names(catalog, job).await?;
             snapshot.learn_tags(catalog, job).await?;
+            for step in job.steps.iter().filter(|step| step.ids.is_some()) {
+                snapshot.find_pages(record_kind(job, step));
+            }
         }
         Ok(snapshot)
     }
 
+    /// Notes on which pages each id of a kind is.
+    fn find_pages(&mut self, kind: RecordKind) {
+        let mut pages: HashMap<Arc<str>, Vec<PageNumber>> = HashMap::new();
+        for (number, (_, ids)) in self
+            .listed
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| page.0 == kind)
+        {
+            for id in ids {
+                pages.entry(Arc::clone(id)).or_default().push(number);
+            }
+        }
+        self.pages_with.insert(kind, pages);
+    }
+
+    /// The pages on which each id of a kind is; `None` where no step requests the kind by id.
+    pub fn pages_with(&self, kind: &RecordKind) -> Option<&HashMap<Arc<str>, Vec<PageNumber>>> {
+        self.pages_with.get(kind)
+    }
+
+    /// How many pages all steps list.
+    pub const fn page_count(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// The ids on a page.
+    pub fn ids(&self, page: PageNumber) -> &[Arc<str>] {
+        self.listed.get(page).map_or(&[], |(_, ids)| ids)
+    }
+
     /// The pages that a step lists for a region. A slice that appears later has the pages of another one.
-    pub fn pages(&self, job: &str, region: &Region, step: usize) -> &[Vec<Arc<str>>] {
+    pub fn pages(&self, job: &str, region: &Region, step: usize) -> &[PageNumber] {
         let of = |key: String| self.pages.get(&(job.to_owned(), key, step));
         of(region.key())
             .or_else(|| of(region.code.clone()))
@@ -141,6 +184,11 @@ impl CatalogSnapshot {
                 Some(ids) => dealt(ids, pages),
                 None => invented(job, region, index, pages, step),
             };
+            let first = self.listed.len();
+            let kind = record_kind(job, step);
+            self.listed
+                .extend(pages.into_iter().map(|ids| (kind.clone(), ids)));
+            let pages: Vec<PageNumber> = (first..self.listed.len()).collect();
             let key = (job.name.clone(), region.clone(), index);
             let unfinished = candidate
                 .state
@@ -225,6 +273,19 @@ impl CatalogSnapshot {
         }
         Ok(())
     }
+}
+
+/// The kind of the records that a step returns.
+fn record_kind(job: &Job, step: &Step) -> RecordKind {
+    let kind = step
+        .call
+        .records
+        .as_ref()
+        .map(|records| records.kind.clone());
+    (
+        job.credential.upstream.name.clone(),
+        kind.unwrap_or_default(),
+    )
 }
 
 /// Spreads ids over a number of pages.

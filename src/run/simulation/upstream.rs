@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::snapshot::CatalogSnapshot;
+use super::snapshot::{CatalogSnapshot, PageNumber};
 use ingest_base::clock::Deadline;
 use ingest_base::record::Record;
 use ingest_config::{Job, Step};
@@ -133,23 +133,28 @@ impl SimulatedUpstream {
         self.count(place, unchanged);
         if request.step.ids.is_some() {
             let ids = request.ids.iter().filter(|_| number == 0);
-            let page = page(ids.map(String::as_str), None, unchanged);
-            return Ok(sized(page, request.step, number));
+            let page = page(ids.cloned(), None, unchanged);
+            let records = page.records.len();
+            return Ok(sized(page, records, (request.step, number)));
         }
         let pages = self.snapshot.pages(&job.name, request.region, step);
-        let ids = pages.get(number).into_iter().flatten().map(|id| &**id);
+        let listed = pages.get(number);
+        let records = listed.map_or(0, |listed| self.snapshot.ids(*listed).len());
+        let names = listed.filter(|_| records > 0).map(PageNumber::to_string);
         let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());
-        Ok(sized(page(ids, next, unchanged), request.step, number))
+        let page = page(names.into_iter(), next, unchanged);
+        Ok(sized(page, records, (request.step, number)))
     }
 }
 
-/// The same page of a list whose pages are full but for the last one, if the upstream does not say where such a list ends.
-fn sized(page: Page, step: &Step, number: usize) -> Page {
+/// The same page, of so many records, of a list whose pages are full but for the last one, if the upstream does not say where such
+/// a list ends.
+fn sized(page: Page, records: usize, (step, number): (&Step, usize)) -> Page {
     let size = step.call.paging.size().map(|size| size.size);
     let Some(size) = size.filter(|_| step.call.paging.assumes_end() && !page.unchanged) else {
         return page;
     };
-    let records = page.records.len() as u64;
+    let records = records as u64;
     let (listed, end) = match (&page.next, records) {
         (Some(_), _) => (size, End::Proved),
         (None, 0) => (0, End::Proved),
@@ -166,11 +171,12 @@ fn sized(page: Page, step: &Step, number: usize) -> Page {
     }
 }
 
-fn page<'a>(ids: impl Iterator<Item = &'a str>, next: Option<String>, unchanged: bool) -> Page {
+fn page(ids: impl Iterator<Item = String>, next: Option<String>, unchanged: bool) -> Page {
+    let body = Value::Null;
     let records = ids
         .map(|id| Record {
-            id: id.to_owned(),
-            body: Value::Null,
+            id,
+            body: body.clone(),
         })
         .collect();
     Page {

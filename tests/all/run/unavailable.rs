@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use ingest::run::{self, RunOutcome, RunReport, Unlanded};
 use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_catalog::{
-    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, NamedIds, OpenPass, PassEnd,
-    PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds,
-    RegionState, SliceState, SqliteCatalog, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, Listed, NamedIds,
+    OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
+    Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
 };
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -60,7 +60,8 @@ pass_on! { PassReader:
     slices(job: &str, regions: &[String], now: Timestamp) -> Vec<SliceState>;
     slice(job: &str, region: &str, slice: Slice, now: Timestamp) -> Option<SliceState>;
     open_passes(job: &str) -> Vec<OpenPass>;
-    listing(pass: PassId) -> Vec<StepListing>;
+    last_pages(job: &str, regions: &[String], count: u32) -> Vec<LastPages>;
+    listings(passes: &[PassId]) -> Listed;
     pending_ids(query: PendingQuery) -> Vec<PendingId>;
     named_ids(records: RecordIds, at: &Pointer) -> Vec<NamedIds>;
     id_sinces(job: &str, call: &str, ids: &[String]) -> Vec<IdSince>;

@@ -185,7 +185,7 @@ impl Lab {
             learned_costs: LearnedCosts::default(),
             waits: ingest::run::Waits::default(),
             in_flight: InFlight::default(),
-            regional_records: RegionalRecords::default(),
+            regional_records: Some(RegionalRecords::default()),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

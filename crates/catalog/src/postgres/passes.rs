@@ -10,8 +10,8 @@ use super::sql::{Columns, all_stored, parameters, plain, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::values::{self, integer};
 use crate::{
-    DoubtfulPass, EndedSlice, Landing, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
-    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
+    PassRef, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
@@ -69,8 +69,11 @@ const OPEN_SLICE: &str = open_slices!("slice_from = $3 and slice_to = $4");
 const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
 const ENDED_SLICE: &str = ended_slices!("slice_from = $4 and slice_to = $5");
 const LAST_COMPLETE: &str =
-    "select id from pass where job = $1 and region = $2 and outcome = 'complete'
-    order by started_at desc, id desc limit $3";
+    "select region.place, last.id from unnest($2) with ordinality region (name, place)
+    cross join lateral (select id, started_at from pass
+        where job = $1 and pass.region = region.name and outcome = 'complete'
+        order by started_at desc, id desc limit $3) last
+    order by region.place, last.started_at desc, last.id desc";
 const POSITIONS: &str =
     "select distinct on (pass, step) pass, step, page, cursor, request, empty_pages
     from checkpoint where pass = any($1) order by pass, step, page desc";
@@ -377,27 +380,32 @@ pub fn edges(slice: Option<Slice>) -> (Option<DateTime<Utc>>, Option<DateTime<Ut
     )
 }
 
-/// Pages of each step of the last complete passes of a region, newest first.
+/// Pages of each step of the last complete passes of each region, newest first.
 pub async fn last_pages(
     tx: &Transaction<'_>,
     job: &str,
-    region: &str,
+    regions: &[String],
     count: u32,
-) -> Result<Vec<Vec<(usize, u64)>>, PostgresError> {
+) -> Result<Vec<LastPages>, PostgresError> {
+    let names = all_stored(regions);
     let rows = tx
         .query(
             LAST_COMPLETE,
-            parameters![stored(job), stored(region), i64::from(count)],
+            parameters![stored(job), names, i64::from(count)],
         )
         .await?;
-    let ids: Vec<i64> = rows
-        .iter()
-        .map(|row| row.value(0))
-        .collect::<Result<_, _>>()?;
-    let details = Details::read(tx, ids.clone()).await?;
-    let positions = ids.iter().map(|id| details.positions.get(id));
-    Ok(positions
-        .map(|steps| steps.map_or_else(Vec::new, |steps| pages(steps)))
+    let passes = rows.iter().map(|row| Ok((row.count(0)?, row.value(1)?)));
+    let passes: Vec<(u64, i64)> = passes.collect::<Result<_, PostgresError>>()?;
+    let details = Details::read(tx, passes.iter().map(|(_, id)| *id).collect()).await?;
+    let mut all: HashMap<u64, LastPages> = HashMap::new();
+    for (place, id) in passes {
+        let steps = details.positions.get(&id);
+        let pages = steps.map_or_else(Vec::new, |steps| pages(steps));
+        all.entry(place).or_default().push(pages);
+    }
+    let places = (1..).take(regions.len());
+    Ok(places
+        .map(|place| all.remove(&place).unwrap_or_default())
         .collect())
 }
 

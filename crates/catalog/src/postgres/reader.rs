@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, reading};
 use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastingCursor, NamedIds, OpenPass, PassId,
-    PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursor, Listed, NamedIds,
+    OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Pointer, Slice};
@@ -45,18 +45,18 @@ impl PassReader for PostgresCatalog {
     async fn last_pages(
         &self,
         job: &str,
-        region: &str,
+        regions: &[String],
         count: u32,
-    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
-        reading!(self, tx => passes::last_pages(&tx, job, region, count))
+    ) -> Result<Vec<LastPages>, CatalogError> {
+        reading!(self, tx => passes::last_pages(&tx, job, regions, count))
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
         reading!(self, tx => passes::open_passes(&tx, job))
     }
 
-    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
-        reading!(self, tx => recall::listing(&tx, pass))
+    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
+        reading!(self, tx => recall::listings(&tx, passes))
     }
 
     async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {

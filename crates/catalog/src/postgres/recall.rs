@@ -9,12 +9,14 @@ use super::sql::{Columns, all_stored, parameters, stored};
 use super::{PostgresError, Transaction};
 use crate::listings::Listings;
 use crate::places::{ids_in, split};
-use crate::{NamedIds, PassId, RecordIds, StepListing};
+use crate::{Listed, NamedIds, PassId, RecordIds};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 
-const LISTING: &str = "select step, call, kind, id, requested is not null from listing
-    where pass = $1 order by step, position";
+const LISTINGS: &str = "select step, call, kind, id, requested is not null, pass from listing
+    where pass = any($1) order by pass, step, position";
+/// How many passes one statement reads: their listings are in memory twice while it does.
+const AT_ONCE: usize = 500;
 /// PostgreSQL cannot read a place of JSON that contains U+0000 anywhere: such a body is returned whole.
 const PARTS: &str = "select number,
         case when strpos(body, '\\u0000') = 0 then (body::json #> $2)::text end,
@@ -30,16 +32,21 @@ const FETCHED: &str = "select named.id, greatest(record.last_seen, absent.at)
     left join absent on absent.upstream = $1 and absent.kind = $2 and absent.id = named.id
     where record.number is not null or absent.at is not null";
 
-pub async fn listing(
-    tx: &Transaction<'_>,
-    pass: PassId,
-) -> Result<Vec<StepListing>, PostgresError> {
-    let mut listings = Listings::default();
-    for row in tx.query(LISTING, parameters![pass.0]).await? {
-        let (call, kind, id) = (row.text(1)?, row.text(2)?, row.text(3)?);
-        listings.add(row.step(0)?, (&call, &kind), id.into(), row.value(4)?);
+pub async fn listings(tx: &Transaction<'_>, passes: &[PassId]) -> Result<Listed, PostgresError> {
+    let mut listed: HashMap<PassId, Listings> = HashMap::new();
+    for passes in passes.chunks(AT_ONCE) {
+        listed.extend(passes.iter().map(|pass| (*pass, Listings::default())));
+        let ids: Vec<i64> = passes.iter().map(|pass| pass.0).collect();
+        for row in tx.query(LISTINGS, parameters![ids]).await? {
+            let (call, kind, id) = (row.text(1)?, row.text(2)?, row.text(3)?);
+            let of_pass = listed.entry(PassId(row.value(5)?)).or_default();
+            of_pass.add(row.step(0)?, (&call, &kind), id.into(), row.value(4)?);
+        }
     }
-    Ok(listings.done())
+    let listed = listed.into_iter();
+    Ok(listed
+        .map(|(pass, listings)| (pass, listings.done()))
+        .collect())
 }
 
 /// The ids that stored records name at a place, by the records' numbers.

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{StoreError, columns};
 use crate::{
-    DoubtfulPass, EndedSlice, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
+    DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
     RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states, values,
 };
 use ingest_base::record::Doubted;
@@ -285,18 +285,21 @@ pub fn store_doubts(
         .map(drop)
 }
 
-/// Pages of each step of the last complete passes of a region, newest first.
+/// Pages of each step of the last complete passes of each region, newest first.
 pub fn last_pages(
     connection: &Connection,
     job: &str,
-    region: &str,
+    regions: &[String],
     count: u32,
-) -> rusqlite::Result<Vec<Vec<(usize, u64)>>> {
+) -> rusqlite::Result<Vec<LastPages>> {
     let mut statement = connection.prepare_cached(LAST_COMPLETE)?;
-    let passes = statement.query_map((job, region, count), |row| row.get(0).map(PassId))?;
-    passes
-        .map(|pass| Ok(pages(&positions(connection, pass?)?)))
-        .collect()
+    let mut all = Vec::new();
+    for region in regions {
+        let passes = statement.query_map((job, region, count), |row| row.get(0).map(PassId))?;
+        let pages = passes.map(|pass| Ok(pages(&positions(connection, pass?)?)));
+        all.push(pages.collect::<rusqlite::Result<_>>()?);
+    }
+    Ok(all)
 }
 
 /// The unfinished passes of a job, oldest first.

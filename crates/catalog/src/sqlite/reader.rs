@@ -6,8 +6,8 @@ use super::{
     SqliteCatalog, columns, estimates, id_since, lasting, passes, pending, prune, recall, tags,
 };
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastingCursor, NamedIds, OpenPass, PassId,
-    PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState, StepListing,
+    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursor, Listed, NamedIds,
+    OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Pointer, Slice};
@@ -52,11 +52,11 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     async fn last_pages(
         &self,
         job: &str,
-        region: &str,
+        regions: &[String],
         count: u32,
-    ) -> Result<Vec<Vec<(usize, u64)>>, CatalogError> {
-        let (job, region) = (job.to_owned(), region.to_owned());
-        self.read(move |connection| passes::last_pages(connection, &job, &region, count))
+    ) -> Result<Vec<LastPages>, CatalogError> {
+        let (job, regions) = (job.to_owned(), regions.to_vec());
+        self.read(move |connection| passes::last_pages(connection, &job, &regions, count))
             .await
     }
 
@@ -66,8 +66,9 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
             .await
     }
 
-    async fn listing(&self, pass: PassId) -> Result<Vec<StepListing>, CatalogError> {
-        self.read(move |connection| recall::listing(connection, pass))
+    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
+        let passes = passes.to_vec();
+        self.read(move |connection| recall::listings(connection, &passes))
             .await
     }
 

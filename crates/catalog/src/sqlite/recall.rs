@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::{path, pending};
 use crate::listings::Listings;
 use crate::places::ids_in;
-use crate::{NamedIds, PassId, RecordIds, StepListing};
+use crate::{Listed, NamedIds, PassId, RecordIds, StepListing};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 
@@ -15,7 +15,14 @@ const LISTING: &str = "select step, call, kind, id, requested is not null from l
 const PART: &str = "select body -> ?4 from record where upstream = ?1 and kind = ?2 and id = ?3";
 pub const STATEMENTS: &[&str] = &[LISTING, PART];
 
-pub fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepListing>> {
+pub fn listings(connection: &Connection, passes: &[PassId]) -> rusqlite::Result<Listed> {
+    let listed = passes
+        .iter()
+        .map(|pass| Ok((*pass, listing(connection, *pass)?)));
+    listed.collect()
+}
+
+fn listing(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepListing>> {
     let mut statement = connection.prepare_cached(LISTING)?;
     let mut rows = statement.query([pass.0])?;
     let mut listings = Listings::default();

@@ -376,7 +376,7 @@ impl Both {
             let region = &known.state.region;
             same!(self, catalog => catalog.slice(JOB, region, known.slice, now));
         }
-        same!(self, catalog => catalog.last_pages(JOB, REGIONS[0], 3));
+        same!(self, catalog => catalog.last_pages(JOB, &regions, 3));
         same!(self, catalog => catalog.open_passes(JOB));
         same!(self, catalog => catalog.estimates());
         same!(self, catalog => catalog.tags("youtube"));
@@ -384,7 +384,7 @@ impl Both {
         let history = same!(self, catalog => catalog.history(Timestamp::from_micros(i64::MIN)));
         for pass in 1..=history.map_or(0, |history| history.len()) {
             let pass = PassId(i64::try_from(pass).unwrap());
-            same!(self, catalog => catalog.listing(pass));
+            same!(self, catalog => catalog.listings(&[pass]));
             let scope = PassScope::Passes(vec![pass]);
             same!(self, catalog => catalog.pending_ids(PendingQuery { scope: scope.clone(), ..naming() }));
         }

@@ -133,7 +133,7 @@ impl Catalog {
     /// What a pass listed: step and id, in order.
     pub(crate) async fn listed(&self, pass: PassId) -> Vec<String> {
         let mut listed = Vec::new();
-        for step in self.store.listing(pass).await.unwrap() {
+        for step in &self.store.listings(&[pass]).await.unwrap()[&pass] {
             listed.extend(step.ids.iter().map(|id| format!("{} {id}", step.step)));
         }
         listed

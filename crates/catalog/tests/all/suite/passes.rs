@@ -133,7 +133,13 @@ pub(crate) async fn a_slice_has_its_own_passes_which_no_region_counts(mut f: Cat
     };
     assert_eq!(state, nothing);
     assert_eq!(f.store.open_passes(JOB).await.unwrap().len(), 1);
-    assert_eq!(f.store.last_pages(JOB, "US", 1).await.unwrap(), [[(0, 1)]]);
+    assert_eq!(
+        f.store
+            .last_pages(JOB, &["US".to_owned()], 1)
+            .await
+            .unwrap(),
+        [[[(0, 1)]]]
+    );
     assert_eq!(
         f.store.slices("another", &regions, at(59)).await.unwrap(),
         []

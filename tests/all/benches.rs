@@ -7,6 +7,8 @@
 
 #[path = "../../benches/economy.rs"]
 mod economy;
+#[path = "../../benches/growth.rs"]
+mod growth;
 #[path = "../../benches/landing.rs"]
 mod landing;
 #[path = "../../benches/large.rs"]
@@ -29,6 +31,11 @@ mod shared_landing;
 #[test]
 fn economy_runs() {
     economy::shortened();
+}
+
+#[test]
+fn growth_runs() {
+    growth::shortened();
 }
 
 #[test]

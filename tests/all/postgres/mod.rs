@@ -5,6 +5,7 @@ mod connection;
 mod copying;
 mod ends;
 mod failover;
+mod growth;
 mod long_ids;
 mod machines;
 mod pooler;

@@ -59,7 +59,7 @@ impl Review<'_> {
         let full = full.map(|(_, full)| full);
         let is_capped = self.cap.is_some() || full.is_some_and(|full| page.listed >= full);
         let is_whole = self.with_records >= self.last_pages && page.unread.next.is_none();
-        if all_came || (!is_capped && full.is_some() && is_whole) {
+        if all_came || (!is_capped && is_whole && self.tells(page.listed, full)) {
             return None;
         }
         Some(match (turn.is_last, is_capped) {
@@ -104,6 +104,17 @@ impl Review<'_> {
         let is_single = turn.before == 0 && !self.known.led_on;
         let is_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
         let is_unnamed = page.end == End::NotNamed || is_one_page;
+        let is_full = is_one_page || page.size.is_some_and(|size| page.listed >= size);
+        let unread = &page.unread;
+        let can_lead = (unread.url.as_ref()).or(unread.token.as_ref().filter(|_| is_full));
+        if let Some(at) = can_lead.filter(|_| is_single && is_unnamed && page.listed > 0) {
+            let text = format!(
+                "{}: the list ends here, and the response has a value at {at} that can lead to a next page (`page`)",
+                self.call.name
+            );
+            self.doubt(Doubt::NextUnread, text, verdict);
+            return;
+        }
         let Some(sign) = signs_of_end(paging, page) else {
             return;
         };
@@ -163,8 +174,9 @@ impl Review<'_> {
     /// What shows that the place of the next page has another name now: a page as long as those that led on has none, and has a
     /// member that no response had.
     fn renamed_next(&self, page: &Page) -> Option<String> {
-        let key = page.places.iter().map(|(key, _)| key);
-        let key = key.into_iter().find(|key| NEXT.contains(*key))?;
+        // A place that is there, as null, has its name.
+        let mut lacking = page.places.iter().filter(|(_, is_there)| !is_there);
+        let (key, _) = lacking.find(|(key, _)| NEXT.contains(key))?;
         let is_long = self.known.least.is_some_and(|least| page.listed >= least);
         if page.end != End::NotNamed || !self.known.led_on || !is_long {
             return None;

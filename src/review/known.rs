@@ -21,6 +21,9 @@ pub struct Known {
     pub told: bool,
     /// The requested size of a page, and the number of records on a full one. They differ where the upstream caps its pages.
     pub full: Option<(u64, u64)>,
+    /// The most records of a page that was not full and behind which a further one had none.
+    #[serde(default)]
+    pub proved: Option<u64>,
     /// The least number of records on a page that led on.
     pub least: Option<u64>,
     /// The keys of `page` whose place responses had, and whether every response did.
@@ -57,6 +60,7 @@ impl Known {
         self.led_on |= other.led_on;
         self.told |= other.told;
         self.full = other.full.or(self.full);
+        self.proved = self.proved.max(other.proved);
         self.least = self.least.into_iter().chain(other.least).min();
         for (key, always) in &other.places {
             let known = self.places.entry(key.clone()).or_insert(*always);

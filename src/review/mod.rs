@@ -17,6 +17,14 @@ use order::{Previous, Repeats};
 /// Pages that repeat the page before in another order until that is a doubt.
 const REORDERED: u64 = 2;
 
+/// The fewest records that a page which an upstream caps has, in practice.
+const FEWEST: u64 = 10;
+
+/// Whether upstreams cap pages at so many records, where a call never had a page of the requested size.
+const fn can_be_cap(records: u64) -> bool {
+    records >= FEWEST && (records.is_multiple_of(5) || records.is_power_of_two())
+}
+
 /// One list while it is read.
 #[derive(Debug)]
 pub struct Review<'a> {
@@ -141,7 +149,8 @@ impl<'a> Review<'a> {
             Some(Asked::Said) => self.known.told,
             Some(Asked::Assumed(listed)) => {
                 let full = self.known.full.map(|(_, full)| full);
-                full.is_some_and(|full| listed < full) && self.with_records >= self.last_pages
+                let is_short = full.is_none_or(|full| listed < full);
+                is_short && self.tells(listed, full) && self.with_records >= self.last_pages
             }
             None => false,
         }
@@ -158,7 +167,7 @@ impl<'a> Review<'a> {
         };
         if asked.is_some() && page.listed == 0 && page.next.is_none() {
             verdict.has_proved = true;
-            self.prove(page, asked);
+            self.prove(asked);
         }
         if self.stops(page, (asked, repeats), &mut verdict) {
             verdict.next = None;
@@ -178,13 +187,8 @@ impl<'a> Review<'a> {
 
     /// The upstream refused the further page, so there is none.
     pub fn refused(&mut self) {
-        let size = self.shown.full.or(self.known.full).map(|(size, _)| size);
-        let size = size.or(self.call.paging.size().map(|size| size.size));
-        match self.asked.take() {
-            Some(Asked::Said) => self.shown.told = true,
-            Some(Asked::Assumed(_)) => self.shown.full = size.map(|size| (size, size)),
-            None => {}
-        }
+        let asked = self.asked.take();
+        self.prove(asked);
     }
 
     fn count(&mut self, page: &Page, overlaps: bool) {
@@ -212,13 +216,25 @@ impl<'a> Review<'a> {
     }
 
     /// A further page was empty.
-    fn prove(&mut self, page: &Page, asked: Option<Asked>) {
-        match (asked, page.size) {
-            (Some(Asked::Said), _) => self.shown.told = true,
-            (Some(Asked::Assumed(_)), Some(size)) if self.cap.is_none() => {
-                self.shown.full = self.shown.full.or(Some((size, size)));
+    fn prove(&mut self, asked: Option<Asked>) {
+        match asked {
+            Some(Asked::Said) => self.shown.told = true,
+            Some(Asked::Assumed(listed)) if self.cap.is_none() => {
+                self.shown.proved = self.shown.proved.max(Some(listed));
             }
-            (Some(Asked::Assumed(_)) | None, _) => {}
+            Some(Asked::Assumed(_)) | None => {}
+        }
+    }
+
+    /// Whether what is known of the call tells that a page of so many records is the last one. `full`: the records of a full page.
+    fn tells(&self, listed: u64, full: Option<u64>) -> bool {
+        let proved = self.shown.proved.max(self.known.proved);
+        let is_proved = proved.is_some_and(|proved| listed <= proved);
+        match full {
+            Some(_) if self.shown.full.is_some() => true,
+            // Where the upstream halves its pages, a list that was never longer would end there.
+            Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
+            None => is_proved || (proved.is_some() && !can_be_cap(listed)),
         }
     }
 
@@ -246,12 +262,7 @@ impl<'a> Review<'a> {
             );
             return self.doubt(Doubt::NoRecords, text, verdict);
         }
-        let goes_on = page.next.is_some() || asked.is_some();
-        if self.call.paging.counts_itself()
-            && goes_on
-            && page.listed > 0
-            && repeats == Repeats::Whole
-        {
+        if self.call.paging.counts_itself() && page.listed > 0 && repeats == Repeats::Whole {
             let text = format!(
                 "{name} returned the same page twice; the list ends there; if it has more, the upstream may not know \
                 `page.param`, or `page.first` is wrong"
@@ -261,15 +272,16 @@ impl<'a> Review<'a> {
             return true;
         }
         // A record that changed twice is named twice.
-        let can_repeat = self.call.names_changes();
-        if page.listed > 0 && repeats == Repeats::InAnotherOrder && !can_repeat {
+        let can_repeat = self.call.names_changes() || page.listed == 0;
+        let is_reordered = matches!(repeats, Repeats::InAnotherOrder | Repeats::Within);
+        if is_reordered && !can_repeat {
             self.reordered += 1;
         }
-        if self.reordered >= REORDERED {
+        let adds_nothing = repeats == Repeats::Within && page.next.is_none();
+        if self.reordered >= REORDERED || (adds_nothing && !can_repeat) {
             let text = format!(
-                "{name}: {} pages repeat records of the page before in another order; check `page.param` and the order of the \
-                list: the parameter may lead to where the list came from",
-                self.reordered
+                "{name}: pages repeat records of the page before in another order; check `page.param` and the order of the list: \
+                the parameter may lead to where the list came from"
             );
             return self.doubt(Doubt::RecordsRepeat, text, verdict);
         }
@@ -321,6 +333,16 @@ impl<'a> Review<'a> {
     #[must_use]
     pub fn cursor_repeats(&self) -> Finding {
         self.find(Doubt::CursorRepeats, self.same_cursor())
+    }
+
+    /// Returns what speaks against a list of which records have no id.
+    #[must_use]
+    pub fn ids_missing(&self) -> Finding {
+        let text = format!(
+            "{}: records have no id at `records.id`, and the next list does not have them again",
+            self.call.name
+        );
+        self.find(Doubt::IdsMissing, text)
     }
 
     /// Returns what speaks against a list that `max_pages` cut.

@@ -14,6 +14,8 @@ pub enum Repeats {
     Whole,
     /// Half of its records or more are those of the page before, in another order or at another place.
     InAnotherOrder,
+    /// So do all of its records, and they are not the end of the page before.
+    Within,
 }
 
 /// The ids of the page before.
@@ -43,9 +45,10 @@ fn repeats(before: &[u64], ids: &[u64]) -> Repeats {
         return Repeats::Nothing;
     }
     let moved = before.get(before.len().saturating_sub(common)..);
-    match moved == ids.get(..common) && common < ids.len() {
-        true => Repeats::Nothing,
-        false => Repeats::InAnotherOrder,
+    match (moved == ids.get(..common), common < ids.len()) {
+        (true, true) => Repeats::Nothing,
+        (false, false) => Repeats::Within,
+        (true, false) | (false, true) => Repeats::InAnotherOrder,
     }
 }
 

@@ -428,6 +428,9 @@ impl<'a> Pager<'a> {
         }
         self.notes.append(&mut verdict.notes);
         self.doubts.extend(verdict.doubts.iter().cloned());
+        if page.skipped > 0 && (turn.names_since || self.step.call.paging.lasting().is_some()) {
+            verdict.doubts.extend(self.add(self.review.ids_missing()));
+        }
         // An empty page that alone has the cursor of the next pass is landed with it.
         let is_named = matches!(self.step.call.paging.lasting(), Some(Lasting::At(_)));
         if verdict.has_proved && !(is_named && page.lasting.is_some()) {

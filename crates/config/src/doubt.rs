@@ -21,6 +21,8 @@ pub enum Doubt {
     FewerThanTotal,
     /// `no-records`
     NoRecords,
+    /// `ids-missing`
+    IdsMissing,
     /// `end-refuted`
     EndRefuted,
     /// `cut`
@@ -36,7 +38,7 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "records-repeat",
         Doubt::RecordsRepeat,
-        "Two pages repeat records of the page before in another order.",
+        "Two pages, or the last one, repeat records of the page before in another order.",
     ),
     (
         "next-unnamed",
@@ -70,6 +72,11 @@ const ALL: &[(&str, Doubt, &str)] = &[
         "A response that is not empty has no record at `records.at`.",
     ),
     (
+        "ids-missing",
+        Doubt::IdsMissing,
+        "Records of a list that names `{since}`, or goes on where the last one ended, have no id.",
+    ),
+    (
         "end-refuted",
         Doubt::EndRefuted,
         "A response says that the list ends, and the further page has records.",
@@ -77,7 +84,7 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "cut",
         Doubt::Cut,
-        "`max_pages` ended a list that names `{since}` or belongs to a slice.",
+        "`max_pages` ended a list that names `{since}`, belongs to a slice, or has the cursor of the next pass on its last page.",
     ),
 ];
 

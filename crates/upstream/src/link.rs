@@ -1,27 +1,42 @@
+use url::Url;
+
 /// The target of the link of relation `next` in the values of `Link` headers (RFC 8288).
 #[must_use]
 pub fn next_link<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     values.into_iter().find_map(next_in)
 }
 
-/// The relation of a link to another page of `path` that is no usual one: it can be what an upstream calls its next page.
+/// The relation of a link to another page of a list that is no usual one: it can be what an upstream calls its next page.
+/// `requested`: the URL of this page.
 #[must_use]
 pub fn unusual_relation<'a>(
     values: impl IntoIterator<Item = &'a str>,
-    path: &str,
+    requested: &Url,
 ) -> Option<&'a str> {
     let mut links = values.into_iter().flat_map(links);
     links.find_map(|(target, parameters)| {
-        let (before, _) = target.split_once('?')?;
         let relation = relations(parameters).split_ascii_whitespace().next()?;
-        let is_usual = USUAL
-            .iter()
-            .any(|usual| relation.eq_ignore_ascii_case(usual));
-        (before.ends_with(path) && !is_usual).then_some(relation)
+        (is_other_page(target, requested) && !is_usual(relation)).then_some(relation)
     })
 }
 
-/// The relations of a page to others, and to itself, beside the one to the next page.
+/// Whether a URL is that of another page of the same list.
+#[must_use]
+pub fn is_other_page(url: &str, requested: &Url) -> bool {
+    let parts = url.split_once('?');
+    parts.is_some_and(|(before, query)| {
+        before.ends_with(requested.path()) && Some(query) != requested.query()
+    })
+}
+
+/// Whether a relation is one of a page to itself, or to another that has a name of its own.
+#[must_use]
+pub fn is_usual(relation: &str) -> bool {
+    USUAL
+        .iter()
+        .any(|usual| relation.eq_ignore_ascii_case(usual))
+}
+
 const USUAL: [&str; 12] = [
     "alternate",
     "canonical",

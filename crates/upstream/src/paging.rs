@@ -158,7 +158,17 @@ pub fn onward(
     let paging = &parts.request.step.call.paging;
     let own = says.lasting.clone()?;
     let last = says.reported.as_ref().ok().cloned().flatten();
-    let follows = ended(next(parts, response, says, listed)?, paging, (listed, &own));
+    let more = says.more;
+    let follows = next(parts, response, says, listed)?;
+    let follows = match follows {
+        // An upstream can have one cursor for the whole list, and end it with an empty page.
+        Follows::Page(next)
+            if listed == 0 && more != Some(true) && parts.request.page_cursor() == Some(&next) =>
+        {
+            Follows::End(End::Proved)
+        }
+        follows => ended(follows, paging, (listed, &own)),
+    };
     let ends = matches!(follows, Follows::End(_));
     let found = match paging.lasting().filter(|_| ends) {
         None => None,

@@ -1,8 +1,9 @@
 //! What a response says about its list although the configuration does not read it: a next page, the number of all records.
 
 use serde_json::Value;
+use url::Url;
 
-use super::link::{next_link, unusual_relation};
+use super::link::{is_other_page, is_usual, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
 use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
@@ -12,6 +13,10 @@ use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
 pub struct Unread {
     /// A place with a value that looks like a next page.
     pub next: Option<String>,
+    /// A place with the URL of another page of the list, which can be the next.
+    pub url: Option<String>,
+    /// A place with a text that can be a cursor.
+    pub token: Option<String>,
     /// A place that looks like the number of all records, and that number.
     pub total: Option<(String, u64)>,
     /// Keys of `page` whose place has no value.
@@ -62,6 +67,19 @@ const NEXT: [&str; 18] = [
     "continuationtoken",
     "odatanextlink",
 ];
+/// Names of cursors that upstreams also have for the present page.
+const TOKENS: [&str; 10] = [
+    "after",
+    "aftercursor",
+    "continuation",
+    "continue",
+    "cursor",
+    "endcursor",
+    "marker",
+    "offset",
+    "pagetoken",
+    "scrollid",
+];
 const MORE: [&str; 5] = [
     "hasmore",
     "hasmorepages",
@@ -98,11 +116,12 @@ pub fn read(
     paging: &Paging,
     records: &Records,
     document: &Value,
-    (response, path): (&Response, &str),
+    (response, requested): (&Response, &Url),
 ) -> Unread {
     let mut search = Search {
         records: &records.at,
         lasting: lasting(paging),
+        requested,
         found: Unread::default(),
         says_more: None,
         more: None,
@@ -112,7 +131,7 @@ pub fn read(
     let (mut found, more, done) = (search.found, search.more, search.done);
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
-    found.next = found.next.or_else(|| linked(paging, response, path));
+    found.next = found.next.or_else(|| linked(paging, response, requested));
     let total = match paging.lead() {
         Lead::Total(at) => Some(("total", at, None)),
         Lead::Pages(at) => Some(("pages", at, None)),
@@ -142,8 +161,8 @@ pub fn read(
     found
 }
 
-/// What leads on in the header `Link`, of a response to a request of `path`.
-fn linked(paging: &Paging, response: &Response, path: &str) -> Option<String> {
+/// What leads on in the header `Link`.
+fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<String> {
     let links = || {
         let values = response.headers.get_all("link").iter();
         values.filter_map(|value| value.to_str().ok())
@@ -152,7 +171,7 @@ fn linked(paging: &Paging, response: &Response, path: &str) -> Option<String> {
         return Some("the header `link`".to_owned());
     }
     let is_read = matches!(paging.lead(), Lead::LinkHeader);
-    let relation = unusual_relation(links().filter(|_| is_read), path)?;
+    let relation = unusual_relation(links().filter(|_| is_read), requested)?;
     let relation = response.shown(relation);
     Some(format!(
         "the relation `{relation}` of the header `link`, which has no `next`"
@@ -221,6 +240,8 @@ struct Search<'a> {
     records: &'a Pointer,
     /// Where the cursor of the next pass is.
     lasting: Option<&'a Pointer>,
+    /// The URL of the page.
+    requested: &'a Url,
     found: Unread,
     /// A place that says that there are more pages.
     says_more: Option<String>,
@@ -306,6 +327,17 @@ impl Search<'_> {
         }
         if names_next && !self.is_lasting(path) {
             self.found.next.get_or_insert_with(at);
+        }
+        if let Value::String(text) = value
+            && !self.is_lasting(path)
+        {
+            let is_usual = path.iter().any(|name| is_usual(name));
+            if is_other_page(text, self.requested) && !is_usual {
+                self.found.url.get_or_insert_with(at);
+            }
+            if !text.trim().is_empty() && TOKENS.contains(&plain.as_str()) {
+                self.found.token.get_or_insert_with(at);
+            }
         }
         if matches!(value, Value::Bool(_)) && MORE.contains(&plain.as_str()) {
             self.more.get_or_insert_with(at);

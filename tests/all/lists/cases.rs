@@ -57,13 +57,29 @@ fn a_member_with_the_next_page_that_is_renamed_completes_no_pass() {
 }
 
 #[test]
-fn a_link_with_another_relation_than_next_completes_no_pass() {
-    for obscure in [false, true] {
+fn a_next_page_that_never_had_the_configured_name_completes_no_pass() {
+    for (kind, obscure) in [
+        (Kind::Link, false),
+        (Kind::Link, true),
+        (Kind::NextUrl, false),
+        (Kind::NextUrl, true),
+    ] {
         let renamed = Event::Change(Change::Rename(Name::Next));
         holds(&World {
             obscure,
             events: vec![renamed, Event::Run(None), Event::Run(None)],
-            ..World::of(Kind::Link)
+            ..World::of(kind)
         });
     }
+}
+
+#[test]
+fn another_member_that_is_renamed_is_no_doubt_about_a_next_page_that_is_null() {
+    let renamed = Event::Change(Change::Rename(Name::Total));
+    holds(&World {
+        total: Total::Right,
+        rows: 10,
+        events: vec![Event::Run(None), renamed, Event::Run(None)],
+        ..World::of(Kind::Token)
+    });
 }

@@ -412,6 +412,34 @@ fn a_feed_ends_at_an_empty_page_which_names_where_the_next_pass_begins() {
 }
 
 #[test]
+fn a_feed_whose_flag_has_another_name_is_doubtful_and_keeps_its_cursor() {
+    let renamed = Arc::new(Mutex::new(false));
+    let is_renamed = Arc::clone(&renamed);
+    let (stub, mut world) = answering(
+        r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,
+        move |cursor| {
+            let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+            let renamed = *is_renamed.lock().unwrap();
+            let last = if renamed { 4 } else { 2 };
+            let items: Vec<Value> = (at..last).take(2).map(|id| json!({ "id": id })).collect();
+            let after = at + items.len() as u64;
+            let done = if renamed { "is_done" } else { "done" };
+            StubAnswer::json(
+                &json!({ "items": items, "after": after.to_string(), done: after == last }),
+            )
+        },
+    );
+    world.set("jobs.events.every=\"1ms\"");
+    assert_eq!(run(&world), complete(1, 2));
+    *renamed.lock().unwrap() = true;
+    assert_eq!(run(&world).0, "doubtful");
+    world.set("upstreams.feed.calls.list.trust=[\"place-missing\"]");
+    assert_eq!(run(&world), complete(2, 2));
+    let begins = begun(&stub, "cursor");
+    assert_eq!(begins, cursors(&["2", "4", "2", "4"]));
+}
+
+#[test]
 fn a_record_that_changes_again_and_again_is_no_doubt_about_a_feed() {
     let (_stub, world) = answering(
         r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,

@@ -40,6 +40,8 @@ struct Life {
     /// Whether a page had as many records as were requested, and the pages of the last complete list.
     honoured: bool,
     last_pages: u64,
+    /// Whether the last complete list had one page at most.
+    was_one_page: bool,
 }
 
 /// A record as the catalog has it.
@@ -81,13 +83,12 @@ impl Life {
             is_right: !world.wrong.is_some_and(|name| world.uses(name)),
             honoured: false,
             last_pages: 0,
+            was_one_page: false,
         }
     }
 
     fn change(&mut self, change: Change) {
-        // A page below the size that the upstream honoured is the whole of a list of one page, or capped: nothing tells them apart.
-        let is_hidden = matches!(change, Change::Cap(_)) && self.last_pages == 1;
-        if is_hidden {
+        if self.is_hidden(change) {
             return;
         }
         self.pass_time();
@@ -98,6 +99,18 @@ impl Life {
         }
     }
 
+    /// Whether a list of one page can then be one that the upstream caps: nothing tells them apart but a request for each pass.
+    fn is_hidden(&self, change: Change) -> bool {
+        let server = self.server.lock().unwrap();
+        let is_capped = server.world.page_size().map(usize::from) > Some(server.honoured_size());
+        let caps = match change {
+            Change::Cap(_) | Change::Rename(Name::Size) => true,
+            Change::Grow(_) | Change::Update(_) => is_capped,
+            Change::Lose(_) | Change::Rename(_) => false,
+        };
+        caps && self.was_one_page
+    }
+
     fn pass_time(&self) {
         self.lab.pass(BETWEEN_RUNS);
         let now = self.lab.now().micros() / 1_000_000;
@@ -105,6 +118,7 @@ impl Life {
     }
 
     fn run(&mut self, during: Option<(u8, Change)>) -> Held {
+        let during = during.filter(|(_, change)| !self.is_hidden(*change));
         self.pass_time();
         {
             let mut server = self.server.lock().unwrap();
@@ -117,6 +131,8 @@ impl Life {
         self.check(pass, began, least)?;
         if pass.outcome == PassOutcome::Complete {
             self.last_pages = pass.pages;
+            let size = self.server.lock().unwrap().honoured_size() as u64;
+            self.was_one_page = pass.records <= size;
         }
         Ok(())
     }
@@ -175,8 +191,7 @@ impl Life {
             return MOST;
         }
         let rows = server.rows.len();
-        let requested = world.size.filter(|(_, is_sent)| *is_sent);
-        let size = server.size(requested.map(|(size, _)| size));
+        let size = server.honoured_size();
         let pages = rows.div_ceil(size).max(1) as u64;
         let says = world.kind.leads() || world.reads_more() || world.reads_done();
         if says || world.reads_total() || rows == 0 {

@@ -3,7 +3,8 @@
 //! still has is ever marked as gone; `{since}` passes over no record; and the requests are the fewest that prove the end.
 //!
 //! Left out is what no reader can see: records that a list with counted pages loses while it is read move others to pages that
-//! were read already; and a cap that falls below the records of a list that had one page, where the size was honoured before.
+//! were read already; and a list of one page that later has more than the upstream lets a page have, since what is kept of a call
+//! says that its lists end there.
 //!
 //! Each upstream is a function of its seed. `INGEST_LISTS` sets how many a test generates, `INGEST_LISTS_SEED` the first seed;
 //! with `INGEST_LISTS_SURVEY=1` all seeds that fail are listed with why.
@@ -11,6 +12,7 @@
 mod cases;
 mod lasting;
 mod life;
+mod mistakes;
 mod plan;
 mod server;
 

@@ -138,6 +138,12 @@ impl Server {
         usize::from(requested.unwrap_or(self.world.usual).min(self.world.cap))
     }
 
+    /// The records of a full page, where the configuration has the name of the size.
+    pub fn honoured_size(&self) -> usize {
+        let requested = self.world.size.filter(|(_, is_sent)| *is_sent);
+        self.size(requested.map(|(size, _)| size))
+    }
+
     pub fn answer(&mut self, request: &StubRequest) -> StubAnswer {
         if let Some((before, change)) = self.during
             && self.requests >= u64::from(before)

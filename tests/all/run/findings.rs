@@ -28,7 +28,7 @@ fn detail(report: &Value, pass: usize) -> &str {
 #[test]
 fn a_run_notes_what_no_response_contained() {
     let stub = StubUpstream::start(|_| {
-        StubAnswer::json(&json!({ "data": [{ "id": 1 }, { "id": 2 }], "cursor": "c" }))
+        StubAnswer::json(&json!({ "data": [{ "id": 1 }, { "id": 2 }], "mark": "c" }))
     });
     let world = world(&stub, "[\"US\"]", "");
     let report = world.json(&["--region", "US"]);

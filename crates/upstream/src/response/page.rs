@@ -93,7 +93,7 @@ impl Response {
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
-        let unread = unread::read(&call.paging, records, &document, (self, parts.url.path()));
+        let unread = unread::read(&call.paging, records, &document, (self, &parts.url));
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();

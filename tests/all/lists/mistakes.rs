@@ -1,0 +1,207 @@
+//! Lists that are read wrongly, as APIs answer then: the first run says so, and the run after the correction has every record.
+
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use serde_json::{Value, json};
+
+use crate::support::world::World;
+
+/// Records with the numbers of a range, as old as their numbers.
+fn rows(numbers: impl IntoIterator<Item = usize>) -> Vec<Value> {
+    let row = |number: usize| json!({ "id": format!("{number:03}"), "at": format!("2026-01-01T00:{:02}:{:02}Z", number / 60, number % 60) });
+    numbers.into_iter().map(row).collect()
+}
+
+fn number(request: &StubRequest, param: &str) -> Option<usize> {
+    request.param(param).map(|value| value.parse().unwrap())
+}
+
+/// A call of these lines in a job with `{since}`.
+fn world(stub: &StubUpstream, call: &str) -> World {
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.api]\nbase_url = \"https://api.example.com\"\n\
+         [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\n{call}\n\
+         [credentials.api]\nupstream = \"api\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n\
+         [jobs.rows]\ncredential = \"api\"\nevery = \"1ms\"\nsince = {{ at = \"/at\", first = \"2020-01-01T00:00:00Z\" }}\n\
+         steps = [{{ call = \"list\", params = {{ since = \"{{since}}\" }} }}]\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    world
+}
+
+/// The first run has this doubt, and requests no more than that; with the right configuration, every record comes.
+fn doubts(world: &mut World, (doubt, requests): (&str, u64), (right, total): (&str, i64)) {
+    let ran = world.ingest(&["--region", "US", "-q"]);
+    assert_eq!(ran.code, 1, "{doubt}: {ran:?}");
+    assert!(ran.stderr.contains(&format!("({doubt})")), "{ran:?}");
+    let region = world.json(&["status"])["regions"][0].clone();
+    assert_eq!(region["doubts"][0]["doubt"], doubt, "{region}");
+    assert_eq!(region["last_complete"], Value::Null);
+    let sum = "select sum(requests) from pass";
+    assert_eq!(
+        world.count(sum),
+        i64::try_from(requests).unwrap(),
+        "{doubt}"
+    );
+    world.set(right);
+    let report = world.json(&["--region", "US"]);
+    assert_eq!(report["outcome"], "complete", "{report}");
+    assert_eq!(world.count("select count(*) from record"), total, "{doubt}");
+    let gone = "select count(*) from record where gone_at is not null";
+    assert_eq!(world.count(gone), 0, "{doubt}");
+}
+
+#[test]
+fn a_full_page_with_a_cursor_under_another_name_is_doubtful() {
+    let stub = StubUpstream::start(|request| {
+        let from = number(request, "offset").unwrap_or(0);
+        let mut body = json!({ "records": rows((from..12).take(5)) });
+        if from + 5 < 12 {
+            body["offset"] = (from + 5).to_string().into();
+        }
+        StubAnswer::json(&body)
+    });
+    let page = |next: &str| {
+        format!(
+            "{{ kind = \"token\", param = \"offset\", next = \"{next}\", size_param = \"size\", size = 5 }}"
+        )
+    };
+    let records = "records = { at = \"/records\", kind = \"row\", id = \"/id\" }";
+    let mut world = world(&stub, &format!("page = {}\n{records}", page("/offsets")));
+    let right = format!("upstreams.api.calls.list.page={}", page("/offset"));
+    doubts(&mut world, ("next-unread", 1), (&right, 12));
+}
+
+#[test]
+fn a_last_page_that_is_the_page_before_is_doubtful() {
+    let stub = StubUpstream::start(|request| {
+        let page = number(request, "page").unwrap_or(1);
+        StubAnswer::json(&json!({ "pages": 2, "rows": rows(((page - 1) * 5..8).take(5)) }))
+    });
+    let page = |param: &str| {
+        format!("{{ kind = \"number\", param = \"{param}\", pages = \"/pages\", size = 5 }}")
+    };
+    let records = "records = { at = \"/rows\", kind = \"row\", id = \"/id\" }";
+    let mut world = world(&stub, &format!("page = {}\n{records}", page("pg")));
+    let right = format!("upstreams.api.calls.list.page={}", page("page"));
+    doubts(&mut world, ("cursor-repeats", 2), (&right, 8));
+}
+
+#[test]
+fn a_parameter_that_leads_back_is_doubtful_at_the_first_page_that_repeats() {
+    // The newest record comes first.
+    let stub = StubUpstream::start(|request| {
+        let page: Vec<usize> = match (number(request, "after"), number(request, "before")) {
+            (Some(after), _) => (0..after).rev().take(5).collect(),
+            (None, Some(before)) => (before + 1..14).rev().take(5).collect(),
+            (None, None) => (0..14).rev().take(5).collect(),
+        };
+        let is_last = page.len() < 5 || page.contains(&0);
+        StubAnswer::json(&json!({ "more": !is_last, "rows": rows(page) }))
+    });
+    let page = |param: &str| {
+        format!("{{ kind = \"token\", param = \"{param}\", last = \"/id\", more = \"/more\" }}")
+    };
+    let records = "records = { at = \"/rows\", kind = \"row\", id = \"/id\" }";
+    let mut world = world(&stub, &format!("page = {}\n{records}", page("before")));
+    let right = format!("upstreams.api.calls.list.page={}", page("after"));
+    doubts(&mut world, ("records-repeat", 2), (&right, 14));
+}
+
+#[test]
+fn records_without_an_id_are_doubtful_where_no_later_list_has_them() {
+    let stub = StubUpstream::start(|_| {
+        let mut all = rows(0..4);
+        all[2] = json!({ "key": "002", "id": null, "at": "2026-01-01T00:00:02Z" });
+        for row in &mut all {
+            row["key"] = row["at"].clone();
+        }
+        StubAnswer::json(&json!({ "rows": all }))
+    });
+    let records = |id: &str| format!("{{ at = \"/rows\", kind = \"row\", id = \"{id}\" }}");
+    let mut world = world(
+        &stub,
+        &format!("page = {{ kind = \"none\" }}\nrecords = {}", records("/id")),
+    );
+    let right = format!("upstreams.api.calls.list.records={}", records("/key"));
+    world.set("upstreams.api.calls.list.trust=[\"ids-missing\"]");
+    let trusted = world.json(&["--region", "US", "--dry-run"]);
+    assert_ne!(trusted["outcome"], "failed", "{trusted}");
+    world.set("upstreams.api.calls.list.trust=[]");
+    let ran = world.ingest(&["--region", "US", "-q"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("(ids-missing)"), "{ran:?}");
+    world.set(&right);
+    assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
+    assert_eq!(
+        world.count("select count(*) from record where id like '2026%'"),
+        4
+    );
+}
+
+#[test]
+fn a_cap_that_was_halved_ends_no_list_that_names_since() {
+    let (halved, updated) = (std::sync::Arc::new(std::sync::Mutex::new(false)), 25);
+    let is_halved = std::sync::Arc::clone(&halved);
+    let stub = StubUpstream::start(move |request| {
+        let from = number(request, "offset").unwrap_or(0);
+        let is_first = request.param("since") == Some("2020-01-01T00:00:00Z");
+        let (cap, all) = match (*is_halved.lock().unwrap(), is_first) {
+            (true, _) => (10, (40..40 + updated).collect::<Vec<_>>()),
+            (false, true) => (20, (0..30).collect()),
+            (false, false) => (20, vec![29]),
+        };
+        StubAnswer::json(&json!({ "rows": rows(all.into_iter().skip(from).take(cap)) }))
+    });
+    let page = "page = { kind = \"offset\", param = \"offset\", size_param = \"size\", size = 20 }";
+    let world = world(
+        &stub,
+        &format!("{page}\nrecords = {{ at = \"/rows\", kind = \"row\", id = \"/id\" }}"),
+    );
+    let requests = |expected: u64| {
+        let pass = world.json(&["--region", "US"])["passes"][0].clone();
+        assert_eq!(
+            (&pass["outcome"], &pass["requests"]),
+            (&json!("complete"), &json!(expected)),
+            "{pass}"
+        );
+    };
+    requests(2);
+    requests(2);
+    *halved.lock().unwrap() = true;
+    requests(3);
+    assert_eq!(world.count("select count(*) from record"), 55);
+}
+
+#[test]
+fn the_first_short_list_of_a_call_does_not_prove_that_its_size_is_honoured() {
+    let total = std::sync::Arc::new(std::sync::Mutex::new(6));
+    let all = std::sync::Arc::clone(&total);
+    let stub = StubUpstream::start(move |request| {
+        let from = number(request, "offset").unwrap_or(0);
+        let page = (from..*all.lock().unwrap()).take(20);
+        StubAnswer::json(&json!({ "rows": rows(page) }))
+    });
+    // The upstream does not know the parameter, and has pages of 20.
+    let page =
+        "page = { kind = \"offset\", param = \"offset\", size_param = \"sizes\", size = 50 }";
+    let world = world(
+        &stub,
+        &format!("{page}\nrecords = {{ at = \"/rows\", kind = \"row\", id = \"/id\" }}"),
+    );
+    let requests = |expected: u64| {
+        let pass = world.json(&["--region", "US"])["passes"][0].clone();
+        assert_eq!(
+            (&pass["outcome"], &pass["requests"]),
+            (&json!("complete"), &json!(expected)),
+            "{pass}"
+        );
+    };
+    requests(2);
+    requests(1);
+    *total.lock().unwrap() = 7;
+    requests(1);
+    *total.lock().unwrap() = 45;
+    requests(3);
+    assert_eq!(world.count("select count(*) from record"), 45);
+}

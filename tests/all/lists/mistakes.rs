@@ -169,7 +169,7 @@ fn a_cap_that_was_halved_ends_no_list_that_names_since() {
     requests(2);
     requests(2);
     *halved.lock().unwrap() = true;
-    requests(3);
+    requests(4);
     assert_eq!(world.count("select count(*) from record"), 55);
 }
 
@@ -202,6 +202,6 @@ fn the_first_short_list_of_a_call_does_not_prove_that_its_size_is_honoured() {
     *total.lock().unwrap() = 7;
     requests(1);
     *total.lock().unwrap() = 45;
-    requests(3);
+    requests(4);
     assert_eq!(world.count("select count(*) from record"), 45);
 }

@@ -17,6 +17,7 @@ use clap::{
 use clap_complete::Shell;
 
 use crate::exit::Exit;
+use crate::past::Since;
 
 /// Pull data from metered APIs without overspending their quota.
 ///
@@ -442,9 +443,40 @@ pub struct CatalogCopyArgs {
     pub to: String,
 }
 
+/// Which regions a report shows.
+#[derive(Debug, Clone, Args)]
+pub struct Shown {
+    /// Only these jobs
+    #[arg(long = "job", value_name = "JOB,…", value_delimiter = ',')]
+    pub jobs: Vec<String>,
+    /// Only these regions
+    #[arg(long = "region", value_name = "REGION,…", value_delimiter = ',')]
+    pub regions: Vec<String>,
+    /// Show each region, however many there are
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl Shown {
+    /// Whether a region of a job is shown; `None`: it belongs to no job.
+    #[must_use]
+    pub fn wants(&self, job: Option<&str>, region: Option<&str>) -> bool {
+        let is_one = |names: &[String], name: Option<&str>| {
+            names.is_empty() || name.is_some_and(|name| names.iter().any(|one| one == name))
+        };
+        is_one(&self.jobs, job) && is_one(&self.regions, region)
+    }
+}
+
 /// The options of `status`.
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
+    /// Which regions to show.
+    #[command(flatten)]
+    pub shown: Shown,
+    /// Show the limits and what was charged to them, and nothing else
+    #[arg(long)]
+    pub limits: bool,
     /// Exit with code 1 if a region has no complete pass within this time, such as 6h
     #[arg(long, value_name = "SPAN", value_parser = span)]
     pub fail_if_stale: Option<Duration>,
@@ -476,9 +508,9 @@ pub struct SearchArgs {
     /// Only records listed for this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Only records seen within this time, such as 7d
-    #[arg(long, value_name = "SPAN", value_parser = span)]
-    pub since: Option<Duration>,
+    /// Only records seen since then: 7d, 2026-11-01, yesterday
+    #[arg(long, value_name = "SINCE")]
+    pub since: Option<Since>,
     /// The most records to show
     #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one::<u32>)]
     pub limit: u32,
@@ -581,9 +613,12 @@ pub struct ForecastArgs {
 /// The options of `history`.
 #[derive(Debug, Clone, Args)]
 pub struct HistoryArgs {
-    /// Only passes that started within this time, such as 30d
-    #[arg(long, value_name = "SPAN", default_value = "30d", value_parser = span)]
-    pub since: Duration,
+    /// Only passes that started since then: 30d, 2026-11-01, yesterday
+    #[arg(long, value_name = "SINCE", default_value = "30d")]
+    pub since: Since,
+    /// Which regions to show.
+    #[command(flatten)]
+    pub shown: Shown,
     /// Print comma-separated values
     #[arg(long)]
     pub csv: bool,
@@ -601,12 +636,12 @@ pub struct ExportArgs {
     /// Only records listed for this region
     #[arg(long)]
     pub region: Option<String>,
-    /// Only records that changed or are gone since this time ago, such as 7d; of gone ones only the id
-    #[arg(long, value_name = "SPAN", value_parser = span)]
-    pub since: Option<Duration>,
-    /// Only records seen within this time, changed or not
-    #[arg(long, value_name = "SPAN", value_parser = span)]
-    pub seen_since: Option<Duration>,
+    /// Only records that changed or are gone since then (7d, 2026-11-01, yesterday); of gone ones only the id
+    #[arg(long, value_name = "SINCE")]
+    pub since: Option<Since>,
+    /// Only records seen since then, changed or not
+    #[arg(long, value_name = "SINCE")]
+    pub seen_since: Option<Since>,
     /// Output format
     #[arg(long = "as", value_enum, default_value_t)]
     pub shape: Shape,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
+use super::progress::Working;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CatalogCopyArgs, Format, Global};
@@ -31,7 +32,9 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
     }
     let from = opened(&environment, "--from", &args.from).await?;
     let to = opened(&environment, "--to", &args.to).await?;
+    let working = Working::on(global, "copying the catalog", "row");
     let report = |table: CopiedTable| {
+        working.count(table.rows);
         tracing::debug!(
             table = table.name,
             rows = table.rows,
@@ -40,6 +43,7 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
         );
     };
     let copied = copy(&*from, &*to, &report).await?;
+    drop(working);
     match global.format {
         Format::Json => output::json(&json!({
             "tables": copied.iter().map(in_json).collect::<Vec<_>>(),

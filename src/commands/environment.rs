@@ -10,7 +10,7 @@ use super::charging::Charging;
 #[cfg(feature = "sandbox")]
 use super::presets;
 use super::table::counted;
-use crate::cli::{Global, RunArgs};
+use crate::cli::{Global, RunArgs, Shown};
 use crate::run::{Context, Selection, Unlanded, accounts};
 use ingest_base::clock::{Clock, CorrectedClock};
 use ingest_base::private;
@@ -215,6 +215,13 @@ impl Environment {
             Some(code) => Err(Error::Usage(unknown_region(&self.config, code))),
             None => Ok(()),
         }
+    }
+
+    /// Rejects jobs and regions that the configuration lacks.
+    pub fn expect_shown(&self, shown: &Shown) -> Result<(), Error> {
+        self.jobs(&shown.jobs)?;
+        let mut regions = shown.regions.iter();
+        regions.try_for_each(|region| self.expect_region(Some(region)))
     }
 
     /// Creates the state directory if it does not exist.

@@ -15,6 +15,7 @@ use super::cells::Cells;
 use super::environment::{Environment, unknown};
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetFile;
+use super::progress::Working;
 use super::replace::file_to_replace;
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
@@ -39,8 +40,10 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let query = RecordsQuery {
         kind: args.kind.clone(),
         region: args.region.clone(),
-        since: args.seen_since.map(|span| environment.clock.now() - span),
-        changed_since: args.since.map(|span| environment.clock.now() - span),
+        since: args
+            .seen_since
+            .map(|since| since.at(environment.clock.now())),
+        changed_since: args.since.map(|since| since.at(environment.clock.now())),
     };
     let format = LineFormat {
         shape: args.shape,
@@ -49,17 +52,18 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         changes_only: args.since.is_some(),
     };
     let archive = environment.archive().await?;
+    let working = Working::on(global, "exporting", "record");
     match &args.to {
         None => {
             let writer = Writer::new(format, io::stdout());
             let writer = writer.map_err(Error::io("cannot write the records"))?;
-            let written = write(&*archive, query, writer).await;
+            let written = write(&*archive, query, writer, &working).await;
             match written {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&*archive, query, format, path).await?,
+        Some(path) => to_file(&*archive, query, format, (path, &working)).await?,
     }
     Ok(Exit::Success)
 }
@@ -141,7 +145,7 @@ async fn to_file(
     archive: &dyn Archive,
     query: RecordsQuery,
     format: LineFormat,
-    path: &Path,
+    (path, working): (&Path, &Working),
 ) -> Result<(), Error> {
     let what = format!("cannot write {}", path.display());
     let with_remedy =
@@ -156,7 +160,7 @@ async fn to_file(
         .open(&beside)
         .map_err(Error::io(what.clone()))?;
     let written = match Writer::new(format, file) {
-        Ok(writer) => write(archive, query, writer).await,
+        Ok(writer) => write(archive, query, writer, working).await,
         Err(error) => Err(Error::io(what.clone())(error)),
     };
     let finished = written.and_then(|file: File| {
@@ -180,10 +184,13 @@ async fn write<W: Write + Send>(
     archive: &dyn Archive,
     query: RecordsQuery,
     mut writer: Writer<W>,
+    working: &Working,
 ) -> Result<W, Error> {
     let mut pages = archive.records(query);
     while let Some(page) = pages.next().await {
-        for record in page? {
+        let page = page?;
+        working.count(page.len() as u64);
+        for record in page {
             writer
                 .record(&record)
                 .map_err(Error::io("cannot write the records"))?;

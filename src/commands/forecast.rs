@@ -6,7 +6,7 @@ use chrono::Local;
 
 use super::environment::Environment;
 use super::output::Screen;
-use super::progress::Doing;
+use super::progress::Working;
 use super::table::{count, counted, instant, span, table, text};
 use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Format, Global};
@@ -25,10 +25,9 @@ const SCALE: usize = 11;
 
 /// Simulates the schedule, and shows the result.
 pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
-    let doing = Doing::new(global, "simulating the runs of the schedule");
-    let forecast = report(&Environment::load(global)?, args, None).await;
-    doing.end().await;
-    let forecast = forecast?;
+    let working = Working::on(global, "simulating", "run");
+    let forecast = report(&Environment::load(global)?, args, None).await?;
+    drop(working);
     match global.format {
         Format::Json => output::json(&forecast)?,
         Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,

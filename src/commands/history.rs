@@ -8,14 +8,16 @@ use super::cells::Cells;
 use super::environment::Environment;
 use super::output::Screen;
 use super::refill::recorded_ledger;
+use super::slices::{self, Said};
 use super::status::DoubtShown;
-use super::table::{count, table, text};
+use super::table::{cost, count, fitted, table};
 use super::{Error, output};
 use crate::cli::{Format, Global, HistoryArgs};
 use crate::exit::Exit;
 use ingest_catalog::{PassEnd, PassRecord};
+use ingest_config::Region;
 use ingest_ledger::{ChargeSource, Origin, Spent};
-use ingest_quota::{LimitName, Timestamp};
+use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
 /// The result of `history`.
 #[derive(Debug, Serialize)]
@@ -56,11 +58,18 @@ type Key = (String, String, Option<String>, Option<String>, Origin);
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.expect_state_dir(global)?;
-    let history = report(&environment, environment.clock.now() - args.since).await?;
+    environment.expect_shown(&args.shown)?;
+    let mut history = report(&environment, args.since.at(environment.clock.now())).await?;
+    let shown = &args.shown;
+    history
+        .rows
+        .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));
     match (args.csv, global.format) {
         (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
         (_, Format::Json) => output::json(&history)?,
-        (_, Format::Text) => output::text_line(&in_words(&history.rows, Screen::of_stdout()))?,
+        (_, Format::Text) => {
+            output::text_line(&in_words(&history.rows, shown.all, Screen::of_stdout()))?
+        }
     }
     Ok(Exit::Success)
 }
@@ -153,17 +162,17 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     }
 }
 
-fn in_words(rows: &[Row], screen: Screen) -> String {
+fn in_words(rows: &[Row], all: bool, screen: Screen) -> String {
     if rows.is_empty() {
         return "Nothing was fetched or charged in this period.".to_owned();
     }
     let days = rows.chunk_by(|one, next| one.day == next.day);
-    days.map(|rows| day(rows, screen))
+    days.map(|rows| day(rows, all, screen))
         .collect::<Vec<_>>()
         .join("\n\n")
 }
 
-fn day(rows: &[Row], screen: Screen) -> String {
+fn day(rows: &[Row], all: bool, screen: Screen) -> String {
     let mut table = table(
         screen,
         &[
@@ -171,45 +180,73 @@ fn day(rows: &[Row], screen: Screen) -> String {
         ],
         &[3, 4, 5],
     );
-    for row in rows {
-        let units: Vec<String> = row
-            .units
-            .iter()
-            .map(|(limit, units)| format!("{} {limit}", count(*units)))
-            .collect();
+    for group in groups(rows, all || rows.len() <= MOST_ROWS) {
+        let [first, ..] = &*group else { continue };
+        let sum = |number: fn(&Row) -> u64| group.iter().map(|row| number(row)).sum::<u64>();
+        let (passes, complete) = (sum(|row| row.passes), sum(|row| row.complete));
+        let regions = group.iter().filter_map(|row| row.region.as_deref());
+        let regions = slices::named(regions.map(|region| (region, None)));
+        let mut units = Cost::none();
+        for row in &group {
+            let of_row = row.units.iter();
+            units.add(
+                &of_row
+                    .map(|(limit, sum)| (limit.clone(), Units::new(*sum)))
+                    .collect(),
+            );
+        }
         table.add_row([
-            row.origin.whose(row.job.as_deref()).to_owned(),
-            output::shown(row.region.as_deref().unwrap_or("-")),
-            if row.passes > 0 {
-                format!("{} of {}", count(row.complete), count(row.passes))
+            first.origin.whose(first.job.as_deref()).to_owned(),
+            if regions.is_empty() {
+                "-".to_owned()
+            } else {
+                regions
+            },
+            if passes > 0 {
+                format!("{} of {}", count(complete), count(passes))
             } else {
                 "-".to_owned()
             },
-            count(row.pages),
-            count(row.records),
-            count(row.requests),
-            units.join(", "),
+            count(sum(|row| row.pages)),
+            count(sum(|row| row.records)),
+            count(sum(|row| row.requests)),
+            cost(&units),
         ]);
     }
     let day = rows.first().map_or("", |row| &row.day);
-    let said = rows.iter().flat_map(said).map(|line| screen.wrapped(&line));
-    let lines: Vec<String> = std::iter::once(text(&table)).chain(said).collect();
-    format!("{day} (UTC)\n{}", lines.join("\n"))
+    let mut lines = vec![format!("{day} (UTC)"), fitted(table, &[3, 5, 4])];
+    lines.extend(
+        slices::said(rows.iter().flat_map(said))
+            .iter()
+            .map(|line| screen.wrapped(line)),
+    );
+    lines.join("\n")
 }
 
-/// Returns a line for each doubt and each note of a row.
-fn said(row: &Row) -> Vec<String> {
-    let region = row.region.as_deref().unwrap_or("-");
-    let whose = output::shown(&format!(
-        "{} {region}",
-        row.job.as_deref().unwrap_or_default()
-    ));
+/// Of more regions in a day, those of a job are one row.
+const MOST_ROWS: usize = 40;
+
+/// Puts the regions of each job together, unless each is a row.
+fn groups(rows: &[Row], each: bool) -> Vec<Vec<&Row>> {
+    if each {
+        return rows.iter().map(|row| vec![row]).collect();
+    }
+    let mut groups: BTreeMap<(&str, &Option<String>, Origin, bool), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let is_shared = row.region.as_deref() == Some(Region::SHARED);
+        let key = (&*row.account, &row.job, row.origin, is_shared);
+        groups.entry(key).or_default().push(row);
+    }
+    groups.into_values().collect()
+}
+
+/// Returns each doubt and each note of a row.
+fn said(row: &Row) -> impl Iterator<Item = Said<'_>> {
+    let (job, region) = (row.job.as_deref(), row.region.as_deref());
     let doubts = row.doubts.iter();
     let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
     let lines = doubts.chain(row.notes.iter().cloned());
-    lines
-        .map(|line| format!("{whose}: {}.", output::shown(&line)))
-        .collect()
+    lines.map(move |line| (job.unwrap_or_default(), (region.unwrap_or("-"), None), line))
 }
 
 /// The last column.

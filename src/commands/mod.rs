@@ -94,7 +94,7 @@ async fn execute(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Result<Ex
     match &cli.command {
         None if cli.run.dry_run => preview::preview(global, &cli.run).await,
         None => run::run(global, &cli.run).await,
-        Some(Command::Status(args)) => status::status(global, *args).await,
+        Some(Command::Status(args)) => status::status(global, args).await,
         Some(Command::Check(args)) => check::check(global, *args).await,
         Some(Command::Backup(args)) => backup::backup(global, args).await,
         Some(Command::Catalog(CatalogCommand::Copy(args))) => {

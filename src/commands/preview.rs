@@ -111,8 +111,7 @@ fn completed(passes: &[PassPreview]) -> String {
     jobs.iter()
         .map(|(job, passes)| {
             let regions = passes.iter().map(|pass| (pass.region.as_str(), pass.slice));
-            let regions = slices::names(regions);
-            format!("{job} {}", regions.join(", "))
+            format!("{job} {}", slices::named(regions))
         })
         .collect::<Vec<_>>()
         .join("; ")
@@ -136,7 +135,7 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
             .collect();
         let mut row = vec![
             step.job.clone(),
-            slices::names(slices.iter().map(|slice| (step.region.as_str(), *slice))).join(", "),
+            slices::named(slices.iter().map(|slice| (step.region.as_str(), *slice))),
             step.call.clone(),
             range(step.requests),
         ];

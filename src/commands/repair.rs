@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment};
+use super::progress::Working;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{Format, Global};
@@ -43,16 +44,19 @@ enum Outcome {
 pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.expect_state_dir(global)?;
+    let working = Working::on(global, "checking the files", "file");
     let mut repaired = Vec::new();
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);
         if sqlite::is_there(&path, name)? {
             repaired.push(one(path).await?);
+            working.count(1);
         }
     }
     if let Some(database) = environment.database() {
         repaired.push(shared(&environment, database).await?);
     }
+    drop(working);
     match global.format {
         Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
         Format::Text

@@ -1,7 +1,9 @@
 //! `ingest --region …`: the main job.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use comfy_table::Cell;
 
@@ -11,7 +13,9 @@ use super::notify::{Event, notify};
 use super::output::{Colour, Screen};
 use super::progress::watcher;
 use super::refill::charging_ledger;
-use super::table::{coloured, cost, count, counted, deleted, instant, span, table, text, units};
+use super::table::{
+    coloured, cost, count, counted, deleted, fitted, instant, span, table, took, units,
+};
 use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
@@ -112,7 +116,7 @@ async fn run_in(
         metrics::write(&file, environment, figures).await;
     }
     close(context).await;
-    show(&report, global)?;
+    show(&report, watch.elapsed(), global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Ended { report, exit })
 }
@@ -198,7 +202,7 @@ fn only_doubtful(report: &RunReport) -> bool {
     worst == Some(PassOutcome::Doubtful)
 }
 
-fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
+fn show(report: &RunReport, elapsed: Duration, global: &Global) -> Result<(), Error> {
     // The log contains each failure already.
     if global.quiet && !global.logs_only() {
         tell_doubts(report);
@@ -209,7 +213,7 @@ fn show(report: &RunReport, global: &Global) -> Result<(), Error> {
         Format::Text if global.quiet && only_doubtful(report) => Ok(()),
         // The log contains each failure already.
         Format::Text if global.logs_only() => Ok(()),
-        Format::Text => output::text_line(&summary(report, Screen::of_stdout())),
+        Format::Text => output::text_line(&summary(report, elapsed, Screen::of_stdout())),
     }
 }
 
@@ -225,43 +229,53 @@ fn tell_doubts(report: &RunReport) {
 }
 
 /// Returns the summary for people.
-fn summary(report: &RunReport, screen: Screen) -> String {
-    let mut parts = vec![screen.wrapped(&headline(report))];
+fn summary(report: &RunReport, elapsed: Duration, screen: Screen) -> String {
+    let mut parts = vec![screen.wrapped(&headline(report, Some(elapsed)))];
     if report
         .passes
         .iter()
         .any(|pass| pass.outcome != PassOutcome::NotDue)
     {
         parts.push(passes(&report.passes, screen));
+        let causes = causes(&report.passes);
+        parts.extend((!causes.is_empty()).then(|| screen.wrapped(&causes.join("\n"))));
     }
     parts.push(limits(&report.limits, screen));
     parts.join("\n\n")
 }
 
-fn headline(report: &RunReport) -> String {
-    let ended = |outcome, of_slices: bool| {
-        let passes = report.passes.iter();
-        let passes = passes
-            .filter(|pass| pass.region != Region::SHARED && pass.slice.is_some() == of_slices);
-        passes.filter(|pass| pass.outcome == outcome).count() as u64
+/// `8 regions of 2 jobs`, `3 slices`
+fn completed(report: &RunReport) -> Vec<String> {
+    let complete =
+        |pass: &&PassReport| pass.outcome == PassOutcome::Complete && pass.region != Region::SHARED;
+    let complete = report.passes.iter().filter(complete);
+    let (slices, regions): (Vec<_>, Vec<_>) = complete.partition(|pass| pass.slice.is_some());
+    let distinct = |name: fn(&PassReport) -> &str| {
+        let names: BTreeSet<&str> = regions.iter().map(|pass| name(pass)).collect();
+        names.len() as u64
     };
-    let requests = counted(report.requests, "request");
+    let (codes, jobs) = (distinct(|pass| &pass.region), distinct(|pass| &pass.job));
+    let of_jobs = (jobs > 1).then(|| format!(" of {}", counted(jobs, "job")));
+    let of_regions = counted(codes, "region") + &of_jobs.unwrap_or_default();
+    let of_slices = counted(slices.len() as u64, "slice");
+    let all = [
+        (codes > 0 || slices.is_empty()).then_some(of_regions),
+        (!slices.is_empty()).then_some(of_slices),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn headline(report: &RunReport, elapsed: Option<Duration>) -> String {
+    let elapsed = elapsed.map(|elapsed| format!(" in {}", took(elapsed)));
+    let requests = counted(report.requests, "request") + &elapsed.unwrap_or_default();
+    let is_busy = |pass: &PassReport| pass.outcome == PassOutcome::Busy;
     let head = match report.outcome {
-        RunOutcome::NothingDue
-            if ended(PassOutcome::Busy, false) + ended(PassOutcome::Busy, true) > 0 =>
-        {
+        RunOutcome::NothingDue if report.passes.iter().any(is_busy) => {
             "Skipped: another run is in progress.".to_owned()
         }
         RunOutcome::NothingDue => "Nothing was due.".to_owned(),
         RunOutcome::Complete => {
-            let (regions, slices) = (
-                ended(PassOutcome::Complete, false),
-                ended(PassOutcome::Complete, true),
-            );
-            let of_regions = (regions > 0 || slices == 0).then(|| counted(regions, "region"));
-            let of_slices = (slices > 0).then(|| counted(slices, "slice"));
-            let parts: Vec<String> = of_regions.into_iter().chain(of_slices).collect();
-            format!("Complete: {}, {requests}.", parts.join(", "))
+            format!("Complete: {}, {requests}.", completed(report).join(", "))
         }
         RunOutcome::Stopped => {
             format!("Stopped at a limit after {requests}; the next run resumes here.")
@@ -297,27 +311,40 @@ fn headline(report: &RunReport) -> String {
 
 /// Returns the text of a notification: the headline, and the cause of each region that failed, was refused or was stopped.
 fn message(report: &RunReport) -> String {
-    let headline = headline(report).replace("; see below.", ":");
-    let mut parts = vec![headline];
-    for alike in report.passes.chunk_by(untouched_alike) {
-        parts.extend(cause(alike));
+    let headline = headline(report, None).replace("; see below.", ":");
+    let lines = [headline].into_iter().chain(causes(&report.passes));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns why passes ended as they did.
+fn causes(passes: &[PassReport]) -> Vec<String> {
+    slices::said(passes.iter().filter_map(|pass| {
+        let region = (pass.region.as_str(), pass.slice);
+        Some((pass.job.as_str(), region, pass.detail.clone()?))
+    }))
+}
+
+/// Puts passes together that are alike, in their order.
+fn grouped<'p>(
+    passes: impl Iterator<Item = &'p PassReport>,
+    alike: impl Fn(&PassReport, &PassReport) -> bool,
+) -> Vec<Vec<&'p PassReport>> {
+    let mut groups: Vec<Vec<&PassReport>> = Vec::new();
+    for pass in passes {
+        let is_alike = |group: &&mut Vec<&PassReport>| {
+            let first = group.first();
+            first.is_some_and(|first| alike(first, pass))
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(pass),
+            None => groups.push(vec![pass]),
+        }
     }
-    parts.join("\n")
+    groups
 }
 
-/// Returns why regions with the same result have it; `None` where the outcome says it all.
-fn cause(alike: &[PassReport]) -> Option<String> {
-    let detail = alike.first()?.detail.as_deref().map(output::shown)?;
-    Some(format!(
-        "{} {}: {detail}.",
-        alike.first()?.job,
-        regions(alike)
-    ))
-}
-
-fn regions(alike: &[PassReport]) -> String {
-    let all = alike.iter().map(|pass| (pass.region.as_str(), pass.slice));
-    slices::names(all).join(" ")
+fn regions(group: &[&PassReport]) -> String {
+    slices::named(group.iter().map(|pass| (pass.region.as_str(), pass.slice)))
 }
 
 /// Returns which limit stopped the run, and when a retry fits.
@@ -361,26 +388,44 @@ fn passes(passes: &[PassReport], screen: Screen) -> String {
         ],
         &[3, 4, 5],
     );
-    let mut details = Vec::new();
-    for alike in passes.chunk_by(untouched_alike) {
-        let [pass, ..] = alike else { continue };
-        details.extend(cause(alike));
+    let complete = passes.iter().filter(|pass| is_plain(pass)).count();
+    let alike = |a: &PassReport, b: &PassReport| {
+        let is_sum = complete > MOST_COMPLETE && is_plain(a) && is_plain(b) && a.job == b.job;
+        is_sum || untouched_alike(a, b)
+    };
+    for group in grouped(passes.iter(), alike) {
+        let [pass, ..] = &*group else { continue };
+        let sum = |number: fn(&PassReport) -> u64| {
+            let numbers = group.iter().map(|pass| number(pass));
+            Cell::new(count(numbers.sum()))
+        };
+        let mut charged = Cost::none();
+        group.iter().for_each(|pass| charged.add(&pass.units));
         table.add_row([
             Cell::new(&pass.job),
-            Cell::new(regions(alike)),
+            Cell::new(match screen.width {
+                Some(0..NARROW) => slices::counted_if_many(&regions(&group)),
+                _ => regions(&group),
+            }),
             outcome(pass),
-            Cell::new(count(pass.pages)),
-            Cell::new(count(pass.records)),
-            Cell::new(count(pass.requests)),
-            Cell::new(cost(&pass.units)),
+            sum(|pass| pass.pages),
+            sum(|pass| pass.records),
+            sum(|pass| pass.requests),
+            Cell::new(cost(&charged)),
         ]);
     }
-    let details = screen.wrapped(&details.join("\n"));
-    if details.is_empty() {
-        text(&table)
-    } else {
-        format!("{}\n\n{details}", text(&table))
-    }
+    fitted(table, &[3, 5, 4])
+}
+
+/// On a screen with fewer columns, many regions are only counted.
+const NARROW: usize = 60;
+/// Of more complete passes, those of a job are one row.
+const MOST_COMPLETE: usize = 40;
+
+/// Whether a region was completed by this run alone, and there is nothing to say about it.
+fn is_plain(pass: &PassReport) -> bool {
+    let is_complete = pass.outcome == PassOutcome::Complete && pass.detail.is_none();
+    is_complete && !pass.resumed && pass.region != Region::SHARED
 }
 
 /// Whether two passes of a job were not walked for the same reason, which is then shown once.
@@ -423,5 +468,5 @@ fn limits(limits: &[LimitReport], screen: Screen) -> String {
                 .unwrap_or_default(),
         ]);
     }
-    text(&table)
+    fitted(table, &[3])
 }

@@ -63,7 +63,7 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
         words: args.words.join(" "),
         kind: args.kind.clone(),
         region: args.region.clone(),
-        since: args.since.map(|span| environment.clock.now() - span),
+        since: args.since.map(|since| since.at(environment.clock.now())),
         limit: args.limit,
     };
     Ok(environment.archive().await?.search(query).await?)

@@ -1,14 +1,53 @@
-//! Regions and slices in tables for people.
+//! Regions and slices, as text.
 
 use super::output::shown;
-use super::table::count;
+use super::table::{count, counted};
 use ingest_config::{Region, Slice};
 
 /// A backfill can have hundreds of slices: more than this of a region are counted.
 const MOST_NAMED: usize = 3;
 
+/// The most regions that are all named.
+const MOST_REGIONS: usize = 6;
+
+/// Names regions and slices in their order: `US, GB`, and of many the first and the last: `131 regions: CQ, CT, …, JP`.
+pub fn named<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> String {
+    match &*names(all) {
+        many @ [first, second, .., last] if many.len() > MOST_REGIONS => {
+            let number = counted(many.len() as u64, "region");
+            format!("{number}: {first}, {second}, …, {last}")
+        }
+        few => few.join(", "),
+    }
+}
+
+/// The number of many regions that [`named`] names, without their names.
+pub fn counted_if_many(named: &str) -> String {
+    let number = named.split_once(": ").map(|(number, _)| number);
+    number.unwrap_or(named).to_owned()
+}
+
+/// A text about a region of a job, with its slice if it has one.
+pub type Said<'a> = (&'a str, (&'a str, Option<Slice>), String);
+
+/// Each text once, with all regions of its job that have it: `trending US, GB: text.`
+pub fn said<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
+    type Regions<'a> = Vec<(&'a str, Option<Slice>)>;
+    let mut groups: Vec<(&str, String, Regions<'a>)> = Vec::new();
+    for (job, region, text) in all {
+        match groups.iter_mut().find(|one| one.0 == job && one.1 == text) {
+            Some((_, _, regions)) => regions.push(region),
+            None => groups.push((job, text, vec![region])),
+        }
+    }
+    let line = |(job, text, regions): (&str, String, Regions<'a>)| {
+        format!("{job} {}: {}.", named(regions.into_iter()), shown(&text))
+    };
+    groups.into_iter().map(line).collect()
+}
+
 /// Names regions and slices in their order. Many slices of a region are one name: `US (37 slices)`.
-pub fn names<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> Vec<String> {
+fn names<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> Vec<String> {
     let mut regions: Vec<(&str, Vec<Option<Slice>>)> = Vec::new();
     for (region, slice) in all {
         match regions.iter_mut().find(|(one, _)| *one == region) {

@@ -8,7 +8,8 @@ use comfy_table::{
 
 use super::output::{Colour, Screen, Style};
 use crate::run::Deletion;
-use ingest_quota::{Cost, Timestamp, Units};
+pub use ingest_base::plain::{count, instant};
+use ingest_quota::{Cost, Units};
 
 /// The least width of a column that is wrapped, in columns.
 const NARROWEST: u16 = 16;
@@ -52,6 +53,22 @@ pub fn coloured(word: &str, colour: Colour) -> Cell {
     })
 }
 
+/// Returns a table as text, without those of these columns, in their order, that a narrow screen has no room for.
+pub fn fitted(mut table: Table, droppable: &[usize]) -> String {
+    let widths = table.column_max_content_widths();
+    let (last, others) = widths.split_last().unwrap_or((&0, &[]));
+    let of_others = others.iter().map(|width| usize::from(width + 2));
+    let mut needed = of_others.sum::<usize>() + usize::from((*last).min(NARROWEST));
+    let width = table.width().map_or(usize::MAX, usize::from);
+    for index in droppable {
+        if let (true, Some(column)) = (needed > width, table.column_mut(*index)) {
+            column.set_constraint(ColumnConstraint::Hidden);
+            needed -= widths.get(*index).map_or(0, |width| usize::from(width + 2));
+        }
+    }
+    text(&table)
+}
+
 /// Returns a table as text, without trailing spaces. The last column is not split within words: if it does not fit, lines are
 /// longer than the screen.
 pub fn text(table: &Table) -> String {
@@ -71,18 +88,6 @@ pub fn text(table: &Table) -> String {
         .map(|line| line.trim_end().to_owned())
         .collect();
     lines.join("\n")
-}
-
-/// `9500` as `9,500`.
-pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let grouped: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .filter_map(|group| std::str::from_utf8(group).ok())
-        .collect();
-    grouped.join(",")
 }
 
 /// `1 region`, `9,500 regions`
@@ -117,10 +122,12 @@ pub fn units(units: Option<Units>) -> String {
     units.map_or_else(|| "-".to_owned(), |units| count(units.get()))
 }
 
-/// Returns an instant to the second, rounded up, so that no time is shown too early.
-pub fn instant(at: Timestamp) -> String {
-    let up = at + Duration::from_micros(999_999);
-    up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
+/// Returns how long something took: `0.4s`, `12s`, `1h 5m`.
+pub fn took(took: Duration) -> String {
+    if took < Duration::from_secs(10) {
+        return format!("{:.1}s", took.as_secs_f64());
+    }
+    span(took)
 }
 
 /// Returns a duration in its two largest units: `1h 5m`, `40d 1h`.

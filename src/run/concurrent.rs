@@ -156,10 +156,7 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
                 walked = end(context, &mut pass, walked).await;
             }
             let reason = walked.err();
-            let how = reason
-                .as_ref()
-                .map_or_else(|| "listed".to_owned(), ToString::to_string);
-            context.progress.ended(&job, &region, &how);
+            context.progress.ended(&job, &region);
             Turn::Listed(Box::new(Listed {
                 pass,
                 reason,

@@ -1,6 +1,6 @@
 //! What a run shares with all its requests.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use ingest_config::{Credential, Region};
 use ingest_ledger::LedgerClient;
-use ingest_quota::{Timestamp, Units};
+use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::{Failure, Upstream};
 
 /// How long the landing of a page is repeated while the catalog is unavailable, and how often.
@@ -277,14 +277,20 @@ impl Context {
 
 /// Receives the progress of a run.
 pub trait Progress: Send + Sync {
+    /// So many passes are due.
+    fn planned(&self, passes: usize);
+
+    /// A request was charged; `remaining` are the units that its limits have left.
+    fn charged(&self, account: &Account, remaining: &BTreeMap<LimitName, Units>);
+
     /// A pass starts or resumes, with `landed` pages of `expected` in the catalog; 0 expected pages where nothing says how many.
     fn started(&self, job: &str, region: &str, landed: u64, expected: u64);
 
     /// A page of it was landed.
     fn landed(&self, job: &str, region: &str, records: u64);
 
-    /// It ended for this run; `how` is shown to people.
-    fn ended(&self, job: &str, region: &str, how: &str);
+    /// It ended for this run.
+    fn ended(&self, job: &str, region: &str);
 }
 
 /// Shows no progress.
@@ -292,7 +298,9 @@ pub trait Progress: Send + Sync {
 pub struct Silent;
 
 impl Progress for Silent {
+    fn planned(&self, _: usize) {}
+    fn charged(&self, _: &Account, _: &BTreeMap<LimitName, Units>) {}
     fn started(&self, _: &str, _: &str, _: u64, _: u64) {}
     fn landed(&self, _: &str, _: &str, _: u64) {}
-    fn ended(&self, _: &str, _: &str, _: &str) {}
+    fn ended(&self, _: &str, _: &str) {}
 }

@@ -113,6 +113,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     fairest_first(&mut due, now);
     let mut queue = VecDeque::from(due);
     let (mut walked, mut admission) = (Walked::default(), Admission::default());
+    context.progress.planned(queue.len());
     while !queue.is_empty() {
         let admitted = admission.next(context, &mut queue, walked.requests());
         let admitted = context

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::outcome::{PassOutcome, StoppedBy};
+use ingest_base::plain::{count, instant};
 use ingest_catalog::{CatalogError, Holder};
 use ingest_ledger::ClientError;
 use ingest_quota::Units;
@@ -99,25 +100,31 @@ fn stopped(by: &StoppedBy) -> String {
     let of_which = if leave == Units::ZERO {
         String::new()
     } else {
-        format!(", {leave} of them reserved for other jobs")
+        format!(", {} of them reserved for other jobs", count(leave.get()))
     };
     format!(
-        "{} needs {} {}; {remaining} remaining{of_which}; retry at {}",
-        by.call, by.units, by.limit, by.retry_at
+        "{} needs {} {}; {} remaining{of_which}; retry at {}",
+        by.call,
+        count(by.units.get()),
+        by.limit,
+        count(remaining.get()),
+        instant(by.retry_at)
     )
 }
 
 fn paused(by: &StoppedBy, message: &str) -> String {
     format!(
         "{message}; {} is closed for every run until {}",
-        by.limit, by.retry_at
+        by.limit,
+        instant(by.retry_at)
     )
 }
 
 fn exhausted(by: &StoppedBy, message: &str) -> String {
     format!(
         "the upstream reported {} exhausted ({message}); the limit is closed for every run until {}",
-        by.limit, by.retry_at
+        by.limit,
+        instant(by.retry_at)
     )
 }
 

@@ -23,6 +23,7 @@ use super::{App, charge, metrics, openapi, page};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
+use crate::past::Since;
 use ingest_catalog::{RecordsQuery, SearchResults, StoredRecord};
 
 /// The longest words of a search, in bytes.
@@ -193,7 +194,7 @@ impl SearchParameters {
             words: vec![self.q.clone()],
             kind: filled(&self.kind),
             region: filled(&self.region),
-            since: span("since", self.since.as_deref())?,
+            since: span("since", self.since.as_deref())?.map(Since::Ago),
             limit: number("limit", self.limit.as_deref(), 20)?,
         })
     }

@@ -1,4 +1,8 @@
-//! Text from upstreams and files, made safe to show on a terminal.
+//! Text for people: text from upstreams and files, made safe to show on a terminal; numbers and times.
+
+use std::time::Duration;
+
+use ingest_quota::Timestamp;
 
 /// Whether a character can mislead a terminal or its reader: a control character, one that changes the direction of writing,
 /// or an invisible one. The joiners U+200C and U+200D are allowed: words and emoji need them.
@@ -91,4 +95,22 @@ fn skip_escape(rest: &mut std::str::Chars<'_>) {
 
 fn skip_to(rest: &mut std::str::Chars<'_>, is_last: impl Fn(char) -> bool) {
     let _ = rest.find(|character| is_last(*character));
+}
+
+/// `9500` as `9,500`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let grouped: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .filter_map(|group| std::str::from_utf8(group).ok())
+        .collect();
+    grouped.join(",")
+}
+
+/// Returns an instant to the second, rounded up, so that no time is shown too early.
+pub fn instant(at: Timestamp) -> String {
+    let up = at + Duration::from_micros(999_999);
+    up.to_utc().format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }

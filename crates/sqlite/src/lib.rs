@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ use written::WrittenHere;
 /// How long a writer waits for another process to finish its transaction. Transactions take well under a millisecond
 /// each; only a queue of very many processes gets near this.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A longer wait is logged.
+const LONG_WAIT: Duration = Duration::from_secs(2);
 
 /// More than any kind of file has statements, so that each is prepared once.
 const STATEMENTS: usize = 64;
@@ -409,16 +412,22 @@ pub fn begin_at_once(connection: &Connection) -> rusqlite::Result<Option<Transac
 /// Waits for other processes. SQLite's own handler soon retries only every tenth of a second, which starves some of many
 /// processes.
 fn wait_while_busy(connection: &mut Connection) -> rusqlite::Result<()> {
-    let mut began = Instant::now();
+    let (mut began, mut is_told) = (Instant::now(), false);
+    let file = connection.path().unwrap_or_default().to_owned();
     connection.busy_handler(Some(move |attempt: i32| {
         if !WAITS.get() {
             return false;
         }
         if attempt == 0 {
-            began = Instant::now();
+            (began, is_told) = (Instant::now(), false);
         }
         thread::sleep(pause(attempt));
-        began.elapsed() < BUSY_TIMEOUT
+        let waited = began.elapsed();
+        if waited > LONG_WAIT && !mem::replace(&mut is_told, true) {
+            let most = BUSY_TIMEOUT.as_secs();
+            tracing::warn!("{file} is locked by another process; waiting for it, {most} s at most");
+        }
+        waited < BUSY_TIMEOUT
     }))
 }
 

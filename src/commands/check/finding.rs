@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use crate::commands::output;
+use crate::commands::output::{self, Colour, Style};
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
@@ -34,15 +34,16 @@ pub const fn bad(what: String, detail: String) -> Finding {
     }
 }
 
-pub fn in_words(findings: &[Finding]) -> String {
+pub fn in_words(findings: &[Finding], style: Style) -> String {
     let line = |finding: &Finding| {
-        let word = match finding.verdict {
-            Verdict::Good => "good   ",
-            Verdict::Warning => "warning",
-            Verdict::Bad => "BAD    ",
+        let (word, colour) = match finding.verdict {
+            Verdict::Good => ("good   ", Colour::Green),
+            Verdict::Warning => ("warning", Colour::Yellow),
+            Verdict::Bad => ("BAD    ", Colour::Red),
         };
         format!(
-            "{word}  {}: {}",
+            "{}  {}: {}",
+            style.paint(word, colour),
             finding.what,
             output::shown(&finding.detail)
         )

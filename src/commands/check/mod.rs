@@ -12,6 +12,7 @@ use std::sync::Arc;
 use self::finding::{Finding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
+use super::output::Style;
 use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
 use super::{Error, output};
@@ -61,7 +62,7 @@ fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
         }
         Format::Text if global.quiet && worst != Verdict::Bad => {}
         Format::Text if global.logs_only() => log_bad(findings),
-        Format::Text => output::text_line(&in_words(findings))?,
+        Format::Text => output::text_line(&in_words(findings, Style::of_stdout()))?,
     }
     Ok(if worst == Verdict::Bad {
         Exit::Failed

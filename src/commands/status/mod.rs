@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::environment::Environment;
 use super::output::Screen;
 use super::{Error, output, refill};
-use crate::cli::{Format, Global, StatusArgs};
+use crate::cli::{Format, Global, Shown, StatusArgs};
 use crate::exit::Exit;
 use crate::run::{self, Candidate, LimitReport};
 use ingest_base::record::Doubted;
@@ -177,20 +177,20 @@ pub struct StoppedAt {
 }
 
 /// Shows the status.
-pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
+pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.expect_state_dir(global)?;
-    let (status, now) = (
-        report(&environment, args.fail_if_stale).await?,
-        environment.clock.now(),
-    );
+    environment.expect_shown(&args.shown)?;
+    let mut status = report(&environment, args.fail_if_stale).await?;
+    status.keep(&args.shown);
+    let now = environment.clock.now();
     match global.format {
         Format::Json => output::json(&status)?,
         Format::Text => {
             if let (Some(stale), Some(span)) = (&status.stale, args.fail_if_stale) {
                 output::text_line(&words::stale(stale, span))?;
             }
-            output::text_line(&in_words(&status, now, Screen::of_stdout()))?;
+            output::text_line(&in_words(&status, args, now, Screen::of_stdout()))?;
         }
     }
     let is_stale = status.stale.is_some_and(|stale| !stale.is_empty());
@@ -199,6 +199,20 @@ pub async fn status(global: &Global, args: StatusArgs) -> Result<Exit, Error> {
     } else {
         Exit::Success
     })
+}
+
+impl Status {
+    /// Leaves out the jobs and regions that are not wanted.
+    fn keep(&mut self, shown: &Shown) {
+        let wants = |job: &str, region: &str| shown.wants(Some(job), Some(region));
+        self.regions.retain(|one| wants(&one.job, &one.region));
+        self.walking.retain(|one| wants(&one.job, &one.region));
+        if let Some(stale) = &mut self.stale {
+            stale.retain(|one| wants(&one.job, &one.region));
+        }
+        self.spend
+            .retain(|one| shown.wants(one.job.as_deref(), one.region.as_deref()));
+    }
 }
 
 /// Returns the status; with `fail_if_stale` also the regions without a complete pass within this time.
@@ -429,21 +443,22 @@ fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     })
 }
 
-fn in_words(status: &Status, now: Timestamp, screen: Screen) -> String {
+fn in_words(status: &Status, args: &StatusArgs, now: Timestamp, screen: Screen) -> String {
     let name = status
         .limits
         .iter()
         .map(|limit| words::name(limit).len())
         .max()
         .unwrap_or_default();
-    let mut parts: Vec<String> = status
-        .limits
-        .iter()
-        .map(|limit| words::limit(limit, name, now, screen))
-        .collect();
-    parts.push(words::spend(&status.spend, screen));
-    parts.push(words::regions(&status.regions, now, screen));
-    parts.push(words::walking(&status.walking, screen));
+    let all = args.shown.all;
+    let mut parts = vec![words::verdict(status, now, screen.style)];
+    if !args.limits {
+        parts.push(words::regions(&status.regions, all, now, screen));
+        parts.push(words::walking(&status.walking, screen));
+    }
+    let limits = status.limits.iter();
+    parts.extend(limits.map(|limit| words::limit(limit, name, now, screen)));
+    parts.push(words::spend(&status.spend, all, screen));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }

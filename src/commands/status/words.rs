@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::output::{self, Colour, Screen, Style};
-use super::super::table::{cost, count, counted, instant, span, table, text};
-use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Walking, bars};
+use super::super::slices::{self, Said};
+use super::super::table::{cost, count, counted, fitted, instant, span, table, text};
+use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Status, Walking, bars};
 use ingest_ledger::ChargeSource;
-use ingest_quota::{Timestamp, Units};
+use ingest_quota::{Cost, Timestamp, Units};
 
 /// The length of the words beside a bar.
 const BESIDE: usize = 40;
@@ -15,6 +16,74 @@ const BESIDE: usize = 40;
 pub fn name(limit: &LimitStatus) -> String {
     format!("{}/{}", limit.report.account, limit.report.limit)
 }
+
+/// How a region stands, worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Standing {
+    Doubtful,
+    Refused,
+    Unfinished,
+    Due,
+    Fresh,
+}
+
+impl Standing {
+    const ALL: [(Self, &str, Colour); 5] = [
+        (Self::Doubtful, "doubtful", Colour::Red),
+        (Self::Refused, "refused", Colour::Red),
+        (Self::Unfinished, "unfinished", Colour::Yellow),
+        (Self::Due, "due", Colour::Yellow),
+        (Self::Fresh, "fresh", Colour::Green),
+    ];
+
+    fn of(region: &RegionStatus, now: Timestamp) -> Self {
+        let waits = region.due_at.is_some_and(|due| due > now);
+        let slices = region.slices.as_ref();
+        let is_ended = slices.is_some_and(|slices| slices.complete == slices.of);
+        match region {
+            one if one.doubtful_at.is_some() => Self::Doubtful,
+            one if one.refused_at.is_some() => Self::Refused,
+            one if one.unfinished => Self::Unfinished,
+            _ if waits || is_ended => Self::Fresh,
+            _ => Self::Due,
+        }
+    }
+}
+
+/// `1 doubtful · 1 limit closed · 180 due · 314 fresh`
+pub fn verdict(status: &Status, now: Timestamp, style: Style) -> String {
+    let standings = |wanted| {
+        let regions = status.regions.iter();
+        regions
+            .filter(|one| Standing::of(one, now) == wanted)
+            .count() as u64
+    };
+    let limits = |is_so: fn(&LimitStatus) -> bool| {
+        status.limits.iter().filter(|limit| is_so(limit)).count() as u64
+    };
+    let closed = limits(|limit| limit.report.closed_until.is_some());
+    let full = limits(|limit| {
+        limit.report.closed_until.is_none() && limit.report.remaining == Some(Units::ZERO)
+    });
+    let away = limits(|limit| limit.report.used.is_none());
+    let of_limits = [(closed, "closed"), (full, "full"), (away, "unknown")];
+    let of_limits = of_limits.map(|(number, how)| {
+        let text = format!("{} {how}", counted(number, "limit"));
+        (number, text, Colour::Red)
+    });
+    let of_regions = Standing::ALL.map(|(standing, word, colour)| {
+        let number = standings(standing);
+        (number, format!("{} {word}", count(number)), colour)
+    });
+    let (bad, others) = of_regions.split_at(2);
+    let parts = bad.iter().chain(&of_limits).chain(others);
+    let parts = parts.filter(|(number, ..)| *number > 0);
+    let parts = parts.map(|(_, text, colour)| style.paint(text, *colour));
+    parts.collect::<Vec<_>>().join(" · ")
+}
+
+/// Of more regions, only the worst are shown.
+const MOST_REGIONS: usize = 20;
 
 /// The first line with `--fail-if-stale`, which monitoring shows.
 pub fn stale(stale: &[Stale], within: Duration) -> String {
@@ -126,7 +195,7 @@ fn unrepaid(limit: &LimitStatus, style: Style) -> Option<String> {
     Some(format!("  {}", style.paint(&owed, Colour::Yellow)))
 }
 
-pub fn spend(spend: &[Spend], screen: Screen) -> String {
+pub fn spend(spend: &[Spend], all: bool, screen: Screen) -> String {
     if spend.is_empty() {
         return String::new();
     }
@@ -142,33 +211,65 @@ pub fn spend(spend: &[Spend], screen: Screen) -> String {
         ],
         &[4],
     );
+    let each = all || spend.len() <= 2 * MOST_REGIONS;
+    let mut groups: Vec<Vec<&Spend>> = Vec::new();
     for one in spend {
+        let alike = |other: &Spend| {
+            let key = |one: &Spend| {
+                (
+                    one.account.clone(),
+                    one.job.clone(),
+                    one.origin,
+                    one.call.clone(),
+                )
+            };
+            !each && key(one) == key(other)
+        };
+        let is_alike = |group: &&mut Vec<&Spend>| group.first().is_some_and(|first| alike(first));
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    for group in groups {
+        let [one, ..] = &*group else { continue };
+        let regions = group
+            .iter()
+            .map(|one| (one.region.as_deref().unwrap_or("-"), None));
+        let mut units = Cost::none();
+        group.iter().for_each(|one| units.add(&one.units));
         table.add_row([
             one.account.clone(),
             one.origin.whose(one.job.as_deref()).to_owned(),
-            output::shown(one.region.as_deref().unwrap_or("-")),
+            slices::named(regions),
             one.call.clone(),
-            count(one.charges),
-            cost(&one.units),
+            count(group.iter().map(|one| one.charges).sum()),
+            cost(&units),
         ]);
     }
     let partial = spend.iter().any(|one| one.source == ChargeSource::Journal);
     let note = "Only this machine's charges are listed; the ledger does not store the purpose of \
         other machines' charges.";
+    let shown = fitted(table, &[0, 4]);
     if partial {
-        format!("{}\n{}", text(&table), screen.wrapped(note))
+        format!("{shown}\n{}", screen.wrapped(note))
     } else {
-        text(&table)
+        shown
     }
 }
 
-pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> String {
+pub fn regions(regions: &[RegionStatus], all: bool, now: Timestamp, screen: Screen) -> String {
     let mut table = table(
         screen,
         &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"],
         &[3],
     );
-    for region in regions {
+    let mut worst_first: Vec<&RegionStatus> = regions.iter().collect();
+    worst_first.sort_by_key(|region| Standing::of(region, now));
+    let most = if all { usize::MAX } else { MOST_REGIONS };
+    let left = worst_first.len().saturating_sub(most);
+    worst_first.truncate(most);
+    for region in &worst_first {
         let due = region.due_at.filter(|due| *due > now);
         table.add_row([
             region.job.clone(),
@@ -186,33 +287,30 @@ pub fn regions(regions: &[RegionStatus], now: Timestamp, screen: Screen) -> Stri
             },
         ]);
     }
-    let stopped = regions
-        .iter()
-        .filter_map(|region| stopped(region, now))
-        .map(|line| screen.wrapped(&line));
-    let backfills = regions.iter().filter_map(backfill);
-    let backfills = backfills.map(|line| screen.wrapped(&line));
-    let mut lines: Vec<String> = std::iter::once(text(&table)).chain(stopped).collect();
-    lines.extend(backfills);
-    lines.extend(refused(regions, now).map(|line| screen.wrapped(&line)));
-    lines.extend(
-        regions
-            .iter()
-            .flat_map(doubtful)
-            .map(|line| screen.wrapped(&line)),
-    );
-    lines.extend(noted(regions).map(|line| screen.wrapped(&line)));
-    lines.extend(at_cursors(regions).map(|line| screen.wrapped(&line)));
+    let mut lines = vec![fitted(table, &[2])];
+    lines.extend((left > 0).then(|| {
+        let more = counted(left as u64, "more region");
+        format!("... and {more}; --all shows them, --job and --region some of them")
+    }));
+    lines.extend(worst_first.iter().filter_map(|region| stopped(region, now)));
+    lines.extend(worst_first.iter().filter_map(|region| backfill(region)));
+    lines.extend(refused(regions, now));
+    lines.extend(slices::said(regions.iter().flat_map(doubts)));
+    lines.extend(slices::said(regions.iter().filter_map(note)));
+    lines.extend(slices::said(regions.iter().filter_map(at_cursor)));
     if regions
         .iter()
         .all(|region| region.last_complete.is_none() && !region.unfinished)
     {
-        lines.push(screen.wrapped(
-            "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would \
-            spend.",
-        ));
+        let nothing = "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would spend.";
+        lines.push(nothing.to_owned());
     }
-    lines.join("\n")
+    let lines = lines.iter().enumerate();
+    let wrapped = lines.map(|(at, line)| match at {
+        0 => line.clone(),
+        _ => screen.wrapped(line),
+    });
+    wrapped.collect::<Vec<_>>().join("\n")
 }
 
 /// `backfill US: 12 of 60 slices are complete.`
@@ -227,61 +325,28 @@ fn backfill(region: &RegionStatus) -> Option<String> {
     ))
 }
 
-/// Returns a line for each doubt about a region.
-fn doubtful(region: &RegionStatus) -> impl Iterator<Item = String> {
-    let whose = format!("{} {}", region.job, output::shown(&region.region));
-    region.doubts.iter().map(move |one| {
-        let text = output::shown(&one.text);
-        format!("{whose} is doubtful ({}): {text}.", one.doubt)
+/// Returns the doubts about a region.
+fn doubts(region: &RegionStatus) -> impl Iterator<Item = Said<'_>> {
+    region.doubts.iter().map(|one| {
+        let said = format!("doubtful ({}): {}", one.doubt, one.text);
+        (&*region.job, (&*region.region, None), said)
     })
 }
 
-/// Returns a line for each note of the last complete passes, with the regions of a job that have the same.
-fn noted(regions: &[RegionStatus]) -> impl Iterator<Item = String> {
-    let mut notes: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-    for one in regions {
-        if let Some(note) = &one.notes {
-            let of_job = notes.entry((&one.job, note)).or_default();
-            of_job.push(&one.region);
-        }
-    }
-    notes.into_iter().map(|((job, note), codes)| {
-        let (named, note) = (output::shown(&named(&codes)), output::shown(note));
-        format!("{job} {named}: {note}.")
-    })
+/// Returns the note of a region's last complete pass.
+fn note(region: &RegionStatus) -> Option<Said<'_>> {
+    let note = region.notes.clone()?;
+    Some((&region.job, (&region.region, None), note))
 }
 
-/// Returns a line for each job with regions whose next lists begin with a cursor of the last complete pass.
-fn at_cursors(regions: &[RegionStatus]) -> impl Iterator<Item = String> {
-    let mut jobs: BTreeMap<(&str, &[String]), Vec<&str>> = BTreeMap::new();
-    for one in regions
-        .iter()
-        .filter(|one| !one.begins_at_cursor.is_empty())
-    {
-        let of_job = jobs.entry((&one.job, &one.begins_at_cursor)).or_default();
-        of_job.push(&one.region);
-    }
-    jobs.into_iter().map(|((job, calls), codes)| {
-        let (named, calls) = (output::shown(&named(&codes)), calls.join(", "));
-        format!(
-            "{job} {named}: {calls} goes on at the cursor of the last complete pass and lists what changed since; `--relist` lists \
-            everything."
-        )
-    })
+/// Returns which lists of a region begin at a cursor of its last complete pass.
+fn at_cursor(region: &RegionStatus) -> Option<Said<'_>> {
+    let calls = region.begins_at_cursor.join(", ");
+    let said = format!(
+        "{calls} goes on at the cursor of the last complete pass and lists what changed since; `--relist` lists everything"
+    );
+    (!calls.is_empty()).then(|| (&*region.job, (&*region.region, None), said))
 }
-
-/// Returns the first regions, and how many more there are.
-fn named(codes: &[&str]) -> String {
-    let more = match codes.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {} more", count(more as u64)),
-    };
-    let first: Vec<&str> = codes.iter().take(NAMED).copied().collect();
-    format!("{}{more}", first.join(", "))
-}
-
-/// The most regions that a line names.
-const NAMED: usize = 5;
 
 /// Returns a line for each job with regions that the upstream refused and that are not due again.
 fn refused(regions: &[RegionStatus], now: Timestamp) -> impl Iterator<Item = String> {
@@ -296,7 +361,7 @@ fn refused(regions: &[RegionStatus], now: Timestamp) -> impl Iterator<Item = Str
         format!(
             "{job} {}: refused by the upstream. A refused region is requested again when it is due, or as soon as its \
             configuration changes; to request it now, run it with `--set jobs.{job}.every=1s`.",
-            output::shown(&named(&codes))
+            slices::named(codes.into_iter().map(|code| (code, None)))
         )
     })
 }

@@ -212,6 +212,8 @@ impl<'a> Attempt<'a> {
         let slot = self.context.in_flight.slot(&self.job.credential.upstream);
         let _slot = self.waiting("its turn at the upstream", slot).await;
         let (permit, connection) = self.permit().await?;
+        let progress = &self.context.progress;
+        progress.charged(self.account(), &permit.grant.remaining);
         let cost = self.cost.clone();
         let _in_flight = self.context.in_flight.add(&self.account().name, &cost);
         let sent = Monotonic::now();

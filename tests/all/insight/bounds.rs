@@ -21,6 +21,7 @@ fn sets(quota: u64, regions: &str, list: &str) -> Vec<String> {
         steps("trending"),
         steps("discover"),
         "jobs.trending.leave={}".to_owned(),
+        "jobs.discover.leave={}".to_owned(),
         "upstreams.youtube.calls.\"videos.list\".page.size=5".to_owned(),
     ]
 }

@@ -16,6 +16,7 @@ fn stage_with(daily: &str, every: &str) -> Vec<String> {
         LISTING_ONLY.to_owned(),
         NO_DISCOVER.to_owned(),
         "jobs.trending.leave={}".to_owned(),
+        "jobs.discover.leave={}".to_owned(),
         format!("jobs.trending.every=\"{every}\""),
     ]
 }

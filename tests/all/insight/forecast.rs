@@ -55,7 +55,8 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     );
     assert_eq!(forecast.stopped_runs, stopped);
     let by_day: u64 = forecast.days.iter().map(|day| day.units.get()).sum();
-    assert_eq!(by_day, daily + search);
+    // A search takes one of `search` and one of `search_burst`.
+    assert_eq!(by_day, daily + 2 * search);
 }
 
 #[tokio::test]
@@ -69,6 +70,7 @@ async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
     let sets = [
         quota,
         "jobs.trending.leave={ daily = 10 }",
+        "jobs.discover.leave={}",
         "jobs.trending.every=\"4h\"",
     ];
     assert_played(&sets, "30 */3 * * *", 1).await;
@@ -80,7 +82,14 @@ async fn a_forecast_says_what_would_fit() {
     let quota = "credentials.youtube.limits.daily={ quota = 110, window = \"24h\", wait = \"0s\" }";
     let discover =
         "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
-    let stage = Stage::shipped(&[steps, quota, discover, "jobs.trending.leave={}"]).await;
+    let stage = Stage::shipped(&[
+        steps,
+        quota,
+        discover,
+        "jobs.trending.leave={}",
+        "jobs.discover.leave={}",
+    ])
+    .await;
     let (starts, until) = starts("hourly", 3);
     let forecast = stage.forecast(&["trending"], &starts, until).await;
     assert!(forecast.stopped_runs > 0);

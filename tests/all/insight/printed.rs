@@ -88,7 +88,14 @@ fn steady(text: &str) -> String {
             }
         }
     }
-    chars.into_iter().collect::<String>().replace('\u{1b}', "␛")
+    let text = chars.into_iter().collect::<String>();
+    let words = text.split_inclusive(" in ").map(|part| {
+        // A run takes tenths of seconds: `0.3s`.
+        let (time, rest) = part.split_at(part.len().min(4));
+        let is_time = shape(&time.chars().collect::<Vec<_>>(), "0.0s");
+        format!("{}{rest}", if is_time { "0.1s" } else { time })
+    });
+    words.collect::<String>().replace('\u{1b}', "␛")
 }
 
 /// The binary in the state directory of a stage.

@@ -133,7 +133,7 @@ fn searches(world: &World) -> u64 {
     limit.unwrap()["used"].as_u64().unwrap()
 }
 
-const SECOND_ACCOUNT: &str = "credentials.other={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10000, window = \"24h\" }, search = { quota = 100, window = \"24h\" } } }";
+const SECOND_ACCOUNT: &str = "credentials.other={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10000, window = \"24h\" }, search = { quota = 100, window = \"24h\" }, search_burst = { quota = 100, window = \"1h\" } } }";
 
 #[test]
 fn a_charge_of_this_machine_is_released_by_its_id_alone() {

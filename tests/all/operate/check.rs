@@ -104,6 +104,7 @@ fn a_call_that_the_upstream_refuses_is_made_once_and_its_cost_said() {
 fn a_call_that_does_not_fit_is_not_made() {
     let mut world = World::new();
     world.set("credentials.youtube.limits.daily={ quota = 1002, window = \"24h\" }");
+    world.set("jobs.discover.leave={}");
     world.set(
         "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]",
     );

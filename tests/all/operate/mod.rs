@@ -6,6 +6,7 @@ mod deploy;
 mod disk;
 mod files;
 mod first_use;
+mod glance;
 mod hostile;
 mod logs;
 mod metrics;

@@ -96,6 +96,7 @@ fn a_stop_at_a_limit_pings_stopped_or_else_success() {
         let stub = StubUpstream::answering([StubAnswer::text(200, "OK")]);
         let mut world = pinging(&stub, events);
         world.set("credentials.youtube.limits.daily={ quota = 1002, window = \"24h\" }");
+        world.set("jobs.discover.leave={}");
         world.set("jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]");
         assert_eq!(world.ingest(&US).code, 0);
         assert_eq!(pinged(&stub).last().unwrap(), expected);

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -53,7 +53,7 @@ const RUN: [&str; 4] = ["--region", "US,GB", "--job", "trending"];
 
 #[test]
 fn each_region_has_a_bar_while_it_walks_and_the_summary_is_what_stays() {
-    let world = World::with(|options| options.latency = Duration::from_millis(100));
+    let world = World::with(|options| options.latency = Duration::from_millis(300));
     let (shown, code) = at_a_terminal(&mut world.command(&RUN), 100);
     assert_eq!(code, Some(0), "{shown}");
     let summary = shown.find("OUTCOME").unwrap();
@@ -69,6 +69,79 @@ fn each_region_has_a_bar_while_it_walks_and_the_summary_is_what_stays() {
     );
     assert!(after.contains("\u{1b}["), "colours: {after:?}");
     assert!(!after.contains('█'), "{after:?}");
+}
+
+/// Sixty regions.
+const MANY: &str = "AE AR AT AU AZ BD BE BG BH BO BR BY CA CH CL CO CR CY CZ DE DK DO DZ EC EE EG ES FI FR GB GE GH GR GT HK HN HR HU ID IE IL IN IQ IS IT JM JO JP KE KH KR KW KZ LA LB LI LK LT LU LV";
+
+fn many() -> World {
+    let codes: Vec<String> = MANY.split(' ').map(|code| format!("\"{code}\"")).collect();
+    let regions = format!("regions=[{}]", codes.join(","));
+    let step = "jobs.trending.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 1 }]";
+    World::configured(&[&regions, step], |options| {
+        options.latency = Duration::from_millis(60)
+    })
+}
+
+/// The rows that were written to a terminal, without escapes.
+fn rows(shown: &str, columns: u16) -> Vec<String> {
+    let mut plain = String::new();
+    let mut rest = shown;
+    while let Some((before, escape)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        let end = escape.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+        rest = &escape[end + 1..];
+    }
+    plain.push_str(rest);
+    let lines = plain.split(['\r', '\n']).map(|line| line.chars().collect());
+    let rows = |line: Vec<char>| {
+        let rows = line.chunks(columns.into()).map(String::from_iter);
+        rows.collect::<Vec<String>>()
+    };
+    lines
+        .flat_map(rows)
+        .map(|row| row.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_progress_of_many_regions_fits_its_terminal_and_a_log_of_it() {
+    for (columns, whole) in [(200, "passes · "), (80, "passes · "), (40, "/60 · ")] {
+        let world = many();
+        let run = ["--region", "all", "--job", "trending"];
+        let began = Instant::now();
+        let (shown, code) = at_a_terminal(&mut world.command(&run), columns);
+        assert_eq!(code, Some(0), "{shown}");
+        let rows = rows(&shown, columns);
+        let of_daily = |row: &&String| row.contains(whole) && row.contains(" of 9,500 daily · 0:");
+        assert!(rows.iter().any(|row| of_daily(&row)), "{rows:#?}");
+        let mut active = rows.iter().filter(|row| row.contains(" record"));
+        assert!(active.all(|row| row.starts_with("trending ")), "{rows:#?}");
+        // Two pictures a second, each of eight regions and the whole.
+        let pictures = 2 * (began.elapsed().as_secs() as usize + 2);
+        let most = pictures * 9 * (usize::from(columns) + 40);
+        assert!(shown.len() < most, "{} of {most} bytes", shown.len());
+        let named = match columns {
+            40 => "60 regions  ",
+            _ => "60 regions: AE, AR, …, LV",
+        };
+        let summed = rows.iter().any(|row| row.contains(named));
+        assert!(summed, "{rows:#?}");
+        let (_, summary) = shown.split_once("JOB").unwrap();
+        let summary = self::rows(summary, u16::MAX);
+        let widest = summary.iter().map(|row| row.chars().count()).max().unwrap();
+        assert!(widest <= columns.into(), "{widest}: {summary:#?}");
+    }
+}
+
+#[test]
+fn a_command_that_takes_long_shows_that_it_works() {
+    let world = World::new();
+    let forecast = ["forecast", "--schedule", "*/5 * * * *", "--days", "3"];
+    let (shown, code) = at_a_terminal(&mut world.command(&forecast), 80);
+    assert_eq!(code, Some(0), "{shown}");
+    let (before, _) = shown.split_once(" runs until ").unwrap();
+    assert!(before.contains("simulating · 0:0"), "{before:?}");
 }
 
 #[test]

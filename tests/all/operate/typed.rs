@@ -18,7 +18,7 @@ fn what_belongs_to_a_run_is_refused_before_a_subcommand() {
         (&["--concurrency", "4"], "--concurrency"),
         (&["--metrics-file", "metrics"], "--metrics-file"),
     ] {
-        for arguments in [&["release", "some-id"][..], &["status"]] {
+        for arguments in [&["release", "some-id"][..], &["repair"]] {
             let refused = world.ingest(&[options, arguments].concat());
             assert_eq!(
                 (refused.code, refused.stdout.as_str()),
@@ -462,7 +462,7 @@ fn a_version_that_cannot_be_written_is_a_failure() {
 
 #[test]
 fn a_span_that_cannot_be_read_is_answered_with_how_to_write_one() {
-    let refused = World::new().ingest(&["history", "--since", "yesterday"]);
+    let refused = World::new().ingest(&["history", "--since", "last week"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("such as 36h or 7d"), "{refused:?}");
 }

@@ -19,7 +19,10 @@ fn the_shipped_regions_all_at_once_end_with_as_few_connections_as_there_are() {
     for connections in 1..=4 {
         let schema = PostgresServer::shared().schema();
         // Few units: passes stop, and why they did is stored while others end.
-        let world = schema.world(&["credentials.youtube.limits.daily.quota=1640"]);
+        let world = schema.world(&[
+            "credentials.youtube.limits.daily.quota=1640",
+            "jobs.discover.leave={}",
+        ]);
         let connections = format!("catalog.connections={connections}");
         let arguments = [
             "--region",

@@ -68,7 +68,9 @@ impl Machines {
 
     fn with_redis() -> Self {
         let redis = RedisServer::start();
-        let mut world = World::new();
+        // Four machines with catalogs of their own search more often than one in ten minutes may.
+        let burst = "credentials.youtube.limits.search_burst.quota=99";
+        let mut world = World::configured(&[burst], |_| {});
         world
             .set(&format!(
                 "ledger.url=\"redis://127.0.0.1:{}\"",

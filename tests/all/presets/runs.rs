@@ -172,12 +172,13 @@ fn expected_and_spent(preview: &Value, run: &Value, limit: &str) -> (u64, u64) {
 }
 
 /// Limits and pages that let a test be short.
-const WIDE: [&str; 5] = [
+const WIDE: [&str; 6] = [
     "credentials.github.limits.search={ quota = 900, window = \"1m\", upstream_name = \"search\" }",
     "upstreams.google-analytics.calls.runReport.page.size=10",
     "credentials.gnews.limits.pace={ quota = 900, window = \"1s\" }",
     "credentials.wikimedia.limits.pace={ quota = 900, window = \"1s\" }",
     "credentials.youtube.limits.search={ quota = 900, window = \"24h\" }",
+    "credentials.youtube.limits.search_burst={ quota = 900, window = \"10min\" }",
 ];
 
 #[test]

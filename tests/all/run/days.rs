@@ -54,6 +54,7 @@ fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
     for (age, resumed) in [(36 * HOUR - MINUTE, true), (36 * HOUR, false)] {
         let mut lab = lab(&[
             "jobs.trending.leave={}",
+            "jobs.discover.leave={}",
             "credentials.youtube.limits.daily={ quota = 110, headroom = 104, window = \"1h\" }",
         ]);
         let short = lab.run("trending");
@@ -83,6 +84,7 @@ fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
 fn a_job_stops_where_it_must_leave_units_and_another_takes_them() {
     let lab = lab(&[
         "jobs.trending.leave={ daily = 4 }",
+        "jobs.discover.leave={}",
         "credentials.youtube.limits.daily={ quota = 10, window = \"24h\" }",
     ]);
     let first = lab.run("trending");
@@ -128,6 +130,7 @@ fn what_is_not_seen_again_for_as_long_as_the_upstream_lets_keep_is_dropped() {
 fn a_day_without_units_asks_for_nothing_until_they_return() {
     let lab = lab(&[
         "jobs.trending.leave={}",
+        "jobs.discover.leave={}",
         "credentials.youtube.limits.daily={ quota = 5, window = \"24h\" }",
     ]);
     lab.run("trending");
@@ -183,6 +186,7 @@ fn what_another_job_spends_after_a_refusal_is_in_the_moment_that_is_told() {
 fn a_monthly_quota_opens_again_with_the_next_month_and_not_with_the_next_day() {
     let lab = lab(&[
         "jobs.trending.leave={}",
+        "jobs.discover.leave={}",
         "jobs.trending.every=\"1h\"",
         "credentials.youtube.limits.daily={ quota = 6, resets = \"UTC\", period = \"month\" }",
     ]);

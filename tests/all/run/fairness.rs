@@ -8,9 +8,10 @@ use crate::support::lab::{Lab, ended};
 const HOURS: Duration = Duration::from_secs(6 * 3600);
 
 /// A day's work is eight regions of four pages, and a day holds ten units.
-const SHORT: [&str; 4] = [
+const SHORT: [&str; 5] = [
     "jobs.trending.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
     "jobs.trending.leave={}",
+    "jobs.discover.leave={}",
     "jobs.trending.every=\"1d\"",
     "credentials.youtube.limits.daily={ quota = 110, headroom = 100, resets = \"UTC\" }",
 ];

@@ -63,7 +63,8 @@ fn a_preview_writes_nothing_and_the_run_then_spends_within_it() {
 
 #[test]
 fn a_second_preview_expects_exactly_what_the_run_then_spends() {
-    let mut world = World::new();
+    let burst = "credentials.youtube.limits.search_burst.quota=99";
+    let mut world = World::configured(&[burst], |_| {});
     world
         .set("jobs.trending.every=1us")
         .set("jobs.discover.every=1us");
@@ -133,12 +134,8 @@ fn whoever_has_only_practised_is_told_where_that_is_found() {
             .code,
         0
     );
-    let practice = world.state_dir().join("sandbox");
     let said = world.ingest(&["search", "a"]).stdout;
-    assert!(
-        said.contains(&format!("--state-dir {}", practice.display())),
-        "{said}"
-    );
+    assert!(said.contains("add --sandbox"), "{said}");
     assert_eq!(
         world
             .ingest(&["--region", "US", "--job", "trending", "-q"])

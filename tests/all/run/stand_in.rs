@@ -46,7 +46,7 @@ fn a_run_is_served_by_a_stand_in_of_its_own_process_and_a_signal_ends_it_with_0(
 fn a_stand_in_counts_each_credential_as_the_ledger_does() {
     let mut world = World::new();
     world
-        .set("credentials.second={ upstream = \"youtube\", secret = { env = \"SECOND\" }, limits = { daily = { quota = 50, window = \"24h\" }, search = { quota = 20, window = \"24h\" } } }")
+        .set("credentials.second={ upstream = \"youtube\", secret = { env = \"SECOND\" }, limits = { daily = { quota = 50, window = \"24h\" }, search = { quota = 20, window = \"24h\" }, search_burst = { quota = 20, window = \"1h\" } } }")
         .set("jobs.discover.credential=second")
         .set("jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]")
         .set("jobs.discover.leave={}");

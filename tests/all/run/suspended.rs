@@ -31,7 +31,10 @@ fn suspend(world: &World) -> std::process::Output {
 #[test]
 fn a_grant_of_a_run_that_was_suspended_is_given_back_and_charged_anew() {
     let limit = "credentials.youtube.limits.daily={ quota = 1000, window = \"60s\" }";
-    let world = World::configured(&["jobs.trending.leave={}", limit], |_| {});
+    let world = World::configured(
+        &["jobs.trending.leave={}", "jobs.discover.leave={}", limit],
+        |_| {},
+    );
     assert_eq!(
         world.ingest(&["--region", "US", "--job", "trending"]).code,
         0

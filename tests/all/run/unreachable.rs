@@ -123,6 +123,7 @@ fn an_exhausted_limit_stops_a_run_cleanly_though_the_upstream_cannot_be_reached(
     let mut world = world();
     world.set("credentials.youtube.limits.daily={ quota = 600, headroom = 50, window = \"1d\" }");
     world.set("jobs.trending.leave={}");
+    world.set("jobs.discover.leave={}");
     let spend = ["charge", "youtube", "videos.list", "--times", "550", "-q"];
     assert_eq!(world.ingest(&spend).code, 0);
     let (code, report) = run(&world, &["--job", "trending"]);

@@ -53,7 +53,10 @@ async fn a_spent_pool_is_refused_with_the_real_body() {
 
 #[tokio::test]
 async fn a_spent_bucket_of_its_own_is_refused_by_its_own_name() {
-    let config = shipped(&["credentials.youtube.limits.search.quota=11"]);
+    let config = shipped(&[
+        "credentials.youtube.limits.search.quota=11",
+        "credentials.youtube.limits.search_burst.quota=99",
+    ]);
     let table = Table::laid(&config, Options::default()).await;
     for _ in 0..11 {
         table.json("search?part=snippet").await;
@@ -155,7 +158,7 @@ async fn the_most_that_a_window_held_is_remembered() {
 
 #[tokio::test]
 async fn keys_that_are_not_known_stand_for_one_credential_each() {
-    let second = "credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, limits = { daily = { quota = 9, window = \"1h\" }, search = { quota = 9, window = \"1h\" } } }";
+    let second = "credentials.second={ upstream = \"youtube\", secret = { env = \"K\" }, limits = { daily = { quota = 9, window = \"1h\" }, search = { quota = 9, window = \"1h\" }, search_burst = { quota = 9, window = \"1h\" } } }";
     let table = Table::laid(&shipped(&[second]), Options::default()).await;
     let url = table.url("youtube", &format!("{CHART}US"));
     for key in ["one", "two", "one", "three", "second", "youtube"] {

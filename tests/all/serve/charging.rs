@@ -22,7 +22,11 @@ const QUOTA: u64 = 1100;
 /// A server whose daily limit has this many units left.
 fn nearly_spent(left: u64) -> Served {
     let quota = format!("credentials.youtube.limits.daily.quota={QUOTA}");
-    let served = served(&[&quota, "credentials.youtube.limits.daily.headroom=0"]);
+    let served = served(&[
+        &quota,
+        "credentials.youtube.limits.daily.headroom=0",
+        "jobs.discover.leave={}",
+    ]);
     assert_eq!(served.post(CHARGE, None, &call(QUOTA - left)).status, 200);
     served
 }

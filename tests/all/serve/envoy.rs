@@ -191,6 +191,7 @@ fn served(more: &[&str]) -> Served {
         "credentials.youtube.limits.daily.quota=1000",
         "credentials.youtube.limits.daily.headroom=0",
         "jobs.trending.leave.daily=0",
+        "jobs.discover.leave={}",
         DESCRIPTORS,
         CLIENT,
     ];
@@ -307,7 +308,7 @@ fn no_hits_only_look_and_negative_ones_return_what_was_charged() {
 fn only_a_client_that_may_charge_is_answered() {
     let others = "serve.clients.others={ token = { env = \"OTHERS\" }, may = [\"read\"] }";
     let limited = "serve.clients.dashboards.charge=[\"nobody\"]";
-    let some = "credentials.nobody={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10, window = \"24h\" }, search = { quota = 10, window = \"24h\" } } }";
+    let some = "credentials.nobody={ upstream = \"youtube\", secret = { env = \"YOUTUBE_API_KEY\" }, limits = { daily = { quota = 10, window = \"24h\" }, search = { quota = 10, window = \"24h\" }, search_burst = { quota = 10, window = \"1h\" } } }";
     let served = served(&[others, some, limited]);
     let code = |token| {
         ask_as(&served, token, request(vec![videos()]))

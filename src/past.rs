@@ -1,0 +1,53 @@
+//! A time in the past, as people write it.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use ingest_quota::Timestamp;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Since when: `7d`, `2026-11-01`, `2026-11-01T12:00:00Z`, `today` or `yesterday`. Days are those of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// So long before now.
+    Ago(Duration),
+    /// Then.
+    At(Timestamp),
+    /// The beginning of the day so many days ago.
+    Day(u32),
+}
+
+impl Since {
+    /// The time that is meant now.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Ago(span) => now - span,
+            Self::At(at) => at,
+            Self::Day(days) => {
+                let of_day = now.micros().rem_euclid(DAY.as_micros() as i64);
+                now - Duration::from_micros(of_day.unsigned_abs()) - DAY * days
+            }
+        }
+    }
+}
+
+impl FromStr for Since {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let at = |text: &str| Timestamp::parse(text).map(Self::At);
+        let named = match text {
+            "today" => Some(Self::Day(0)),
+            "yesterday" => Some(Self::Day(1)),
+            date if date.len() == "2026-11-01".len() => at(&format!("{date}T00:00:00Z")),
+            time => at(time),
+        };
+        let span = || humantime::parse_duration(text).ok().map(Self::Ago);
+        named.or_else(span).ok_or_else(|| {
+            "expected a span such as 36h or 7d, a date such as 2026-11-01, today or yesterday"
+                .to_owned()
+        })
+    }
+}

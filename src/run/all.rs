@@ -13,6 +13,9 @@ use futures_util::StreamExt;
 )]
 pub async fn all<F: Future>(most: usize, futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let numbered = futures.into_iter().enumerate();
+    // The futures of a region or a batch are large, and are moved several times until they are polled.
+    let boxed = |(place, future)| (place, Box::pin(future));
+    let numbered = numbered.map(boxed);
     let numbered = numbered.map(|(place, future)| async move { (place, future.await) });
     let ended = futures_util::stream::iter(numbered).buffer_unordered(most);
     let mut ended: Vec<(usize, F::Output)> = ended.collect().await;

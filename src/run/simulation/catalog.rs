@@ -267,20 +267,22 @@ impl State {
         ids.filter_map(|id| Some((*id, self.passes.get(id)?)))
     }
 
-    /// The newest pass of a region that ended so, outside its slices.
-    fn last(&self, job: &str, region: &str, end: PassEnd) -> Option<(i64, &SimulatedPass)> {
-        let ended = |(_, pass): &(i64, &SimulatedPass)| pass.end == Some(end);
-        let passes = self.of_slice(job, region, None).filter(ended);
-        passes.max_by_key(|(id, pass)| (pass.started_at, *id))
+    /// The newest of these passes that ended so.
+    fn last<'p>(
+        passes: impl Iterator<Item = (i64, &'p SimulatedPass)>,
+        end: PassEnd,
+    ) -> Option<(i64, &'p SimulatedPass)> {
+        let ended = passes.filter(|(_, pass)| pass.end == Some(end));
+        ended.max_by_key(|(id, pass)| (pass.started_at, *id))
     }
 
     fn region_state(&self, job: &str, region: &str) -> RegionState {
-        let complete = self.last(job, region, PassEnd::Complete);
+        let passes: Vec<(i64, &SimulatedPass)> = self.of_slice(job, region, None).collect();
+        let last = |end| Self::last(passes.iter().copied(), end);
+        let complete = last(PassEnd::Complete);
         let last_complete = complete.map(|(_, pass)| pass.started_at);
-        let refused = self
-            .last(job, region, PassEnd::Refused)
-            .map(|(_, pass)| pass.started_at);
-        let doubtful = self.last(job, region, PassEnd::Doubtful);
+        let refused = last(PassEnd::Refused).map(|(_, pass)| pass.started_at);
+        let doubtful = last(PassEnd::Doubtful);
         let doubtful = doubtful.map(|(_, pass)| DoubtfulPass {
             started_at: pass.started_at,
             request: None,
@@ -300,10 +302,8 @@ impl State {
             // A refusal that the configuration outdated is not part of the state that a simulation begins with.
             refused_request: None,
             doubtful: doubtful.filter(|doubtful| Some(doubtful.started_at) > last_complete),
-            last_abandoned: self
-                .last(job, region, PassEnd::Abandoned)
-                .map(|(_, pass)| pass.ended_at),
-            unfinished: open_passes(self.of_slice(job, region, None)).pop(),
+            last_abandoned: last(PassEnd::Abandoned).map(|(_, pass)| pass.ended_at),
+            unfinished: open_passes(passes.iter().copied()).pop(),
             last_pages: complete.map(pages).unwrap_or_default(),
             last_filled: complete.map(pages).unwrap_or_default(),
             last_notes: None,
@@ -444,7 +444,7 @@ impl State {
             let greatest = before.and_then(|before| before.greatest.clone());
             self.since.insert(place, UncutPass { began, greatest });
         }
-        let newest = self.last(&job, &region, end).map(|(id, _)| id);
+        let newest = Self::last(self.of_slice(&job, &region, None), end).map(|(id, _)| id);
         // Only the last one of each is ever read.
         let is_older = |id: &mut i64| {
             let pass = self.passes.get(id);

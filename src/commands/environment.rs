@@ -414,6 +414,16 @@ impl Environment {
             .collect()
     }
 
+    /// Returns the jobs that request ids, over the region of their batches. Slices have batches of their own.
+    pub fn batches(&self) -> Selection {
+        let requests_ids = |job: &&Arc<Job>| {
+            job.slices.is_none() && job.steps.iter().any(|step| step.ids.is_some())
+        };
+        let jobs = self.config.jobs.iter().filter(requests_ids);
+        jobs.map(|job| (Arc::clone(job), vec![Arc::new(Region::shared())]))
+            .collect()
+    }
+
     /// Returns the selected jobs and their regions.
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
         let all = [ALL.to_owned()];

@@ -20,7 +20,7 @@ use super::Error;
 use super::environment::Environment;
 use super::replace::file_to_replace;
 use crate::run::{self, CallStats, Candidate, LimitReport, RunOutcome, RunReport};
-use ingest_config::Job;
+use ingest_config::{Job, Region};
 use ingest_quota::{Account, Cost, Timestamp};
 
 /// The start and duration of a run.
@@ -241,17 +241,22 @@ fn of_jobs<'a>(families: &mut Families, jobs: impl Iterator<Item = &'a Arc<Job>>
 fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Candidate>) {
     for one in run::each_region(states) {
         let labels = [(JOB, one.job.name.as_str()), ("region", &one.region.code)];
-        let last = one.region_last_complete().map_or(0.0, seconds);
-        families.add(&metric::LAST_SUCCESS, &labels, last);
+        // Batches are walked when a region names ids.
+        if one.region.code != Region::SHARED {
+            let last = one.region_last_complete().map_or(0.0, seconds);
+            families.add(&metric::LAST_SUCCESS, &labels, last);
+        }
         let is_doubtful = truth(one.doubtful_since().is_some());
         families.add(&metric::DOUBTFUL, &labels, is_doubtful);
     }
 }
 
-/// Adds every region of every job, including those that this run did not walk.
+/// Adds every region of every job, and that of its batches, including those that this run did not walk.
 async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Error> {
     let (catalog, now) = (environment.passes().await?, environment.clock.now());
-    Ok(run::candidates(&*catalog, &environment.all_jobs(), now).await?)
+    let mut selection = environment.all_jobs();
+    selection.extend(environment.batches());
+    Ok(run::candidates(&*catalog, &selection, now).await?)
 }
 
 fn truth(is: bool) -> f64 {

@@ -36,6 +36,9 @@ pub struct Status {
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
     pub spend: Vec<Spend>,
     pub regions: Vec<RegionStatus>,
+    /// What the last batches of each job noticed, if they did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<BatchStatus>,
     /// Who walks which region now, on any machine that shares the catalog. The region of batches is `*`.
     pub walking: Vec<Walking>,
     /// The result of `--fail-if-stale`; absent without it.
@@ -139,6 +142,21 @@ pub struct RegionStatus {
     pub slices: Option<SliceProgress>,
 }
 
+/// What the last batches of a job noticed: the ids that its regions named.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
+pub struct BatchStatus {
+    pub job: String,
+    /// When the last ones began, if they are doubtful.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubtful_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<DoubtShown>,
+    /// What the last complete ones noticed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notes: Option<String>,
+}
+
 /// A doubt about a list.
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
@@ -226,6 +244,7 @@ pub async fn report(
         limits: Vec::new(),
         spend: Vec::new(),
         regions: regions(environment, now).await?,
+        batches: batches(environment, now).await?,
         walking: walking(environment).await?,
         stale: None,
     };
@@ -401,6 +420,21 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     Ok(run::each_region(&candidates).map(status).collect())
 }
 
+async fn batches(environment: &Environment, now: Timestamp) -> Result<Vec<BatchStatus>, Error> {
+    let catalog = environment.passes().await?;
+    let candidates = run::candidates(&*catalog, &environment.batches(), now).await?;
+    let status = |candidate: &Candidate| BatchStatus {
+        job: candidate.job.name.clone(),
+        doubtful_at: candidate.doubtful_since(),
+        doubts: doubts(candidate),
+        notes: candidate.state.last_notes.clone(),
+    };
+    let all = candidates.iter().map(status);
+    Ok(all
+        .filter(|one| !one.doubts.is_empty() || one.notes.is_some())
+        .collect())
+}
+
 fn begins_at_cursor(candidate: &Candidate) -> Vec<String> {
     let steps = candidate.job.steps.iter().enumerate();
     let begin = steps.filter(|(index, _)| candidate.lasting.contains_key(index));
@@ -454,6 +488,7 @@ fn in_words(status: &Status, args: &StatusArgs, now: Timestamp, screen: Screen) 
     let mut parts = vec![words::verdict(status, now, screen.style)];
     if !args.limits {
         parts.push(words::regions(&status.regions, all, now, screen));
+        parts.push(words::batches(&status.batches, screen));
         parts.push(words::walking(&status.walking, screen));
     }
     let limits = status.limits.iter();

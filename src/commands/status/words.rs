@@ -6,7 +6,9 @@ use std::time::Duration;
 use super::super::output::{self, Colour, Screen, Style};
 use super::super::slices::{self, Said};
 use super::super::table::{cost, count, counted, fitted, instant, span, table, text};
-use super::{LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Status, Walking, bars};
+use super::{
+    BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Status, Walking, bars,
+};
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Cost, Timestamp, Units};
 
@@ -337,6 +339,18 @@ fn doubts(region: &RegionStatus) -> impl Iterator<Item = Said<'_>> {
 fn note(region: &RegionStatus) -> Option<Said<'_>> {
     let note = region.notes.clone()?;
     Some((&region.job, (&region.region, None), note))
+}
+
+/// What the last batches of ids noticed.
+pub fn batches(batches: &[BatchStatus], screen: Screen) -> String {
+    let lines = batches.iter().flat_map(|one| {
+        let doubts = one.doubts.iter();
+        let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
+        let said = doubts.chain(one.notes.clone());
+        said.map(|said| format!("{} (ids): {}.", one.job, output::shown(&said)))
+    });
+    let lines: Vec<String> = lines.map(|line| screen.wrapped(&line)).collect();
+    lines.join("\n")
 }
 
 /// Returns which lists of a region begin at a cursor of its last complete pass.

@@ -205,3 +205,40 @@ fn the_first_short_list_of_a_call_does_not_prove_that_its_size_is_honoured() {
     requests(4);
     assert_eq!(world.count("select count(*) from record"), 45);
 }
+
+#[test]
+fn status_and_metrics_show_a_doubt_about_the_lists_of_ids() {
+    let stub = StubUpstream::start(|request| match request.path.as_str() {
+        "/parents" => StubAnswer::json(&json!([{ "id": "a" }, { "id": "b" }])),
+        _ => StubAnswer::json(&json!({ "rows": rows(0..3), "next_page": "2" })),
+    });
+    let call = "page = { kind = \"token\", param = \"page\", next = \"/next\" }\nrecords = { at = \"/rows\", kind = \"row\", id = \"/id\" }";
+    let mut world = world(&stub, call);
+    world
+        .set("upstreams.api.calls.parents={ path = \"parents\", cost = 1, records = { at = \"\", kind = \"parent\", id = \"/id\" } }")
+        .set(
+            "jobs.rows.steps=[{ call = \"parents\" }, { call = \"list\", params = { of = \"{ids}\", since = \"{since}\" }, \
+             ids = { from = \"parents\", at = \"/id\", batch = 1 } }]",
+        );
+    let metrics = world.directory.path().join("ingest.prom");
+    let ran = world.ingest(&[
+        "--region",
+        "US",
+        "--metrics-file",
+        metrics.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let status = world.json(&["status"]);
+    assert_eq!(
+        status["batches"][0]["doubts"][0]["doubt"], "next-unread",
+        "{status}"
+    );
+    let shown = world.ingest(&["status"]).stdout;
+    assert!(
+        shown.contains("rows (ids): doubtful (next-unread)"),
+        "{shown}"
+    );
+    let metrics = std::fs::read_to_string(metrics).unwrap();
+    let sample = "ingest_region_doubtful{job=\"rows\",region=\"*\"} 1";
+    assert!(metrics.contains(sample), "{metrics}");
+}

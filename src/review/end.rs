@@ -130,9 +130,14 @@ impl Review<'_> {
             }
             Missing::Next { is_flag: true, .. } if is_single => Doubt::NextMissing,
             Missing::UnreadNext { .. } => return verdict.notes.push(text),
-            // The list can have exactly one full page.
-            Missing::Next { .. } if is_single && is_unnamed => return verdict.notes.push(text),
-            Missing::Rest { total, records, .. } if is_one_page => {
+            Missing::Next { .. } if is_single && is_unnamed => match &unread.total {
+                Some((_, total)) if *total > page.listed && !is_small(*total, page.listed) => {
+                    Doubt::FewerThanTotal
+                }
+                // The list can have exactly one full page.
+                Some(_) | None => return verdict.notes.push(text),
+            },
+            Missing::Rest { total, records, .. } if is_one_page || (is_single && is_unnamed) => {
                 if is_small(*total, *records) {
                     return verdict.notes.push(text);
                 }

@@ -83,3 +83,14 @@ fn another_member_that_is_renamed_is_no_doubt_about_a_next_page_that_is_null() {
         ..World::of(Kind::Token)
     });
 }
+
+#[test]
+fn a_total_that_no_page_reaches_completes_no_pass_of_a_list_that_never_led_on() {
+    let renamed = Event::Change(Change::Rename(Name::Next));
+    holds(&World {
+        obscure: true,
+        total: Total::Right,
+        events: vec![renamed, Event::Run(None), Event::Run(None)],
+        ..World::of(Kind::Token)
+    });
+}

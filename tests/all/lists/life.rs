@@ -42,6 +42,8 @@ struct Life {
     last_pages: u64,
     /// Whether the last complete list had one page at most.
     was_one_page: bool,
+    /// Whether a complete list had more.
+    led_on: bool,
 }
 
 /// A record as the catalog has it.
@@ -84,6 +86,7 @@ impl Life {
             honoured: false,
             last_pages: 0,
             was_one_page: false,
+            led_on: false,
         }
     }
 
@@ -100,8 +103,13 @@ impl Life {
     }
 
     /// Whether a list of one page can then be one that the upstream caps: nothing tells them apart but a request for each pass.
+    /// Neither is a next page without a usual name, in a list that never had it under the configured one.
     fn is_hidden(&self, change: Change) -> bool {
         let server = self.server.lock().unwrap();
+        let is_obscure = server.world.obscure && server.world.kind == Kind::Token;
+        if change == Change::Rename(Name::Next) && is_obscure && !self.led_on {
+            return true;
+        }
         let is_capped = server.world.page_size().map(usize::from) > Some(server.honoured_size());
         let caps = match change {
             Change::Cap(_) | Change::Rename(Name::Size) => true,
@@ -133,6 +141,7 @@ impl Life {
             self.last_pages = pass.pages;
             let size = self.server.lock().unwrap().honoured_size() as u64;
             self.was_one_page = pass.records <= size;
+            self.led_on |= !self.was_one_page;
         }
         Ok(())
     }

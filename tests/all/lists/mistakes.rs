@@ -239,6 +239,6 @@ fn status_and_metrics_show_a_doubt_about_the_lists_of_ids() {
         "{shown}"
     );
     let metrics = std::fs::read_to_string(metrics).unwrap();
-    let sample = "ingest_region_doubtful{job=\"rows\",region=\"*\"} 1";
+    let sample = "ingest_region_doubtful{ingest_job=\"rows\",region=\"*\"} 1";
     assert!(metrics.contains(sample), "{metrics}");
 }

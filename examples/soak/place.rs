@@ -377,6 +377,7 @@ fn configuration(books: Books, redis: Option<String>, cost: u64) -> Vec<String> 
         "upstreams.youtube.max_body=256KiB".to_owned(),
         "jobs.trending.every=1us".to_owned(),
         "jobs.trending.leave={ daily = 2 }".to_owned(),
+        "jobs.discover.leave={}".to_owned(),
         format!("jobs.discover.steps=[{listing}]"),
         "jobs.discover.every=1s".to_owned(),
         format!("ledger.unmetered_max={TRICKLE}"),

@@ -1,10 +1,13 @@
 use std::path::Path;
 
-/// Every Rust file below a directory, the sandbox's left out.
+/// Every Rust file below a directory, the sandbox's and tests left out.
 fn sources(directory: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().unwrap() != "sandbox" {
+        if path.ends_with("sandbox") || path.ends_with("tests") {
+            continue;
+        }
+        if path.is_dir() {
             sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);

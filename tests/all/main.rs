@@ -9,20 +9,20 @@
     clippy::print_stderr
 )]
 
+mod apis;
 mod benches;
 mod catalog;
 mod documents;
-mod economy;
 mod fuzz;
-mod insight;
 mod lists;
 mod manual;
 mod operate;
 mod postgres;
 mod presets;
-mod reach;
 mod readme;
 mod recipes;
+mod reports;
+mod requests;
 mod run;
 mod sandbox;
 mod serve;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::apis::{Api, run};
 use crate::fixture::{Fixture, Page, record};
-use crate::reach::{Api, run};
 use ingest_testing::not_run::not_run;
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 

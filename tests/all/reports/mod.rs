@@ -1,0 +1,22 @@
+//! See before you spend: previews, forecasts, status, charges by hand, history, exports.
+
+mod beside_a_run;
+mod bounds;
+mod by_hand;
+mod fairness;
+mod forecast;
+mod forms;
+mod next_charge;
+mod paced;
+mod passed_on;
+mod pictured;
+mod preview;
+mod printed;
+mod promises;
+mod retry;
+mod several_limits;
+mod shared;
+mod spreadsheet;
+mod stage;
+mod strange;
+mod untouched;

@@ -58,6 +58,8 @@ const COMMANDS: [(&[&str], Grows); 7] = [
             "trending",
             "--set",
             "credentials.youtube.limits.daily.quota=1502",
+            "--set",
+            "jobs.discover.leave={}",
         ],
         Grows::WithThem,
     ),
@@ -69,7 +71,11 @@ fn statements(server: &PostgresServer, regions: usize) -> Vec<f64> {
     let names = &REGIONS[..regions];
     let schema = server.schema();
     let mut world = World::configured(
-        &[&format!("regions={names:?}"), "jobs.trending.every=1ms"],
+        &[
+            &format!("regions={names:?}"),
+            "jobs.trending.every=1ms",
+            "credentials.youtube.limits.search_burst.quota=100",
+        ],
         |options| options.quota = None,
     );
     schema.in_world(&mut world);

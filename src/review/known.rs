@@ -69,7 +69,7 @@ impl Known {
         self.add_names(&other.names);
     }
 
-    /// Adds names of members beside the records, and keeps the first [`MOST_NAMES`] in alphabetical order.
+    /// Adds names of members beside the records, and keeps at most `MOST_NAMES`, the first in alphabetical order.
     pub fn add_names<'a>(&mut self, names: impl IntoIterator<Item = &'a String>) {
         self.names.extend(names.into_iter().cloned());
         while self.names.len() > MOST_NAMES {

@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod commands;
 pub mod exit;
+pub mod foresight;
 pub mod past;
 pub mod review;
 pub mod run;

@@ -11,7 +11,7 @@ use super::table::{count, counted, instant, span, table, text};
 use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Format, Global};
 use crate::exit::Exit;
-use crate::run::{
+use crate::foresight::{
     self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
 };
 
@@ -59,7 +59,7 @@ pub async fn report(
     let ledger = refill::reading_ledger(environment).await?;
     let catalog = environment.passes().await?;
     let others = environment.all_jobs();
-    let selection = run::reserved(&*catalog, &*ledger, selection, &others, from).await?;
+    let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, from).await?;
     let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());
     let later = match has_backfill {
         true => schedule.next(until, LATER, &Local),
@@ -74,14 +74,14 @@ pub async fn report(
         concurrency: usize::from(args.concurrency),
         stop: within.map(|within| began + within / 2),
     };
-    let forecast = run::forecast(&*catalog, &*ledger, plan).await?;
+    let forecast = foresight::forecast(&*catalog, &*ledger, plan).await?;
     let plan = Plan {
         stop: within.map(|within| began + within),
         ..plan
     };
     let jobs = match forecast.cut {
         true => None,
-        false => run::what_fits(&*catalog, &*ledger, plan).await?,
+        false => foresight::what_fits(&*catalog, &*ledger, plan).await?,
     };
     Ok(Forecast {
         cut: jobs.is_none(),

@@ -8,10 +8,10 @@ use super::table::{coloured, count, deleted, instant, span, table, text, units};
 use super::{Error, output, refill, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
-use crate::run::{
-    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, Range, Selection,
-    StepPreview,
+use crate::foresight::{
+    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, StepPreview,
 };
+use crate::run::{self, Range, Selection};
 use ingest_config::{Region, Slice};
 
 /// Previews the spend; charges, requests and writes nothing.
@@ -39,8 +39,8 @@ pub async fn report(
     let selection = run::learned(&*catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(concurrency));
     let others = environment.all_jobs();
-    let selection = run::reserved(&*catalog, &*ledger, selection, &others, now).await?;
-    Ok(run::preview(&*catalog, &*ledger, &selection, now, concurrency).await?)
+    let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, now).await?;
+    Ok(foresight::preview(&*catalog, &*ledger, &selection, now, concurrency).await?)
 }
 
 fn in_words(preview: &Preview, screen: Screen) -> String {

@@ -19,6 +19,7 @@ use super::table::{
 use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
+use crate::foresight;
 use crate::run::{
     self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
     PassReport, RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop,
@@ -94,7 +95,7 @@ async fn run_in(
     let kept = environment.land_kept(&context);
     waits.on("the run", "the catalog", kept).await?;
     let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());
-    let reserved = run::reserved(catalog, ledger, selection, &others, began);
+    let reserved = foresight::reserved(catalog, ledger, selection, &others, began);
     let selection = waits.on("the run", "the ledger", reserved).await?;
     let report = run::run(&context, &selection).await;
     let released = context.leases.close();

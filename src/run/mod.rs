@@ -2,34 +2,30 @@
 //!
 //! A page: admission → charge → request → reconcile → land (records and next cursor in one transaction) → next page.
 
-mod admission;
+pub(crate) mod admission;
 mod all;
 mod attempt;
 mod batches;
 mod blocked;
 mod concurrent;
 mod context;
-mod due;
-mod estimate;
+pub(crate) mod due;
+pub(crate) mod estimate;
 mod findings;
-mod forecast;
 mod known_calls;
 mod learned_cost;
-mod outcome;
+pub(crate) mod outcome;
 mod pager;
 mod pass;
 mod prefetch;
-mod preview;
 mod range;
 mod report;
-mod reserve;
-mod retention;
+pub(crate) mod retention;
 mod shared_pass;
-mod simulation;
 mod since;
 mod single_page;
 mod stats;
-mod steps;
+pub(crate) mod steps;
 mod stop;
 mod stop_reason;
 mod unlanded;
@@ -47,22 +43,12 @@ pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent};
 pub use due::{Backfill, Candidate, candidates, each_region};
 pub use findings::RegionalRecords;
-pub use forecast::{
-    BackfillForecast, DaySpend, Forecast, Hit, JobFit, LimitForecast, Plan, Schedule,
-    ScheduleError, Stalest, Used, forecast, what_fits,
-};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
-pub use preview::{
-    FirstUnfit, Fits, LimitPreview, PREVIOUS_PASSES, PassPreview, Preview, Previous, StepPreview,
-    preview,
-};
 pub use range::Range;
 pub use report::{FAILURE, accounts, in_words, limit_report, limit_reports};
-pub use reserve::reserved;
 pub use retention::Deletion;
-pub use simulation::SimulatedCatalog;
 pub use since::{SeenValues, sent_unread};
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};

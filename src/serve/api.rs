@@ -251,7 +251,10 @@ fn named(text: Option<&str>, usual: &[&str]) -> Vec<String> {
 pub const CONCURRENCY: u16 = 8;
 
 /// Returns what the next run would spend.
-pub async fn plan(app: &App, parameters: PlanParameters) -> Result<crate::run::Preview, Problem> {
+pub async fn plan(
+    app: &App,
+    parameters: PlanParameters,
+) -> Result<crate::foresight::Preview, Problem> {
     let (regions, jobs) = parameters.selected();
     app.read(move |environment| async move {
         let selection = environment.select_of(&regions, &jobs)?;

@@ -18,7 +18,7 @@ use crate::commands::charge::Charged;
 use crate::commands::history::History;
 use crate::commands::search::SearchReport;
 use crate::commands::status::Status;
-use crate::run::Preview;
+use crate::foresight::Preview;
 
 /// One line of `/api/v1/records/{kind}`.
 #[derive(Serialize, JsonSchema)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ingest::run::SimulatedCatalog;
+use ingest::foresight::SimulatedCatalog;
 
 use crate::suite::{Handle, Place, pass_suite};
 

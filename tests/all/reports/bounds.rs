@@ -1,6 +1,7 @@
 //! The bounds of a preview hold what the run then spends, and beside them stands what previous passes took.
 
-use ingest::run::{Preview, Range};
+use ingest::foresight::Preview;
+use ingest::run::Range;
 use serde_json::{Value, json};
 
 use super::stage::spent;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use chrono::Utc;
-use ingest::run::Schedule;
+use ingest::foresight::Schedule;
 use ingest_quota::Timestamp;
 
 use super::stage::{HOUR, LEAN, NOON, Stage, spent};

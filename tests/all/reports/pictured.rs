@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ingest::commands::{Screen, Style, forecast_in_words};
-use ingest::run::{DaySpend, Forecast, Hit, JobFit, LimitForecast, Stalest, Used};
+use ingest::foresight::{DaySpend, Forecast, Hit, JobFit, LimitForecast, Stalest, Used};
 use ingest_quota::{Timestamp, Units};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -3,7 +3,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ingest::run::{Fits, LimitPreview, Preview, RunReport};
+use ingest::foresight::{Fits, LimitPreview, Preview};
+use ingest::run::RunReport;
 use ingest_base::clock::Clock;
 use ingest_ledger::{ChargeRequest, LedgerClient};
 use ingest_quota::{Cost, Outage};

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use ingest::run::{
-    self, Blocked, Context, Forecast, JobFit, PassOutcome, Plan, Preview, RunReport, Selection,
-    Silent, channel,
-};
+use ingest::foresight::{self, Forecast, JobFit, Plan, Preview};
+use ingest::run::{self, Blocked, Context, PassOutcome, RunReport, Selection, Silent, channel};
 use ingest_base::clock::{Clock, Deadline};
 use ingest_base::record::Record;
 use ingest_catalog::{LockFiles, PassStore, SqliteCatalog};
@@ -148,7 +146,7 @@ impl Stage {
             concurrency: 4,
             stop: None,
         };
-        let fits = run::what_fits(&*self.catalog, &self.ledger(), plan).await;
+        let fits = foresight::what_fits(&*self.catalog, &self.ledger(), plan).await;
         fits.unwrap().unwrap()
     }
 
@@ -211,7 +209,7 @@ impl Stage {
 
     pub async fn preview(&self, jobs: &[&str]) -> Preview {
         let selection = self.selection(jobs);
-        run::preview(
+        foresight::preview(
             &*self.catalog,
             &self.ledger(),
             &selection,
@@ -239,7 +237,7 @@ impl Stage {
             concurrency: 4,
             stop: None,
         };
-        run::forecast(&*self.catalog, &self.ledger(), plan)
+        foresight::forecast(&*self.catalog, &self.ledger(), plan)
             .await
             .unwrap()
     }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ingest::foresight;
 use ingest::run::{
     self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RegionalRecords, RequestStats,
     RunReport, Silent,
@@ -147,10 +148,11 @@ impl Lab {
     }
 
     /// What a run of these jobs would spend now.
-    pub fn preview(&self, jobs: &[&str]) -> run::Preview {
+    pub fn preview(&self, jobs: &[&str]) -> foresight::Preview {
         let (context, selection) = (self.context(), self.selection(jobs));
         let (catalog, ledger) = (&*context.catalog, &*context.ledger);
-        let preview = run::preview(catalog, ledger, &selection, self.now(), context.concurrency);
+        let preview =
+            foresight::preview(catalog, ledger, &selection, self.now(), context.concurrency);
         self.runtime.block_on(preview).unwrap()
     }
 

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-use ingest::run::{
-    Fits, Forecast, LimitPreview, PassOutcome, Preview, RunOutcome, RunReport, Selection, StoppedBy,
-};
+use ingest::foresight::{Fits, Forecast, LimitPreview, Preview};
+use ingest::run::{PassOutcome, RunOutcome, RunReport, Selection, StoppedBy};
 use ingest_catalog::Archive;
 use ingest_config::{Credential, Job, Region};
 use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger};

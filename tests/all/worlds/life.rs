@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
-use ingest::run::{self, Context, PassOutcome, Plan as Schedule, Preview, RunReport};
+use ingest::foresight::{self, Plan as Schedule, Preview};
+use ingest::run::{self, Context, PassOutcome, RunReport};
 use ingest_catalog::{Archive, ReadOnly, RecordIds, RecordsQuery, SqliteCatalog};
 use ingest_config::Job;
 use ingest_quota::{Account, Cost, Timestamp};
@@ -251,12 +252,12 @@ impl Life {
     }
 
     /// What a run over this selection would spend now, twice: by its preview, and by a forecast of it alone.
-    fn foreseen(&self, selection: &run::Selection) -> (Preview, run::Forecast) {
+    fn foreseen(&self, selection: &run::Selection) -> (Preview, foresight::Forecast) {
         let now = self.lab.now();
         let concurrency = self.plan.concurrency.into();
         self.lab.runtime.block_on(async {
             let (catalog, ledger) = (&*self.watch.catalog, &*self.watch.ledger);
-            let preview = run::preview(catalog, ledger, selection, now, concurrency);
+            let preview = foresight::preview(catalog, ledger, selection, now, concurrency);
             let preview = preview.await.unwrap();
             let schedule = Schedule {
                 selection,
@@ -267,7 +268,9 @@ impl Life {
                 concurrency,
                 stop: None,
             };
-            let forecast = run::forecast(catalog, ledger, schedule).await.unwrap();
+            let forecast = foresight::forecast(catalog, ledger, schedule)
+                .await
+                .unwrap();
             (preview, forecast)
         })
     }

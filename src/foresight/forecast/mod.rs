@@ -12,9 +12,8 @@ use serde::Serialize;
 use tokio::task::yield_now;
 
 use self::backfill::Backfills;
-use super::Selection;
-use super::report::accounts;
 use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
+use crate::run::{Selection, accounts};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{LimitName, Timestamp, Units};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::Selection;
 use super::super::simulation::{Balance, Bounds, Snapshot};
 use super::Plan;
+use crate::run::Selection;
 use ingest_catalog::CatalogError;
 use ingest_config::Job;
 use ingest_quota::Timestamp;

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
-use crate::run::due::{Candidate, candidates, fairest_first, jobs};
+use crate::run::due::{fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
-use crate::run::range::Range;
-use crate::run::{Selection, steps};
+use crate::run::{Candidate, Range, Selection, candidates, steps};
 use ingest_catalog::{CatalogError, LastPages, PassReader};
 use ingest_config::{Call, Job, Region, Step, Variable};
 use ingest_quota::{LimitName, Timestamp, Units};

@@ -10,12 +10,10 @@ use std::time::Duration;
 use futures_util::future::join;
 use serde::Serialize;
 
-use super::Selection;
-use super::outcome::seconds;
-use super::range::Range;
-use super::report::{accounts, limit_reports};
-use super::retention::{Deletion, unseen};
 use super::simulation::{Bounds, Snapshot, balances};
+use crate::run::outcome::seconds;
+use crate::run::retention::unseen;
+use crate::run::{Deletion, Range, Selection, accounts, limit_reports};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::Slice;
 use ingest_ledger::LedgerClient;

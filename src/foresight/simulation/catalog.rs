@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::super::due::{Backfill, Candidate};
 use super::snapshot::{CatalogSnapshot, PageNumber, RecordKind};
+use crate::run::{Backfill, Candidate};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_catalog::{
     CallFacts, CatalogError, DoubtfulPass, EndedSlice, Estimate, IdSince, Landed, Landing,

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::super::due::Candidate;
-use super::super::estimate::pages_of_pass;
-use super::super::steps::listing_steps;
+use crate::run::Candidate;
+use crate::run::estimate::pages_of_pass;
+use crate::run::steps::listing_steps;
 use ingest_catalog::{CallFacts, CatalogError, PassId, PassReader, RecordIds, StepListing};
 use ingest_config::{Etag, Job, Region, Step};
 use ingest_quota::Timestamp;

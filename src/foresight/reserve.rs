@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Selection;
-use super::report::accounts;
 use super::simulation::{Bounds, Simulation, Snapshot, balances};
+use crate::run::{Selection, accounts};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::{Credential, Job};
 use ingest_ledger::LedgerClient;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::due::{Candidate, each_region};
 use super::super::simulation::Simulation;
 use super::Plan;
+use crate::run::{Candidate, each_region};
 use ingest_catalog::CatalogError;
 use ingest_quota::Timestamp;
 

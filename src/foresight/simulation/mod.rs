@@ -18,12 +18,12 @@ use self::clock::SimulatedClock;
 use self::ledger::SimulatedLedger;
 use self::snapshot::CatalogSnapshot;
 use self::upstream::SimulatedUpstream;
-use super::admission::Admission;
-use super::blocked::Blocked;
-use super::context::{Context, Silent};
-use super::due::{Candidate, candidates, fairest_first};
-use super::outcome::RunReport;
-use super::{Selection, channel};
+use crate::run::admission::Admission;
+use crate::run::due::fairest_first;
+use crate::run::{
+    self, Blocked, Candidate, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, RunReport,
+    Selection, Silent, Waits, candidates, channel,
+};
 use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, OpenPass, PassReader};
 use ingest_config::{Job, Region};
@@ -115,7 +115,7 @@ impl Simulation {
     pub async fn run(&self, now: Timestamp, concurrency: usize) -> Result<RunReport, CatalogError> {
         self.clock.reach(now);
         let context = self.context(concurrency);
-        let run = super::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
+        let run = run::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
         run.await
             .map_err(|error| CatalogError::Failed(error.to_string()))
     }
@@ -201,12 +201,12 @@ impl Simulation {
             leases: self.catalog.clone(),
             unlanded: None,
             stop: channel().1,
-            waits: crate::run::Waits::unlisted(),
+            waits: Waits::unlisted(),
             blocked: Blocked::default(),
-            request_stats: crate::run::RequestStats::default(),
-            learned_costs: crate::run::LearnedCosts::default(),
-            in_flight: crate::run::InFlight::default(),
-            known_calls: crate::run::KnownCalls::default(),
+            request_stats: RequestStats::default(),
+            learned_costs: LearnedCosts::default(),
+            in_flight: InFlight::default(),
+            known_calls: KnownCalls::default(),
             regional_records: None,
             progress: Arc::new(Silent),
             concurrency,

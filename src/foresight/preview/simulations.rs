@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use super::estimate::{Estimated, units};
 use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
-use crate::run::Selection;
-use crate::run::outcome::{LimitReport, PassOutcome, PassReport, RunReport};
-use crate::run::range::Range;
-use crate::run::simulation::{LimitFit, Refused, RequestCounts, Simulation};
+use crate::foresight::simulation::{LimitFit, Refused, RequestCounts, Simulation};
+use crate::run::{LimitReport, PassOutcome, PassReport, Range, RunReport, Selection};
 use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
 use ingest_ledger::LedgerClient;

@@ -1,6 +1,6 @@
 //! What runs will spend, before they do: the preview of one run, the forecast of a schedule, and what backfills leave to others.
 //!
-//! Begin with [`simulation`]: the run itself, over a catalog and a ledger in memory that start as copies of the real ones, and an
+//! Begin with `simulation`: the run itself, over a catalog and a ledger in memory that start as copies of the real ones, and an
 //! upstream that repeats its last responses. [`preview()`] is one simulated run within the limits, and one without them where it meets
 //! one; [`forecast()`] is a simulated run for each start of a [`Schedule`].
 //!

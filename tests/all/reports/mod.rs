@@ -13,6 +13,7 @@ mod pictured;
 mod preview;
 mod printed;
 mod promises;
+mod reserve;
 mod retry;
 mod several_limits;
 mod shared;

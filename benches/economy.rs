@@ -18,9 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use comfy_table::Table;
-use ingest::run::{
-    Blocked, Context, InFlight, LearnedCosts, RegionalRecords, RequestStats, Silent, channel, run,
-};
+use ingest::review::RegionalRecords;
+use ingest::run::{Blocked, Context, InFlight, LearnedCosts, RequestStats, Silent, channel, run};
 use ingest_base::clock::{Clock, Deadline, Monotonic};
 use ingest_catalog::{LockFiles, SqliteCatalog};
 use ingest_config::{Config, Job};

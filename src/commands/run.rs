@@ -20,10 +20,10 @@ use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::foresight;
+use crate::review::RegionalRecords;
 use crate::run::{
     self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
-    PassReport, RegionalRecords, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop,
-    StoppedBy, Waits,
+    PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::PassStore;

@@ -16,10 +16,10 @@ use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
 use crate::exit::Exit;
-use crate::review::{Known, Review, Turn};
+use crate::review::{Known, RegionalRecords, Review, Turn};
 use crate::run::{
-    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RegionalRecords, RequestStats,
-    SeenValues, Silent, SinglePage,
+    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, SeenValues, Silent,
+    SinglePage,
 };
 use ingest_base::record::Record;
 use ingest_base::saved_response::SavedResponse;

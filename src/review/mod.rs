@@ -2,6 +2,7 @@
 //! knows the page, what the pages before it showed, and what earlier lists of the call did. Of these it keeps counts and names.
 
 mod end;
+mod findings;
 mod known;
 mod order;
 
@@ -11,6 +12,7 @@ use ingest_base::record::Doubted;
 use ingest_config::{Call, Doubt, Upstream};
 use ingest_upstream::{End, Page};
 
+pub use findings::{Findings, ListRef, RegionalRecords};
 pub use known::Known;
 use order::{Previous, Repeats};
 

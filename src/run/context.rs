@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::blocked::Blocked;
 use super::due::{Candidate, jobs};
-use super::findings::RegionalRecords;
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};
@@ -15,6 +14,7 @@ use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use super::waits::{TaskOf, Waits};
+use crate::review::RegionalRecords;
 use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
 use ingest_config::{Credential, Region};

@@ -4,11 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use super::attempt::fetch_page;
 use super::context::Context;
-use super::findings::ListRef;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::review::{Finding, Review, Turn, Verdict};
+use crate::review::{Finding, ListRef, Review, Turn, Verdict};
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};

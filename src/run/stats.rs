@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::findings::Findings;
 use super::stop_reason::{NotLanded, StopReason};
+use crate::review::Findings;
 use ingest_config::Upstream;
 use ingest_quota::{Cost, Units};
 use ingest_upstream::Failure;

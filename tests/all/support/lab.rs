@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::foresight;
+use ingest::review::RegionalRecords;
 use ingest::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RegionalRecords, RequestStats,
-    RunReport, Silent,
+    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RequestStats, RunReport, Silent,
 };
 use ingest_base::clock::Clock;
 use ingest_catalog::{LockFiles, SqliteCatalog};

@@ -16,10 +16,9 @@ use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
 use crate::exit::Exit;
-use crate::review::{Known, RegionalRecords, Review, Turn};
+use crate::review::{self, Known, RegionalRecords, Review, SeenValues, Turn};
 use crate::run::{
-    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, SeenValues, Silent,
-    SinglePage,
+    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, Silent, SinglePage,
 };
 use ingest_base::record::Record;
 use ingest_base::saved_response::SavedResponse;
@@ -266,12 +265,12 @@ impl Tried {
         let mut texts = records.iter().flat_map(|record| at.texts_in(&record.body));
         let names_since = self.job.names(step, &Variable::Since) && !step.shifts_since();
         let are_older = texts.any(|text| self.job.since.value_of(text).compare(since).is_lt());
-        (names_since && are_older).then(|| run::older_than_since(&step.call.name))
+        (names_since && are_older).then(|| review::older_than_since(&step.call.name))
     }
 
     /// A note if the `{since}` of the request could not be shifted or formatted.
     fn unread_since(&self, request: PageRequest<'_>) -> Option<String> {
-        run::sent_unread(&self.job, request.step, request.since?)
+        review::sent_unread(&self.job, request.step, request.since?)
     }
 
     /// Reads the values for the next `{since}`.

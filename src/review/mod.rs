@@ -5,6 +5,7 @@ mod end;
 mod findings;
 mod known;
 mod order;
+mod since;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +16,9 @@ use ingest_upstream::{End, Page};
 pub use findings::{Findings, ListRef, RegionalRecords};
 pub use known::Known;
 use order::{Previous, Repeats};
+pub use since::{
+    Greatest, SeenValues, listed_anew, nothing_since_first, older_than_since, sent_unread,
+};
 
 /// Pages that repeat the page before in another order until that is a doubt.
 const REORDERED: u64 = 2;
@@ -345,12 +349,6 @@ impl<'a> Review<'a> {
             self.call.name
         );
         self.find(Doubt::IdsMissing, text)
-    }
-
-    /// Returns what speaks against a list that `max_pages` cut.
-    #[must_use]
-    pub fn cut(&self, text: String) -> Finding {
-        self.find(Doubt::Cut, text)
     }
 
     /// Returns what speaks against a list of which no page had records where they are expected: a note where it has one page.

@@ -287,6 +287,17 @@ impl<'a> Pager<'a> {
         }
     }
 
+    /// Adds notes, each once.
+    pub fn note_all(&mut self, notes: Vec<String>) {
+        notes.into_iter().for_each(|note| self.note(note));
+    }
+
+    /// Adds what speaks against the list if `max_pages` ends it here. Returns the doubt; `None` if there is none, or it is a note.
+    pub fn cut(&mut self) -> Option<Doubted> {
+        let finding = self.review.cut(self.job, self.step, self.region)?;
+        self.add(finding)
+    }
+
     /// Adds a finding. Returns the doubt; `None` if it is a note.
     pub fn add(&mut self, finding: Finding) -> Option<Doubted> {
         match finding {

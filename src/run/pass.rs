@@ -7,11 +7,10 @@ use super::context::Context;
 use super::due::Candidate;
 use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
 use super::prefetch::{ListedIds, PrefetchSender};
-use super::since::{Greatest, cut, listed_anew, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::{listing_steps, readable, request_of, since_of};
 use super::stop_reason::StopReason;
-use crate::review::Finding;
+use crate::review::{Finding, Greatest, listed_anew, nothing_since_first};
 use ingest_base::record::Doubted;
 use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
 use ingest_config::{Field, Job, Lasting, Region, SinceValue, Step, Variable};
@@ -287,14 +286,14 @@ impl Target for Listing<'_> {
         let Pass {
             greatest, since, ..
         } = &mut *self.pass;
-        greatest.see(pager, since.as_ref(), &page.page.records);
+        pager.note_all(greatest.see(job, pager.step, since.as_ref(), &page.page.records));
         if pager.context.regional_records.is_some() {
             pager.stats.findings.see_ids(job, call, &page.page.records);
         }
         let names_since = job.names(pager.step, &Variable::Since);
         let mut doubts = std::mem::take(&mut page.doubts);
         if page.is_cut {
-            doubts.extend(cut(pager));
+            doubts.extend(pager.cut());
         }
         // An upstream that has one cursor for the whole list ends it with an empty page.
         let is_empty = page.page.records.is_empty() && page.page.removed.is_empty();
@@ -347,7 +346,7 @@ impl Target for Listing<'_> {
     async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
         let names_since = pager.job.names(pager.step, &Variable::Since);
         let (cut, proved, doubts) = match why {
-            Ended::AtMost => (names_since, false, Vec::from_iter(cut(pager))),
+            Ended::AtMost => (names_since, false, Vec::from_iter(pager.cut())),
             Ended::Proved(proved, doubts) => (false, proved, doubts),
         };
         if let Some(id) = self.pass.id() {

@@ -9,10 +9,10 @@ use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
-use super::since::{Greatest, cut, listed_anew, nothing_since_first};
 use super::stats::PassStats;
 use super::steps::{fit_shared, request_of};
 use super::stop_reason::StopReason;
+use crate::review::{Greatest, listed_anew, nothing_since_first};
 use ingest_base::fnv::fnv;
 use ingest_base::record::Doubted;
 use ingest_catalog::{
@@ -505,7 +505,8 @@ impl Target for Batch<'_> {
 
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
         let records = &page.page.records;
-        self.greatest.see(pager, self.since.as_ref(), records);
+        let (since, greatest) = (self.since.as_ref(), &mut self.greatest);
+        pager.note_all(greatest.see(pager.job, pager.step, since, records));
         let came: HashSet<&str> = records.iter().map(|record| record.id.as_str()).collect();
         let mut brings_new = false;
         for id in &came {
@@ -521,7 +522,7 @@ impl Target for Batch<'_> {
             doubts.extend(pager.add(pager.review.cursor_repeats()));
         }
         if page.is_cut {
-            doubts.extend(cut(pager));
+            doubts.extend(pager.cut());
         }
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
@@ -538,7 +539,7 @@ impl Target for Batch<'_> {
 
     async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
         let (proved, doubts) = match why {
-            Ended::AtMost => (false, Vec::from_iter(cut(pager))),
+            Ended::AtMost => (false, Vec::from_iter(pager.cut())),
             Ended::Proved(proved, doubts) => (proved, doubts),
         };
         self.is_done = true;

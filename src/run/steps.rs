@@ -61,14 +61,6 @@ pub fn refusable(job: &Job, region: &Region) -> String {
     format!("{:032x}", fnv(&text))
 }
 
-/// Returns the note on a list whose records are older than it requests.
-#[must_use]
-pub fn older_than_since(call: &str) -> String {
-    format!(
-        "{call}: records are older than {{since}}; check the parameter that carries it, and its format"
-    )
-}
-
 /// Returns a hash of everything in the configuration on which a doubt about the lists of this region can depend: what
 /// [`refusable`] has, and how the responses are read.
 #[must_use]

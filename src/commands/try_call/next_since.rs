@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::run::SeenValues;
+use crate::review::SeenValues;
 use ingest_config::{Job, Moment, Step};
 
 /// The greatest value of a page as the next `{since}`.

@@ -1,10 +1,9 @@
 //! The greatest value that a list has at its job's `since.at`, and notes where the list and `{since}` do not fit each other.
 
-use super::pager::Pager;
-use super::steps::older_than_since;
+use super::{Finding, Review};
 use ingest_base::plain::plain;
-use ingest_base::record::{Doubted, Record};
-use ingest_config::{Job, Lasting, SinceValue, Step, Variable};
+use ingest_base::record::Record;
+use ingest_config::{Doubt, Job, Lasting, Region, SinceValue, Step, Variable};
 
 /// The greatest value that a list, or one before it, had at `since.at`.
 #[derive(Debug, Clone, Default)]
@@ -29,35 +28,40 @@ impl Greatest {
         job.since.stored(self.value.as_ref()?.text()?)
     }
 
-    /// Adds the values of a page. Notes if its records have none, or are older than `since`, with which they were requested, and
-    /// what is no time where one is needed.
-    pub fn see(&mut self, pager: &mut Pager<'_>, since: Option<&SinceValue>, records: &[Record]) {
-        let (job, step) = (pager.job, pager.step);
-        let Some(at) = &job.since.at else { return };
-        if !job.names(step, &Variable::Since) {
-            return;
-        }
-        if let Some(note) = since.and_then(|since| sent_unread(job, step, since)) {
-            pager.note(note);
-        }
+    /// Adds the values of a page. Returns notes: if its records have none, or are older than `since`, with which they were
+    /// requested, and on what is no time where one is needed.
+    pub fn see(
+        &mut self,
+        job: &Job,
+        step: &Step,
+        since: Option<&SinceValue>,
+        records: &[Record],
+    ) -> Vec<String> {
+        let at = job.since.at.as_ref();
+        let Some(at) = at.filter(|_| job.names(step, &Variable::Since)) else {
+            return Vec::new();
+        };
+        let sent_unread = since.and_then(|since| sent_unread(job, step, since));
+        let mut notes = Vec::from_iter(sent_unread);
         let values = SeenValues::of(job, step, records);
         let is_older = |value: &SinceValue| {
             since.is_some_and(|since| since.text().is_some() && value.compare(since).is_lt())
         };
         if !step.shifts_since() && values.read.iter().any(is_older) {
-            pager.note(older_than_since(&step.call.name));
+            notes.push(older_than_since(&step.call.name));
         }
         if let Some(unread) = values.unread.filter(|_| !self.has_unread) {
             self.has_unread = true;
-            pager.note(unread);
+            notes.push(unread);
         } else if values.read.is_empty() && !records.is_empty() && !self.has_unread {
-            pager.note(format!(
+            notes.push(format!(
                 "{}: no record of a page has a value at `{at}` (`since.at`), so {{since}} does not advance by it",
                 step.call.name
             ));
         }
         let all = self.value.take().into_iter().chain(values.read);
         self.value = all.max_by(SinceValue::compare);
+        notes
     }
 }
 
@@ -139,30 +143,30 @@ fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Adds the doubt about a list that `max_pages` ends although it goes on, where that loses records: if it names `{since}`, and the
-/// next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and where the last page has
-/// the cursor of the next pass.
-pub fn cut(pager: &mut Pager<'_>) -> Option<Doubted> {
-    let call = &pager.step.call.name;
-    let text = match (
-        pager.region.slice.is_some(),
-        pager.job.names(pager.step, &Variable::Since),
-    ) {
-        (true, _) => format!(
-            "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
+impl Review<'_> {
+    /// Returns what speaks against a list that `max_pages` ends although it goes on, where that loses records: if it names
+    /// `{since}`, and the next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and
+    /// where the last page has the cursor of the next pass.
+    #[must_use]
+    pub fn cut(&self, job: &Job, step: &Step, region: &Region) -> Option<Finding> {
+        let call = &step.call.name;
+        let text = match (region.slice.is_some(), job.names(step, &Variable::Since)) {
+            (true, _) => format!(
+                "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
             choose shorter slices for what is left (`slices.step`)"
-        ),
-        (false, true) => format!(
-            "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
-        ),
-        (false, false) if matches!(pager.step.call.paging.lasting(), Some(Lasting::At(_))) => {
-            format!(
-                "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
-            )
-        }
-        (false, false) => return None,
-    };
-    pager.add(pager.review.cut(text))
+            ),
+            (false, true) => format!(
+                "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
+            ),
+            (false, false) if matches!(step.call.paging.lasting(), Some(Lasting::At(_))) => {
+                format!(
+                    "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
+                )
+            }
+            (false, false) => return None,
+        };
+        Some(self.find(Doubt::Cut, text))
+    }
 }
 
 /// The note about lists that begin at the first value of `since` and have no record at all.
@@ -174,7 +178,16 @@ pub fn nothing_since_first(call: &str) -> String {
     )
 }
 
+/// Returns the note on a list whose records are older than it requests.
+#[must_use]
+pub fn older_than_since(call: &str) -> String {
+    format!(
+        "{call}: records are older than {{since}}; check the parameter that carries it, and its format"
+    )
+}
+
 /// The note on a pass that began anew.
+#[must_use]
 pub fn listed_anew(why: &str) -> String {
     format!("the cursor of the last pass is too old, so everything is listed again: {why}")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Selection;
 use super::steps::{Edited, fit, listing_steps, readable, refusable, request_of};
-use ingest_catalog::{CatalogError, OpenPass, PassReader, RegionState, SliceState};
+use ingest_catalog::{CatalogError, OpenPass, PassId, PassReader, RegionState, SliceState};
 use ingest_config::{Job, Region, Slice, Slices, Step};
 use ingest_quota::Timestamp;
 
@@ -89,43 +89,41 @@ pub async fn candidates(
             continue;
         }
         let states = catalog.region_states(&job.name, &codes, until).await?;
-        for (region, state) in regions.iter().zip(states) {
-            let candidate = Candidate::new(job, region, state);
-            let lasting = lasting(catalog, &candidate, now).await?;
-            candidates.push(Candidate {
-                lasting,
-                ..candidate
-            });
-        }
+        let found = regions.iter().zip(states);
+        let found = found.map(|(region, state)| Candidate::new(job, region, state));
+        let mut found: Vec<Candidate> = found.collect();
+        read_lasting(catalog, job, &mut found, now).await?;
+        candidates.append(&mut found);
     }
     Ok(candidates)
 }
 
-/// Returns the cursors of the last complete pass with which the next one begins its lists; none where that lists everything again.
-async fn lasting(
+/// Reads the cursors of the last complete passes with which the next ones begin their lists.
+async fn read_lasting(
     catalog: &dyn PassReader,
-    candidate: &Candidate,
+    job: &Job,
+    candidates: &mut [Candidate],
     now: Timestamp,
-) -> Result<HashMap<usize, String>, CatalogError> {
-    let Candidate {
-        job, region, state, ..
-    } = candidate;
-    let open = candidate.resumable(now);
-    if open.map_or(job.relists, |pass| pass.relists) {
-        return Ok(HashMap::new());
-    }
+) -> Result<(), CatalogError> {
     let steps = listing_steps(job).filter(|(_, step)| step.call.paging.lasting().is_some());
     let steps: Vec<(usize, &Step)> = steps.collect();
-    let Some(pass) = state.last_complete_pass.filter(|_| !steps.is_empty()) else {
-        return Ok(HashMap::new());
-    };
-    let known = catalog.lasting_cursors(pass).await?;
-    let cursor = |(index, step): (usize, &Step)| {
-        let request = request_of(job, step, region);
-        let found = known.iter().find(|one| one.request == request)?;
-        Some((index, found.cursor.clone()))
-    };
-    Ok(steps.into_iter().filter_map(cursor).collect())
+    let begin = candidates.iter().filter_map(|one| one.begins_behind(now));
+    let passes: Vec<PassId> = begin.filter(|_| !steps.is_empty()).collect();
+    if passes.is_empty() {
+        return Ok(());
+    }
+    let known = catalog.lasting_cursors(&passes).await?;
+    for candidate in candidates {
+        let before = candidate.begins_behind(now);
+        let known = before.and_then(|pass| known.get(&pass));
+        let cursor = |(index, step): &(usize, &Step)| {
+            let request = request_of(job, step, &candidate.region);
+            let found = known?.iter().find(|one| one.request == request)?;
+            Some((*index, found.cursor.clone()))
+        };
+        candidate.lasting = steps.iter().filter_map(cursor).collect();
+    }
+    Ok(())
 }
 
 /// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
@@ -281,6 +279,13 @@ impl Candidate {
             backfill: None,
             lasting: HashMap::new(),
         }
+    }
+
+    /// Returns the pass at whose cursors the next one begins; `None` where that lists everything again.
+    fn begins_behind(&self, now: Timestamp) -> Option<PassId> {
+        let open = self.resumable(now);
+        let relists = open.map_or(self.job.relists, |pass| pass.relists);
+        self.state.last_complete_pass.filter(|_| !relists)
     }
 
     /// Returns when its last turn began: a pass that ended, complete, doubtful or refused. If a refused pass were no turn, a region

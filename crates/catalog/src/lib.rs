@@ -44,8 +44,9 @@ pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    DoubtfulPass, EndedSlice, IdSince, LastingCursor, OpenPass, PassEnd, PassId, PassRef,
-    Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    DoubtfulPass, EndedSlice, IdSince, LastingCursor, LastingCursors, OpenPass, PassEnd, PassId,
+    PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages,
+    slice_states,
 };
 pub use postgres::{
     Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
@@ -129,9 +130,9 @@ pub trait PassReader: Send + Sync {
         ids: &[String],
     ) -> Result<Vec<IdSince>, CatalogError>;
 
-    /// Returns the cursors at the ends of the lists of a pass with which the next pass begins.
-    async fn lasting_cursors(&self, _pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
-        Ok(Vec::new())
+    /// Returns the cursors at the ends of the lists of these passes, with which the next ones begin.
+    async fn lasting_cursors(&self, _passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
+        Ok(LastingCursors::new())
     }
 
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
@@ -197,8 +198,9 @@ pub trait PassStore: PassReader {
     ) -> Result<(), CatalogError>;
 
     /// Marks the records as gone that the last complete pass of the same list has, that these steps of a pass do not list,
-    /// that no other list has, and that were not returned since the pass started. Call it before the pass ends, with the steps
-    /// that listed everything there is. Returns the number of records.
+    /// that no other list has, and that were not returned since the pass started. Of a list whose passes begin at cursors, all
+    /// passes have what it has. Call it before the pass ends, with the steps that listed everything there is. Returns the number of
+    /// records.
     async fn mark_gone(
         &self,
         pass: PassId,

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -238,6 +238,9 @@ pub struct LastingCursor {
     /// The cursor.
     pub cursor: String,
 }
+
+/// The cursors of passes.
+pub type LastingCursors = HashMap<PassId, Vec<LastingCursor>>;
 
 /// Returns a stored cursor; `None` where a part of it is missing.
 pub fn lasting(request: Option<String>, cursor: Option<String>) -> Option<LastingCursor> {

@@ -74,6 +74,8 @@ fn statements(server: &PostgresServer, regions: usize) -> Vec<f64> {
         &[
             &format!("regions={names:?}"),
             "jobs.trending.every=1ms",
+            "upstreams.youtube.calls.\"videos.list\".page={ kind = \"token\", param = \"pageToken\", \
+             next = \"/nextPageToken\", size_param = \"maxResults\", size = 50, lasting = \"last\" }",
             "credentials.youtube.limits.search_burst.quota=100",
         ],
         |options| options.quota = None,

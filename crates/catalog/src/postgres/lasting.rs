@@ -3,10 +3,10 @@
 use super::sql::{Columns, parameters, stored};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
-use crate::{LastingCursor, PassId};
+use crate::{LastingCursor, LastingCursors, PassId};
 
-const OF_PASS: &str =
-    "select request, cursor from lasting_cursor where pass = $1 and cursor is not null";
+const OF_PASSES: &str =
+    "select pass, request, cursor from lasting_cursor where pass = any($1) and cursor is not null";
 const STORE: &str =
     "insert into lasting_cursor (pass, step, request, cursor) values ($1, $2, $3, $4)
     on conflict (pass, request) do update set step = excluded.step, cursor = excluded.cursor";
@@ -15,18 +15,20 @@ const FORGET: &str = "update lasting_cursor set cursor = null
 const FORGET_OF_ID: &str =
     "update id_since set request = null, cursor = null where job = $1 and call = $2 and id = $3";
 
-pub async fn of_pass(
+pub async fn of_passes(
     tx: &Transaction<'_>,
-    pass: PassId,
-) -> Result<Vec<LastingCursor>, PostgresError> {
-    let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
-    let cursor = |row: &tokio_postgres::Row| {
-        Ok(LastingCursor {
-            request: row.text(0)?,
-            cursor: row.text(1)?,
-        })
-    };
-    rows.iter().map(cursor).collect()
+    passes: &[PassId],
+) -> Result<LastingCursors, PostgresError> {
+    let passes: Vec<i64> = passes.iter().map(|pass| pass.0).collect();
+    let mut known = LastingCursors::new();
+    for row in tx.query(OF_PASSES, parameters![passes]).await? {
+        let cursor = LastingCursor {
+            request: row.text(1)?,
+            cursor: row.text(2)?,
+        };
+        known.entry(PassId(row.value(0)?)).or_default().push(cursor);
+    }
+    Ok(known)
 }
 
 /// Stores the cursor of the last page of a list.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, reading};
 use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursor, Listed, NamedIds,
+    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursors, Listed, NamedIds,
     OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
@@ -80,8 +80,8 @@ impl PassReader for PostgresCatalog {
         reading!(self, tx => id_since::id_sinces(&tx, (job, call), ids))
     }
 
-    async fn lasting_cursors(&self, pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
-        reading!(self, tx => lasting::of_pass(&tx, pass))
+    async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
+        reading!(self, tx => lasting::of_passes(&tx, passes))
     }
 
     async fn last_fetched(

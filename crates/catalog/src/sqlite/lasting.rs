@@ -3,7 +3,7 @@
 use rusqlite::{Connection, Transaction};
 
 use crate::page::LandingPage;
-use crate::{LastingCursor, PassId};
+use crate::{LastingCursor, LastingCursors, PassId};
 
 const OF_PASS: &str =
     "select request, cursor from lasting_cursor where pass = ?1 and cursor is not null";
@@ -16,15 +16,19 @@ const FORGET_OF_ID: &str =
     "update id_since set request = null, cursor = null where job = ?1 and call = ?2 and id = ?3";
 pub const STATEMENTS: &[&str] = &[OF_PASS];
 
-pub fn of_pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<LastingCursor>> {
+pub fn of_passes(connection: &Connection, passes: &[PassId]) -> rusqlite::Result<LastingCursors> {
     let mut statement = connection.prepare_cached(OF_PASS)?;
-    let cursors = statement.query_map([pass.0], |row| {
-        Ok(LastingCursor {
-            request: row.get(0)?,
-            cursor: row.get(1)?,
-        })
-    })?;
-    cursors.collect()
+    let mut known = LastingCursors::new();
+    for pass in passes {
+        let cursors = statement.query_map([pass.0], |row| {
+            Ok(LastingCursor {
+                request: row.get(0)?,
+                cursor: row.get(1)?,
+            })
+        })?;
+        known.insert(*pass, cursors.collect::<rusqlite::Result<_>>()?);
+    }
+    Ok(known)
 }
 
 /// Stores the cursor of the last page of a list.

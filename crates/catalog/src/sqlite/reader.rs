@@ -6,7 +6,7 @@ use super::{
     SqliteCatalog, columns, estimates, id_since, lasting, passes, pending, prune, recall, tags,
 };
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursor, Listed, NamedIds,
+    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursors, Listed, NamedIds,
     OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
@@ -98,8 +98,9 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
             .await
     }
 
-    async fn lasting_cursors(&self, pass: PassId) -> Result<Vec<LastingCursor>, CatalogError> {
-        self.read(move |connection| lasting::of_pass(connection, pass))
+    async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
+        let passes = passes.to_vec();
+        self.read(move |connection| lasting::of_passes(connection, &passes))
             .await
     }
 

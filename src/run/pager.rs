@@ -213,7 +213,7 @@ impl<'a> Pager<'a> {
                 // An earlier run stopped before this page. It may be one that was to tell how the list ends, and many upstreams
                 // refuse a page behind the last one.
                 Err(StopReason::Unserved(why)) if self.resumes_where_it_counted(cursor) => {
-                    self.restart(target, why).await?;
+                    self.start_over(target, why, false).await?;
                 }
                 // Many upstreams refuse a page behind the last one.
                 Err(
@@ -225,40 +225,27 @@ impl<'a> Pager<'a> {
                     target.end(self, ended).await?;
                     self.learn().await?;
                 }
-                Err(reason @ (StopReason::BadCursor(_) | StopReason::OldCursor(_))) => {
-                    self.start_over(target, reason).await?;
+                Err(StopReason::OldCursor(why)) => self.start_over(target, why, true).await?,
+                // Behind the first page, the cursor of the page itself is meant.
+                Err(StopReason::BadCursor(why)) => {
+                    self.start_over(target, why, cursor.is_none()).await?;
                 }
                 Err(reason) => return Err(reason),
             }
         }
     }
 
-    /// Starts over where a cursor is not accepted: without the cursor with which the pass began, if that is the one.
+    /// Starts over where a cursor is not accepted: without the one with which the pass began, if that can be meant.
     async fn start_over(
         &mut self,
         target: &mut impl Target,
-        reason: StopReason,
+        why: String,
+        may_be_lasting: bool,
     ) -> Result<(), StopReason> {
-        let began_with_one = target.parameters().lasting.is_some();
-        let is_first = target.position() == Position::Start;
-        match reason {
-            StopReason::BadCursor(why) | StopReason::OldCursor(why)
-                if began_with_one && is_first =>
-            {
-                target.begin_anew(self, why).await?;
-            }
-            StopReason::OldCursor(why) if began_with_one => target.begin_anew(self, why).await?,
-            StopReason::BadCursor(why) | StopReason::OldCursor(why) => {
-                return self.restart(target, why).await;
-            }
-            reason => return Err(reason),
+        match may_be_lasting && target.parameters().lasting.is_some() {
+            true => target.begin_anew(self, why).await?,
+            false => target.restart(self, why).await?,
         }
-        self.forget();
-        Ok(())
-    }
-
-    async fn restart(&mut self, target: &mut impl Target, why: String) -> Result<(), StopReason> {
-        target.restart(self, why).await?;
         self.forget();
         Ok(())
     }
@@ -349,7 +336,8 @@ impl<'a> Pager<'a> {
             request,
             next: place.next,
             removed: page.removed,
-            lasting: place.lasting,
+            // A slice is listed once, and again by `--relist` only, which begins at no cursor.
+            lasting: place.lasting.filter(|_| self.region.slice.is_none()),
             cut: place.cut,
             greatest: place.greatest,
             empty_pages: place.empty_pages,

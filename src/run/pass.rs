@@ -132,8 +132,7 @@ impl Pass {
     }
 
     /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost. A list for a time, such as `{since}`
-    /// or `{date}`, lists something else in every pass, and one whose pass begins with a cursor of the last one names changes, so it
-    /// loses none.
+    /// or `{date}`, lists something else in every pass, and one that names changes loses none.
     ///
     /// # Errors
     /// When the catalog cannot be written.
@@ -141,7 +140,9 @@ impl Pass {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
                 let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-                !self.partial.contains(index) && !is_for_a_time && !step.call.names_changes()
+                !self.partial.contains(index)
+                    && !is_for_a_time
+                    && self.names_everything(*index, step)
             })
             .map(|(index, _)| index)
             .collect();
@@ -165,6 +166,14 @@ impl Pass {
         let (job, region) = (&self.job.name, self.region.key());
         tracing::debug!(job, region, gone, "marked records as gone");
         Ok(id)
+    }
+
+    /// Whether what a list leaves out is not there. One whose passes begin at cursors names everything where it begins without one;
+    /// where nothing says that a record was removed, it can be a feed that keeps the last events only.
+    fn names_everything(&self, index: usize, step: &Step) -> bool {
+        let begins_anew =
+            !self.lasting.contains_key(&index) && step.call.paging.lasting().is_some();
+        !step.call.names_changes() || (begins_anew && step.call.names_removed())
     }
 
     /// Returns the pass in the catalog; `None` before its first page.

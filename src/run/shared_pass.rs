@@ -30,7 +30,8 @@ pub struct SharedPass<'a> {
     /// Locked during a landing: the first one opens the pass to which the others belong.
     reference: Mutex<PassRef>,
     begun: Vec<OpenBatch>,
-    /// Whether its lists begin without a cursor of former ones (`--relist`), and whether those that are between two pages did.
+    /// Whether its lists begin without a cursor of former ones, since an unfinished pass of the job does (`--relist`), and whether
+    /// those that are between two pages did.
     relists: bool,
     begun_relist: bool,
     /// When the oldest unfinished pass of the job began.
@@ -147,6 +148,8 @@ impl<'a> SharedPass<'a> {
         let mut reference = new_shared_pass(job, now);
         let mut begun = Vec::new();
         let mut begun_relist = job.relists;
+        // A run that was stopped before the ids of its pass lists them as it would have.
+        let relists = job.relists || open.iter().any(|pass| pass.relists);
         let oldest = open.iter().map(|pass| pass.started_at).min();
         for mut pass in open
             .into_iter()
@@ -172,7 +175,7 @@ impl<'a> SharedPass<'a> {
             region: Region::shared(),
             reference: Mutex::new(reference),
             begun,
-            relists: job.relists || begun_relist,
+            relists,
             begun_relist,
             oldest: oldest.unwrap_or(now),
         })

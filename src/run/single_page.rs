@@ -97,6 +97,7 @@ impl SinglePage<'_> {
         };
         let verdict = Review::new(upstream, &step.call, known, 0).see(page, turn);
         let is_cut = is_last && verdict.next.is_some() && !verdict.is_proof;
+        let lasts = !is_last && verdict.doubts.is_empty() && self.region.slice.is_none();
         let landing = Landing {
             id: Uuid::now_v7(),
             pass: self.pass(),
@@ -114,7 +115,7 @@ impl SinglePage<'_> {
             batch: None,
             since: None,
             removed: page.removed.clone(),
-            lasting: (page.lasting.clone()).filter(|_| !is_last && verdict.doubts.is_empty()),
+            lasting: page.lasting.clone().filter(|_| lasts),
             doubts: verdict.doubts,
             if_repeats: None,
             relists: false,

@@ -131,11 +131,14 @@ impl Call {
     /// Whether its lists can leave out records that did not change, so that one that is absent is not gone.
     #[must_use]
     pub fn names_changes(&self) -> bool {
-        let removed = self
-            .records
-            .as_ref()
-            .and_then(|records| records.removed.as_ref());
-        self.paging.lasting().is_some() || removed.is_some()
+        self.paging.lasting().is_some() || self.names_removed()
+    }
+
+    /// Whether its records can say that they were removed.
+    #[must_use]
+    pub fn names_removed(&self) -> bool {
+        let records = self.records.as_ref();
+        records.is_some_and(|records| records.removed.is_some())
     }
 }
 

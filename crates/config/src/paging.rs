@@ -286,7 +286,7 @@ const PLACES: &[(&str, Place, &str)] = &[
     ),
 ];
 
-/// Where the cursor is with which the next pass begins.
+/// The place of the cursor that begins the next pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lasting {
     /// At this place of the last page.
@@ -478,7 +478,7 @@ impl Paging {
         }
     }
 
-    /// Where the cursor is with which the next pass begins; `None` if a pass begins anew.
+    /// Returns the place of the cursor that begins the next pass; `None` if each pass lists everything.
     #[must_use]
     pub const fn lasting(&self) -> Option<&Lasting> {
         match self {

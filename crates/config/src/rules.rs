@@ -390,7 +390,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
     (
         "old_cursor",
         Class::OldCursor,
-        "The cursor of `page.lasting`, with which the pass began, is too old. The pass begins anew, once, and lists everything. Elsewhere the same as `bad_cursor`.",
+        "The cursor of `page.lasting` at which the pass began is too old. The pass begins anew, once, and lists everything. In a list that began at none, it is `bad_cursor`.",
     ),
     (
         "transient",

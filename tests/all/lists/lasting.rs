@@ -9,14 +9,14 @@ use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 /// What happened at the upstream, in order: a record was written, or removed.
 #[derive(Default)]
-struct Feed {
-    changes: Vec<(u64, Option<u64>)>,
+pub struct Feed {
+    pub changes: Vec<(u64, Option<u64>)>,
     /// Cursors before this one are too old.
-    oldest: usize,
+    pub oldest: usize,
 }
 
 impl Feed {
-    fn write(&mut self, id: u64, version: u64) {
+    pub fn write(&mut self, id: u64, version: u64) {
         self.changes.push((id, Some(version)));
     }
 
@@ -39,9 +39,9 @@ impl Feed {
     }
 }
 
-type Shared = Arc<Mutex<Feed>>;
+pub type Shared = Arc<Mutex<Feed>>;
 
-fn feed() -> Shared {
+pub fn feed() -> Shared {
     let mut feed = Feed::default();
     (1..=5).for_each(|id| feed.write(id, 1));
     Arc::new(Mutex::new(feed))
@@ -95,14 +95,14 @@ fn world(page: &str, call: &str, stub: &StubUpstream) -> World {
 }
 
 /// The outcome, the requests and the records of the next run.
-fn run(world: &World) -> (String, u64, u64) {
+pub fn run(world: &World) -> (String, u64, u64) {
     let pass = world.json(&["--region", "US"])["passes"][0].clone();
     let number = |name: &str| pass[name].as_u64().unwrap();
     let outcome = pass["outcome"].as_str().unwrap().to_owned();
     (outcome, number("requests"), number("records"))
 }
 
-fn complete(requests: u64, records: u64) -> (String, u64, u64) {
+pub fn complete(requests: u64, records: u64) -> (String, u64, u64) {
     ("complete".to_owned(), requests, records)
 }
 
@@ -123,7 +123,7 @@ fn versions(of: &[(&str, i64)]) -> Vec<(String, i64)> {
 }
 
 /// A feed whose next pass begins with a parameter of its own.
-fn synced(feed: &Shared) -> (StubUpstream, World) {
+pub fn synced(feed: &Shared) -> (StubUpstream, World) {
     let stub = stub(
         feed,
         ("sync", "page"),
@@ -186,6 +186,72 @@ fn a_pass_begins_anew_once_where_the_cursor_is_too_old() {
     assert_eq!(stored(&world).len(), 7);
 }
 
+fn gone(world: &World) -> Vec<String> {
+    let catalog = world.catalog();
+    let mut query = catalog
+        .prepare("select id from record where gone_at is not null order by id")
+        .unwrap();
+    let rows = query.query_map([], |row| row.get(0));
+    rows.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+#[test]
+fn a_pass_that_lists_everything_again_marks_what_was_removed_unseen() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().write(6, 1);
+    assert_eq!(run(&world), complete(1, 1), "a list of its own");
+    {
+        let mut feed = feed.lock().unwrap();
+        feed.changes.extend([(1, None), (6, None)]);
+        feed.oldest = 8;
+    }
+    // The full list is resumed.
+    world.set("credentials.feed.limits.daily.quota=6");
+    assert_eq!(run(&world).0, "stopped");
+    assert_eq!(gone(&world), [""; 0]);
+    world.set("credentials.feed.limits.daily.quota=100");
+    assert_eq!(run(&world).0, "complete");
+    assert_eq!(gone(&world), ["1", "6"]);
+    feed.lock().unwrap().write(7, 1);
+    assert_eq!(run(&world), complete(1, 1));
+    feed.lock().unwrap().changes.push((7, None));
+    world.json(&["--region", "US", "--job", "events", "--relist"]);
+    assert_eq!(
+        gone(&world),
+        ["1", "6", "7"],
+        "--relist lists everything too"
+    );
+    assert_eq!(run(&world), complete(1, 0));
+}
+
+#[test]
+fn a_feed_that_names_no_removed_record_loses_none_by_a_full_list() {
+    let feed = feed();
+    let (_stub, mut world) = synced(&feed);
+    world.set(
+        "upstreams.feed.calls.list.records={ at = \"/items\", kind = \"event\", id = \"/id\" }",
+    );
+    assert_eq!(run(&world), complete(3, 5));
+    feed.lock().unwrap().changes.push((1, None));
+    feed.lock().unwrap().oldest = 6;
+    assert_eq!(run(&world).0, "complete");
+    assert_eq!(gone(&world), [""; 0]);
+}
+
+#[test]
+fn a_slice_keeps_no_cursor_since_it_is_fetched_once() {
+    let feed = feed();
+    let (stub, mut world) = synced(&feed);
+    world.set("jobs.events.slices={ from = \"2024-01-01\", to = \"2024-01-03\", step = \"1d\" }");
+    world.set("jobs.events.steps=[{ call = \"list\", params = { day = \"{slice.from:%F}\" } }]");
+    world.json(&["--region", "US"]);
+    world.json(&["--region", "US", "--job", "events", "--relist"]);
+    assert_eq!(begun(&stub, "sync"), vec![None; 12]);
+    assert_eq!(world.count("select count(*) from lasting_cursor"), 0);
+}
+
 #[test]
 fn a_pass_can_begin_at_a_url_of_the_last_page() {
     let feed = feed();
@@ -225,16 +291,18 @@ fn without_a_place_of_its_own_the_last_cursor_begins_the_next_pass() {
     assert_eq!(stored(&world).len(), 6);
 }
 
-#[test]
-fn each_id_has_a_cursor_of_its_own() {
-    let feed = feed();
-    let answered = Arc::clone(&feed);
+/// A list of two calendars, and for each of them the changes of the feed.
+fn calendars(feed: &Shared) -> (StubUpstream, World) {
+    let answered = Arc::clone(feed);
     let stub = StubUpstream::start(move |request| {
         let feed = answered.lock().unwrap();
         let Some(calendar) = request.path.strip_prefix("/events/") else {
             return StubAnswer::json(&json!({ "items": [{ "id": "a" }, { "id": "b" }] }));
         };
         let from: Option<usize> = request.param("sync").map(|from| from.parse().unwrap());
+        if from.is_some_and(|from| from < feed.oldest) {
+            return StubAnswer::error(410, &json!({ "error": { "message": "Sync again." } }));
+        }
         let mut items = feed.since(from);
         for item in &mut items {
             item["id"] = format!("{calendar}{}", item["id"]).into();
@@ -249,22 +317,62 @@ fn each_id_has_a_cursor_of_its_own() {
              id = \"/id\", removed = { at = \"/status\", is = \"cancelled\" } } }",
         )
         .set("jobs.events.steps=[{ call = \"list\" }, { call = \"events\", ids = { from = \"list\", at = \"/id\", batch = 1 } }]");
-    world.json(&["--region", "US"]);
+    (stub, world)
+}
+
+/// Where the lists of the calendars begin in one more run.
+fn next_begins(stub: &StubUpstream, world: &World, options: &[&str]) -> Vec<Option<String>> {
+    let before = stub.requests().len();
+    world.json(&[&["--region", "US"], options].concat());
+    let requests = stub.requests().split_off(before);
+    let of_ids = requests
+        .iter()
+        .filter(|one| one.path.starts_with("/events/"));
+    let begins = of_ids.map(|one| one.param("sync").map(str::to_owned));
+    let mut begins: Vec<_> = begins.collect();
+    begins.sort();
+    begins
+}
+
+#[test]
+fn each_id_has_a_cursor_of_its_own() {
+    let feed = feed();
+    let (stub, world) = calendars(&feed);
+    assert_eq!(next_begins(&stub, &world, &[]), [None, None]);
     assert_eq!(
         world.count("select count(*) from record where kind = 'entry'"),
         10
     );
     feed.lock().unwrap().changes.push((5, None));
-    let before = stub.requests().len();
-    world.json(&["--region", "US"]);
-    let begins: Vec<_> = stub
-        .requests()
-        .drain(before..)
-        .map(|one| one.param("sync").map(str::to_owned))
-        .collect();
-    assert_eq!(begins, [None, Some("5".to_owned()), Some("5".to_owned())]);
+    let at = |cursor: &str| Some(cursor.to_owned());
+    assert_eq!(next_begins(&stub, &world, &[]), [at("5"), at("5")]);
     let gone = "select count(*) from record where kind = 'entry' and gone_at is not null";
     assert_eq!(world.count(gone), 2);
+    feed.lock().unwrap().oldest = 7;
+    feed.lock().unwrap().write(6, 1);
+    let anew = next_begins(&stub, &world, &[]);
+    assert_eq!(anew, [None, None, at("6"), at("6")], "each anew, once");
+    assert_eq!(next_begins(&stub, &world, &[]), [at("7"), at("7")]);
+}
+
+#[test]
+fn relist_begins_the_lists_of_ids_without_a_cursor_and_so_does_the_run_that_continues_it() {
+    let feed = feed();
+    let (stub, mut world) = calendars(&feed);
+    assert_eq!(next_begins(&stub, &world, &[]), [None, None]);
+    let relist = ["--job", "events", "--relist"];
+    assert_eq!(next_begins(&stub, &world, &relist), [None, None]);
+    let at = |cursor: &str| Some(cursor.to_owned());
+    assert_eq!(next_begins(&stub, &world, &[]), [at("5"), at("5")]);
+    // Behind the list that names the ids, and behind the first of them.
+    for (quota, left) in [(10, 2), (14, 1)] {
+        world.set(&format!("credentials.feed.limits.daily.quota={quota}"));
+        let begun = next_begins(&stub, &world, &relist);
+        assert_eq!(begun, vec![None; 2 - left], "{quota}");
+        world.set("credentials.feed.limits.daily.quota=100");
+        assert_eq!(next_begins(&stub, &world, &[]), vec![None; left], "{quota}");
+    }
+    assert_eq!(next_begins(&stub, &world, &[]), [at("5"), at("5")]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
 //! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
-//! that one was removed.
+//! that one was removed, or a pass without such a cursor lists everything again.
 
 use futures_util::future::try_join_all;
 use tokio_postgres::Row;
@@ -13,8 +13,11 @@ use crate::PassId;
 use crate::page::LandingPage;
 use ingest_quota::Timestamp;
 
-/// The last complete pass of the same region of the job, and the step in it that requested the same.
-const BEFORE: &str = "select before.id, checkpoint.step
+/// The last complete pass of the same region of the job, the step in it that requested the same, and that request if the list begins
+/// passes at cursors and this one did not begin at the last pass's.
+const BEFORE: &str = "select before.id, checkpoint.step, (select own.request from lasting_cursor own
+        where own.pass = pass.id and own.step = $2 and (pass.relists or not exists (select 1 from lasting_cursor last
+            where last.pass = before.id and last.request = own.request and last.cursor is not null)))
     from pass join pass before on before.job = pass.job and before.region = pass.region
         and before.slice_from is not distinct from pass.slice_from and before.slice_to is not distinct from pass.slice_to
         and before.outcome = 'complete' and before.id <> pass.id
@@ -28,6 +31,10 @@ const MISSING: &str = "select record.number from listing
         on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
     where listing.pass = $1 and listing.step = $2
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = $3)";
+/// What the passes before it named does not speak for the list any more.
+const RELEASE: &str = "delete from lasting_cursor where request = $2 and pass <> $1 and pass in (
+    select former.id from pass join pass former on former.job = pass.job and former.region = pass.region where pass.id = $1)
+    returning pass, step";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 const CURRENT: &str = "select id from (
         select distinct on (job, region, slice_from, slice_to) id from pass where outcome = 'complete'
@@ -83,8 +90,19 @@ pub async fn mark(
             continue;
         };
         previous = Some(before);
-        for row in tx.query(MISSING, parameters![before, step, pass.0]).await? {
-            missing.push(row.value(0)?);
+        let mut lists = vec![(before, step)];
+        if let Some(request) = row.optional_text(2)? {
+            for row in tx
+                .query(RELEASE, parameters![pass.0, stored(&request)])
+                .await?
+            {
+                lists.push((row.value(0)?, row.value(1)?));
+            }
+        }
+        for (before, step) in lists {
+            for row in tx.query(MISSING, parameters![before, step, pass.0]).await? {
+                missing.push(row.value(0)?);
+            }
         }
     }
     if missing.is_empty() {

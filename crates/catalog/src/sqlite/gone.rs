@@ -2,7 +2,7 @@
 //!
 //! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
 //! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
-//! that one was removed.
+//! that one was removed, or a pass without such a cursor lists everything again.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -11,8 +11,11 @@ use crate::PassId;
 use crate::page::LandingPage;
 use ingest_quota::Timestamp;
 
-/// The last complete pass of the same region of the job, and the step in it that requested the same.
-const BEFORE: &str = "select before.id, checkpoint.step
+/// The last complete pass of the same region of the job, the step in it that requested the same, and that request if the list begins
+/// passes at cursors and this one did not begin at the last pass's.
+const BEFORE: &str = "select before.id, checkpoint.step, (select own.request from lasting_cursor own
+        where own.pass = pass.id and own.step = ?2 and (pass.relists or not exists (select 1 from lasting_cursor last
+            where last.pass = before.id and last.request = own.request and last.cursor is not null)))
     from pass join pass before on before.job = pass.job and before.region = pass.region
         and before.slice_from is pass.slice_from and before.slice_to is pass.slice_to
         and before.outcome = 'complete' and before.id <> pass.id
@@ -26,6 +29,10 @@ const MISSING: &str = "select record.number from listing
         on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
     where listing.pass = ?1 and listing.step = ?2
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = ?3)";
+/// What the passes before it named does not speak for the list any more.
+const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass <> ?1 and pass in (
+    select former.id from pass join pass former on former.job = pass.job and former.region = pass.region where pass.id = ?1)
+    returning pass, step";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 const CURRENT: &str =
     "select id, max(started_at) from pass where outcome = 'complete' group by job, region, slice_from, slice_to
@@ -40,7 +47,7 @@ const MARK: &str = "update record set gone_at = ?2 where number = ?1 and not exi
             and listing.requested is null)";
 const REMOVE: &str = "update record set gone_at = ?4
     where upstream = ?1 and kind = ?2 and id = ?3 and gone_at is null";
-pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, REMOVE];
+pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, RELEASE, REMOVE];
 
 /// Marks the records that a page says were removed.
 pub fn remove(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
@@ -62,17 +69,23 @@ pub fn mark(
     let mut missing: Vec<i64> = Vec::new();
     let mut previous = None;
     for step in steps {
-        let before: Option<(i64, Option<i64>)> = tx
+        let before: Option<(i64, Option<i64>, Option<String>)> = tx
             .prepare_cached(BEFORE)?
             .query_row((pass.0, step), |row| row.try_into())
             .optional()?;
-        let Some((before, Some(step))) = before else {
+        let Some((before, Some(step), anew)) = before else {
             continue;
         };
         previous = Some(before);
+        let mut lists = vec![(before, step)];
+        if let Some(request) = anew {
+            lists.append(&mut released(tx, pass, &request)?);
+        }
         let mut statement = tx.prepare_cached(MISSING)?;
-        for number in statement.query_map((before, step, pass.0), |row| row.get(0))? {
-            missing.push(number?);
+        for (before, step) in lists {
+            for number in statement.query_map((before, step, pass.0), |row| row.get(0))? {
+                missing.push(number?);
+            }
         }
     }
     if missing.is_empty() {
@@ -85,6 +98,17 @@ pub fn mark(
         gone += mark.execute((number, columns::time(now), &current))? as u64;
     }
     Ok(gone)
+}
+
+/// Returns the passes that named what a list has, with their steps, and releases them.
+fn released(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    request: &str,
+) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let mut release = tx.prepare_cached(RELEASE)?;
+    let former = release.query_map((pass.0, request), |row| row.try_into())?;
+    former.collect()
 }
 
 /// The current passes as JSON. `pass`, which is about to end, replaces `previous`.

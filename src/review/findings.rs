@@ -1,8 +1,8 @@
 //! Signs of a mistake in the configuration that show in the pages of a pass: values that no page of a call contained, and ids
 //! whose record differs between regions.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,9 +46,9 @@ struct BetweenRegions {
     of_ids: bool,
     shared: u64,
     differing: u64,
-    /// Ids whose record is the same, and one of the regions that has them.
+    /// Ids whose record is the same, and the regions that returned them first.
     same: u64,
-    same_as: Option<Arc<str>>,
+    same_as: BTreeSet<Arc<str>>,
     /// The first id with another body, and its regions.
     example: Option<(String, Arc<str>, Arc<str>)>,
 }
@@ -126,8 +126,8 @@ impl Findings {
             found.regions.same += more.regions.same;
             found.regions.shared += more.regions.shared;
             found.regions.differing += more.regions.differing;
-            let same_as = more.regions.same_as.clone();
-            found.regions.same_as = found.regions.same_as.take().or(same_as);
+            let same_as = more.regions.same_as.iter().cloned();
+            found.regions.same_as.extend(same_as);
             let example = more.regions.example.clone();
             found.regions.example = found.regions.example.take().or(example);
         }
@@ -203,7 +203,7 @@ impl BetweenRegions {
         self.shared += 1;
         if is_same {
             self.same += 1;
-            self.same_as.get_or_insert(first);
+            self.same_as.insert(first);
         } else {
             self.differing += 1;
             self.example
@@ -325,17 +325,23 @@ impl RegionalRecords {
 }
 
 impl BetweenRegions {
-    /// Returns a note if at least half of the records of a region are those of another one. Half, since the two may have walked
-    /// their lists at the same time.
+    /// Returns a note if the records of a region are those of other ones.
+    ///
+    /// Of regions that walk the same list at the same time, each may be the first that returns a part of it. One of two has half
+    /// of its records from the other one, one of three two thirds from the others. Charts of neighbours share as much by chance,
+    /// but with several of them, and not nine tenths.
     fn note_same(&self, call: &str, landed: u64) -> Option<String> {
         const FEW: u64 = 3;
         // Several parents often have the same child.
-        let other = self.same_as.as_ref().filter(|_| !self.of_ids)?;
-        (self.same >= FEW && self.same.saturating_mul(2) >= landed).then(|| {
+        let first = self.same_as.first().filter(|_| !self.of_ids)?;
+        let others = u64::try_from(self.same_as.len()).unwrap_or(u64::MAX).min(9);
+        let is_mistake = self.same.saturating_mul(others + 1) >= landed.saturating_mul(others);
+        (self.same >= FEW && is_mistake).then(|| {
             format!(
-                "{call}: {} of {landed} records are the same as those of {other}: if the region should make a difference, check \
+                "{call}: {} of {landed} records are the same as those of {first}{}: if the region should make a difference, check \
                 that a parameter or the path contains it, and the parameter's name",
-                self.same
+                self.same,
+                if others > 1 { " and other regions" } else { "" }
             )
         })
     }

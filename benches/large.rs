@@ -93,7 +93,7 @@ fn measure(sizes: &[f64], regions: usize) {
     println!("{table}");
 }
 
-/// How a figure grew while the data grew so many times.
+/// Names how `figure` grew while the data grew `data` times.
 fn growth(figure: f64, data: f64) -> &'static str {
     match figure.ln() / data.ln() {
         power if power < 0.15 => "not",

@@ -14,7 +14,7 @@ pub enum Since {
     Ago(Duration),
     /// Then.
     At(Timestamp),
-    /// The beginning of the day so many days ago.
+    /// The beginning of the day this number of days ago.
     Day(u32),
 }
 

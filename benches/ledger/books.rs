@@ -1,4 +1,4 @@
-//! One account in one ledger, with so many charges in its window.
+//! One account in one ledger, with a number of charges in its window.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -71,7 +71,7 @@ enum Way {
     },
 }
 
-/// One way of charging a cost, with so many units in the window.
+/// One way of charging a cost, with a number of units already in the window.
 struct Scenario {
     what: &'static str,
     cost: u32,

@@ -102,7 +102,7 @@ steps = [{{ call = "orders" }}]
     World::written_with(&text, &[], |options| options.latency = plan.latency)
 }
 
-/// Walks all regions by so many processes at once. Returns the time, and the pages that each landed.
+/// Walks all regions with `machines` processes at once. Returns the time, and the pages that each landed.
 fn walk(world: &World, machines: usize, concurrency: usize) -> (Duration, Vec<u64>) {
     let begun = Instant::now();
     let children: Vec<_> = (0..machines)

@@ -603,7 +603,7 @@ pub fn unknown_region(config: &Config, code: &str) -> String {
 
 /// With more characters, one that is wrong or too many still leaves one region meant.
 const LONGEST_CODE: usize = 2;
-/// So many regions are listed in a message.
+/// The most regions that a message lists.
 const SHOWN_REGIONS: usize = 20;
 
 /// The letters of a name in lower case and in order.

@@ -25,8 +25,9 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Removes the regions that walk next from the front of the queue: at least one. The run has made so many requests. Behind an
-    /// exhausted limit, regions that make none are admitted one by one, and the units are not read again for each of them.
+    /// Removes the regions that walk next from the front of the queue: at least one. `requests`: the number of requests
+    /// of this run so far. Behind an exhausted limit, regions that make none are admitted one by one, and the units are not read
+    /// again for each of them.
     ///
     /// # Errors
     /// When the catalog cannot be read.

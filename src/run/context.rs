@@ -277,7 +277,7 @@ impl Context {
 
 /// Receives the progress of a run.
 pub trait Progress: Send + Sync {
-    /// So many passes are due.
+    /// The run plans `passes` passes.
     fn planned(&self, passes: usize);
 
     /// A request was charged; `remaining` are the units that its limits have left.

@@ -3,7 +3,6 @@
 //! | file | purpose |
 //! | --- | --- |
 //! | `listen`, `connections` | sockets, and the limits of each connection |
-//! | `memory` | the heaps of the process |
 //! | `guard`, `header`, `host`, `client` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
@@ -27,7 +26,6 @@ mod header;
 mod host;
 mod limiter;
 mod listen;
-mod memory;
 mod metrics;
 mod openapi;
 mod page;
@@ -65,7 +63,6 @@ pub struct App {
 /// Serves until a signal ends it.
 #[must_use]
 pub fn serve<'a>(global: &'a Global, args: &'a ServeArgs) -> BoxFuture<'a, Result<Exit, Error>> {
-    memory::bound();
     Box::pin(serve_until_stopped(global, args))
 }
 

@@ -92,7 +92,7 @@ pub fn text_near(of: &str) -> impl Strategy<Value = String> {
     near(of).prop_map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// As many cases as are asked for by `PROPTEST_CASES`, or so many times fewer where each takes long.
+/// Returns a configuration with the cases of `PROPTEST_CASES`, divided by `fewer`: for properties whose cases take long.
 pub fn cases(fewer: u32) -> ProptestConfig {
     let all = ProptestConfig::default();
     ProptestConfig {

@@ -147,8 +147,7 @@ impl SimulatedUpstream {
     }
 }
 
-/// The same page, of so many records, of a list whose pages are full but for the last one, if the upstream does not say where such
-/// a list ends.
+/// Returns the page with `records` records. In a list whose end the upstream does not state, only the last page is not full.
 fn sized(page: Page, records: usize, (step, number): (&Step, usize)) -> Page {
     let size = step.call.paging.size().map(|size| size.size);
     let Some(size) = size.filter(|_| step.call.paging.assumes_end() && !page.unchanged) else {

@@ -68,13 +68,13 @@ pub enum Total {
 /// Something that changes at the upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// So many new records.
+    /// This number of new records appears.
     Grow(u8),
     /// The record at this place goes.
     Lose(u8),
     /// The record at this place is updated.
     Update(u8),
-    /// A page has at most so many records.
+    /// The most records of a page.
     Cap(u8),
     /// A member or a parameter has its other name.
     Rename(Name),

@@ -14,7 +14,7 @@ use ingest_testing::not_run::not_run;
 
 const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "json"];
 
-/// Runs with files that cannot grow beyond so many blocks, which is what a full disk looks like.
+/// Runs with files that cannot grow beyond `blocks` blocks: a full disk looks like that.
 fn run_with_full_disk(world: &World, blocks: u32, arguments: &[&str]) -> Ran {
     let inner = world.command(arguments);
     let mut command = Command::new("sh");

@@ -66,7 +66,7 @@ const COMMANDS: [(&[&str], Grows); 7] = [
     (&["--region", "all", "--job", "discover"], Grows::Not),
 ];
 
-/// Returns the statements of each command over so many regions. The last job is not due, the other always.
+/// Returns the number of statements of each command over `regions` regions. The last job is not due, the other always.
 fn statements(server: &PostgresServer, regions: usize) -> Vec<f64> {
     let names = &REGIONS[..regions];
     let schema = server.schema();

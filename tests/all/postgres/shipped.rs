@@ -124,7 +124,7 @@ impl Machines {
         Running { child, said }
     }
 
-    /// Runs so many machines at once.
+    /// Runs `machines` machines at once.
     fn run(&self, machines: usize) {
         let runs: Vec<Running> = (0..machines)
             .map(|machine| self.start(machine, &[]))
@@ -144,7 +144,7 @@ impl Machines {
         catalog.query_row(COMPLETE, [], |row| row.get(0)).unwrap()
     }
 
-    /// Each of so many machines, which share no catalog, pays for everything once.
+    /// Each of several machines that share no catalog pays for everything once.
     fn assert_each_paid(&self, machines: usize) {
         let counted = (self.world.counted("daily"), self.world.counted("search"));
         let times = machines as u64;

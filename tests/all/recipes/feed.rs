@@ -24,7 +24,7 @@ pub struct FeedPage {
 }
 
 impl Feed {
-    /// A feed in which so many things were written.
+    /// A feed in which `total` things were written.
     pub fn of(total: usize) -> Self {
         Self {
             changes: (0..total).map(|thing| (thing, true)).collect(),

@@ -91,7 +91,7 @@ fn in_words(at: Timestamp) -> String {
         .to_string()
 }
 
-/// What every output says of when so many units fit.
+/// What every output says of when 100 units fit.
 fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
     let charge = |units: &str, more: &[&str]| {
         let arguments = [

@@ -230,7 +230,7 @@ credential = "second"
 steps = [{ call = "list" }]
 "#;
 
-/// What a run of each job in turn says, with so many requests that both may make together.
+/// Runs each job in turn, where both together may make `all` requests. Returns what the runs report.
 fn in_turn(all: u64) -> (World, StubUpstream, [Value; 2]) {
     let upstream = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [] })));
     let mut world = World::written(TOGETHER, &[]);

@@ -37,7 +37,7 @@ fn world(url: &str, sets: &[&str]) -> World {
     world
 }
 
-/// The page that a request asks for, of so many that each hold one record.
+/// Answers with the requested one of `pages` pages of one record each.
 fn page_of(pages: usize) -> Arc<Reply> {
     Arc::new(move |request| {
         let query = request.line.split_once("cursor=").map(|(_, rest)| rest);
@@ -57,7 +57,7 @@ fn page_of(pages: usize) -> Arc<Reply> {
     })
 }
 
-/// A complete run of so many pages.
+/// Asserts that the run is complete after `pages` pages.
 fn complete(ran: &Ran, pages: usize) {
     assert_eq!(ran.code, 0, "{ran:?}");
     let report = ran.json();

@@ -30,7 +30,7 @@ fn stub() -> StubUpstream {
     })
 }
 
-/// A world whose job has these steps, and so many units.
+/// A world whose job has these steps and whose quota is `quota` units.
 fn world(stub: &StubUpstream, steps: &str, quota: u64) -> World {
     let call = |name: &str| {
         format!(

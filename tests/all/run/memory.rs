@@ -25,7 +25,7 @@ fn peak_of(answer: StubAnswer, sets: &[&str]) -> (u64, String) {
         "upstreams.youtube.base_url=\"{}\"",
         upstream.url()
     ));
-    // What a step asks for by the ids that so many records name is the catalog's to remember.
+    // Ids that records name would stand in the catalog, not in memory: this job requests none.
     world.set("jobs.trending.steps=[{ call = \"videos.list\", max_pages = 4 }]");
     let mut command = world.command(&["--region", "all", "--job", "trending"]);
     let mut run = command

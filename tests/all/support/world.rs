@@ -209,7 +209,7 @@ impl World {
         ran.json()
     }
 
-    /// Starts so many at once, and waits for all.
+    /// Starts `count` processes at once, and waits for all.
     pub fn ingest_at_once(&self, count: usize, arguments: &[&str]) -> Vec<Ran> {
         let spawn = |_| {
             let mut command = self.command(arguments);

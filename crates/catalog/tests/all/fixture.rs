@@ -264,7 +264,7 @@ pub(crate) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
     }
 }
 
-/// So many minutes after noon of a day in 2026.
+/// Returns the time `minutes` after noon of 2026-03-01.
 pub(crate) fn at(minutes: u64) -> Timestamp {
     Timestamp::parse("2026-03-01T12:00:00Z").unwrap() + Duration::from_secs(60 * minutes)
 }

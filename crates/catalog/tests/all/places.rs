@@ -42,7 +42,7 @@ pub(super) fn database(schema: &Schema) -> Postgres {
     with_connections(schema, connections())
 }
 
-/// The same with so many connections.
+/// Returns a catalog over `schema` with a pool of `connections`.
 pub(crate) fn with_connections(schema: &Schema, connections: u32) -> Postgres {
     let url = PostgresUrl::parse(&schema.url).unwrap();
     Postgres::new(&url, None, &schema.name, connections)

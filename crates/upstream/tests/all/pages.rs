@@ -57,7 +57,7 @@ async fn walk(mut asking: Asking, stub: &StubUpstream) -> (Vec<Vec<String>>, Vec
     }
 }
 
-/// An upstream with so many things, which gives two at a time from the offset that `at` reads out of a request.
+/// An upstream with `count` things. It returns two at a time, from the offset that `at` reads out of a request.
 fn holding(
     count: usize,
     at: impl Fn(&StubRequest) -> usize + Send + Sync + 'static,

@@ -70,7 +70,7 @@ pub(crate) fn check<S: Store, C: Debug>(
     check_some(128, open, cases, property);
 }
 
-/// The same against so many cases, unless `PROPTEST_CASES` says otherwise.
+/// The same against `count` cases, unless `PROPTEST_CASES` says otherwise.
 pub(crate) fn check_some<S: Store, C: Debug>(
     count: u32,
     open: impl AsyncFnOnce() -> S,

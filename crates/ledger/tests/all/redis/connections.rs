@@ -182,7 +182,7 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
     assert_eq!(machine.process().drain(&account).await, 6);
 }
 
-/// A machine whose charges run as a user whose permissions can be taken away, and that has made so many.
+/// A machine that has made `charges` charges, as a user whose permissions can be taken away.
 async fn with_permissions(charges: u64) -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
     server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");

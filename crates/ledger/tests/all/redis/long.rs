@@ -19,7 +19,7 @@ const LONG_WINDOW: Duration = secs(1_800);
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// So many charges of so many units, so many microseconds apart.
+    /// `count` charges of `units` each, at equal distances in microseconds.
     Charges {
         count: u16,
         units: u64,

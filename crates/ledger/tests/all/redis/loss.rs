@@ -374,7 +374,7 @@ async fn mended(machine: &Machine, account: &Account) -> Vec<String> {
     ledger.mend(account, SystemClock.now()).await.unwrap()
 }
 
-/// A machine that has charged so many of 300.
+/// A machine that has charged `charges` of 300 units.
 async fn one_that_charged(charges: u64) -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(300));

@@ -20,7 +20,7 @@ fn value(number: usize) -> String {
     format!("value/{number:04}")
 }
 
-/// So many limits of two units each, beside `daily`.
+/// An account with `limits` limits of two units each, beside `daily`.
 fn with_values(limits: usize) -> Account {
     let mut account = account([("daily", limit(1_000_000, Some(WINDOW), None))]);
     let values = (0..limits).map(|number| (value(number), limit(2, Some(WINDOW), None)));
@@ -46,7 +46,7 @@ async fn ask(process: &Process, account: &Account, cost: &Cost) -> Acquired {
     process.0.acquire(request).await.unwrap()
 }
 
-/// How many limits have used so many units.
+/// Returns the number of limits of which exactly `units` are used.
 async fn used(process: &Process, account: &Account, units: u64) -> usize {
     let usage = process.0.usage(account).await.unwrap();
     let is_used = |usage: &&ingest_quota::LimitUsage| usage.used.get() == units;

@@ -24,7 +24,7 @@ const ALLOWANCE: u64 = 3;
 
 #[derive(Debug, Clone)]
 enum Event {
-    /// So many charges by one process of one machine.
+    /// `count` charges by one process of one machine.
     Charge {
         machine: usize,
         process: usize,
@@ -39,7 +39,7 @@ enum Event {
     Release {
         machine: usize,
     },
-    /// So many replies are lost, after the script ran.
+    /// The next replies are lost after their script ran.
     Cut {
         replies: u32,
     },

@@ -51,7 +51,7 @@ async fn charged(store: &impl Store) -> Books {
     books
 }
 
-/// The number of values of which so many units are used.
+/// Returns the number of values of which exactly `units` are used.
 async fn values_used(books: &Books, units: u64, now: Timestamp) -> usize {
     let usage = books.usage(now).await;
     assert_eq!(usage.len(), VALUES + 1);
@@ -172,7 +172,7 @@ pub(crate) async fn what_many_limits_counted_leaves_the_log(store: &impl Store) 
     assert_eq!(rejection.limit, value(9));
 }
 
-/// Limits that count in parts: of so many values in six hours, and of all together in a day.
+/// Limits that count in parts: one of six hours for each of `values` values, and one of a day for all together.
 fn in_parts(values: usize) -> Account {
     let limit = |hours: u64| {
         let window = Window::new(Some(secs(hours * 3600)), None).unwrap();

@@ -20,4 +20,3 @@ pub use preview::{
     preview,
 };
 pub use reserve::reserved;
-pub use simulation::SimulatedCatalog;

@@ -299,8 +299,7 @@ impl Candidate {
     /// Returns when its last pass began, if that is doubtful.
     #[must_use]
     pub fn doubtful_since(&self) -> Option<Timestamp> {
-        let doubtful = self.state.doubtful.as_ref()?;
-        Some(doubtful.started_at).filter(|at| Some(*at) >= self.state.last_refused)
+        self.state.doubtful_since()
     }
 
     /// Returns how long after a refusal the region is requested again; `None`: at the next run.

@@ -40,8 +40,5 @@ mod of_packages {
     pub(crate) mod fixture;
     #[path = "ledger/tests/all/shared_as_ledger.rs"]
     pub(crate) mod shared_as_ledger;
-    #[macro_use]
-    #[path = "catalog/tests/all/suite/mod.rs"]
-    pub(crate) mod suite;
 }
-use of_packages::{books, fixture, shared_as_ledger, suite};
+use of_packages::{books, fixture, shared_as_ledger};

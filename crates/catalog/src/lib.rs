@@ -15,6 +15,7 @@ mod layout;
 mod lease;
 mod listings;
 mod lock_files;
+pub mod memory;
 mod page;
 mod pass;
 mod places;

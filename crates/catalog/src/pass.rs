@@ -113,6 +113,15 @@ pub struct RegionState {
     pub last_notes: Option<String>,
 }
 
+impl RegionState {
+    /// Returns when its last pass began, if that is doubtful.
+    #[must_use]
+    pub fn doubtful_since(&self) -> Option<Timestamp> {
+        let doubtful = self.doubtful.as_ref()?;
+        Some(doubtful.started_at).filter(|at| Some(*at) >= self.last_refused)
+    }
+}
+
 /// A pass that ended with doubts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoubtfulPass {

@@ -2,7 +2,6 @@
 //! repeats its last responses. Nothing is charged, requested or written.
 
 mod balance;
-mod catalog;
 mod clock;
 mod ledger;
 mod snapshot;
@@ -25,6 +24,7 @@ use crate::run::{
     Selection, Silent, Waits, candidates, channel,
 };
 use ingest_base::clock::Clock;
+use ingest_catalog::memory::{MemoryCatalog, RegionAtStart};
 use ingest_catalog::{CatalogError, OpenPass, PassReader};
 use ingest_config::{Job, Region};
 use ingest_ledger::{LedgerError, LocalClient};
@@ -32,7 +32,6 @@ use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::Upstream;
 
 pub use balance::balances;
-pub use catalog::SimulatedCatalog;
 pub use ledger::{Balance, Bounds, Granted, LimitFit, Refused};
 pub use upstream::RequestCounts;
 
@@ -72,8 +71,13 @@ impl Snapshot {
 
     /// Returns a copy of the catalog in memory.
     #[must_use]
-    pub fn catalog(&self) -> SimulatedCatalog {
-        SimulatedCatalog::new(Arc::clone(&self.snapshot), &self.candidates, &self.shared)
+    pub fn catalog(&self) -> MemoryCatalog {
+        let regions = self.candidates.iter().map(at_start);
+        let shared = self.shared.iter().map(|(job, pass)| {
+            let upstream = &job.credential.upstream.name;
+            (upstream.as_str(), job.name.as_str(), pass)
+        });
+        MemoryCatalog::new(Arc::clone(&self.snapshot.contents), regions, shared)
     }
 
     /// Starts a simulation of this selection at `now`.
@@ -98,11 +102,21 @@ impl Snapshot {
     }
 }
 
+fn at_start(candidate: &Candidate) -> RegionAtStart<'_> {
+    RegionAtStart {
+        job: &candidate.job.name,
+        upstream: &candidate.job.credential.upstream.name,
+        slice: candidate.region.slice,
+        state: &candidate.state,
+        done: candidate.backfill.as_ref().map(|all| &*all.done),
+    }
+}
+
 /// A simulation of one run or of several, one after another.
 pub struct Simulation {
     selection: Selection,
     clock: Arc<SimulatedClock>,
-    catalog: Arc<SimulatedCatalog>,
+    catalog: Arc<MemoryCatalog>,
     ledger: Arc<SimulatedLedger>,
     upstream: Arc<SimulatedUpstream>,
 }

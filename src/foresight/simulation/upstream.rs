@@ -4,14 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::snapshot::{CatalogSnapshot, PageNumber};
+use super::snapshot::{CatalogSnapshot, ListKey};
 use ingest_base::clock::Deadline;
 use ingest_base::record::Record;
+use ingest_catalog::memory::PageNumber;
 use ingest_config::{Job, Step};
 use ingest_upstream::{Connection, End, Exchange, Failure, Page, PageRequest, Upstream};
-
-/// A step of a job over a region: their names, and the step's index.
-pub type ListKey = (String, String, usize);
 
 /// Requests by job, region and the step's index.
 pub type RequestCounts = BTreeMap<ListKey, RequestCount>;
@@ -139,7 +137,7 @@ impl SimulatedUpstream {
         }
         let pages = self.snapshot.pages(&job.name, request.region, step);
         let listed = pages.get(number);
-        let records = listed.map_or(0, |listed| self.snapshot.ids(*listed).len());
+        let records = listed.map_or(0, |listed| self.snapshot.contents.ids(*listed).len());
         let names = listed.filter(|_| records > 0).map(PageNumber::to_string);
         let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());
         let page = page(names.into_iter(), next, unchanged);

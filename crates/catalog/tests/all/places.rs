@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
+use ingest_catalog::memory::MemoryCatalog;
 use ingest_catalog::{LockFiles, Postgres, PostgresCatalog, RowLeases, SqliteCatalog};
 use ingest_config::PostgresUrl;
 use tempfile::TempDir;
@@ -26,6 +27,22 @@ impl Place for SqliteFile {
             store: Arc::new(SqliteCatalog::open(&path).unwrap()),
             leases: Arc::new(LockFiles::open(self.0.path()).unwrap()),
             archive: Some(Arc::new(SqliteCatalog::open_read_only(&path).unwrap())),
+        }
+    }
+}
+
+struct Memory(Arc<MemoryCatalog>);
+
+pub(super) fn memory() -> Arc<dyn Place> {
+    Arc::new(Memory(Arc::default()))
+}
+
+impl Place for Memory {
+    fn open(&self) -> Handle {
+        Handle {
+            store: self.0.clone(),
+            leases: self.0.clone(),
+            archive: None,
         }
     }
 }

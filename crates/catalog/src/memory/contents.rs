@@ -1,0 +1,130 @@
+//! What a catalog in memory begins with.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::{CallFacts, NamedIds, PassId, RegionState, SliceState, StepListing};
+use ingest_config::Slice;
+use ingest_quota::Timestamp;
+
+/// Records of one kind of one upstream.
+pub type RecordKind = (String, String);
+
+/// Where records of a kind name ids.
+pub type Place = (RecordKind, String);
+
+/// A page of a list, by its place among all such pages. In a simulation it travels as one record with this number for an id: what a
+/// page costs does not depend on its records.
+pub type PageNumber = usize;
+
+/// The ids that records name, by the record's own.
+type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
+
+/// The state of a region at the beginning.
+#[derive(Debug, Clone, Copy)]
+pub struct RegionAtStart<'a> {
+    /// The job.
+    pub job: &'a str,
+    /// Its upstream.
+    pub upstream: &'a str,
+    /// The slice to which the state belongs.
+    pub slice: Option<Slice>,
+    /// The passes.
+    pub state: &'a RegionState,
+    /// The slices that are complete; `None` in a job without slices.
+    pub done: Option<&'a [SliceState]>,
+}
+
+/// What lists have, and what of it is in the catalog.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The kind of each page, and the ids on it.
+    pages: Vec<(RecordKind, Vec<Arc<str>>)>,
+    /// The pages on which an id is, for the kinds that a step requests by id.
+    pages_with: HashMap<RecordKind, HashMap<Arc<str>, Vec<PageNumber>>>,
+    /// The ids that a record names, by its kind, the place and its id.
+    names: HashMap<Place, Named>,
+    /// When ids were fetched before, by kind.
+    pub fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    /// What the lists of each call showed.
+    pub call_facts: Vec<CallFacts>,
+    /// The listings of passes.
+    pub listings: HashMap<PassId, Vec<StepListing>>,
+}
+
+impl Contents {
+    /// Adds pages of records of a kind. Returns their numbers.
+    pub fn add_pages(&mut self, kind: &RecordKind, pages: Vec<Vec<Arc<str>>>) -> Vec<PageNumber> {
+        let first = self.pages.len();
+        let pages = pages.into_iter().map(|ids| (kind.clone(), ids));
+        self.pages.extend(pages);
+        (first..self.pages.len()).collect()
+    }
+
+    /// Notes on which pages each id of a kind is.
+    pub fn find_pages(&mut self, kind: RecordKind) {
+        let mut pages: HashMap<Arc<str>, Vec<PageNumber>> = HashMap::new();
+        let of_kind = self.pages.iter().enumerate();
+        for (number, (_, ids)) in of_kind.filter(|(_, page)| page.0 == kind) {
+            for id in ids {
+                pages.entry(Arc::clone(id)).or_default().push(number);
+            }
+        }
+        self.pages_with.insert(kind, pages);
+    }
+
+    /// Adds what records name at a place. `from`: records of which those that were fetched and are not stored name nothing.
+    pub fn add_names(&mut self, place: Place, named: Vec<NamedIds>, from: Vec<Arc<str>>) {
+        let fetched = self.fetched.get(&place.0);
+        let names = self.names.entry(place).or_default();
+        names.extend(named);
+        for id in from {
+            if fetched.is_some_and(|fetched| fetched.contains_key(&id)) {
+                names.entry(id).or_default();
+            }
+        }
+    }
+
+    /// The pages on which each id of a kind is; `None` where no step requests the kind by id.
+    pub fn pages_with(&self, kind: &RecordKind) -> Option<&HashMap<Arc<str>, Vec<PageNumber>>> {
+        self.pages_with.get(kind)
+    }
+
+    /// How many pages there are.
+    #[must_use]
+    pub const fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// The ids on a page.
+    #[must_use]
+    pub fn ids(&self, page: PageNumber) -> &[Arc<str>] {
+        self.pages.get(page).map_or(&[], |(_, ids)| ids)
+    }
+
+    /// What records of a kind name at a place.
+    pub fn names<'w>(&'w self, place: &'w Place) -> Names<'w> {
+        Names {
+            named: self.names.get(place),
+            place: &place.1,
+        }
+    }
+}
+
+/// The ids that records of one kind name at one place.
+#[derive(Clone, Copy)]
+pub struct Names<'w> {
+    named: Option<&'w Named>,
+    place: &'w str,
+}
+
+impl<'w> Names<'w> {
+    /// Returns the ids that a record names. An invented record names one invented id.
+    pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
+        match self.named.and_then(|named| named.get(id)) {
+            Some(named) => Cow::Borrowed(named),
+            None => Cow::Owned(vec![format!("{}{id}", self.place).into()]),
+        }
+    }
+}

@@ -65,6 +65,8 @@ pub enum FaultKind {
     Denied,
     /// The upstream's refusal of a cursor.
     BadCursor,
+    /// The upstream's refusal of a cursor with which a pass begins.
+    OldCursor,
     /// The upstream fails with `status` (503 by default).
     Backend,
 }

@@ -14,6 +14,7 @@ mod credential;
 mod draw;
 mod encode;
 mod fault;
+mod lasting;
 mod list;
 mod log;
 mod pattern;

@@ -22,6 +22,8 @@ pub enum Reason {
     Exhausted(Exhausted, Option<String>),
     /// The cursor belongs to another list.
     BadCursor,
+    /// The cursor with which a pass begins is too old.
+    OldCursor,
     /// The upstream fails, with this status.
     Backend(u16),
 }
@@ -36,6 +38,7 @@ impl Reason {
                 Pace::Rate => "slow_down",
             },
             Self::BadCursor => "bad_cursor",
+            Self::OldCursor => "old_cursor",
             Self::Backend(_) => "backend",
         }
     }
@@ -47,7 +50,9 @@ pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
     let shape = request.route.shape.as_ref();
     let (limit, mut facts) = match reason {
         Reason::Exhausted(exhausted, name) => (name.as_deref(), exhausted_facts(exhausted, name)),
-        Reason::Denied | Reason::BadCursor | Reason::Backend(_) => (None, Facts::new()),
+        Reason::Denied | Reason::BadCursor | Reason::OldCursor | Reason::Backend(_) => {
+            (None, Facts::new())
+        }
     };
     if let Reason::Backend(status) = reason {
         facts.insert("status".to_owned(), (*status).into());
@@ -119,6 +124,12 @@ fn by_rules(upstream: &Upstream, reason: &Reason) -> Reply {
             Class::BadCursor,
             400,
             "The cursor is invalid for this list.",
+        ),
+        Reason::OldCursor => declined(
+            upstream,
+            Class::OldCursor,
+            410,
+            "The cursor is too old; list everything again.",
         ),
         Reason::Backend(status) => Reply::json(*status, json!({ "message": "Internal error." })),
         Reason::Exhausted(exhausted, name) => match exhausted.pace {

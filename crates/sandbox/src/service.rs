@@ -201,6 +201,7 @@ impl Service {
             Some(FaultKind::SlowDown) => self.as_if_exhausted(caller, request, Pace::Rate),
             Some(FaultKind::Denied) => Some(Reason::Denied),
             Some(FaultKind::BadCursor) => Some(Reason::BadCursor),
+            Some(FaultKind::OldCursor) => Some(Reason::OldCursor),
             Some(FaultKind::Backend) => Some(Reason::Backend(hit.status.unwrap_or(503))),
             _ => None,
         };

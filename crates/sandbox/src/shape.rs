@@ -303,7 +303,11 @@ fn record(records: &Records, read_by_jobs: &[(&Pointer, String)]) -> Value {
     for (at, value) in read_by_jobs {
         put(at, value.clone());
     }
-    for (name, Column { at, kind, .. }) in &records.columns {
+    // A record of a list is there.
+    let removed = records.removed.as_ref().map(|removed| &removed.at);
+    let columns = records.columns.iter();
+    for (name, Column { at, kind, .. }) in columns.filter(|(_, column)| Some(&column.at) != removed)
+    {
         put(at, format!("@{}:{at}", column_value(name, *kind)));
     }
     for at in &records.text {

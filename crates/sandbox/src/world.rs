@@ -10,6 +10,7 @@ use super::check::Refused;
 use super::draw::{Drawing, Facts};
 use super::encode::{arranged, encoded};
 use super::fault::{self, Mishap};
+use super::lasting::First;
 use super::pointer::set;
 use super::refuse::{Reason, refuse};
 use super::request::CallRequest;
@@ -17,7 +18,7 @@ use super::route::LINKED;
 use super::shape::ResponseShape;
 use super::thing::{Thing, ThingList};
 use super::token::{self, Direction};
-use ingest_config::{Lasting, Lead, Pointer, ResponseField};
+use ingest_config::{Lead, Pointer, ResponseField};
 use ingest_quota::{Cost, LimitName, Units};
 
 /// Everything that is invented, as a function of a seed and of what is requested.
@@ -170,19 +171,15 @@ impl Question<'_> {
         let Span { start, size } = self.span()?;
         let things = self.things();
         let total = u64::try_from(things.len()).unwrap_or_default();
+        if let Some(behind) = self.behind(start, total) {
+            return self.changes(behind, total, item);
+        }
         let end = start.saturating_add(size).min(total);
         let range = |number| usize::try_from(number).unwrap_or(usize::MAX);
         let page = things.into_iter().skip(range(start)).take(range(size));
         let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
         let is_paged = self.shape.call.page.is_some() && size > 0;
-        let token = |offset, direction| {
-            let token = token::encode(offset, direction, self.list_chance());
-            match self.request.route.call.paging.then() {
-                Some(_) => token::with_list(&token, &self.request.list()),
-                None => token,
-            }
-        };
-        let next = (is_paged && end < total).then(|| token(end, Direction::Next));
+        let next = (is_paged && end < total).then(|| self.token(end, Direction::Next));
         if let (Lead::LastRecord(at), Some(token)) = (self.request.route.call.paging.lead(), &next)
         {
             put_into_last(&mut items, at, token);
@@ -192,7 +189,7 @@ impl Question<'_> {
             facts.insert("next".to_owned(), next.as_str().into());
         }
         if is_paged && start > 0 {
-            let previous = token(start.saturating_sub(size), Direction::Previous);
+            let previous = self.token(start.saturating_sub(size), Direction::Previous);
             facts.insert("previous".to_owned(), previous.into());
         }
         if is_paged {
@@ -202,11 +199,10 @@ impl Question<'_> {
         let reply = self.reply(items, facts);
         Ok(match self.shape.is_generated {
             true => {
-                let end = next.is_none().then(|| token(end, Direction::Next));
                 let reply = lead_on(reply, self.request, next.as_deref(), total);
-                match self.request.route.call.paging.lasting().zip(end) {
-                    Some((lasting, token)) => begin_next(reply, self.request, lasting, &token),
-                    None => reply,
+                match next {
+                    Some(_) => reply,
+                    None => self.begin_next(reply, end, First::Everything),
                 }
             }
             false => reply,
@@ -223,7 +219,7 @@ impl Question<'_> {
         self.reply(items, facts)
     }
 
-    fn reply(self, items: Vec<Value>, mut facts: Facts) -> Reply {
+    pub fn reply(self, items: Vec<Value>, mut facts: Facts) -> Reply {
         let items = Value::from(items);
         facts.insert("etag".to_owned(), etag(&items.to_string()).into());
         facts.insert("items".to_owned(), items);
@@ -235,7 +231,7 @@ impl Question<'_> {
         Reply::json(200, drawing.fill(self.shape.answer()))
     }
 
-    fn record(self, thing: Thing, known: &[(&str, &str)], item: &Value) -> Value {
+    pub fn record(self, thing: Thing, known: &[(&str, &str)], item: &Value) -> Value {
         let mut facts = Facts::new();
         facts.insert("kind".to_owned(), self.shape.call.kind.as_str().into());
         facts.extend(
@@ -254,6 +250,14 @@ impl Question<'_> {
         drawing.fill(item)
     }
 
+    pub fn token(&self, offset: u64, direction: Direction) -> String {
+        let token = token::encode(offset, direction, self.list_chance());
+        match self.request.route.call.paging.then() {
+            Some(_) => token::with_list(&token, &self.request.list()),
+            None => token,
+        }
+    }
+
     /// What the tokens of the requested list are drawn from.
     pub fn list_chance(&self) -> Chance {
         self.world.of(&self.request.list())
@@ -261,7 +265,7 @@ impl Question<'_> {
 }
 
 /// Adds what the configuration reads to request the next page.
-fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u64) -> Reply {
+pub fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u64) -> Reply {
     let url = next.map(|token| linked(request, token).to_string());
     let paging = &request.route.call.paging;
     let flags = [
@@ -292,28 +296,6 @@ fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u
     }
 }
 
-/// Adds the cursor with which the next pass begins.
-fn begin_next(reply: Reply, request: &CallRequest<'_>, lasting: &Lasting, token: &str) -> Reply {
-    let lead = request.route.call.paging.lead();
-    let at = match (lasting, lead) {
-        (Lasting::At(at), _) | (Lasting::Last, Lead::Token(at) | Lead::Url(at)) => at,
-        (
-            Lasting::Last,
-            Lead::Nowhere
-            | Lead::Total(_)
-            | Lead::Pages(_)
-            | Lead::TokenHeader(_)
-            | Lead::LastRecord(_)
-            | Lead::LinkHeader,
-        ) => return reply,
-    };
-    let cursor = match matches!(lead, Lead::Url(_)) {
-        true => linked(request, token).to_string(),
-        false => token.to_owned(),
-    };
-    with_value(reply, at, cursor.into())
-}
-
 /// Puts the token of the next page into the last record.
 fn put_into_last(items: &mut [Value], at: &Pointer, token: &str) {
     let Some(last) = items.last_mut() else {
@@ -333,7 +315,7 @@ pub(super) fn with_value(mut reply: Reply, at: &Pointer, value: Value) -> Reply 
 }
 
 /// The same request with another cursor, and without its secret.
-fn linked(request: &CallRequest<'_>, token: &str) -> Url {
+pub fn linked(request: &CallRequest<'_>, token: &str) -> Url {
     let mut url = below(&request.base, request.path);
     let others = request.params.iter().filter(|(name, _)| *name != LINKED);
     url.query_pairs_mut()

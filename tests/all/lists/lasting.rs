@@ -396,23 +396,38 @@ fn a_pass_that_does_not_complete_keeps_the_former_cursor() {
 
 #[test]
 fn the_sandbox_knows_lists_that_go_on_where_the_last_one_ended() {
-    let (feed, page) = (
-        feed(),
-        r#"{ kind = "token", param = "page", next = "/next", size_param = "limit", size = 2, lasting = "/sync", lasting_param = "sync" }"#,
-    );
-    let stub = stub(&feed, ("sync", "page"), |_, _, _| json!({}));
-    let world = world(page, "", &stub);
-    let sandboxed = |world: &World| {
-        let pass = world.json(&["--region", "US", "--sandbox"])["passes"][0].clone();
-        (
-            pass["requests"].as_u64().unwrap(),
-            pass["records"].as_u64().unwrap(),
-        )
-    };
-    let (requests, records) = sandboxed(&world);
-    assert_eq!(requests, records.div_ceil(2));
-    assert_eq!(sandboxed(&world), (1, 0));
-    assert_eq!(stub.requests().len(), 0);
+    let pages = [
+        r#"{ kind = "token", param = "page", next = "/next", size_param = "limit", size = 3, lasting = "/sync", lasting_param = "sync" }"#,
+        r#"{ kind = "token", param = "page", next = "/next", size_param = "limit", size = 3, lasting = "last" }"#,
+        r#"{ kind = "token", param = "page", next = "/next", done = "/done", size_param = "limit", size = 3, lasting = "last" }"#,
+        r#"{ kind = "next_url", next = "/next", lasting = "/delta" }"#,
+    ];
+    for page in pages {
+        let stub = stub(&feed(), ("sync", "page"), |_, _, _| json!({}));
+        let mut world = world(page, "", &stub);
+        world.set("upstreams.feed.errors=[{ status = 400, at = \"/error/code\", is = \"syncStateNotFound\", class = \"old_cursor\" }]");
+        let sandboxed = || {
+            let pass = world.json(&["--region", "US", "--sandbox"])["passes"][0].clone();
+            assert_eq!(pass["outcome"], "complete", "{page}: {pass}");
+            let number = |name: &str| pass[name].as_u64().unwrap();
+            (number("requests"), number("records"))
+        };
+        let gone = || {
+            let exported = world.ingest(&["export", "--sandbox", "--format", "csv"]);
+            let rows = exported.stdout.lines();
+            rows.filter(|row| row.contains("cancelled")).count()
+        };
+        let (requests, records) = sandboxed();
+        // Where an empty page ends the list, each pass has one.
+        let empty = u64::from(page.contains("\"last\"") && !page.contains("done"));
+        for _ in 0..6 {
+            assert_eq!(sandboxed(), (1 + empty, 1), "{page}");
+        }
+        assert_eq!(gone(), 0);
+        assert_eq!(sandboxed(), (1 + requests, records), "too old: {page}");
+        assert_eq!(sandboxed(), (1 + empty, 1), "{page}");
+        assert_eq!(stub.requests().len(), 0);
+    }
 }
 
 #[test]

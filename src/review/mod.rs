@@ -26,9 +26,12 @@ const REORDERED: u64 = 2;
 /// The fewest records that a page which an upstream caps has, in practice.
 const FEWEST: u64 = 10;
 
-/// Whether upstreams cap pages at so many records, where a call never had a page of the requested size.
-const fn can_be_cap(records: u64) -> bool {
-    records >= FEWEST && (records.is_multiple_of(5) || records.is_power_of_two())
+/// Records of pages that upstreams have where a request does not say how many it wants, or says it wrongly.
+const USUAL: [u64; 8] = [20, 25, 30, 50, 100, 250, 500, 1_000];
+
+/// Whether upstreams cap pages at so many records where `size` are requested.
+fn can_be_cap(records: u64, size: u64) -> bool {
+    records >= FEWEST && (size.is_multiple_of(records) || USUAL.contains(&records))
 }
 
 /// One list while it is read.
@@ -233,6 +236,13 @@ impl<'a> Review<'a> {
     }
 
     /// Whether what is known of the call tells that a page of so many records is the last one. `full`: the records of a full page.
+    ///
+    /// An empty further page proves that no page with fewer records than the one before it is capped. Of one with more it proves
+    /// nothing, and no request can tell a list with as many records as a cap from a capped one but a further page for each list. A
+    /// right configuration pays once for its call, so what is proved of one list holds for the others, with two exceptions: a list too
+    /// short for any cap told nothing about caps, and half of a full page is what an upstream has that lowers its cap. Lost is what
+    /// an upstream caps at more records than the proved list has, where no page was full, no total and no next page is reported, and
+    /// the region had no more pages before.
     fn tells(&self, listed: u64, full: Option<u64>) -> bool {
         let proved = self.shown.proved.max(self.known.proved);
         let is_proved = proved.is_some_and(|proved| listed <= proved);
@@ -240,7 +250,11 @@ impl<'a> Review<'a> {
             Some(_) if self.shown.full.is_some() => true,
             // Where the upstream halves its pages, a list that was never longer would end there.
             Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
-            None => is_proved || (proved.is_some() && !can_be_cap(listed)),
+            None => {
+                let size = self.call.paging.page_size();
+                let told = |proved| proved >= FEWEST || !can_be_cap(listed, size);
+                is_proved || proved.is_some_and(told)
+            }
         }
     }
 

@@ -31,9 +31,9 @@ pub fn live(world: &World) -> Held {
     life.mend()
 }
 
-struct Life {
+pub struct Life {
     lab: Lab,
-    server: Arc<Mutex<Server>>,
+    pub server: Arc<Mutex<Server>>,
     _stub: StubUpstream,
     /// Whether the configuration has every name right.
     is_right: bool,
@@ -53,7 +53,7 @@ struct Stored {
 }
 
 impl Life {
-    fn new(world: &World) -> Self {
+    pub fn new(world: &World) -> Self {
         let (page, records) = world.tables(&[]);
         let [params, since] = match world.since {
             0 => ["", ""],
@@ -125,7 +125,7 @@ impl Life {
         self.server.lock().unwrap().now = now;
     }
 
-    fn run(&mut self, during: Option<(u8, Change)>) -> Held {
+    pub fn run(&mut self, during: Option<(u8, Change)>) -> Held {
         let during = during.filter(|(_, change)| !self.is_hidden(*change));
         self.pass_time();
         {

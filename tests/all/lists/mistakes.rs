@@ -242,3 +242,38 @@ fn status_and_metrics_show_a_doubt_about_the_lists_of_ids() {
     let sample = "ingest_region_doubtful{ingest_job=\"rows\",region=\"*\"} 1";
     assert!(metrics.contains(sample), "{metrics}");
 }
+
+#[test]
+fn a_size_that_the_upstream_ignores_is_noted_by_try_run_and_status_where_the_list_is_whole() {
+    let stub = StubUpstream::start(|request| {
+        let from = number(request, "after").unwrap_or(0);
+        let to = (from + 20).min(116);
+        let next = (to < 116).then(|| to.to_string());
+        StubAnswer::json(&json!({ "rows": rows(from..to), "next": next }))
+    });
+    let page = "page = { kind = \"token\", param = \"after\", next = \"/next\", size_param = \"sizes\", size = 100 }";
+    let world = world(
+        &stub,
+        &format!("{page}\nrecords = {{ at = \"/rows\", kind = \"row\", id = \"/id\" }}"),
+    );
+    let tried = world.ingest(&["try", "api", "list"]).stdout;
+    let tried = tried.split_whitespace().collect::<Vec<_>>().join(" ");
+    let costs = "the page has 20 records although `sizes` requests 100";
+    assert!(tried.contains(costs), "{tried}");
+    assert!(
+        tried.contains("a list costs 5 times the requests"),
+        "{tried}"
+    );
+    let ran = world.json(&["--region", "US"]);
+    let pass = &ran["passes"][0];
+    assert_eq!(
+        (&pass["outcome"], &pass["requests"], &pass["records"]),
+        (&json!("complete"), &json!(6), &json!(116)),
+        "{pass}"
+    );
+    let noted = "pages have 20 records although `sizes` requests 100";
+    assert!(pass["detail"].as_str().unwrap().contains(noted), "{pass}");
+    let status = world.ingest(&["status"]).stdout;
+    let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(status.contains(noted), "{status}");
+}

@@ -10,6 +10,7 @@
 //! with `INGEST_LISTS_SURVEY=1` all seeds that fail are listed with why.
 
 mod cases;
+mod economy;
 pub mod lasting;
 mod life;
 mod mistakes;

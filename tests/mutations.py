@@ -61,9 +61,11 @@ STATEMENT = re.compile(
 
 
 def code_of(line):
-    """The line without its comment."""
-    at = re.search(r"--(?=([^']*'[^']*')*[^']*$)", line)
-    return line[: at.start()] if at else line
+    """The line without its comment: what comes after the first `--` that is not in a string."""
+    for found in re.finditer("--", line):
+        if line.count("'", 0, found.start()) % 2 == 0:
+            return line[: found.start()]
+    return line
 
 
 def is_whole(statement):
@@ -164,7 +166,7 @@ class Worker(threading.Thread):
         command = [self.program, *names, "--test-threads=4"]
         environment = {**os.environ, "PROPTEST_MAX_SHRINK_ITERS": "0", "RUST_BACKTRACE": "0", "TMPDIR": self.folder}
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
+            command, cwd=ROOT / "crates" / "ledger", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment,
             start_new_session=True,
         )
         clock = threading.Timer(LONGEST, kill, [process])

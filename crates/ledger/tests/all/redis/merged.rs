@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use ingest_quota::{Account, Counting, Limit, Units, Window};
+use ingest_quota::{Account, Closing, Counting, Limit, Units, Window};
 
 use super::Standalone;
 use super::machine::{Machine, Process, WINDOW};
 use crate::Store;
-use crate::books::{Books, account, at, cost, floor, secs, sliding};
+use crate::books::{Books, account, at, cost, floor, fresh_id, id, secs, sliding};
 use ingest_testing::redis_server::RedisServer;
 
 /// Longer than ids are remembered.
@@ -162,5 +162,97 @@ async fn charges_on_both_sides_of_a_floor_stay_apart() {
         books.absorb(&[], &[raised], at(1_600.0)).await;
         let used = books.used("daily", at(1_600.0)).await;
         assert_eq!(used, 20 + 6 + 64, "a floor at {floor_at} s");
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_id_costs_again_and_what_it_took_before_leaves_in_its_own_time() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), counted_in_parts(1_000));
+    let again = id("again");
+    for (seconds, units) in [(1.0, 5), (1_500.0, 7)] {
+        books
+            .take_as(&again, &cost([("daily", units)]), at(seconds))
+            .await;
+    }
+    assert_eq!(books.used("daily", at(1_501.0)).await, 12);
+    // A window after the first one, and a part of the window.
+    let first_left = at(100.0) + WINDOW;
+    books.take(&cost([("daily", 1)]), first_left).await;
+    assert_eq!(books.used("daily", first_left).await, 1 + 7);
+}
+
+#[tokio::test]
+async fn an_id_that_was_settled_is_forgotten_like_others() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), counted_in_parts(1_000));
+    let again = id("again");
+    books.take_as(&again, &cost([("daily", 5)]), at(1.0)).await;
+    books.settle(&again, &cost([("daily", 4)]), at(2.0)).await;
+    let grant = books
+        .take_as(&again, &cost([("daily", 5)]), at(1_500.0))
+        .await;
+    assert!(!grant.repeated);
+    assert_eq!(books.used("daily", at(1_501.0)).await, 4 + 5);
+}
+
+#[tokio::test]
+async fn an_id_that_was_settled_before_its_charge_arrived_is_never_forgotten() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), counted_in_parts(1_000));
+    let late = id("late");
+    books.settle(&late, &cost([("daily", 5)]), at(1.0)).await;
+    let grant = books
+        .take_as(&late, &cost([("daily", 5)]), at(1_500.0))
+        .await;
+    assert!(grant.repeated);
+    assert_eq!(books.used("daily", at(1_501.0)).await, 5);
+}
+
+#[tokio::test]
+async fn a_cost_that_was_corrected_leaves_the_window_with_its_block() {
+    let store = Standalone::open().await;
+    let books = Books::new(store.ledger(), account([("daily", sliding(1_000, WINDOW))]));
+    for nth in 0..400 {
+        let now = at(1.0 + f64::from(nth) / 1_000.0);
+        books
+            .take_as(&id(&format!("id{nth}")), &cost([("daily", 1)]), now)
+            .await;
+    }
+    books
+        .settle(&id("id200"), &cost([("daily", 100)]), at(2.0))
+        .await;
+    assert_eq!(books.used("daily", at(3.0)).await, 499);
+    assert_eq!(books.used("daily", at(5.0) + WINDOW).await, 0);
+}
+
+/// What comes first after the state of a ledger is gone.
+#[derive(Debug, Clone, Copy)]
+enum First {
+    Charge,
+    Settlement,
+    Closing,
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_ledger_without_its_state_gives_no_units_back() {
+    for first in [First::Charge, First::Settlement, First::Closing] {
+        let store = Standalone::open().await;
+        let books = Books::new(store.ledger(), account([("daily", sliding(1_000, WINDOW))]));
+        books.take(&cost([("daily", 600)]), at(1.0)).await;
+        let meta = format!("ingest:{{{}}}:meta", books.account.name);
+        assert_eq!(store.0.ask::<usize>(&format!("DEL {meta}")), 1);
+        match first {
+            First::Charge => {}
+            First::Settlement => books.settle(&fresh_id(), &cost([]), at(9.0)).await,
+            First::Closing => {
+                let closing = Closing::Until(at(9.5));
+                books.close("daily", closing, at(9.0)).await;
+            }
+        }
+        books.take(&cost([("daily", 100)]), at(10.0)).await;
+        // The charge before the loss would leave the window now.
+        let later = at(5.0) + WINDOW;
+        assert_eq!(books.used("daily", later).await, 100, "{first:?}");
     }
 }

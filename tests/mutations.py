@@ -25,7 +25,7 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The quick ones first: most mutations are found by the first.
 STAGES = [
-    ["redis::standalone::", "redis::lives", "redis::merged", "redis::replies"],
+    ["redis::standalone::", "redis::lives", "redis::mending", "redis::merged", "redis::replies"],
     ["redis::loss", "redis::long", "redis::many", "redis::protocol"],
     ["redis::between", "redis::kinds", "redis::fitness", "redis::outage", "boundary"],
 ]

@@ -6,7 +6,7 @@ use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
 use ingest_ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
 use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger};
-use ingest_quota::{Account, ChargeId, Closing, Cost, Units};
+use ingest_quota::{ChargeId, Closing, Cost, Units};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
@@ -151,60 +151,6 @@ fn changes(server: &RedisServer) -> i64 {
         .unwrap()
         .parse()
         .unwrap()
-}
-
-/// Writes another total than the right one.
-fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
-    let script = redis::Script::new(
-        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
-         if kept[10] ~= tonumber(ARGV[1]) then return kept[10] end
-         kept[10] = tonumber(ARGV[2])
-         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
-         return kept[10]",
-    );
-    let key = format!("ingest:{{{}}}:meta", account.name);
-    let written: u64 = script
-        .key(key)
-        .arg(right)
-        .arg(wrong)
-        .invoke(&mut server.connect())
-        .unwrap();
-    assert_eq!(written, wrong);
-}
-
-#[tokio::test]
-async fn a_total_that_differs_from_its_charges_is_mended() {
-    let server = RedisServer::start();
-    let (machine, account) = (Machine::new(server.url()), account(1000));
-    let process = machine.process();
-    for _ in 0..200 {
-        process.take(&account, 1).await;
-    }
-    misplace(&server, &account, 200, 150);
-    assert_eq!(process.used(&account).await, 150);
-    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-    let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
-    assert_eq!(mended, ["daily stood at 150, its charges sum to 200"]);
-    assert_eq!(process.used(&account).await, 200);
-    assert_eq!(
-        ledger.mend(&account, SystemClock.now()).await.unwrap(),
-        [""; 0]
-    );
-}
-
-#[tokio::test]
-async fn totals_are_checked_from_time_to_time() {
-    let server = RedisServer::start();
-    let (machine, account) = (Machine::new(server.url()), account(2000));
-    let process = machine.process();
-    process.take(&account, 1).await;
-    misplace(&server, &account, 1, 0);
-    for _ in 0..511 {
-        process.take(&account, 1).await;
-    }
-    while process.used(&account).await != 512 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod long;
 mod loss;
 pub(crate) mod machine;
 mod many;
+mod mending;
 mod merged;
 mod outage;
 mod protocol;

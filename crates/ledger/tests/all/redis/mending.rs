@@ -1,0 +1,149 @@
+//! Sums that differ from the charges are mended, and a loss of units is none of those.
+
+use std::time::Duration;
+
+use ingest_base::clock::{Clock, SystemClock};
+use ingest_ledger::redis::RedisLedger;
+use ingest_quota::{Account, ChargeId};
+
+use super::machine::{Machine, WINDOW, account};
+use super::{MAX_SKEW, TIMEOUT};
+use crate::books::{Books, cost, entry, sliding};
+use ingest_testing::redis_server::RedisServer;
+
+/// Writes another total than the right one.
+fn misplace(server: &RedisServer, account: &Account, right: u64, wrong: u64) {
+    let script = redis::Script::new(
+        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
+         if kept[10] ~= tonumber(ARGV[1]) then return kept[10] end
+         kept[10] = tonumber(ARGV[2])
+         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
+         return kept[10]",
+    );
+    let key = format!("ingest:{{{}}}:meta", account.name);
+    let written: u64 = script
+        .key(key)
+        .arg(right)
+        .arg(wrong)
+        .invoke(&mut server.connect())
+        .unwrap();
+    assert_eq!(written, wrong);
+}
+
+#[tokio::test]
+async fn a_total_that_differs_from_its_charges_is_mended() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(1000));
+    let process = machine.process();
+    for _ in 0..200 {
+        process.take(&account, 1).await;
+    }
+    for wrong in [150, 250] {
+        misplace(&server, &account, 200, wrong);
+        assert_eq!(process.used(&account).await, wrong);
+        let what = format!("daily stood at {wrong}, its charges sum to 200");
+        assert_eq!(mended(&server, &account).await, [what]);
+        assert_eq!(process.used(&account).await, 200);
+        assert_eq!(mended(&server, &account).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn totals_are_checked_from_time_to_time() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(2000));
+    let process = machine.process();
+    process.take(&account, 1).await;
+    misplace(&server, &account, 1, 0);
+    for _ in 0..511 {
+        process.take(&account, 1).await;
+    }
+    while process.used(&account).await != 512 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn mended(server: &RedisServer, account: &Account) -> Vec<String> {
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    ledger.mend(account, SystemClock.now()).await.unwrap()
+}
+
+fn key(account: &Account, part: &str) -> String {
+    format!("ingest:{{{}}}:{part}", account.name)
+}
+
+fn marks(server: &RedisServer, account: &Account) -> Vec<String> {
+    server.ask(&format!("ZRANGE {} 0 -1", key(account, "marks")))
+}
+
+/// More blocks than one check compares.
+#[tokio::test]
+async fn a_sum_that_differs_is_mended_in_whichever_block_it_is() {
+    let server = RedisServer::start();
+    let account = account(1_000_000);
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(
+        std::sync::Arc::new(crate::shared_as_ledger::SharedAsLedger(ledger)),
+        account.clone(),
+    );
+    let now = SystemClock.now();
+    for batch in 0..36 {
+        let charges: Vec<_> = (batch * 130..(batch + 1) * 130)
+            .map(|nth| {
+                let at = now - WINDOW / 2 + Duration::from_millis(nth);
+                entry(&ChargeId::new(format!("id{nth}")), at, cost([("daily", 1)]))
+            })
+            .collect();
+        books.absorb(&charges, &[], now).await;
+    }
+    let marks = marks(&server, &account);
+    assert!(marks.len() > 64, "{}", marks.len());
+    for place in [marks.len() - 1, 1] {
+        let mark = &marks[place];
+        server.tell(&format!("HSET {} {mark} 1", key(&account, "sums")));
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            found.extend(mended(&server, &account).await);
+        }
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with(&format!("the block up to {mark} summed to [1]")));
+    }
+}
+
+#[tokio::test]
+async fn a_block_from_before_a_limit_came_is_right_as_it_is() {
+    let server = RedisServer::start();
+    let machine = Machine::new(server.url());
+    let mut account = account(1_000);
+    for _ in 0..200 {
+        machine.process().take(&account, 1).await;
+    }
+    account
+        .limits
+        .insert("monthly".to_owned(), sliding(1_000, WINDOW));
+    machine.process().take(&account, 1).await;
+    assert_eq!(mended(&server, &account).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn units_that_are_gone_are_a_loss_that_the_next_charge_finds() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(1_000));
+    let process = machine.process();
+    let mut ids = Vec::new();
+    for _ in 0..200 {
+        ids.push(process.take(&account, 1).await.id);
+    }
+    let gone = ids[150].as_str();
+    let units = key(&account, "units");
+    assert_eq!(server.ask::<usize>(&format!("HDEL {units} {gone}")), 1);
+    server.tell(&format!("DEL {}", key(&account, "sums")));
+    assert_eq!(mended(&server, &account).await, [""; 0]);
+    for part in ["meta", "log", "units", "marks", "sums"] {
+        let life: i64 = server.ask(&format!("PTTL {}", key(&account, part)));
+        assert!(life > 0, "{part} lives for {life} ms");
+    }
+    process.take(&account, 1).await;
+    assert!(server.ask::<bool>(&format!("HEXISTS {units} {gone}")));
+    assert_eq!(process.used(&account).await, 201);
+}

@@ -8,7 +8,6 @@
 --   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, when that is
 --             not what is requested now; 'holds_other', the name of a limit that was not sent, and units. Nothing was
 --             written.
---   taken_back  the id is that of a charge that was settled to nothing: it names none any more (L12). Nothing was written.
 --   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
 --             this charge fits, until when the limit is closed or ''; epoch, sequence, now, when the keys' lives were
 --             renewed; for each limit that would be charged: used. Nothing was written.
@@ -28,14 +27,13 @@ end
 
 -- Whether it fits ------------------------------------------------------------------------------------------------------
 
-local fits, costs = true, false
+local fits = true
 for index = 1, count do
   local limit = limits[index]
   local units = tonumber(ARGV[1 + count + 2 * index])
   local most = limit.enforced - tonumber(ARGV[2 + count + 2 * index])
   limit.units, limit.most = units, most
   if units > 0 then
-    costs = true
     add_up(ledger, limit)
     fits = fits and state[limit.place + CLOSED] <= now and limit.used + units <= most
   end
@@ -93,9 +91,6 @@ end
 local others
 if known then
   local vector = call('HGET', UNITS, id)
-  if costs and not string.find(vector or '', '[1-9]') then
-    return { 'taken_back' }
-  end
   for _, limit in ipairs(limits) do
     limit.held = units_in(vector, limit.code)
   end
@@ -125,8 +120,7 @@ if not known then
   end
   local vector = vector_of(sums, state.apart and state.apart.size or (#state - FIRST_PLACE + 1) / NEXT_PLACE)
   if call('HSET', UNITS, id, vector, '', '0') == 2 and stored then
-    -- The empty id was gone, and so were all units.
-    call('ZREM', LOG, id)
+    -- The empty id was gone, and so were all units. The recovery empties the log.
     call('HDEL', UNITS, id, '')
     return { 'lost', 'behind' }
   end

@@ -72,6 +72,25 @@ fn status_tells_spend_by_job_region_and_call_from_this_machines_journal() {
 }
 
 #[test]
+fn a_limit_that_another_machine_counts_otherwise_is_named_once() {
+    let server = RedisServer::start();
+    let charge = ["charge", "youtube", "videos.list"];
+    let window = "upstreams.youtube.limits.daily.window=\"12h\"";
+    let (one, other) = (world(&server, &[]), world(&server, &[window]));
+    for (world, is_named) in [
+        (&one, false),
+        (&one, false),
+        (&other, true),
+        (&other, false),
+    ] {
+        let ran = world.ingest(&charge);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let named = ran.stderr.contains("another configuration of this limit");
+        assert_eq!(named, is_named, "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn history_over_redis_tells_what_passes_spent_and_what_was_charged_by_hand() {
     let server = RedisServer::start();
     let world = world(&server, &[]);

@@ -100,7 +100,6 @@ pub fn charge(
                 Vec::new(),
             ))
         }
-        "taken_back" => Ok((ChargeReply::TakenBack, Vec::new())),
         "lost" => Ok((ChargeReply::Lost, Vec::new())),
         other => Err(unexpected(other)),
     }
@@ -126,6 +125,7 @@ fn granted(
             .insert(name.clone(), limit.enforced().saturating_sub(units));
     }
     let disagreements = remarks(reply, caller, cost, &mut grant)?;
+    // The id is that of a charge that was settled to nothing: it names none any more (L12).
     if grant.held.as_ref().is_some_and(Cost::is_none) && !caller.sent.taken(cost).is_none() {
         return Ok((ChargeReply::TakenBack, Vec::new()));
     }

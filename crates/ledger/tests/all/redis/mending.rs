@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use ingest_base::clock::{Clock, SystemClock};
-use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_quota::{Account, ChargeId};
 
 use super::machine::{Machine, WINDOW, account};
-use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{Books, cost, entry, sliding};
+use super::{MAX_SKEW, Standalone, TIMEOUT};
+use crate::Store;
+use crate::books::{Books, at, cost, entry, sliding};
 use ingest_testing::redis_server::RedisServer;
 
 /// Writes another total than the right one.
@@ -111,16 +112,15 @@ async fn a_sum_that_differs_is_mended_in_whichever_block_it_is() {
 }
 
 #[tokio::test]
-async fn a_block_from_before_a_limit_came_is_right_as_it_is() {
+async fn a_block_from_before_many_limits_came_is_right_in_the_form_it_has() {
     let server = RedisServer::start();
     let machine = Machine::new(server.url());
     let mut account = account(1_000);
     for _ in 0..200 {
         machine.process().take(&account, 1).await;
     }
-    account
-        .limits
-        .insert("monthly".to_owned(), sliding(1_000, WINDOW));
+    let more = (0..70).map(|nth| (format!("limit{nth}"), sliding(1_000, WINDOW)));
+    account.limits.extend(more);
     machine.process().take(&account, 1).await;
     assert_eq!(mended(&server, &account).await, [""; 0]);
 }
@@ -146,4 +146,17 @@ async fn units_that_are_gone_are_a_loss_that_the_next_charge_finds() {
     process.take(&account, 1).await;
     assert!(server.ask::<bool>(&format!("HEXISTS {units} {gone}")));
     assert_eq!(process.used(&account).await, 201);
+}
+
+#[tokio::test]
+async fn charges_that_left_the_window_are_in_no_total() {
+    let store = Standalone::open().await;
+    let account = account(1_000);
+    let books = Books::new(store.ledger(), account.clone());
+    books.take(&cost([("daily", 5)]), at(1.0)).await;
+    let later = at(10.0) + WINDOW;
+    books.take(&cost([("daily", 1)]), later).await;
+    let ledger = RedisLedger::new(&store.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    assert_eq!(ledger.mend(&account, later).await.unwrap(), [""; 0]);
 }

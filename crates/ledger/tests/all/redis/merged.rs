@@ -8,7 +8,7 @@ use ingest_quota::{Account, Closing, Counting, Limit, Units, Window};
 use super::Standalone;
 use super::machine::{Machine, Process, WINDOW};
 use crate::Store;
-use crate::books::{Books, account, at, cost, floor, fresh_id, id, secs, sliding};
+use crate::books::{Books, account, at, cost, entry, floor, fresh_id, id, secs, sliding};
 use ingest_testing::redis_server::RedisServer;
 
 /// Longer than ids are remembered.
@@ -210,7 +210,7 @@ async fn an_id_that_was_settled_before_its_charge_arrived_is_never_forgotten() {
 }
 
 #[tokio::test]
-async fn a_cost_that_was_corrected_leaves_the_window_with_its_block() {
+async fn what_a_block_got_later_leaves_the_window_with_it() {
     let store = Standalone::open().await;
     let books = Books::new(store.ledger(), account([("daily", sliding(1_000, WINDOW))]));
     for nth in 0..400 {
@@ -222,7 +222,9 @@ async fn a_cost_that_was_corrected_leaves_the_window_with_its_block() {
     books
         .settle(&id("id200"), &cost([("daily", 100)]), at(2.0))
         .await;
-    assert_eq!(books.used("daily", at(3.0)).await, 499);
+    let told = entry(&fresh_id(), at(1.1005), cost([("daily", 50)]));
+    books.absorb(&[told], &[], at(2.0)).await;
+    assert_eq!(books.used("daily", at(3.0)).await, 549);
     assert_eq!(books.used("daily", at(5.0) + WINDOW).await, 0);
 }
 

@@ -1,15 +1,17 @@
 //! Sums that differ from the charges are mended, and a loss of units is none of those.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_quota::{Account, ChargeId};
+use ingest_quota::{Account, ChargeId, Cost, Units};
 
 use super::machine::{Machine, WINDOW, account};
 use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::Store;
 use crate::books::{Books, at, cost, entry, sliding};
+use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::RedisServer;
 
 /// Writes another total than the right one.
@@ -83,10 +85,7 @@ async fn a_sum_that_differs_is_mended_in_whichever_block_it_is() {
     let server = RedisServer::start();
     let account = account(1_000_000);
     let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let books = Books::new(
-        std::sync::Arc::new(crate::shared_as_ledger::SharedAsLedger(ledger)),
-        account.clone(),
-    );
+    let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
     let now = SystemClock.now();
     for batch in 0..36 {
         let charges: Vec<_> = (batch * 130..(batch + 1) * 130)
@@ -121,7 +120,11 @@ async fn a_block_from_before_many_limits_came_is_right_in_the_form_it_has() {
     }
     let more = (0..70).map(|nth| (format!("limit{nth}"), sliding(1_000, WINDOW)));
     account.limits.extend(more);
-    machine.process().take(&account, 1).await;
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
+    let names = account.limits.keys();
+    let all: Cost = names.map(|name| (name.clone(), Units::new(1))).collect();
+    books.take(&all, SystemClock.now()).await;
     assert_eq!(mended(&server, &account).await, [""; 0]);
 }
 

@@ -137,7 +137,7 @@ fn discovered<'a>(resource: &'a Value, visit: &mut impl FnMut(&'a Value)) {
 }
 
 /// A name in lower case without marks.
-fn plain(name: &str) -> String {
+fn lower_letters(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
@@ -378,7 +378,7 @@ impl<'a> Description<'a> {
         let rank = |name: &str| {
             LISTS
                 .iter()
-                .position(|known| *known == plain(name))
+                .position(|known| *known == lower_letters(name))
                 .unwrap_or(LISTS.len())
         };
         properties.sort_by_key(|(name, schema)| (schema.get("items").is_none(), rank(name)));
@@ -394,7 +394,7 @@ impl<'a> Description<'a> {
         let properties = self.properties(schema);
         let named = names.iter().find_map(|wanted| {
             let found = properties.iter().find(|(name, schema)| {
-                plain(name) == *wanted
+                lower_letters(name) == *wanted
                     && schema.get("items").is_none()
                     && schema.get("properties").is_none()
             });
@@ -422,7 +422,7 @@ impl<'a> Description<'a> {
             let find = |wanted: &&str| {
                 params
                     .iter()
-                    .find(|param| !param.is_in_path && plain(&param.name) == *wanted)
+                    .find(|param| !param.is_in_path && lower_letters(&param.name) == *wanted)
             };
             names.iter().find_map(find)
         };
@@ -436,7 +436,7 @@ impl<'a> Description<'a> {
         let more = more.map_or_else(String::new, |at| format!(", more = {}", quoted(&at)));
         if let Some(param) = named(&CURSORS) {
             let lead = match member(&NEXTS) {
-                Some(next) if plain(&param.name) != "startingafter" => {
+                Some(next) if lower_letters(&param.name) != "startingafter" => {
                     format!("next = {}", quoted(&next))
                 }
                 _ => "last = \"/id\"".to_owned(),
@@ -620,10 +620,16 @@ impl<'a> Description<'a> {
             .filter_map(|(name, schema)| Some((name, type_of(schema)?)))
             .collect();
         let ids = ["id", "uuid", "guid", "key", "name", "url"];
-        let id = ids
-            .iter()
-            .find_map(|wanted| scalars.iter().find(|(name, _)| plain(name) == *wanted));
-        let id = id.or_else(|| scalars.iter().find(|(name, _)| plain(name).ends_with("id")));
+        let id = ids.iter().find_map(|wanted| {
+            scalars
+                .iter()
+                .find(|(name, _)| lower_letters(name) == *wanted)
+        });
+        let id = id.or_else(|| {
+            scalars
+                .iter()
+                .find(|(name, _)| lower_letters(name).ends_with("id"))
+        });
         let id = id.map_or("id", |(name, _)| name);
         let last = self
             .path
@@ -636,7 +642,7 @@ impl<'a> Description<'a> {
             .unwrap_or(&kind);
         let texts = scalars
             .iter()
-            .filter(|(name, _)| TEXTS.contains(&plain(name).as_str()));
+            .filter(|(name, _)| TEXTS.contains(&lower_letters(name).as_str()));
         let texts: Vec<String> = texts.map(|(name, _)| quoted(&pointer(name))).collect();
         let _ = write!(
             text,

@@ -127,7 +127,7 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
     heads.extend(with_previous.then_some("LAST PASSES"));
     heads.push("UNITS");
     let mut table = table(screen, &heads, &[3]);
-    for Row { step, slices } in shown {
+    for StepRow { step, slices } in shown {
         let units: Vec<String> = step
             .units
             .iter()
@@ -165,16 +165,16 @@ fn steps(steps: &[StepPreview], screen: Screen) -> String {
 }
 
 /// A row of the table: a step of a region, or of all slices of a region.
-struct Row {
+struct StepRow {
     step: StepPreview,
     slices: Vec<Option<Slice>>,
 }
 
 /// Adds the slices of a region up.
-fn rows<'s>(steps: impl Iterator<Item = &'s StepPreview>) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows<'s>(steps: impl Iterator<Item = &'s StepPreview>) -> Vec<StepRow> {
+    let mut rows: Vec<StepRow> = Vec::new();
     for step in steps {
-        let is_same = |row: &&mut Row| {
+        let is_same = |row: &&mut StepRow| {
             let one = &row.step;
             (&one.job, &one.region, &one.call) == (&step.job, &step.region, &step.call)
         };
@@ -189,7 +189,7 @@ fn rows<'s>(steps: impl Iterator<Item = &'s StepPreview>) -> Vec<Row> {
                     *sum = sum.plus(*units);
                 }
             }
-            None => rows.push(Row {
+            None => rows.push(StepRow {
                 step: step.clone(),
                 slices: vec![step.slice],
             }),

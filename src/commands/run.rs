@@ -20,7 +20,7 @@ use super::{Error, output, signals, slices};
 use crate::cli::{Format, Global, RunArgs};
 use crate::exit::Exit;
 use crate::foresight;
-use crate::review::RegionalRecords;
+use crate::review::{self, RegionalRecords};
 use crate::run::{
     self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
     PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
@@ -58,14 +58,14 @@ async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     notify(notified, Event::Start).await;
     let ended = run_in(&environment, global, args).await;
     match &ended {
-        Ok(Ended { report, .. }) => notify(notified, Event::End(report, message(report))).await,
+        Ok(Finished { report, .. }) => notify(notified, Event::End(report, message(report))).await,
         Err(error) => notify(notified, Event::Broken(error)).await,
     }
     ended.map(|ended| ended.exit)
 }
 
 /// The result of a run, and its exit code.
-struct Ended {
+struct Finished {
     report: RunReport,
     exit: Exit,
 }
@@ -74,7 +74,7 @@ async fn run_in(
     environment: &Environment,
     global: &Global,
     args: &RunArgs,
-) -> Result<Ended, Error> {
+) -> Result<Finished, Error> {
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let waits = Waits::default();
@@ -119,7 +119,7 @@ async fn run_in(
     close(context).await;
     show(&report, watch.elapsed(), global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
-    Ok(Ended { report, exit })
+    Ok(Finished { report, exit })
 }
 
 /// Closes catalog and ledger beside each other, since each waits for the disk.
@@ -223,7 +223,7 @@ fn tell_doubts(report: &RunReport) {
     for pass in &report.passes {
         let (job, region) = (&pass.job, pass.key());
         for doubt in &pass.doubts {
-            let line = format!("{job} {region}: {}", run::in_words(doubt));
+            let line = format!("{job} {region}: {}", review::doubt_in_words(doubt));
             output::error_line(&output::shown(&line));
         }
     }

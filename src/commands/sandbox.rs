@@ -10,7 +10,7 @@ use crate::cli::{Format, Global, SandboxArgs};
 use crate::exit::Exit;
 use ingest_config::SecretSource;
 use ingest_quota::Units;
-use ingest_sandbox::{Options, Origin, Sandbox, SavedResponses};
+use ingest_sandbox::{AnswerOrigin, Options, Sandbox, SavedResponses};
 use ingest_secret::Secret;
 use secrecy::SecretString;
 
@@ -58,8 +58,8 @@ async fn secrets(environment: &Environment) -> BTreeMap<String, SecretString> {
     for (name, credential) in &environment.config.credentials {
         let source = credential.secret.clone();
         let source = source.filter(|source| !matches!(source, SecretSource::Command(_)));
-        let read = Secret::new(name, source).show().await;
-        let secret = read.ok().and_then(|shown| shown.secret);
+        let read = Secret::new(name, source).reveal().await;
+        let secret = read.ok().and_then(|revealed| revealed.secret);
         secrets.extend(secret.map(|secret| (name.clone(), secret)));
     }
     secrets
@@ -126,8 +126,9 @@ pub fn next_steps(global: &Global, environment: &Environment) -> String {
 /// The calls whose responses are generated from the configuration; `None`: there are none.
 fn mirrored(sandbox: &Sandbox, is_used: impl Fn(&str, &str) -> bool) -> Option<String> {
     let origins = sandbox.origins().into_iter();
-    let generated = origins
-        .filter(|(upstream, call, origin)| *origin == Origin::Generated && is_used(upstream, call));
+    let generated = origins.filter(|(upstream, call, origin)| {
+        *origin == AnswerOrigin::Generated && is_used(upstream, call)
+    });
     let calls: Vec<String> = generated
         .map(|(upstream, call, _)| format!("{upstream} {call}"))
         .collect();
@@ -183,7 +184,7 @@ fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
 
 /// Where the responses of each call come from, by upstream and call.
 fn responses(sandbox: &Sandbox) -> serde_json::Value {
-    let mut upstreams: BTreeMap<String, BTreeMap<String, Origin>> = BTreeMap::new();
+    let mut upstreams: BTreeMap<String, BTreeMap<String, AnswerOrigin>> = BTreeMap::new();
     for (upstream, call, origin) in sandbox.origins() {
         upstreams.entry(upstream).or_default().insert(call, origin);
     }

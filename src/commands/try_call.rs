@@ -16,25 +16,22 @@ use super::table::cost as cost_text;
 use super::{Error, output, signals};
 use crate::cli::{Format, Global, TryArgs};
 use crate::exit::Exit;
-use crate::review::{self, Known, RegionalRecords, Review, SeenValues, Turn};
+use crate::review::{self, RegionalRecords};
 use crate::run::{
     self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, Silent, SinglePage,
 };
-use ingest_base::record::Record;
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
-    Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step,
-    Upstream, Variable,
+    Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
 };
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 use ingest_upstream as upstream;
-use ingest_upstream::{Failure, Missing, Page, PageRequest, Recorder, ShownRequest, Trial};
+use ingest_upstream::{
+    Failure, Missing, Page, PageRequest, Recorder, ReportedCost, ShownRequest, Trial,
+};
 
 /// Shows at most this many records.
 const SHOWN: usize = 3;
-
-const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
-    parameters (a time in `{since}` can be in the wrong unit), or try another region";
 
 /// The request that is tried.
 struct Tried {
@@ -228,9 +225,7 @@ impl Tried {
         let since = self.job.since.first.as_ref();
         let request = self.request(environment.clock.now(), since, None)?;
         let trial = client.examine_saved(request, saved).await;
-        let older = self.older_records(request, &trial);
-        let mut report = self.report(client.show(request), Some(trial))?;
-        report.notes.extend(older);
+        let mut report = self.report(client.show(request), request, Some(trial));
         report.notes.extend(self.unread_since(request));
         report.notes.extend(self.same_for_all(&client, request));
         Ok(report)
@@ -257,46 +252,9 @@ impl Tried {
         })
     }
 
-    /// A note if records are older than the `{since}` of the request.
-    fn older_records(&self, request: PageRequest<'_>, trial: &Trial) -> Option<String> {
-        let (at, step) = (self.job.since.at.as_ref()?, request.step);
-        let since = request.since.filter(|since| since.text().is_some())?;
-        let records = &trial.exchange.page.as_ref().ok()?.records;
-        let mut texts = records.iter().flat_map(|record| at.texts_in(&record.body));
-        let names_since = self.job.names(step, &Variable::Since) && !step.shifts_since();
-        let are_older = texts.any(|text| self.job.since.value_of(text).compare(since).is_lt());
-        (names_since && are_older).then(|| review::older_than_since(&step.call.name))
-    }
-
     /// A note if the `{since}` of the request could not be shifted or formatted.
     fn unread_since(&self, request: PageRequest<'_>) -> Option<String> {
         review::sent_unread(&self.job, request.step, request.since?)
-    }
-
-    /// Reads the values for the next `{since}`.
-    fn read_since(&self, step: &Step, records: &[Record], report: &mut Report) {
-        if self.job.names(step, &Variable::Since) {
-            let mut values = SeenValues::of(&self.job, step, records);
-            report.notes.extend(values.unread.take());
-            report.next_since = NextSince::of(&self.job, step, values);
-        }
-    }
-
-    /// What no record contains although the job reads it: ids for a later step, and values of the next `{since}`.
-    fn read_by_job(&self, step: &Step, records: &[Record]) -> Vec<Missing> {
-        let has = |at: &Pointer| records.iter().any(|record| at.has_text_in(&record.body));
-        let ids = self.job.steps.iter().filter_map(|step| step.ids.as_ref());
-        let ids = ids.filter(|ids| ids.from == step.call.name && !has(&ids.at));
-        let ids = ids.map(|ids| Missing::Ids {
-            at: ids.at.to_string(),
-        });
-        let since = self.job.since.at.as_ref();
-        let since = since.filter(|at| self.job.names(step, &Variable::Since) && !has(at));
-        let since = since.map(|at| Missing::Since { at: at.to_string() });
-        match records.is_empty() {
-            true => Vec::new(),
-            false => ids.chain(since).collect(),
-        }
     }
 
     /// Sends the request, charged like any other.
@@ -319,10 +277,7 @@ impl Tried {
         context.leases.close().await;
         let client = self.client(environment)?;
         let trial = recorder.last();
-        let older = trial.as_ref();
-        let older = older.and_then(|trial| self.older_records(request, trial));
-        let mut report = self.report(client.show(request), trial)?;
-        report.notes.extend(older);
+        let mut report = self.report(client.show(request), request, trial);
         report.notes.extend(self.unread_since(request));
         report.notes.extend(self.same_for_all(&client, request));
         report.charged = Some(charged);
@@ -420,15 +375,15 @@ impl Tried {
 
     fn report(
         &self,
-        request: Result<ShownRequest, Failure>,
+        shown: Result<ShownRequest, Failure>,
+        request: PageRequest<'_>,
         trial: Option<Trial>,
-    ) -> Result<Report, Error> {
-        let step = self.step()?;
+    ) -> Report {
         let mut report = Report {
             job: self.is_of_job.then(|| self.job.name.clone()),
             region: self.region.code.clone(),
-            message: request.as_ref().err().map(Failure::to_string),
-            request: request.ok(),
+            message: shown.as_ref().err().map(Failure::to_string),
+            request: shown.ok(),
             status: None,
             class: "not_sent",
             rule: None,
@@ -448,20 +403,15 @@ impl Tried {
             notes: Vec::new(),
         };
         if let Some(trial) = trial {
-            if let Ok(page) = &trial.exchange.page {
-                report.missing.extend(self.read_by_job(step, &page.records));
-                self.read_since(step, &page.records, &mut report);
-            }
-            let turn = Turn {
-                before: 0,
-                is_last: step.max_pages == Some(1),
-                is_only: step.max_pages == Some(1),
-                names_since: self.job.names(step, &Variable::Since),
+            let tried = review::Tried {
+                job: &self.job,
+                step: request.step,
                 ids: &self.ids,
+                since: request.since,
             };
-            report.fill(trial, (&step.call, self.credential()), turn);
+            report.fill(trial, tried);
         }
-        Ok(report)
+        report
     }
 }
 
@@ -526,18 +476,7 @@ fn once(job: Job) -> Job {
 }
 
 impl Report {
-    /// Adds how the list goes on, as a run finds that which knows nothing of the call.
-    fn review(&mut self, page: &Page, (call, credential): (&Call, &Credential), turn: Turn<'_>) {
-        let mut review = Review::new(&credential.upstream, call, Known::default(), 0);
-        let verdict = review.see(page, turn);
-        self.goes_on = Some(review.goes_on(page, &verdict));
-        self.size = page.size;
-        self.doubts = DoubtShown::all(&verdict.doubts);
-        self.notes.extend(verdict.doubts.iter().map(run::in_words));
-        self.notes.extend(review.note_size(page));
-    }
-
-    fn fill(&mut self, trial: Trial, (call, credential): (&Call, &Credential), turn: Turn<'_>) {
+    fn fill(&mut self, trial: Trial, tried: review::Tried<'_>) {
         let reported = trial.exchange.reported;
         self.status = trial.classified.map(|classified| classified.status);
         let rule = trial.classified.and_then(|classified| classified.rule);
@@ -549,10 +488,8 @@ impl Report {
             }
             Ok(page) => {
                 self.class = "page";
-                let missing = upstream::missing(call, &page, &reported);
-                self.missing.extend(missing);
-                self.review(&page, (call, credential), turn);
-                self.show(page, call.records.as_deref());
+                self.judge(tried, &page, &reported);
+                self.show(page, tried.step.call.records.as_deref());
             }
         }
         self.reported_cost = reported.cost;
@@ -564,14 +501,21 @@ impl Report {
         self.reported = reported.limits.into_iter().map(limit).collect();
     }
 
+    fn judge(&mut self, tried: review::Tried<'_>, page: &Page, reported: &ReportedCost) {
+        let judged = tried.judge(page, reported);
+        self.goes_on = Some(judged.goes_on);
+        self.doubts = DoubtShown::all(&judged.doubts);
+        self.missing = judged.missing;
+        self.notes = judged.notes;
+        let next = |values| NextSince::read(tried.job, tried.step, values);
+        self.next_since = judged.values.and_then(next);
+    }
+
     fn show(&mut self, page: Page, records: Option<&Records>) {
         self.record_count = page.records.len();
-        if page.records.is_empty() && !page.lacks_list && page.skipped == 0 {
-            self.notes.push(EMPTY.to_owned());
-        }
+        self.size = page.size;
         self.next = page.next;
         self.lasting = page.lasting;
-        self.notes.extend(page.dead_end);
         let Some(about) = records else { return };
         let record = |record: &ingest_base::record::Record| ShownRecord {
             id: record.id.clone(),

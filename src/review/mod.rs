@@ -6,6 +6,7 @@ mod findings;
 mod known;
 mod order;
 mod since;
+mod tried;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,7 @@ use order::{Previous, Repeats};
 pub use since::{
     Greatest, SeenValues, listed_anew, nothing_since_first, older_than_since, sent_unread,
 };
+pub use tried::{Judged, Tried, doubt_in_words};
 
 /// Pages that repeat the page before in another order until that is a doubt.
 const REORDERED: u64 = 2;

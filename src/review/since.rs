@@ -43,7 +43,7 @@ impl Greatest {
         };
         let sent_unread = since.and_then(|since| sent_unread(job, step, since));
         let mut notes = Vec::from_iter(sent_unread);
-        let values = SeenValues::of(job, step, records);
+        let values = SeenValues::read(job, step, records);
         let is_older = |value: &SinceValue| {
             since.is_some_and(|since| since.text().is_some() && value.compare(since).is_lt())
         };
@@ -77,7 +77,7 @@ pub struct SeenValues {
 impl SeenValues {
     /// Reads the values. They must be times where the job has a format for them, or the step an offset or a format of `{since}`.
     #[must_use]
-    pub fn of(job: &Job, step: &Step, records: &[Record]) -> Self {
+    pub fn read(job: &Job, step: &Step, records: &[Record]) -> Self {
         let Some(at) = &job.since.at else {
             return Self::default();
         };

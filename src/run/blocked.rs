@@ -26,7 +26,7 @@ impl Drop for WaitingLanding<'_> {
 
 #[derive(Debug, Default)]
 struct BlockedState {
-    stops: Vec<Refusal>,
+    stops: Vec<RefusedCharge>,
     denied: HashMap<String, String>,
     unreachable: HashMap<String, String>,
     slowed: HashMap<String, Timestamp>,
@@ -35,7 +35,7 @@ struct BlockedState {
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct RefusedCharge {
     /// The units refused, `leave` included; `None` where the ledger has to be asked again.
     claim: Option<Units>,
     stopped_by: StoppedBy,
@@ -48,7 +48,7 @@ impl Blocked {
     /// Without it, a region further back in the order could charge a unit that returned after a region before it had stopped.
     #[must_use]
     pub fn refusal(&self, account: &Account, cost: &Cost, leave: &Cost) -> Option<StoppedBy> {
-        let answers = |refusal: &&Refusal| {
+        let answers = |refusal: &&RefusedCharge| {
             let limit = &refusal.stopped_by.limit;
             let units = cost.of(limit);
             refusal.stopped_by.account == account.name
@@ -64,7 +64,7 @@ impl Blocked {
 
     /// Records that a charge of `claim` units did not fit a limit.
     pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(Refusal {
+        self.state().stops.push(RefusedCharge {
             claim: Some(claim),
             stopped_by,
             at: now,
@@ -75,19 +75,19 @@ impl Blocked {
     /// recorded for can go on with another credential, and the one of this charge then waits for it alone.
     pub fn repeat(&self, own: &StoppedBy) {
         let mut state = self.state();
-        let is_same = |one: &&Refusal| {
+        let is_same = |one: &&RefusedCharge| {
             let one = &one.stopped_by;
             (&one.account, &one.limit, one.retry_at) == (&own.account, &own.limit, own.retry_at)
         };
-        let is_known = |one: &&Refusal| {
+        let is_known = |one: &&RefusedCharge| {
             let one = &one.stopped_by;
             (&one.call, &one.claim) == (&own.call, &own.claim)
         };
-        let same: Vec<&Refusal> = state.stops.iter().filter(is_same).collect();
+        let same: Vec<&RefusedCharge> = state.stops.iter().filter(is_same).collect();
         let Some(first) = same.first().filter(|_| !same.iter().any(is_known)) else {
             return;
         };
-        let refusal = Refusal {
+        let refusal = RefusedCharge {
             claim: first.claim,
             stopped_by: own.clone(),
             at: first.at,
@@ -97,7 +97,7 @@ impl Blocked {
 
     /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
     pub fn exhausted(&self, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(Refusal {
+        self.state().stops.push(RefusedCharge {
             claim: None,
             stopped_by,
             at: now,
@@ -108,7 +108,7 @@ impl Blocked {
     #[must_use]
     pub fn stops(&self, now: Timestamp) -> Vec<StoppedBy> {
         let state = self.state();
-        let stop = |Refusal { stopped_by, at, .. }: &Refusal| {
+        let stop = |RefusedCharge { stopped_by, at, .. }: &RefusedCharge| {
             let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
             StoppedBy {
                 retry_after,

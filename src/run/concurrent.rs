@@ -34,7 +34,7 @@ pub struct Listed {
 }
 
 /// The result of a region's turn.
-enum Turn {
+enum ListOutcome {
     /// It was walked.
     Listed(Box<Listed>),
     /// It was not walked.
@@ -122,11 +122,11 @@ async fn list_all(
     drop(listings);
     for turn in turns {
         match turn {
-            Turn::Listed(listed) => by_job
+            ListOutcome::Listed(listed) => by_job
                 .entry(listed.pass.job.name.clone())
                 .or_default()
                 .push(*listed),
-            Turn::Left(candidate, outcome, why) => {
+            ListOutcome::Left(candidate, outcome, why) => {
                 let candidates = [*candidate];
                 walked.add_not_walked(&candidates, outcome, why.as_ref());
                 context.store_not_walked(&candidates, why.as_ref()).await;
@@ -137,9 +137,9 @@ async fn list_all(
 }
 
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
-async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> Turn {
+async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> ListOutcome {
     if context.stop.signal().is_some() {
-        return Turn::Left(candidate.into(), PassOutcome::Interrupted, None);
+        return ListOutcome::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
     let task = TaskOf(&*candidate.region, &candidate.job.name);
     let taken = take_up(context, &candidate);
@@ -157,14 +157,14 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> T
             }
             let reason = walked.err();
             context.progress.ended(&job, &region);
-            Turn::Listed(Box::new(Listed {
+            ListOutcome::Listed(Box::new(Listed {
                 pass,
                 reason,
                 is_ended,
             }))
         }
-        Ok(Err(left)) => Turn::Left(candidate.into(), left, None),
-        Err(reason) => Turn::Left(candidate.into(), reason.outcome(), Some(reason)),
+        Ok(Err(left)) => ListOutcome::Left(candidate.into(), left, None),
+        Err(reason) => ListOutcome::Left(candidate.into(), reason.outcome(), Some(reason)),
     }
 }
 
@@ -208,7 +208,7 @@ async fn take_up(
     if let Some(pass) = fresh.resumable(now) {
         fit_to_job(context, &fresh, pass.id).await?;
     }
-    Ok(Ok(Pass::of(&fresh, lease, now)))
+    Ok(Ok(Pass::new(&fresh, lease, now)))
 }
 
 /// Updates the catalog where the steps of the job were edited since the pass stopped.

@@ -11,10 +11,10 @@ use ingest_config::{Call, Upstream};
 
 /// What the lists of each call showed, by upstream and call.
 #[derive(Debug, Default)]
-pub struct KnownCalls(Mutex<HashMap<(String, String), Entry>>);
+pub struct KnownCalls(Mutex<HashMap<(String, String), KnownCall>>);
 
 #[derive(Debug, Default)]
-struct Entry {
+struct KnownCall {
     /// As the catalog has it.
     stored: String,
     /// What is known under the present configuration, once that is asked for.
@@ -23,7 +23,7 @@ struct Entry {
     proof: Arc<tokio::sync::Mutex<()>>,
 }
 
-impl Entry {
+impl KnownCall {
     fn known(&mut self, upstream: &Upstream, call: &Call) -> &mut Known {
         self.known.get_or_insert_with(|| {
             let config = Known::fingerprint(upstream, call);
@@ -86,7 +86,7 @@ impl KnownCalls {
         proof.lock_owned().await
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), Entry>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), KnownCall>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -65,7 +65,7 @@ pub struct Pass {
 impl Pass {
     /// Resumes the unfinished pass of a candidate, or starts a new one.
     #[must_use]
-    pub fn of(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
+    pub fn new(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
         let open = candidate.resumable(now);
         let relists = open.map_or(candidate.job.relists, |pass| pass.relists);
         Self {

@@ -14,6 +14,7 @@ use super::retention::Deletion;
 use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
+use crate::review::doubt_in_words;
 use ingest_base::record::Doubted;
 use ingest_config::{Credential, Job, Region};
 use ingest_ledger::LedgerClient;
@@ -96,7 +97,7 @@ impl Walked {
             seen.extend(is_new.then(|| doubt.clone()));
             is_new
         });
-        let texts = doubts.iter().map(in_words);
+        let texts = doubts.iter().map(doubt_in_words);
         let notes = why
             .chain(texts)
             .chain(notes)
@@ -204,12 +205,6 @@ fn blank(job: &Job, region: &Region) -> PassReport {
         detail: None,
         doubts: Vec::new(),
     }
-}
-
-/// Returns a doubt with its name.
-#[must_use]
-pub fn in_words(doubt: &Doubted) -> String {
-    format!("doubtful ({}): {}", doubt.doubt, doubt.text)
 }
 
 /// Returns the text of a reason; `None` where the outcome says it all.

@@ -14,7 +14,7 @@ const MOST: usize = 10_000;
 
 /// The answers, by key.
 #[derive(Default)]
-pub struct Answers(Mutex<Kept>);
+pub struct Answers(Mutex<KeptAnswers>);
 
 /// An `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub struct IdempotencyKey {
 }
 
 #[derive(Default)]
-struct Kept {
+struct KeptAnswers {
     /// By client and id without its account.
     by_key: HashMap<(String, String), KeptAnswer>,
     /// The ids that are in use: two clients do not share one.
@@ -103,7 +103,7 @@ impl Answers {
         None
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, KeptAnswers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -114,7 +114,7 @@ impl IdempotencyKey {
     }
 }
 
-impl Kept {
+impl KeptAnswers {
     fn forget(&mut self, key: &IdempotencyKey) {
         self.by_key.remove(&key.of_client());
         self.ids.remove(&key.id);

@@ -19,7 +19,7 @@ use ingest_secret::Secret;
 
 /// The clients with a token, and how the others are told apart.
 pub struct Clients {
-    known: Vec<Known>,
+    known: Vec<KnownClient>,
     /// Whether every request needs a token.
     pub must_present_token: bool,
     trusted_hops: usize,
@@ -27,7 +27,7 @@ pub struct Clients {
     pub hosts: Vec<String>,
 }
 
-struct Known {
+struct KnownClient {
     client: Arc<Client>,
     /// Of the token: tokens of any length are compared in the same time.
     digest: [u8; 32],
@@ -74,10 +74,10 @@ impl Clients {
         for (name, client) in &config.clients {
             let owner = format!("serve.clients.{name}.token");
             let secret = Secret::owned_by(owner, Some(client.token.clone()));
-            let shown = secret.show().await;
-            let shown = shown.map_err(|error| Error::Usage(error.to_string()))?;
-            let token = shown.secret.unwrap_or_default();
-            known.push(Known {
+            let revealed = secret.reveal().await;
+            let revealed = revealed.map_err(|error| Error::Usage(error.to_string()))?;
+            let token = revealed.secret.unwrap_or_default();
+            known.push(KnownClient {
                 client: Arc::new(Client {
                     name: name.clone(),
                     config: client.clone(),

@@ -65,9 +65,9 @@ pub struct Peer {
 }
 
 /// A connection whose requests in progress can end.
-pub trait Connection: GracefulConnection<Error = hyper::Error> + Send {}
+pub trait HttpConnection: GracefulConnection<Error = hyper::Error> + Send {}
 
-impl<C: GracefulConnection<Error = hyper::Error> + Send> Connection for C {}
+impl<C: GracefulConnection<Error = hyper::Error> + Send> HttpConnection for C {}
 
 /// Serves HTTP until `stop`.
 pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, unread: Unread, stop: Stop) {
@@ -80,7 +80,7 @@ pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, unread: Unr
 
 /// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds. `connect` gets the time that
 /// a head may take.
-pub async fn serve<C: Connection + 'static>(
+pub async fn serve<C: HttpConnection + 'static>(
     listeners: Vec<TcpListener>,
     connect: impl Fn(TcpStream, Peer, Duration) -> C,
     mut stop: Stop,
@@ -153,7 +153,7 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
     })
 }
 
-fn connection(stream: Patient, peer: Peer, head: Duration, router: Router) -> impl Connection {
+fn connection(stream: Patient, peer: Peer, head: Duration, router: Router) -> impl HttpConnection {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         answer(router.clone(), request)

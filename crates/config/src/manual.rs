@@ -37,13 +37,13 @@ enum Block {
     /// The anchor, and the text.
     Heading(String, String),
     Text(String),
-    Key(Entry),
+    Key(ManualEntry),
     /// The heads of the two columns, and the rows.
     Table([&'static str; 2], Vec<(String, String)>),
 }
 
 /// A key of a table.
-struct Entry {
+struct ManualEntry {
     anchor: String,
     name: String,
     /// Its type and its default.
@@ -66,7 +66,7 @@ pub fn markdown() -> String {
                 writeln!(text, "\n<a id=\"{anchor}\"></a>\n\n## {heading}")
             }
             Block::Text(paragraph) => writeln!(text, "\n{paragraph}"),
-            Block::Key(Entry {
+            Block::Key(ManualEntry {
                 anchor,
                 name,
                 of,
@@ -96,7 +96,7 @@ fn contents(blocks: &[Block]) -> String {
                 between = ": ";
                 write!(text, "\n- [{heading}](#{anchor})")
             }
-            Block::Key(Entry { anchor, name, .. }) => {
+            Block::Key(ManualEntry { anchor, name, .. }) => {
                 let written = write!(text, "{between}[{name}](#{anchor})");
                 between = ", ";
                 written
@@ -256,7 +256,7 @@ fn describe_key(blocks: &mut Vec<Block>, path: &str, key: &Key) {
     };
     let example = format!("`{} = {}`", key.name, written(&key.example));
     let path = if path.is_empty() { TOP } else { path };
-    blocks.push(Block::Key(Entry {
+    blocks.push(Block::Key(ManualEntry {
         anchor: format!("{}.{}", in_anchors(path), key.name),
         name: key.name.to_owned(),
         of: format!("{}; {presence}", key.shape.label),

@@ -20,7 +20,7 @@ const OF_REGION: &str = "region.";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 /// A variable of a template.
@@ -89,7 +89,7 @@ pub enum TemplateError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Literal(String),
     Variable(Variable),
     Date(Date),
@@ -212,14 +212,14 @@ impl Template {
     /// The names of the secrets that it contains; `None` is the credential's `secret`.
     pub fn secrets(&self) -> impl Iterator<Item = Option<&str>> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Variable(Variable::Secret(name)) => Some(name.as_deref()),
-            Part::Literal(_)
-            | Part::Variable(_)
-            | Part::Date(_)
-            | Part::Since(_)
-            | Part::SliceFrom(_)
-            | Part::SliceTo(_)
-            | Part::Ids(_) => None,
+            TemplatePart::Variable(Variable::Secret(name)) => Some(name.as_deref()),
+            TemplatePart::Literal(_)
+            | TemplatePart::Variable(_)
+            | TemplatePart::Date(_)
+            | TemplatePart::Since(_)
+            | TemplatePart::SliceFrom(_)
+            | TemplatePart::SliceTo(_)
+            | TemplatePart::Ids(_) => None,
         })
     }
 
@@ -233,8 +233,8 @@ impl Template {
         let mut text = Zeroizing::new(String::new());
         for part in &self.parts {
             match (part, values) {
-                (Part::Literal(literal), _) => text.push_str(literal),
-                (Part::Variable(Variable::Secret(name)), _) => {
+                (TemplatePart::Literal(literal), _) => text.push_str(literal),
+                (TemplatePart::Variable(Variable::Secret(name)), _) => {
                     text.push_str(secret_of(name.as_deref())?);
                 }
                 (part, values) => text.push_str(&part.of(values?)),
@@ -255,7 +255,7 @@ impl Template {
         self.parts
             .iter()
             .map(|part| match part {
-                Part::Literal(text) => text.clone(),
+                TemplatePart::Literal(text) => text.clone(),
                 part => encode(&part.of(values)),
             })
             .collect()
@@ -267,13 +267,13 @@ impl Template {
         self.parts
             .iter()
             .filter_map(|part| match part {
-                Part::Literal(_) => None,
-                Part::Variable(variable) => Some(variable.clone()),
-                Part::Date(_) => Some(Variable::Date),
-                Part::Since(_) => Some(Variable::Since),
-                Part::SliceFrom(_) => Some(Variable::SliceFrom),
-                Part::SliceTo(_) => Some(Variable::SliceTo),
-                Part::Ids(_) => Some(Variable::Ids),
+                TemplatePart::Literal(_) => None,
+                TemplatePart::Variable(variable) => Some(variable.clone()),
+                TemplatePart::Date(_) => Some(Variable::Date),
+                TemplatePart::Since(_) => Some(Variable::Since),
+                TemplatePart::SliceFrom(_) => Some(Variable::SliceFrom),
+                TemplatePart::SliceTo(_) => Some(Variable::SliceTo),
+                TemplatePart::Ids(_) => Some(Variable::Ids),
             })
             .collect()
     }
@@ -287,13 +287,13 @@ impl Template {
     /// Whether it stands for one text for each id in a list: it names the ids and does not say how they are joined.
     #[must_use]
     pub fn repeats(&self) -> bool {
-        self.parts.contains(&Part::Variable(Variable::Ids))
+        self.parts.contains(&TemplatePart::Variable(Variable::Ids))
     }
 
     /// Its first `{since}` with an offset or a format, as it is written: its value must be a time.
     #[must_use]
     pub fn timed_since(&self) -> Option<String> {
-        let is_timed = |part: &Part| matches!(part, Part::Since(_));
+        let is_timed = |part: &TemplatePart| matches!(part, TemplatePart::Since(_));
         self.parts.iter().find(|part| is_timed(part))?;
         let (_, rest) = self.text.split_once("{since:")?;
         let (date, _) = rest.split_once('}')?;
@@ -303,8 +303,10 @@ impl Template {
     /// Its first `{since}`, as it is written, and what it becomes with this value; `None` if it has none.
     #[must_use]
     pub fn since_with(&self, since: &SinceValue) -> Option<(String, String)> {
-        let is_timed = |part: &Part| matches!(part, Part::Since(_));
-        let is_since = |part: &Part| is_timed(part) || *part == Part::Variable(Variable::Since);
+        let is_timed = |part: &TemplatePart| matches!(part, TemplatePart::Since(_));
+        let is_since = |part: &TemplatePart| {
+            is_timed(part) || *part == TemplatePart::Variable(Variable::Since)
+        };
         let part = self.parts.iter().find(|part| is_since(part))?;
         let name = match is_timed(part) {
             true => self.timed_since()?,
@@ -324,14 +326,14 @@ impl Template {
     #[must_use]
     pub fn ids_separator(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
-            Part::Ids(JoinedIds::By(separator)) => Some(separator.as_str()),
-            Part::Ids(JoinedIds::Json)
-            | Part::Literal(_)
-            | Part::Variable(_)
-            | Part::Date(_)
-            | Part::Since(_)
-            | Part::SliceFrom(_)
-            | Part::SliceTo(_) => None,
+            TemplatePart::Ids(JoinedIds::By(separator)) => Some(separator.as_str()),
+            TemplatePart::Ids(JoinedIds::Json)
+            | TemplatePart::Literal(_)
+            | TemplatePart::Variable(_)
+            | TemplatePart::Date(_)
+            | TemplatePart::Since(_)
+            | TemplatePart::SliceFrom(_)
+            | TemplatePart::SliceTo(_) => None,
         })
     }
 
@@ -350,7 +352,7 @@ impl Template {
     pub fn literal(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
-            [Part::Literal(text)] => Some(text),
+            [TemplatePart::Literal(text)] => Some(text),
             _ => None,
         }
     }
@@ -418,7 +420,7 @@ impl Values<'_> {
     }
 }
 
-impl Part {
+impl TemplatePart {
     fn of(&self, values: &Values<'_>) -> String {
         match self {
             Self::Literal(text) => text.clone(),
@@ -432,16 +434,16 @@ impl Part {
     }
 }
 
-fn push(parts: &mut Vec<Part>, text: &str) {
+fn push(parts: &mut Vec<TemplatePart>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
-        Some(Part::Literal(before)) => before.push_str(text),
-        _ => parts.push(Part::Literal(text.to_owned())),
+        Some(TemplatePart::Literal(before)) => before.push_str(text),
+        _ => parts.push(TemplatePart::Literal(text.to_owned())),
     }
 }
 
 /// Reads what begins with a brace, and returns what follows it.
-fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateError> {
+fn brace<'t>(parts: &mut Vec<TemplatePart>, text: &'t str) -> Result<&'t str, TemplateError> {
     let doubled = text
         .strip_prefix("{{")
         .and_then(|inner| inner.split_once("}}"));
@@ -466,7 +468,7 @@ fn is_variable(name: &str) -> bool {
     Template::variable_names().contains(&name)
 }
 
-fn variable(name: &str) -> Result<Part, TemplateError> {
+fn variable(name: &str) -> Result<TemplatePart, TemplateError> {
     if name.is_empty() {
         return Err(TemplateError::Nameless);
     }
@@ -475,22 +477,28 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     }
     let invalid = || TemplateError::Date(name.to_owned());
     if let Some(date) = name.strip_prefix("date:") {
-        return Ok(Part::Date(Date::of_day(date).ok_or_else(invalid)?));
+        return Ok(TemplatePart::Date(Date::of_day(date).ok_or_else(invalid)?));
     }
     if let Some(date) = name.strip_prefix("since:") {
-        return Ok(Part::Since(Date::of_second(date).ok_or_else(invalid)?));
+        return Ok(TemplatePart::Since(
+            Date::of_second(date).ok_or_else(invalid)?,
+        ));
     }
     if let Some(date) = name.strip_prefix("slice.from:") {
-        return Ok(Part::SliceFrom(Date::of_second(date).ok_or_else(invalid)?));
+        return Ok(TemplatePart::SliceFrom(
+            Date::of_second(date).ok_or_else(invalid)?,
+        ));
     }
     if let Some(date) = name.strip_prefix("slice.to:") {
-        return Ok(Part::SliceTo(Date::of_second(date).ok_or_else(invalid)?));
+        return Ok(TemplatePart::SliceTo(
+            Date::of_second(date).ok_or_else(invalid)?,
+        ));
     }
     if name == "id" {
-        return Ok(Part::Variable(Variable::Id));
+        return Ok(TemplatePart::Variable(Variable::Id));
     }
     if let Some(separator) = name.strip_prefix("ids:") {
-        return Ok(Part::Ids(match separator {
+        return Ok(TemplatePart::Ids(match separator {
             "" => return Err(TemplateError::Separator),
             "json" => JoinedIds::Json,
             separator => JoinedIds::By(separator.to_owned()),
@@ -498,15 +506,15 @@ fn variable(name: &str) -> Result<Part, TemplateError> {
     }
     if let Some(secret) = name.strip_prefix("secret:") {
         let secret = Variable::Secret(Some(secret.to_owned()));
-        return Ok(Part::Variable(secret));
+        return Ok(TemplatePart::Variable(secret));
     }
     if let Some(value) = name.strip_prefix(OF_REGION) {
-        return Ok(Part::Variable(Variable::OfRegion(value.to_owned())));
+        return Ok(TemplatePart::Variable(Variable::OfRegion(value.to_owned())));
     }
     let found = Template::VARIABLES
         .into_iter()
         .find(|(known, ..)| *known == name);
-    Ok(Part::Variable(match found {
+    Ok(TemplatePart::Variable(match found {
         Some((_, variable, _)) => variable,
         None => Variable::OfRegion(name.to_owned()),
     }))

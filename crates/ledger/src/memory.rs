@@ -34,7 +34,7 @@ struct AccountHistory {
     /// How many charges were made at each instant.
     counts: BTreeMap<Timestamp, u64>,
     /// The newest charge of each id.
-    ids: HashMap<ChargeId, Known>,
+    ids: HashMap<ChargeId, KnownCharge>,
     limits: HashMap<LimitName, LimitHistory>,
     /// The number of ids at which charges whose ids are forgotten are merged next.
     merges_at: usize,
@@ -46,7 +46,7 @@ struct AccountHistory {
 
 /// The charge of an id.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct KnownCharge {
     position: Position,
     /// Whether the id is remembered while the charge may count, since it can come again: it was absorbed, or settled
     /// before it arrived.
@@ -225,7 +225,8 @@ impl AccountHistory {
     /// Takes a position for a charge of an id.
     fn place(&mut self, id: &ChargeId, at: Timestamp, lasting: bool) -> Position {
         let position = self.next_position(at);
-        self.ids.insert(id.clone(), Known { position, lasting });
+        self.ids
+            .insert(id.clone(), KnownCharge { position, lasting });
         position
     }
 

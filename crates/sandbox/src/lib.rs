@@ -1,7 +1,7 @@
 //! A local stand-in for every configured upstream, with its own count of the quota.
 //!
 //! A [`Sandbox`] serves each upstream under its name, from saved responses, the shape file of a preset, or what the configuration
-//! expects ([`Origin`]). `/_sandbox/` reports requests and usage, and accepts faults.
+//! expects ([`AnswerOrigin`]). `/_sandbox/` reports requests and usage, and accepts faults.
 //!
 //! Cannot see the ledger and shares no code with it: what the two count is compared in tests. Begin with [`Sandbox`], then
 //! `service.rs`.
@@ -92,7 +92,7 @@ impl Default for Options {
 /// Where the responses of a call come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum AnswerOrigin {
     /// From files of the user.
     Saved,
     /// From the shape file of a preset.
@@ -170,7 +170,7 @@ impl Sandbox {
 
     /// Where the responses of each call come from, by upstream and call.
     #[must_use]
-    pub fn origins(&self) -> Vec<(String, String, Origin)> {
+    pub fn origins(&self) -> Vec<(String, String, AnswerOrigin)> {
         self.service.origins()
     }
 

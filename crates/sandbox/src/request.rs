@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
-use super::route::{Route, texts_in};
+use super::route::{AnsweredCall, texts_in};
 use super::token;
 use ingest_config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
 use ingest_quota::Timestamp;
@@ -125,7 +125,7 @@ fn params(query: &str) -> BTreeMap<String, String> {
 /// A request for a call. Nothing in it is secret.
 #[derive(Debug, Clone)]
 pub struct CallRequest<'a> {
-    pub route: &'a Route,
+    pub route: &'a AnsweredCall,
     pub path: &'a str,
     /// The query without the secret.
     pub params: BTreeMap<String, String>,
@@ -137,7 +137,7 @@ pub struct CallRequest<'a> {
 }
 
 impl<'a> CallRequest<'a> {
-    pub fn new(route: &'a Route, arrived: &'a Received, base: Url) -> Self {
+    pub fn new(route: &'a AnsweredCall, arrived: &'a Received, base: Url) -> Self {
         let mut params = arrived.params.clone();
         if let Auth::Query(name) = &route.upstream.auth {
             params.remove(name);

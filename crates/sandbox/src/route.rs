@@ -14,7 +14,7 @@ use ingest_config::{
 
 /// One call of an upstream, and what the sandbox needs for its responses.
 #[derive(Debug)]
-pub struct Route {
+pub struct AnsweredCall {
     pub upstream: Arc<Upstream>,
     pub call: Arc<Call>,
     pub pattern: Pattern,
@@ -35,7 +35,7 @@ pub struct Route {
 }
 
 /// All routes of a configuration.
-pub fn all(config: &Config, shapes: &[Arc<UpstreamShape>]) -> Vec<Route> {
+pub fn all(config: &Config, shapes: &[Arc<UpstreamShape>]) -> Vec<AnsweredCall> {
     let upstreams = config.upstreams.values();
     upstreams
         .flat_map(|upstream| {
@@ -52,7 +52,7 @@ fn route(
     shapes: &[Arc<UpstreamShape>],
     upstream: &Arc<Upstream>,
     call: &Arc<Call>,
-) -> Option<Route> {
+) -> Option<AnsweredCall> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
     let steps = || steps_of(config, &upstream.name);
     let asking = steps().filter(|step| step.call.name == call.name);
@@ -77,7 +77,7 @@ fn route(
         true => call.body.clone().into_iter().collect(),
         false => bodies.collect(),
     };
-    Some(Route {
+    Some(AnsweredCall {
         separators: separators(call, &asking),
         bodies,
         upstream: Arc::clone(upstream),
@@ -129,7 +129,11 @@ fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &
 }
 
 /// The route of a request; `None` for a request that is no call.
-pub fn find<'a>(routes: &'a [Route], upstream: &str, arrived: &Received) -> Option<&'a Route> {
+pub fn find<'a>(
+    routes: &'a [AnsweredCall],
+    upstream: &str,
+    arrived: &Received,
+) -> Option<&'a AnsweredCall> {
     let matching = routes.iter().filter(|route| {
         route.upstream.name == upstream
             && route.call.method.as_str() == arrived.method
@@ -138,7 +142,7 @@ pub fn find<'a>(routes: &'a [Route], upstream: &str, arrived: &Received) -> Opti
     matching.max_by_key(|route| (route.fits(&arrived.body), route.pattern.precision()))
 }
 
-impl Route {
+impl AnsweredCall {
     fn has_path(&self, path: &str) -> bool {
         let mut patterns = std::iter::once(&self.pattern).chain(&self.then);
         patterns.any(|pattern| pattern.read(path).is_some())

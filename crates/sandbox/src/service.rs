@@ -14,18 +14,18 @@ use super::fault::{self, Fault, FaultHit, FaultKind};
 use super::log::{self, Logged};
 use super::refuse::{Reason, free_part, refuse};
 use super::request::{CallRequest, Received};
-use super::route::{self, Route};
+use super::route::{self, AnsweredCall};
 use super::saved::SavedResponses;
 use super::shape;
 use super::world::World;
-use super::{Options, Origin, base_of};
+use super::{AnswerOrigin, Options, base_of};
 use ingest_base::clock::Clock;
 use ingest_config::{Config, Etag};
 use ingest_quota::Timestamp;
 
 /// Everything that requests share.
 pub struct Service {
-    routes: Vec<Route>,
+    routes: Vec<AnsweredCall>,
     callers: Callers,
     world: World,
     saved: SavedResponses,
@@ -94,7 +94,7 @@ impl Service {
     }
 
     /// The call that a request is for; links of saved responses lead to paths that the configuration does not have.
-    fn route(&self, received: &Received) -> Option<&Route> {
+    fn route(&self, received: &Received) -> Option<&AnsweredCall> {
         let upstream = &received.upstream;
         let found = route::find(&self.routes, upstream, received);
         found.or_else(|| {
@@ -108,14 +108,14 @@ impl Service {
     }
 
     /// Where the responses of each call come from.
-    pub fn origins(&self) -> Vec<(String, String, Origin)> {
-        let origin = |route: &Route| {
+    pub fn origins(&self) -> Vec<(String, String, AnswerOrigin)> {
+        let origin = |route: &AnsweredCall| {
             let (upstream, call) = (&route.upstream.name, &route.call.name);
             let is_generated = route.shape.as_ref()?.is_generated;
             let origin = match (self.saved.count(upstream, call), is_generated) {
-                (1.., _) => Origin::Saved,
-                (0, true) => Origin::Generated,
-                (0, false) => Origin::Preset,
+                (1.., _) => AnswerOrigin::Saved,
+                (0, true) => AnswerOrigin::Generated,
+                (0, false) => AnswerOrigin::Preset,
             };
             Some((upstream.clone(), call.clone(), origin))
         };

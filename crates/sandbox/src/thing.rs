@@ -119,20 +119,20 @@ impl Thing {
         let encoded = id.strip_prefix(class.prefix.as_str())?;
         let bytes = URL_SAFE_NO_PAD.decode(encoded).ok()?;
         let (bits, _) = bytes.split_first_chunk::<8>()?;
-        let plain = unmix(u64::from_be_bytes(*bits)) ^ world.of(&class.name).bits();
-        let thing = Self::from_plain(plain >> CHECK_BITS);
+        let unmixed = unmix(u64::from_be_bytes(*bits)) ^ world.of(&class.name).bits();
+        let thing = Self::from_bits(unmixed >> CHECK_BITS);
         // The check bits are right only if it has this very id again.
         (thing.id(class, world) == id).then_some(thing)
     }
 
     /// A thing that stands for an id of a class whose ids are any text.
     pub fn of_any_id(id: &str, world: Chance) -> Self {
-        Self::from_plain(world.of("id").of(id).bits() >> CHECK_BITS)
+        Self::from_bits(world.of("id").of(id).bits() >> CHECK_BITS)
     }
 
     /// What is drawn about it.
     pub fn chance(self, class: &Class, world: Chance) -> Chance {
-        world.of("thing").of(&class.name).nth(self.plain())
+        world.of("thing").of(&class.name).nth(self.to_bits())
     }
 
     /// The thing of another class that owns it, where that class has owners; otherwise the one that belongs to it.
@@ -153,21 +153,21 @@ impl Thing {
         self.number
     }
 
-    fn plain(self) -> u64 {
+    fn to_bits(self) -> u64 {
         (u64::from(self.list.0) << NUMBER_BITS) | u64::from(self.number)
     }
 
-    fn from_plain(plain: u64) -> Self {
+    fn from_bits(bits: u64) -> Self {
         let part = |bits: u64| u32::try_from(bits).unwrap_or_default();
         Self {
-            list: ThingList(part(plain >> NUMBER_BITS)),
-            number: part(plain & ((1 << NUMBER_BITS) - 1)),
+            list: ThingList(part(bits >> NUMBER_BITS)),
+            number: part(bits & ((1 << NUMBER_BITS) - 1)),
         }
     }
 
     fn bits(self, class: &Class, world: Chance) -> u64 {
         let world = world.of(&class.name);
-        let check = world.of("check").nth(self.plain()).bits() >> (64 - CHECK_BITS);
-        mix(((self.plain() << CHECK_BITS) | check) ^ world.bits())
+        let check = world.of("check").nth(self.to_bits()).bits() >> (64 - CHECK_BITS);
+        mix(((self.to_bits() << CHECK_BITS) | check) ^ world.bits())
     }
 }

@@ -53,7 +53,7 @@ struct Cached {
 
 /// The secret that one request carries.
 #[derive(Clone, Default)]
-pub struct Shown {
+pub struct Revealed {
     /// The secret; `None` for a credential without one.
     pub secret: Option<SecretString>,
     reading: u64,
@@ -129,32 +129,32 @@ impl Secret {
     /// # Errors
     /// The secret is missing or malformed; the error says what to do.
     pub async fn ready(&self) -> Result<(), SecretError> {
-        self.show().await.map(drop)
+        self.reveal().await.map(drop)
     }
 
     /// The secret for one request.
-    pub async fn show(&self) -> Result<Shown, SecretError> {
+    pub async fn reveal(&self) -> Result<Revealed, SecretError> {
         let mut cached = self.cached.lock().await;
         if cached.secret.is_none() && self.is_some() {
             *cached = cached.replaced(self.read().await?);
         }
-        Ok(Shown {
+        Ok(Revealed {
             secret: cached.secret.clone(),
             reading: cached.reading,
         })
     }
 
     /// Records that the upstream accepted the secret.
-    pub async fn accepted(&self, shown: &Shown) {
+    pub async fn accepted(&self, revealed: &Revealed) {
         let mut cached = self.cached.lock().await;
-        cached.accepted |= cached.reading == shown.reading;
+        cached.accepted |= cached.reading == revealed.reading;
     }
 
     /// Fetches another secret from a command after the upstream rejected this one, since a token expires. It does so once,
     /// and again only after the upstream accepted a secret.
-    pub async fn rejected(&self, shown: &Shown) -> Result<Remedy, SecretError> {
+    pub async fn rejected(&self, revealed: &Revealed) -> Result<Remedy, SecretError> {
         let mut cached = self.cached.lock().await;
-        if cached.reading > shown.reading {
+        if cached.reading > revealed.reading {
             return Ok(Remedy::Renewed);
         }
         if !self.is_from_command() || (cached.reading > 1 && !cached.accepted) {

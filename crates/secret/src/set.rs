@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Remedy, Secret, SecretError, Shown, read};
+use super::{Remedy, Revealed, Secret, SecretError, read};
 use ingest_config::{Auth, Credential, Template};
 
 /// The secrets of a credential: its `secret`, and those that templates name as `{secret:NAME}`.
@@ -15,8 +15,8 @@ pub struct Secrets {
 /// The secrets that one request carries.
 #[derive(Clone, Default)]
 pub struct SecretsInUse {
-    own: Shown,
-    named: BTreeMap<String, Shown>,
+    own: Revealed,
+    named: BTreeMap<String, Revealed>,
 }
 
 impl Secrets {
@@ -61,21 +61,21 @@ impl Secrets {
     ///
     /// # Errors
     /// A secret is missing or malformed; the error says what to do.
-    pub async fn show(&self) -> Result<SecretsInUse, SecretError> {
+    pub async fn reveal(&self) -> Result<SecretsInUse, SecretError> {
         let mut named = BTreeMap::new();
         for (name, secret) in &self.named {
-            named.insert(name.clone(), secret.show().await?);
+            named.insert(name.clone(), secret.reveal().await?);
         }
         Ok(SecretsInUse {
-            own: self.own.show().await?,
+            own: self.own.reveal().await?,
             named,
         })
     }
 
     /// Records that the upstream accepted these secrets.
     pub async fn accepted(&self, used: &SecretsInUse) {
-        for (secret, shown) in self.each(used) {
-            secret.accepted(shown).await;
+        for (secret, revealed) in self.each(used) {
+            secret.accepted(revealed).await;
         }
     }
 
@@ -85,8 +85,8 @@ impl Secrets {
     /// A secret cannot be read again.
     pub async fn rejected(&self, used: &SecretsInUse) -> Result<Remedy, SecretError> {
         let mut remedy = Remedy::Nothing;
-        for (secret, shown) in self.each(used) {
-            if secret.rejected(shown).await? == Remedy::Renewed {
+        for (secret, revealed) in self.each(used) {
+            if secret.rejected(revealed).await? == Remedy::Renewed {
                 remedy = Remedy::Renewed;
             }
         }
@@ -96,7 +96,7 @@ impl Secrets {
     fn each<'a>(
         &'a self,
         used: &'a SecretsInUse,
-    ) -> impl Iterator<Item = (&'a Secret, &'a Shown)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Secret, &'a Revealed)> + use<'a> {
         let named = self.named.iter();
         let named = named.filter_map(|(name, secret)| Some((secret, used.named.get(name)?)));
         std::iter::once((&self.own, &used.own)).chain(named)
@@ -135,16 +135,16 @@ impl SecretsInUse {
     /// The text of `{secret:NAME}`, or of `{secret}` without a name. `None` if there is no such secret.
     #[must_use]
     pub fn get(&self, name: Option<&str>) -> Option<&str> {
-        let shown = match name {
+        let revealed = match name {
             None => &self.own,
             Some(name) => self.named.get(name)?,
         };
-        shown.secret.as_ref().map(ExposeSecret::expose_secret)
+        revealed.secret.as_ref().map(ExposeSecret::expose_secret)
     }
 
     /// Every secret.
     pub fn all(&self) -> impl Iterator<Item = &SecretString> {
-        let shown = std::iter::once(&self.own).chain(self.named.values());
-        shown.filter_map(|shown| shown.secret.as_ref())
+        let revealed = std::iter::once(&self.own).chain(self.named.values());
+        revealed.filter_map(|revealed| revealed.secret.as_ref())
     }
 }

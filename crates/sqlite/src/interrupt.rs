@@ -11,10 +11,10 @@ use ingest_base::clock::computed;
 
 /// One read, perhaps over several connections, that can be interrupted.
 #[derive(Clone, Default)]
-pub struct Interruptible(Arc<Mutex<State>>);
+pub struct Interruptible(Arc<Mutex<InterruptState>>);
 
 #[derive(Default)]
-struct State {
+struct InterruptState {
     given_up: bool,
     running: Vec<InterruptHandle>,
 }
@@ -70,7 +70,7 @@ impl Interruptible {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InterruptState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -57,10 +57,10 @@ impl Authorization {
     ///
     /// # Errors
     /// A secret is missing, or there is no access token. Nothing was charged for it.
-    pub async fn show(&self) -> Result<Carried, Failure> {
+    pub async fn reveal(&self) -> Result<Carried, Failure> {
         let secrets = self.secrets().await?;
         let token = match &self.token {
-            Some(token) => Some(token.show(&secrets).await?),
+            Some(token) => Some(token.reveal(&secrets).await?),
             None => None,
         };
         Ok(Carried { secrets, token })
@@ -84,8 +84,8 @@ impl Authorization {
     /// # Errors
     /// One is missing.
     pub async fn secrets(&self) -> Result<SecretsInUse, Failure> {
-        let shown = self.secrets.show().await;
-        shown.map_err(|error| Failure::NotSent(error.to_string()))
+        let revealed = self.secrets.reveal().await;
+        revealed.map_err(|error| Failure::NotSent(error.to_string()))
     }
 
     /// Records that the upstream accepted what a request carried.

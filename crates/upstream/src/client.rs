@@ -108,7 +108,7 @@ impl Client {
 #[async_trait]
 impl Upstream for Client {
     async fn ready(&self) -> Result<(), Failure> {
-        self.authorization.show().await?;
+        self.authorization.reveal().await?;
         self.http().await.map(drop)
     }
 

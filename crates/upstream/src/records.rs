@@ -61,7 +61,7 @@ pub fn take(
     may_end: bool,
 ) -> Result<Found, WrongShape> {
     let is_by_ids = !values.ids.is_empty();
-    let mut bodies = Search::run(document, what, is_by_ids || may_end)?;
+    let mut bodies = BodySearch::run(document, what, is_by_ids || may_end)?;
     // An upstream can answer null for an id that it does not have.
     bodies.found.retain(|body| !(is_by_ids && body.is_null()));
     let listed = count(&bodies.found);
@@ -128,7 +128,7 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
 }
 
 /// The records at a pointer, taken out of their places.
-struct Search<'a> {
+struct BodySearch<'a> {
     what: &'a Records,
     found: Vec<Value>,
     /// Whether null is an empty list: in a response to ids, and behind the first page where we count the pages.
@@ -138,7 +138,7 @@ struct Search<'a> {
     lacks_list: bool,
 }
 
-impl<'a> Search<'a> {
+impl<'a> BodySearch<'a> {
     fn run(document: &mut Value, what: &'a Records, may_be_null: bool) -> Result<Self, WrongShape> {
         let mut search = Self {
             what,

@@ -54,12 +54,12 @@ struct Answer<'a> {
 
 /// Where the configuration looks for a value.
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum ReportedSource<'a> {
     Field(&'a ResponseField),
     Part(&'a HeaderPattern, Part),
 }
 
-impl<'a> Source<'a> {
+impl<'a> ReportedSource<'a> {
     /// The place of a part: of its own, or in the pattern.
     fn of(state: &'a ReportedState, own: Option<&'a ResponseField>, part: Part) -> Option<Self> {
         let pattern = state.pattern.as_ref().filter(|pattern| pattern.has(part));
@@ -78,7 +78,7 @@ impl<'a> Source<'a> {
 
 impl Answer<'_> {
     fn cost(&self, limit: &LimitName, at: &ResponseField) -> Result<Units, Missing> {
-        let source = Source::Field(at);
+        let source = ReportedSource::Field(at);
         let read = self.value(source).and_then(|text| units(&text));
         read.ok_or_else(|| Missing::Settle {
             limit: limit.clone(),
@@ -129,9 +129,9 @@ impl Answer<'_> {
         limit: &str,
         about: &CredentialLimit,
         state: &'s ReportedState,
-    ) -> Result<Option<Units>, Source<'s>> {
+    ) -> Result<Option<Units>, ReportedSource<'s>> {
         let name = about.upstream_name.as_deref().unwrap_or(limit);
-        let resource = state.resource.as_ref().map(Source::Field);
+        let resource = state.resource.as_ref().map(ReportedSource::Field);
         if let Some(resource) = resource
             && self.value(resource).as_deref() != Some(name)
         {
@@ -141,13 +141,13 @@ impl Answer<'_> {
             let text = self.value(source);
             text.and_then(|text| read(&text)).ok_or(source)
         };
-        if let Some(source) = Source::of(state, state.remaining.as_ref(), Part::Remaining) {
+        if let Some(source) = ReportedSource::of(state, state.remaining.as_ref(), Part::Remaining) {
             return units_at(source, left).map(Some);
         }
-        let Some(source) = Source::of(state, state.used.as_ref(), Part::Used) else {
+        let Some(source) = ReportedSource::of(state, state.used.as_ref(), Part::Used) else {
             return Ok(None);
         };
-        let quota = match Source::of(state, None, Part::Quota) {
+        let quota = match ReportedSource::of(state, None, Part::Quota) {
             Some(source) => units_at(source, units)?,
             None => about.limit.quota(),
         };
@@ -155,8 +155,8 @@ impl Answer<'_> {
     }
 
     /// The instant of the reset; `None` if it has passed, or none is expected. An error is the place that has none.
-    fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, Source<'s>> {
-        let Some(source) = Source::of(state, state.reset.as_ref(), Part::Reset) else {
+    fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, ReportedSource<'s>> {
+        let Some(source) = ReportedSource::of(state, state.reset.as_ref(), Part::Reset) else {
             return Ok(None);
         };
         let now = self.parts.request.now;
@@ -169,8 +169,8 @@ impl Answer<'_> {
     }
 
     /// The text of a value; `None` if there is none.
-    fn value(&self, source: Source<'_>) -> Option<Cow<'_, str>> {
-        let Source::Part(pattern, part) = source else {
+    fn value(&self, source: ReportedSource<'_>) -> Option<Cow<'_, str>> {
+        let ReportedSource::Part(pattern, part) = source else {
             return self.text(source);
         };
         let text = self.text(source)?;
@@ -181,18 +181,22 @@ impl Answer<'_> {
     }
 
     /// All that the response has at a place; `None` if it has nothing there.
-    fn text(&self, source: Source<'_>) -> Option<Cow<'_, str>> {
+    fn text(&self, source: ReportedSource<'_>) -> Option<Cow<'_, str>> {
         match source {
-            Source::Field(ResponseField::Header(name)) => self.response.headers(name).next(),
-            Source::Field(ResponseField::Body(at)) => at.text_in(self.document?).map(Cow::from),
-            Source::Part(pattern, _) => {
+            ReportedSource::Field(ResponseField::Header(name)) => {
+                self.response.headers(name).next()
+            }
+            ReportedSource::Field(ResponseField::Body(at)) => {
+                at.text_in(self.document?).map(Cow::from)
+            }
+            ReportedSource::Part(pattern, _) => {
                 let values: Vec<_> = self.response.headers(&pattern.header).collect();
                 (!values.is_empty()).then(|| Cow::Owned(values.join(", ")))
             }
         }
     }
 
-    fn held(&self, source: Source<'_>) -> Held {
+    fn held(&self, source: ReportedSource<'_>) -> Held {
         let text = self.text(source);
         Held {
             held: text.map(|text| self.response.shown(&text)),

@@ -354,10 +354,11 @@ fn parameters(
     let cursor = turn.begins.iter().chain(&turn.cursor);
     let cursor = cursor.flat_map(|(name, cursor)| match cursor {
         Value::Object(members) => {
-            let parameter = |(name, value): (&String, &Value)| (name.clone(), vec![plain(value)]);
+            let parameter =
+                |(name, value): (&String, &Value)| (name.clone(), vec![value_text(value)]);
             members.iter().map(parameter).collect()
         }
-        cursor => vec![((*name).to_owned(), vec![plain(cursor)])],
+        cursor => vec![((*name).to_owned(), vec![value_text(cursor)])],
     });
     Ok(match turn.place {
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
@@ -365,7 +366,7 @@ fn parameters(
     })
 }
 
-pub(super) fn plain(value: &Value) -> String {
+pub(super) fn value_text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use super::request::{plain, values};
+use super::request::{value_text, values};
 use super::{Failure, PageRequest};
 use ingest_config::{Body, Place, Template, Turn, Values, place_in_json};
 
@@ -51,7 +51,7 @@ impl RenderedBody {
             Self::Json(document) => put(document, place_in_json(param)?.tokens(), value),
             Self::Form(fields) => {
                 fields.retain(|(name, _)| name != param);
-                fields.push((param.to_owned(), plain(&value)));
+                fields.push((param.to_owned(), value_text(&value)));
                 Some(())
             }
         }

@@ -118,7 +118,7 @@ pub fn read(
     document: &Value,
     (response, requested): (&Response, &Url),
 ) -> Unread {
-    let mut search = Search {
+    let mut search = PlaceSearch {
         records: &records.at,
         lasting: lasting(paging),
         requested,
@@ -235,7 +235,7 @@ fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
     }
 }
 
-struct Search<'a> {
+struct PlaceSearch<'a> {
     /// Where the records are, which are not searched.
     records: &'a Pointer,
     /// Where the cursor of the next pass is.
@@ -250,7 +250,7 @@ struct Search<'a> {
     done: Option<String>,
 }
 
-impl Search<'_> {
+impl PlaceSearch<'_> {
     fn walk(&mut self, value: &Value, path: &mut Vec<String>) {
         let members = match value {
             Value::Object(members) => members,

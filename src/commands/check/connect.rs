@@ -9,7 +9,7 @@ use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::finding::{Finding, Verdict, bad, good};
+use super::finding::{CheckFinding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use ingest_catalog::postgres::{self, About};
 use ingest_catalog::{Postgres, PostgresError};
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub async fn everything(
     environment: &Environment,
     ledger: Option<&dyn LedgerClient>,
-) -> Vec<Finding> {
+) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     if let Some(ledger) = ledger {
         findings.extend(shared_ledger(environment, ledger).await);
@@ -61,7 +61,7 @@ pub async fn answers(environment: &Environment, ledger: &dyn LedgerClient) -> Re
 }
 
 /// Checks that a Redis answers, permits all commands that the scripts need, and is configured to lose nothing.
-async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
+async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<CheckFinding> {
     let config = &environment.config.ledger;
     let LedgerStore::Redis(url) = &config.store else {
         return Vec::new();
@@ -79,7 +79,7 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
 }
 
 /// Reports the server of the catalog, its role and its schema.
-async fn catalog(database: &Postgres) -> Finding {
+async fn catalog(database: &Postgres) -> CheckFinding {
     let what = format!("the catalog ({})", database.shown());
     match of_catalog(database).await {
         Ok(Ok(found)) => good(what, found),
@@ -126,14 +126,14 @@ async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, Postg
 }
 
 /// A Redis that can lose the ledger is a warning; one that lacks a permission is a fault.
-fn judged(what: &str, finding: &ledger::redis::Finding) -> Finding {
+fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
     use ledger::redis::Finding::{KeepsNothing, MayEvict};
     let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) {
         Verdict::Warning
     } else {
         Verdict::Bad
     };
-    Finding {
+    CheckFinding {
         what: what.to_owned(),
         verdict,
         detail: finding.to_string(),

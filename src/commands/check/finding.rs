@@ -4,7 +4,7 @@ use crate::commands::output::{self, Colour, Style};
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
-pub struct Finding {
+pub struct CheckFinding {
     pub what: String,
     pub verdict: Verdict,
     pub detail: String,
@@ -18,24 +18,24 @@ pub enum Verdict {
     Bad,
 }
 
-pub const fn good(what: String, detail: String) -> Finding {
-    Finding {
+pub const fn good(what: String, detail: String) -> CheckFinding {
+    CheckFinding {
         what,
         verdict: Verdict::Good,
         detail,
     }
 }
 
-pub const fn bad(what: String, detail: String) -> Finding {
-    Finding {
+pub const fn bad(what: String, detail: String) -> CheckFinding {
+    CheckFinding {
         what,
         verdict: Verdict::Bad,
         detail,
     }
 }
 
-pub fn in_words(findings: &[Finding], style: Style) -> String {
-    let line = |finding: &Finding| {
+pub fn in_words(findings: &[CheckFinding], style: Style) -> String {
+    let line = |finding: &CheckFinding| {
         let (word, colour) = match finding.verdict {
             Verdict::Good => ("good   ", Colour::Green),
             Verdict::Warning => ("warning", Colour::Yellow),

@@ -9,7 +9,7 @@ mod spend;
 
 use std::sync::Arc;
 
-use self::finding::{Finding, Verdict, bad, good, in_words};
+use self::finding::{CheckFinding, Verdict, bad, good, in_words};
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
 use super::output::Style;
@@ -50,7 +50,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     show(&findings, global)
 }
 
-fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
+fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
     let worst = findings
         .iter()
         .map(|finding| finding.verdict)
@@ -71,14 +71,14 @@ fn show(findings: &[Finding], global: &Global) -> Result<Exit, Error> {
     })
 }
 
-fn log_bad(findings: &[Finding]) {
+fn log_bad(findings: &[CheckFinding]) {
     let bad = findings.iter().filter(|one| one.verdict == Verdict::Bad);
-    for Finding { what, detail, .. } in bad {
+    for CheckFinding { what, detail, .. } in bad {
         tracing::error!("{what}: {detail}");
     }
 }
 
-fn configuration(environment: &Environment) -> Finding {
+fn configuration(environment: &Environment) -> CheckFinding {
     let config = &environment.config;
     let parts = [
         (config.regions.len(), "region"),
@@ -92,8 +92,8 @@ fn configuration(environment: &Environment) -> Finding {
     good(config.path.display().to_string(), counted)
 }
 
-fn warning((what, detail): (String, String)) -> Finding {
-    Finding {
+fn warning((what, detail): (String, String)) -> CheckFinding {
+    CheckFinding {
         what,
         verdict: Verdict::Warning,
         detail,
@@ -101,7 +101,7 @@ fn warning((what, detail): (String, String)) -> Finding {
 }
 
 /// Checks that the secrets can be read. They are sent nowhere, unless an access token is to be requested with them.
-async fn secrets(environment: &Environment, connects: bool) -> Vec<Finding> {
+async fn secrets(environment: &Environment, connects: bool) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for credential in environment
         .config
@@ -123,7 +123,7 @@ async fn secrets(environment: &Environment, connects: bool) -> Vec<Finding> {
 }
 
 /// Whether passwords and certificates of a shared ledger can be read.
-async fn secrets_of_ledger(environment: &Environment) -> Option<Finding> {
+async fn secrets_of_ledger(environment: &Environment) -> Option<CheckFinding> {
     let config = &environment.config.ledger;
     if config.store == LedgerStore::Sqlite || config.access == RedisAccess::default() {
         return None;
@@ -150,7 +150,7 @@ async fn ready(
 }
 
 /// Checks the part of the ledger that is on this machine: the ledger file, or the journal.
-async fn ledger(environment: &Environment) -> (Finding, Option<Arc<dyn LedgerClient>>) {
+async fn ledger(environment: &Environment) -> (CheckFinding, Option<Arc<dyn LedgerClient>>) {
     let (file, elsewhere) = match environment.config.ledger.store {
         LedgerStore::Sqlite => (LEDGER_FILE, false),
         LedgerStore::Redis(_) => (JOURNAL_FILE, true),
@@ -190,7 +190,7 @@ async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Re
 }
 
 /// Checks the catalog; `None` for a database that `--connect` checks.
-async fn catalog(environment: &Environment, connects: bool) -> Option<Finding> {
+async fn catalog(environment: &Environment, connects: bool) -> Option<CheckFinding> {
     if let Some(database) = environment.database() {
         let what = format!("the catalog ({})", database.shown());
         return match database.read_password().await {
@@ -212,13 +212,13 @@ async fn catalog(environment: &Environment, connects: bool) -> Option<Finding> {
 }
 
 /// A file of an earlier release is not upgraded here.
-fn earlier(path: String) -> Finding {
+fn earlier(path: String) -> CheckFinding {
     let detail = "written by an earlier release; the next run upgrades it";
     good(path, detail.to_owned())
 }
 
 /// Reports a file that cannot be used, with its path once.
-fn unusable(path: String, why: &str) -> Finding {
+fn unusable(path: String, why: &str) -> CheckFinding {
     let why = output::without_path(why, &path);
     bad(path, why)
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::finding::{Finding, Verdict};
+use super::finding::{CheckFinding, Verdict};
 use ingest_config::{Config, LedgerStore};
 
 const OTHERS_READ: u32 = 0o004;
 
 /// A warning, if every user of this machine can read the file and it holds a secret.
-pub fn secrets_for_all(config: &Config) -> Option<Finding> {
+pub fn secrets_for_all(config: &Config) -> Option<CheckFinding> {
     let mode = fs::metadata(&config.path).ok()?.mode();
     let text = fs::read_to_string(&config.path).ok()?;
     let held = held(config, &text);
@@ -17,7 +17,7 @@ pub fn secrets_for_all(config: &Config) -> Option<Finding> {
         return None;
     }
     let path = config.path.display();
-    Some(Finding {
+    Some(CheckFinding {
         what: format!("permissions of {path}"),
         verdict: Verdict::Warning,
         detail: format!(

@@ -2,12 +2,12 @@
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::finding::{Finding, bad, good};
+use super::finding::{CheckFinding, bad, good};
 use ingest_config::ServeConfig;
 use ingest_secret::Secret;
 
 /// Checks the address and each token. Binds nothing.
-pub async fn server(config: &ServeConfig) -> Vec<Finding> {
+pub async fn server(config: &ServeConfig) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let is_open = !config.listen.ip().to_canonical().is_loopback();
     if is_open && config.clients.is_empty() {
@@ -25,7 +25,7 @@ pub async fn server(config: &ServeConfig) -> Vec<Finding> {
             format!("serve.clients.{name}.token"),
             Some(client.token.clone()),
         );
-        let token = match secret.show().await {
+        let token = match secret.reveal().await {
             Ok(shown) => shown.secret.unwrap_or_default(),
             Err(error) => {
                 findings.push(bad(what, error.to_string()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::finding::{Finding, Verdict, bad, good};
+use super::finding::{CheckFinding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use crate::commands::table::cost;
 use crate::run::{truth, truth_of_a_refusal};
@@ -11,13 +11,13 @@ use ingest_ledger::{Acquired, ChargeRequest, ClientError, LedgerClient, Permit, 
 use ingest_quota::Cost;
 use ingest_upstream::{Exchange, Failure, PageRequest, ReportedCost};
 
-pub async fn once_each(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<Finding> {
+pub async fn once_each(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for credential in environment.config.credentials.values() {
         let what = format!("a call with credential {}", credential.name);
         findings.push(match cheapest(environment, credential) {
             Some(trial) => trial.make(environment, ledger, what).await,
-            None => Finding {
+            None => CheckFinding {
                 what,
                 verdict: Verdict::Warning,
                 detail: "skipped: no job has a listing step with this credential".to_owned(),
@@ -62,7 +62,7 @@ impl Trial<'_> {
         environment: &Environment,
         ledger: &dyn LedgerClient,
         what: String,
-    ) -> Finding {
+    ) -> CheckFinding {
         let upstream = match environment.upstream(self.credential) {
             Ok(upstream) => upstream,
             Err(why) => return bad(what, format!("was not made: {why}")),

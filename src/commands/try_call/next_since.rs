@@ -23,7 +23,7 @@ pub struct NextSince {
 
 impl NextSince {
     /// `None`: the page has no value, or the job does not read one.
-    pub fn of(job: &Job, step: &Step, values: SeenValues) -> Option<Self> {
+    pub fn read(job: &Job, step: &Step, values: SeenValues) -> Option<Self> {
         let at = job.since.at.as_ref()?.to_string();
         let value = values.greatest()?;
         let is_time = job.since.format.is_some() || job.timed_since(step).is_some();

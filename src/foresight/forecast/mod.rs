@@ -152,7 +152,7 @@ pub async fn forecast(
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
-    let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
+    let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let balances = balances(ledger, &accounts, plan.from).await;
     let simulated = simulated(&snapshot, &balances, plan).await?;
     let granted = simulated.simulation.granted();
@@ -225,7 +225,7 @@ pub async fn what_fits(
         selection: &selection.cloned().collect(),
         ..plan
     };
-    let snapshot = Snapshot::of(catalog, plan.selection, plan.from).await?;
+    let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let balances = balances(ledger, &accounts, plan.from).await;
     match fit::fits(&snapshot, &balances, plan).await {

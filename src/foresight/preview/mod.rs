@@ -180,7 +180,7 @@ pub async fn preview(
         limits.extend(limit_reports(ledger, account).await);
     }
     let (snapshot, balances) = join(
-        Snapshot::of(catalog, selection, now),
+        Snapshot::read(catalog, selection, now),
         balances(ledger, &accounts, now),
     )
     .await;

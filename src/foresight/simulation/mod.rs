@@ -47,7 +47,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// When the catalog cannot be read.
-    pub async fn of(
+    pub async fn read(
         catalog: &dyn PassReader,
         selection: &Selection,
         now: Timestamp,

@@ -32,12 +32,12 @@ const REPORTED: usize = 100;
 /// What each descriptor charges.
 pub struct Descriptors {
     domain: String,
-    known: Vec<Arc<Known>>,
+    known: Vec<Arc<KnownDescriptor>>,
     reported: Mutex<HashSet<String>>,
 }
 
 /// A descriptor of the configuration.
-struct Known {
+struct KnownDescriptor {
     config: EnvoyDescriptor,
     account: Arc<Account>,
     /// Of one hit.
@@ -56,9 +56,9 @@ struct Kept {
 /// A descriptor of a request.
 enum Wish {
     Unlimited,
-    Look(Arc<Known>),
-    Charge(Arc<Known>, u64),
-    Refund(Arc<Known>, u64),
+    Look(Arc<KnownDescriptor>),
+    Charge(Arc<KnownDescriptor>, u64),
+    Refund(Arc<KnownDescriptor>, u64),
 }
 
 impl Descriptors {
@@ -67,7 +67,7 @@ impl Descriptors {
     pub fn new(environment: &Environment, config: &EnvoyConfig) -> Result<Self, Error> {
         let known = config.descriptors.iter().map(|one| {
             let charging = charging(environment, one, 1)?;
-            Ok(Arc::new(Known {
+            Ok(Arc::new(KnownDescriptor {
                 config: one.clone(),
                 account: Arc::clone(charging.account()),
                 cost: charging.cost().clone(),
@@ -156,7 +156,7 @@ impl Descriptors {
     }
 
     /// What a descriptor charges; `None`: nothing.
-    fn known(&self, domain: &str, descriptor: &Descriptor) -> Option<Arc<Known>> {
+    fn known(&self, domain: &str, descriptor: &Descriptor) -> Option<Arc<KnownDescriptor>> {
         let entries = descriptor.entries.iter();
         let entries = entries.map(|entry| (entry.key.as_str(), entry.value.as_str()));
         let found = (domain == self.domain).then(|| {
@@ -183,7 +183,7 @@ impl Descriptors {
     }
 }
 
-impl Known {
+impl KnownDescriptor {
     /// Charges hits.
     async fn charge(&self, app: &App, hits: u64) -> Result<Charged, Status> {
         let charging = charging(&app.environment, &self.config, hits);

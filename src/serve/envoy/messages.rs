@@ -20,7 +20,7 @@ pub struct RateLimitRequest {
 #[derive(Clone, PartialEq, Message)]
 pub struct Descriptor {
     #[prost(message, repeated, tag = "1")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<DescriptorEntry>,
     /// In place of the request's.
     #[prost(message, optional, tag = "3")]
     pub hits_addend: Option<UInt64Value>,
@@ -29,7 +29,7 @@ pub struct Descriptor {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct Entry {
+pub struct DescriptorEntry {
     #[prost(string, tag = "1")]
     pub key: String,
     #[prost(string, tag = "2")]

@@ -26,7 +26,7 @@ use self::descriptors::Descriptors;
 use self::messages::{RateLimitRequest, RateLimitResponse};
 use super::App;
 use super::client::{Client, Presented};
-use super::connections::{self, Connection, HEAD, LONGEST_HEAD, Patient, Peer, UNREAD};
+use super::connections::{self, HEAD, HttpConnection, LONGEST_HEAD, Patient, Peer, UNREAD};
 use super::listen;
 use crate::commands::Error;
 use crate::run::Stop;
@@ -95,7 +95,7 @@ fn connection(
     peer: Peer,
     head: Duration,
     service: Arc<Service>,
-) -> impl Connection {
+) -> impl HttpConnection {
     let answer = service_fn(move |request: Request<Incoming>| {
         let service = Arc::clone(&service);
         async move { Ok::<_, Infallible>(service.answer(request, peer).await) }

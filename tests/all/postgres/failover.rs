@@ -32,7 +32,7 @@ fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has
         let another = "insert into written values ('another') returning pg_current_xact_id()::text";
         let patience = Duration::from_secs(30);
         while postgres
-            .apart()
+            .with_one_connection()
             .autocommit(another, &[], patience)
             .await
             .unwrap()[0]

@@ -69,7 +69,7 @@ async fn send(
     sender: &Sender<Result<Vec<StoredRecord>, CatalogError>>,
 ) -> Result<(), PostgresError> {
     // By a connection of its own, which it keeps for as long as its reader takes.
-    let database = catalog.postgres.apart();
+    let database = catalog.postgres.with_one_connection();
     let mut session = database.session().await?;
     let tx = session.begin_reading().await?;
     let mut records = Records::open(&tx, query, None).await?;

@@ -76,7 +76,7 @@ impl Postgres {
 
     /// The same database, by one connection of its own.
     #[must_use]
-    pub fn apart(&self) -> Self {
+    pub fn with_one_connection(&self) -> Self {
         Self::of(Pool {
             shown: self.pool.shown.clone(),
             route: Arc::clone(&self.pool.route),
@@ -239,7 +239,7 @@ impl Postgres {
         while Instant::now() < until {
             // Its caller still holds the connection that was lost, and there may be no second one.
             let asked = self
-                .apart()
+                .with_one_connection()
                 .autocommit(sql, &[(&transaction, Type::TEXT)], SHORT)
                 .await;
             let status = |rows: Vec<Row>| rows.first()?.try_get::<_, Option<String>>(0).ok();

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::catalog::{PostgresCatalog, reading, writing};
-use super::sql::{Columns, Parametric, plain, stored, time};
+use super::sql::{Columns, Parametric, as_is, stored, time};
 use super::{Parameter, PostgresError, Transaction};
 use crate::CatalogError;
 use crate::copy::{CopiedRow, CopyStore, Holds, Table, Value};
@@ -34,7 +34,7 @@ impl CopyStore for PostgresCatalog {
         most: usize,
     ) -> Result<Vec<CopiedRow>, CatalogError> {
         let keys = Table::names(table.key_columns(), "");
-        let key = key.as_deref().map(|key| Column::single(table, key));
+        let key = key.as_deref().map(|key| CopiedColumn::single(table, key));
         let key = key.unwrap_or_default();
         let behind = match key.is_empty() {
             true => String::new(),
@@ -44,7 +44,7 @@ impl CopyStore for PostgresCatalog {
             "{} {behind} order by {keys} limit {most}",
             select(table, "")
         );
-        let parameters: Vec<Parameter<'_>> = key.iter().map(Column::parameter).collect();
+        let parameters: Vec<Parameter<'_>> = key.iter().map(CopiedColumn::parameter).collect();
         let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
         self.done(rows.iter().map(|row| copied(row, table)).collect())
     }
@@ -54,14 +54,14 @@ impl CopyStore for PostgresCatalog {
         table: &'static Table,
         keys: Vec<Vec<Value>>,
     ) -> Result<Vec<CopiedRow>, CatalogError> {
-        let columns = Column::all(table.key_columns(), &keys);
+        let columns = CopiedColumn::all(table.key_columns(), &keys);
         let sql = format!(
             "{} join {} on {}",
             select(table, "own."),
             wanted(table),
             is_wanted(table)
         );
-        let parameters: Vec<Parameter<'_>> = columns.iter().map(Column::parameter).collect();
+        let parameters: Vec<Parameter<'_>> = columns.iter().map(CopiedColumn::parameter).collect();
         let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
         self.done(rows.iter().map(|row| copied(row, table)).collect())
     }
@@ -90,8 +90,8 @@ async fn replace(
     table: &Table,
     rows: &[CopiedRow],
 ) -> Result<(), PostgresError> {
-    let keys = Column::all(table.key_columns(), rows);
-    let keys: Vec<Parameter<'_>> = keys.iter().map(Column::parameter).collect();
+    let keys = CopiedColumn::all(table.key_columns(), rows);
+    let keys: Vec<Parameter<'_>> = keys.iter().map(CopiedColumn::parameter).collect();
     let delete = format!(
         "delete from {} own using {} where {}",
         table.name,
@@ -99,8 +99,8 @@ async fn replace(
         is_wanted(table)
     );
     tx.execute(&delete, &keys).await?;
-    let columns = Column::all(table.columns, rows);
-    let columns: Vec<Parameter<'_>> = columns.iter().map(Column::parameter).collect();
+    let columns = CopiedColumn::all(table.columns, rows);
+    let columns: Vec<Parameter<'_>> = columns.iter().map(CopiedColumn::parameter).collect();
     let insert = format!(
         "insert into {} ({}) select * from unnest({})",
         table.name,
@@ -149,12 +149,12 @@ fn copied(row: &Row, table: &Table) -> Result<CopiedRow, PostgresError> {
 }
 
 /// The values of a column, or one of them, as a parameter.
-struct Column<'r> {
+struct CopiedColumn<'r> {
     values: Box<dyn ToSql + Sync + Send + 'r>,
     kind: Type,
 }
 
-impl<'r> Column<'r> {
+impl<'r> CopiedColumn<'r> {
     /// The values of each column, one for each row.
     fn all(columns: &[(&str, Holds)], rows: &'r [CopiedRow]) -> Vec<Self> {
         let columns = columns.iter().enumerate();
@@ -178,7 +178,7 @@ impl<'r> Column<'r> {
             ),
             Holds::Json => Self::new(
                 values
-                    .map(|value| text(value).map(plain))
+                    .map(|value| text(value).map(as_is))
                     .collect::<Vec<_>>(),
             ),
             Holds::Time => Self::new(values.map(instant).collect::<Vec<_>>()),
@@ -193,7 +193,7 @@ impl<'r> Column<'r> {
             .map(|((_, holds), value)| match holds {
                 Holds::Integer => Self::new(integer(value)),
                 Holds::Text => Self::new(text(value).map(stored)),
-                Holds::Json => Self::new(text(value).map(plain)),
+                Holds::Json => Self::new(text(value).map(as_is)),
                 Holds::Time => Self::new(instant(value)),
                 Holds::Truth => Self::new(truth(value)),
             })

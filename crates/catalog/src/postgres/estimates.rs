@@ -1,4 +1,4 @@
-use super::sql::{Columns, parameters, plain, stored};
+use super::sql::{Columns, as_is, parameters, stored};
 use super::{PostgresError, Transaction};
 use crate::{CallFacts, Estimate, values};
 
@@ -48,7 +48,7 @@ pub async fn estimates(tx: &Transaction<'_>) -> Result<Vec<Estimate>, PostgresEr
 pub async fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> Result<(), PostgresError> {
     let units = serde_json::json!(estimate.cost).to_string();
     let (upstream, call) = (stored(&estimate.upstream), stored(&estimate.call));
-    tx.execute(LEARN, parameters![upstream, call, plain(&units)])
+    tx.execute(LEARN, parameters![upstream, call, as_is(&units)])
         .await
         .map(drop)
 }

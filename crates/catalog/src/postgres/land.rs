@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use super::before::Before;
 use super::connection::sent;
 use super::functions::{ADVANCE_PASS, INDEX_RECORDS, STORE_RECORDS};
-use super::sql::{Columns, parameters, plain, stored as stored_text, time};
+use super::sql::{Columns, as_is, parameters, stored as stored_text, time};
 use super::words::Vectors;
 use super::{PostgresError, Transaction, gone, id_since, lasting, passes, tags, views};
 use crate::layout::KindLayout;
@@ -266,7 +266,7 @@ async fn keep_versions(
     let mut rows: Vec<_> = layer.rows.iter().collect();
     rows.sort_by_key(|(_, numbered)| numbered.at);
     let ids: Vec<Cow<'_, str>> = rows.iter().map(|(id, _)| (*id).clone()).collect();
-    let bodies: Vec<Cow<'_, str>> = rows.iter().map(|(_, one)| plain(&one.row.body)).collect();
+    let bodies: Vec<Cow<'_, str>> = rows.iter().map(|(_, one)| as_is(&one.row.body)).collect();
     let in_order: Vec<Cow<'_, str>> = layer.rows.keys().cloned().collect();
     let now = time(page.landing.now);
     tokio::try_join!(
@@ -294,7 +294,7 @@ async fn store(
     let changed: Vec<bool> = rows.clone().map(|one| one.is_changed).collect();
     let ids: Vec<Cow<'_, str>> = layer.rows.keys().cloned().collect();
     let hashes: Vec<Option<i64>> = rows.clone().map(|one| one.row.text_hash()).collect();
-    let bodies: Vec<Cow<'_, str>> = rows.map(|one| plain(&one.row.body)).collect();
+    let bodies: Vec<Cow<'_, str>> = rows.map(|one| as_is(&one.row.body)).collect();
     let now = time(page.landing.now);
     tx.execute(
         STORE_RECORDS,
@@ -339,13 +339,13 @@ async fn unindex(
 
 /// The rows that a page adds to a listing.
 #[derive(Default)]
-struct Listed<'p> {
+struct ListedRecords<'p> {
     positions: Vec<i64>,
     ids: Vec<Cow<'p, str>>,
     requested: Vec<Option<Cow<'p, str>>>,
 }
 
-impl<'p> Listed<'p> {
+impl<'p> ListedRecords<'p> {
     /// The records after those that the step listed before, each once; a record that was requested, once for each id that
     /// requested it.
     fn new(page: &'p LandingPage, before: &'p Before) -> Self {
@@ -420,7 +420,7 @@ async fn forget_batch(
         return Ok(());
     };
     let ids = values::list(&batch.ids);
-    tx.execute(FETCHED, parameters![pass.0, page.step, plain(&ids)])
+    tx.execute(FETCHED, parameters![pass.0, page.step, as_is(&ids)])
         .await
         .map(drop)
 }
@@ -463,11 +463,11 @@ async fn advance(
     before: &Before,
 ) -> Result<bool, PostgresError> {
     let landing = &*page.landing;
-    let Listed {
+    let ListedRecords {
         positions,
         ids,
         requested,
-    } = Listed::new(page, before);
+    } = ListedRecords::new(page, before);
     let (upstream, kind) = of_kind(page);
     let next = landing.next.as_deref().map(stored_text);
     let rows = tx
@@ -516,7 +516,7 @@ async fn count(
             pages,
             records,
             requests,
-            plain(&units),
+            as_is(&units),
             greatest
         ],
     )

@@ -203,7 +203,7 @@ impl RowLeases {
         let (releases, requests) = mpsc::unbounded_channel();
         let (postgres, terms) = (database.clone(), Arc::clone(database.terms()));
         let renewal = Renewal {
-            postgres: database.apart(),
+            postgres: database.with_one_connection(),
             terms: Arc::clone(&terms),
             length,
         };

@@ -26,7 +26,7 @@ pub struct Merging {
 impl Merging {
     pub fn new(postgres: &Postgres) -> Arc<Self> {
         Arc::new(Self {
-            postgres: postgres.apart(),
+            postgres: postgres.with_one_connection(),
             appended: AtomicI64::new(0),
             is_running: AtomicBool::new(false),
             is_denied: AtomicBool::new(false),

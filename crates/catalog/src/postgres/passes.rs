@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
-use super::sql::{Columns, all_stored, parameters, plain, stored, time};
+use super::sql::{Columns, all_stored, as_is, parameters, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::values::{self, integer};
 use crate::{
@@ -499,7 +499,7 @@ pub async fn finish(
     end_of: PassEnd,
     at: Timestamp,
 ) -> Result<PassId, PostgresError> {
-    let (outcome, now) = (plain(end_of.as_str()), time(at));
+    let (outcome, now) = (as_is(end_of.as_str()), time(at));
     match pass {
         PassRef::New {
             job,
@@ -540,7 +540,7 @@ pub async fn end(
     end: PassEnd,
     now: Timestamp,
 ) -> Result<(), PostgresError> {
-    let (outcome, now) = (plain(end.as_str()), time(now));
+    let (outcome, now) = (as_is(end.as_str()), time(now));
     tx.execute(FINISH, parameters![pass.0, outcome, now])
         .await
         .map(drop)
@@ -568,7 +568,7 @@ pub async fn count_unproductive(
             pages,
             records,
             integer(requests),
-            plain(&units),
+            as_is(&units),
             greatest
         ],
     )

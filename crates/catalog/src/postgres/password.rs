@@ -49,8 +49,8 @@ impl Password {
         user: &str,
     ) -> Result<Option<SecretString>, String> {
         if self.configured.is_some() {
-            let shown = self.configured.show().await;
-            return Ok(shown.map_err(|error| error.to_string())?.secret);
+            let revealed = self.configured.reveal().await;
+            return Ok(revealed.map_err(|error| error.to_string())?.secret);
         }
         if let Some(password) = url.password() {
             return Ok(Some(password.clone()));

@@ -1,7 +1,7 @@
 //! What the schema of a catalog holds, version by version.
 
 use super::functions::VERSION_4;
-use super::sql::{Columns, parameters, plain};
+use super::sql::{Columns, as_is, parameters};
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 
 /// The statements that take a schema from each version to the next. Released ones are never changed: a change is a new one.
@@ -376,7 +376,7 @@ pub fn newest() -> i64 {
 }
 
 async fn state(tx: &Transaction<'_>, schema: &str) -> Result<Option<i64>, PostgresError> {
-    let rows = tx.query(EXISTS, parameters![plain(schema)]).await?;
+    let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
         return Ok(None);
@@ -417,7 +417,7 @@ async fn state(tx: &Transaction<'_>, schema: &str) -> Result<Option<i64>, Postgr
 
 /// Creates the schema, unless the role was given an empty one.
 async fn create(tx: &Transaction<'_>, schema: &str) -> Result<(), PostgresError> {
-    let rows = tx.query(EXISTS, parameters![plain(schema)]).await?;
+    let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
     let exists = rows.first().map(|row| row.value(0)).transpose()?;
     match exists {
         Some(true) => Ok(()),

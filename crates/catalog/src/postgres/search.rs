@@ -8,7 +8,7 @@ use std::future::Future;
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
-use super::sql::{Columns, parameters, plain, stored, time};
+use super::sql::{Columns, as_is, parameters, stored, time};
 use super::views::Layouts;
 use super::words::{Matching, matching};
 use super::{Parameter, PostgresError, Transaction};
@@ -86,7 +86,7 @@ struct Search<'a> {
 }
 
 /// Records that match and pass the filters.
-struct Found {
+struct Matches {
     /// Those with the fewest words first.
     numbers: Vec<i64>,
     /// Whether there are more than the newest [`RANKED`].
@@ -137,7 +137,7 @@ pub async fn search(
 
 impl Search<'_> {
     /// Finds the newest matches, by the index if it finds them in time.
-    async fn found(&self) -> Result<Found, PostgresError> {
+    async fn found(&self) -> Result<Matches, PostgresError> {
         let indexed = match within(self.tx, self.newest()).await? {
             Some(found) if found.oldest.is_none() => return Ok(found),
             indexed => indexed,
@@ -156,14 +156,14 @@ impl Search<'_> {
     }
 
     /// Finds the newest matches by the index.
-    async fn newest(&self) -> Result<Found, PostgresError> {
+    async fn newest(&self) -> Result<Matches, PostgresError> {
         let most = i64::from(RANKED) + 1;
         let is_filtered = self.is_filtered();
         let examined = if is_filtered { EXAMINED } else { most };
-        let words = plain(&self.matching.query);
+        let words = as_is(&self.matching.query);
         let parameters = parameters![words, examined, most, self.kind, self.since, self.region];
         let rows = self.tx.query(NEWEST, parameters).await?;
-        let mut found = Found::of(&rows)?;
+        let mut found = Matches::of(&rows)?;
         if let Some(row) = rows.first()
             && is_filtered
             && !found.more
@@ -175,15 +175,19 @@ impl Search<'_> {
     }
 
     /// Compares the words of some records, newest first.
-    async fn among(&self, numbers: Vec<i64>, oldest: Option<i64>) -> Result<Found, PostgresError> {
+    async fn among(
+        &self,
+        numbers: Vec<i64>,
+        oldest: Option<i64>,
+    ) -> Result<Matches, PostgresError> {
         let most = i64::from(RANKED);
-        let words = plain(&self.matching.query);
+        let words = as_is(&self.matching.query);
         let parameters = parameters![words, numbers, most, self.kind, self.since, self.region];
         let rows = self.tx.query(AMONG, parameters).await?;
-        let found = Found::of(&rows)?;
+        let found = Matches::of(&rows)?;
         // As many as are ranked of all the newest records: then these are the newest matches.
         let more = found.numbers.len() >= RANKED as usize;
-        Ok(Found {
+        Ok(Matches {
             oldest: oldest.filter(|_| !more),
             more,
             ..found
@@ -191,8 +195,8 @@ impl Search<'_> {
     }
 
     /// Compares the words of the newest records, or of those that contain the whole words of the search.
-    async fn compared(&self) -> Result<Found, PostgresError> {
-        let whole = plain(&self.matching.whole);
+    async fn compared(&self) -> Result<Matches, PostgresError> {
+        let whole = as_is(&self.matching.whole);
         if self.matching.whole != self.matching.query && !whole.is_empty() {
             let parameters = parameters![whole, FEW];
             let with_words = numbers(self.tx, WITH_WORDS, parameters);
@@ -228,7 +232,7 @@ impl Search<'_> {
     }
 }
 
-impl Found {
+impl Matches {
     /// Rows of numbers and lengths, newest first.
     fn of(rows: &[Row]) -> Result<Self, PostgresError> {
         let mut numbers: Vec<(i64, i64)> = Vec::with_capacity(rows.len());

@@ -97,7 +97,7 @@ pub fn all_stored<'t, T: AsRef<str> + 't + ?Sized>(
 }
 
 /// Text that can contain no U+0000, such as JSON.
-pub fn plain(text: &str) -> Cow<'_, str> {
+pub fn as_is(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 

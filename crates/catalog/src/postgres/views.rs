@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::select;
-use super::sql::{Columns, parameters, plain, stored};
+use super::sql::{Columns, as_is, parameters, stored};
 use super::{Postgres, PostgresError, Transaction};
 use crate::layout::{self, KindLayout};
 use crate::page::LandingPage;
@@ -40,8 +40,8 @@ pub async fn remember(
             upstream,
             kind,
             call,
-            plain(&layout.text),
-            plain(&layout.columns)
+            as_is(&layout.text),
+            as_is(&layout.columns)
         ],
     )
     .await
@@ -116,7 +116,7 @@ async fn found(
     tx: &Transaction<'_>,
     schema: &str,
 ) -> Result<BTreeMap<String, Option<String>>, PostgresError> {
-    let rows = tx.query(VIEWS, parameters![plain(schema)]).await?;
+    let rows = tx.query(VIEWS, parameters![as_is(schema)]).await?;
     let view = |row: &Row| Ok((row.value(0)?, row.value(1)?));
     rows.iter().map(view).collect()
 }

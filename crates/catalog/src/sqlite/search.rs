@@ -116,10 +116,10 @@ struct Search<'a> {
 
 /// The numbers of records that contain the words, or may contain them.
 #[derive(Default)]
-struct Found {
+struct Matches {
     numbers: Vec<i64>,
     order: Order,
-    end: End,
+    end: SearchEnd,
 }
 
 #[derive(Default)]
@@ -135,7 +135,7 @@ enum Order {
 
 /// Where a search ended.
 #[derive(Default, Clone, Copy)]
-enum End {
+enum SearchEnd {
     /// It looked at all records.
     #[default]
     All,
@@ -147,9 +147,9 @@ enum End {
 
 impl Search<'_> {
     /// Ranks by the index where that takes a time that does not grow with the catalog.
-    fn found(&self, index: &Connection) -> rusqlite::Result<Found> {
+    fn found(&self, index: &Connection) -> rusqlite::Result<Matches> {
         let mut matches = self.matches(index)?;
-        let is_late = !matches!(matches, Some((_, End::All | End::Enough(_))));
+        let is_late = !matches!(matches, Some((_, SearchEnd::All | SearchEnd::Enough(_))));
         if self.is_filtered() && is_late {
             if let Some(few) = self.few()? {
                 return Ok(few);
@@ -164,16 +164,16 @@ impl Search<'_> {
         let Some((numbers, end)) = matches else {
             return self.unread(index);
         };
-        if let End::All = end
+        if let SearchEnd::All = end
             && let Some(numbers) = self.best(index, &numbers)?
         {
-            return Ok(Found {
+            return Ok(Matches {
                 numbers,
-                ..Found::default()
+                ..Matches::default()
             });
         }
         let compared = COMPARED.max(self.query.limit as usize);
-        Ok(Found {
+        Ok(Matches {
             numbers: shortest(index, numbers, compared)?,
             order: Order::Newest,
             end,
@@ -181,7 +181,7 @@ impl Search<'_> {
     }
 
     /// Returns the newest records that match and pass the filters; `None` if the index finds none in time.
-    fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+    fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
         let time = match self.is_filtered() {
             true => TO_FIND_FILTERED,
             false => TO_FIND,
@@ -190,7 +190,7 @@ impl Search<'_> {
     }
 
     /// Returns records that may have the words: the newest that have the whole words, or the newest of all.
-    fn unread(&self, index: &Connection) -> rusqlite::Result<Found> {
+    fn unread(&self, index: &Connection) -> rusqlite::Result<Matches> {
         let is_narrower = !self.whole.is_empty() && self.whole != self.all;
         let whole = match is_narrower {
             true => self.in_time(index, &self.whole, READ, TO_FIND)?,
@@ -200,7 +200,7 @@ impl Search<'_> {
             Some(found) => found,
             None => self.newest(index, None, READ, (TO_FIND, &RefCell::default()))?,
         };
-        Ok(Found {
+        Ok(Matches {
             numbers,
             order: Order::Unread,
             end,
@@ -215,14 +215,14 @@ impl Search<'_> {
         words: &str,
         most: usize,
         time: Duration,
-    ) -> rusqlite::Result<Option<(Vec<i64>, End)>> {
+    ) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
         let passed = RefCell::default();
         let newest = || self.newest(index, Some(words), most, (time, &passed));
         let found = self.interruptible.within(time, index, newest)?;
         Ok(found.or_else(|| {
             let passed = passed.take();
             let last = passed.last().copied()?;
-            Some((passed, End::Late(last)))
+            Some((passed, SearchEnd::Late(last)))
         }))
     }
 
@@ -233,7 +233,7 @@ impl Search<'_> {
         words: Option<&str>,
         most: usize,
         (time, passed): (Duration, &RefCell<Vec<i64>>),
-    ) -> rusqlite::Result<(Vec<i64>, End)> {
+    ) -> rusqlite::Result<(Vec<i64>, SearchEnd)> {
         passed.take();
         let until = computed() + time * 3 / 4;
         let mut statement = match words {
@@ -247,13 +247,13 @@ impl Search<'_> {
                 passed.borrow_mut().push(number);
             }
             if passed.borrow().len() >= most {
-                return Ok((passed.take(), End::Enough(number)));
+                return Ok((passed.take(), SearchEnd::Enough(number)));
             }
             if examined % 256 == 0 && computed() > until {
-                return Ok((passed.take(), End::Late(number)));
+                return Ok((passed.take(), SearchEnd::Late(number)));
             }
         }
-        Ok((passed.take(), End::All))
+        Ok((passed.take(), SearchEnd::All))
     }
 
     /// Returns the best of these matches, by the index; `None` if it cannot rank in time.
@@ -269,7 +269,7 @@ impl Search<'_> {
     }
 
     /// Returns the records that pass the filters, if they are few.
-    fn few(&self) -> rusqlite::Result<Option<Found>> {
+    fn few(&self) -> rusqlite::Result<Option<Matches>> {
         let (query, records) = (self.query, self.records);
         let filters = [
             (SEEN_SINCE, &self.since),
@@ -285,10 +285,10 @@ impl Search<'_> {
             })?;
             if let Some(mut numbers) = numbers.filter(|numbers| numbers.len() < READ) {
                 numbers.sort_unstable_by(|one, other| other.cmp(one));
-                return Ok(Some(Found {
+                return Ok(Some(Matches {
                     numbers,
                     order: Order::Unread,
-                    end: End::All,
+                    end: SearchEnd::All,
                 }));
             }
         }
@@ -299,7 +299,7 @@ impl Search<'_> {
         self.query.kind.is_some() || self.query.region.is_some() || self.query.since.is_some()
     }
 
-    fn results(&self, found: Found) -> rusqlite::Result<SearchResults> {
+    fn results(&self, found: Matches) -> rusqlite::Result<SearchResults> {
         let (hits, stopped) = self.hits(&found)?;
         let mut hits = match found.order {
             Order::Ranked => hits,
@@ -308,10 +308,10 @@ impl Search<'_> {
         self.cut_excerpts(&mut hits)?;
         let (only_newest, oldest) = match (stopped, found.end, found.order) {
             (Some(number), _, _)
-            | (None, End::Late(number), _)
-            | (None, End::Enough(number), Order::Unread) => (None, Some(number)),
-            (None, End::Enough(_), Order::Ranked | Order::Newest) => (Some(RANKED), None),
-            (None, End::All, _) => (None, None),
+            | (None, SearchEnd::Late(number), _)
+            | (None, SearchEnd::Enough(number), Order::Unread) => (None, Some(number)),
+            (None, SearchEnd::Enough(_), Order::Ranked | Order::Newest) => (Some(RANKED), None),
+            (None, SearchEnd::All, _) => (None, None),
         };
         Ok(SearchResults {
             hits,
@@ -321,7 +321,7 @@ impl Search<'_> {
     }
 
     /// Reads records, as many as the time allows. Returns the number of the last of them if there are more.
-    fn hits(&self, found: &Found) -> rusqlite::Result<(Vec<SearchHit>, Option<i64>)> {
+    fn hits(&self, found: &Matches) -> rusqlite::Result<(Vec<SearchHit>, Option<i64>)> {
         let (until, mut bytes) = (computed() + TO_READ, 0);
         let mut hits = Vec::new();
         for number in &found.numbers {

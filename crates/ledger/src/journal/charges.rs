@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::closings::{self, Binding};
 use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
-use super::{Journal, JournalError, Moment, write};
+use super::{Journal, JournalError, JournalTime, write};
 use crate::{Charge, Granted, Purpose};
 use ingest_quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
 use ingest_sqlite::Json;
@@ -65,7 +65,7 @@ impl Journal {
     /// Records that a charge is requested, before it is sent to the ledger (L20).
     pub async fn begin(&self, charge: Charge<'_>, now: Timestamp) -> Result<Begun, JournalError> {
         let (moment, row) = (
-            Moment::new(charge.account, now),
+            JournalTime::new(charge.account, now),
             ChargeRow::new(charge, now),
         );
         self.with(move |connection| {
@@ -97,7 +97,7 @@ impl Journal {
         granted: Granted,
         now: Timestamp,
     ) -> Result<Marked, JournalError> {
-        let (moment, id) = (Moment::new(account, now), id.clone());
+        let (moment, id) = (JournalTime::new(account, now), id.clone());
         let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -236,7 +236,7 @@ impl ChargeRow {
     }
 
     /// The same charge under an id that can be charged.
-    fn valid(self, connection: &Connection, moment: &Moment) -> rusqlite::Result<Self> {
+    fn valid(self, connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Self> {
         delete_expired(connection, moment, &self.id)?;
         let id = valid_id(connection, &self.account, &self.id)?;
         Ok(Self { id, ..self })
@@ -276,7 +276,11 @@ impl ChargeRow {
 }
 
 /// Deletes a charge that no longer counts, as the ledger does: its id names a new charge from now on (L11).
-fn delete_expired(connection: &Connection, moment: &Moment, id: &ChargeId) -> rusqlite::Result<()> {
+fn delete_expired(
+    connection: &Connection,
+    moment: &JournalTime,
+    id: &ChargeId,
+) -> rusqlite::Result<()> {
     let ahead = position::stored(connection, moment)?.ahead;
     let expired = moment.now + ahead - moment.window;
     connection
@@ -319,7 +323,7 @@ fn has_state(
 
 fn mark(
     tx: &Transaction<'_>,
-    moment: &Moment,
+    moment: &JournalTime,
     id: &ChargeId,
     granted: &Granted,
 ) -> rusqlite::Result<Marked> {
@@ -380,7 +384,7 @@ fn charge_unmetered(
     most: Units,
 ) -> rusqlite::Result<Unmetered> {
     let tx = write(connection)?;
-    let moment = Moment::new(account, row.at);
+    let moment = JournalTime::new(account, row.at);
     let mut row = row.valid(&tx, &moment)?;
     if let Some(held) = held(&tx, &row)? {
         return Ok(Unmetered::Repeated { id: row.id, held });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Journal, JournalError, Moment, write};
+use super::{Journal, JournalError, JournalTime, write};
 use crate::Granted;
 use ingest_quota::admission::ClosingState;
 use ingest_quota::{Account, Closing, Cost, LimitName, Timestamp};
@@ -156,7 +156,7 @@ fn store(
 /// grant probes stays closed until the upstream has answered.
 pub fn apply_grant(
     tx: &Transaction<'_>,
-    moment: &Moment,
+    moment: &JournalTime,
     granted: &Granted,
 ) -> rusqlite::Result<()> {
     let account = &moment.account;

@@ -55,7 +55,7 @@ pub struct Journal {
 }
 
 /// An account at a time of this machine's clock, as the statements take it.
-struct Moment {
+struct JournalTime {
     account: String,
     /// The account's longest window: an older charge counts nowhere.
     window: Duration,
@@ -65,7 +65,7 @@ struct Moment {
     now: Timestamp,
 }
 
-impl Moment {
+impl JournalTime {
     fn new(account: &Account, now: Timestamp) -> Self {
         let remembered = match account.forgets_ids() {
             true => account.id_memory() / 2,

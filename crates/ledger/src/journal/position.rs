@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Journal, JournalError, Moment, write};
+use super::{Journal, JournalError, JournalTime, write};
 use crate::{LedgerPosition, Report, Seen};
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
@@ -38,14 +38,14 @@ impl Journal {
         charging: &ChargeId,
         now: Timestamp,
     ) -> Result<SyncState, JournalError> {
-        let (moment, charging) = (Moment::new(account, now), charging.clone());
+        let (moment, charging) = (JournalTime::new(account, now), charging.clone());
         self.with(move |connection| sync_state(connection, &moment, &charging))
             .await
     }
 
     /// Returns what this machine has seen of the ledger, as far as it still matters.
     pub async fn seen(&self, account: &Account, now: Timestamp) -> Result<Seen, JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let stored = self.look(move |connection| stored(connection, &moment));
         Ok(stored.await?.unwrap_or_default().seen)
     }
@@ -56,7 +56,7 @@ impl Journal {
         account: &Account,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let stored = self.look(move |connection| stored(connection, &moment));
         let until = stored.await?.map(|stored| stored.wait_until);
         Ok(until.filter(|until| *until > now))
@@ -70,7 +70,7 @@ impl Journal {
         position: &LedgerPosition,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let (moment, position) = (Moment::new(account, now), position.clone());
+        let (moment, position) = (JournalTime::new(account, now), position.clone());
         let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -92,7 +92,7 @@ impl Journal {
         report: Report,
         now: Timestamp,
     ) -> Result<(), JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let ledger = self.ledger.clone();
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -117,7 +117,7 @@ impl Journal {
 // Statements about open charges name their index: SQLite would rather go through all charges of the account.
 pub fn sync_state(
     connection: &Connection,
-    moment: &Moment,
+    moment: &JournalTime,
     charging: &ChargeId,
 ) -> rusqlite::Result<SyncState> {
     let stored = stored(connection, moment)?;
@@ -176,7 +176,7 @@ fn surely_kept(window: Duration) -> Duration {
 
 /// Reads the stored position; a default one after the ledger's keys may have expired, since a ledger that has forgotten
 /// everything by then has lost nothing (L45). A charge that the ledger has forgotten by itself is not looked for.
-pub fn stored(connection: &Connection, moment: &Moment) -> rusqlite::Result<StoredPosition> {
+pub fn stored(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<StoredPosition> {
     let mut statement = connection.prepare_cached(
         "select epoch, sequence, newest, at, ahead, recovering, wait_until, newest_at from contact where account = ?",
     )?;
@@ -185,7 +185,7 @@ pub fn stored(connection: &Connection, moment: &Moment) -> rusqlite::Result<Stor
     Ok(found.optional()?.filter(lives).unwrap_or_default())
 }
 
-fn read(row: &Row<'_>, moment: &Moment) -> rusqlite::Result<StoredPosition> {
+fn read(row: &Row<'_>, moment: &JournalTime) -> rusqlite::Result<StoredPosition> {
     let ahead = Duration::from_micros(row.get::<_, i64>(4)?.unsigned_abs());
     let newest_at = Timestamp::from_micros(row.get(7)?);
     let is_remembered = newest_at + moment.remembered > moment.now + ahead;
@@ -207,7 +207,7 @@ fn read(row: &Row<'_>, moment: &Moment) -> rusqlite::Result<StoredPosition> {
 /// find a loss too.
 pub fn record(
     tx: &Transaction<'_>,
-    moment: &Moment,
+    moment: &JournalTime,
     position: &LedgerPosition,
     before: &StoredPosition,
     ahead: Duration,

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::position::{self, record_ledger};
-use super::{Journal, JournalError, Moment, closings, pending, write};
+use super::{Journal, JournalError, JournalTime, closings, pending, write};
 use crate::{LedgerPosition, Seen};
 use ingest_quota::admission::remembered_from;
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp};
@@ -39,7 +39,7 @@ impl Journal {
         let (account, epoch) = (account.clone(), epoch.to_owned());
         self.with(move |connection| {
             let tx = write(connection)?;
-            let moment = Moment::new(&account, now);
+            let moment = JournalTime::new(&account, now);
             if position::stored(&tx, &moment)?.seen.epoch != epoch {
                 return Ok(None);
             }
@@ -61,7 +61,7 @@ impl Journal {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Entry>, JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let charges = self.look(move |connection| own_charges(connection, &moment));
         Ok(charges.await?.unwrap_or_default())
     }
@@ -76,7 +76,7 @@ impl Journal {
         account: &Account,
         now: Timestamp,
     ) -> Result<Cost, JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let spent = self.look(move |connection| spent_by_passes(connection, &moment));
         Ok(spent.await?.unwrap_or_default())
     }
@@ -87,7 +87,7 @@ impl Journal {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Entry>, JournalError> {
-        let moment = Moment::new(account, now);
+        let moment = JournalTime::new(account, now);
         let entries = self.look(move |connection| own_charges(connection, &moment));
         Ok(entries.await?.unwrap_or_default())
     }
@@ -145,7 +145,7 @@ impl Journal {
 fn collect(
     connection: &Connection,
     account: &Account,
-    moment: &Moment,
+    moment: &JournalTime,
 ) -> rusqlite::Result<Recovery> {
     let seen = position::stored(connection, moment)?.seen;
     let floors = floors(connection, account, moment.now)?;
@@ -171,7 +171,7 @@ fn ledger(connection: &Connection, account: &str) -> rusqlite::Result<Option<Str
 }
 
 /// This machine's charges of the window. Void ones are among them, at no cost, since they may still arrive.
-fn own_charges(connection: &Connection, moment: &Moment) -> rusqlite::Result<Vec<Entry>> {
+fn own_charges(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Vec<Entry>> {
     let mut statement = connection.prepare_cached(
         "select id, at, cost from charge where account = ? and at > ? and state != 'asked' order by at",
     )?;
@@ -185,7 +185,7 @@ fn own_charges(connection: &Connection, moment: &Moment) -> rusqlite::Result<Vec
 /// again. None where the ledger remembers the ids of all charges that count.
 fn granted_long_ago(
     connection: &Connection,
-    moment: &Moment,
+    moment: &JournalTime,
 ) -> rusqlite::Result<BTreeSet<ChargeId>> {
     let mut statement = connection.prepare_cached(
         "select id from charge where account = ? and at > ? and at <= ? and state = 'sent' and known and not unmetered
@@ -207,7 +207,7 @@ fn is_covered(entry: &Entry, reported: &HashMap<&str, &Floor>) -> bool {
     })
 }
 
-fn spent_by_passes(connection: &Connection, moment: &Moment) -> rusqlite::Result<Cost> {
+fn spent_by_passes(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Cost> {
     // The run charges what an upstream reports of other clients under ids that begin with `told-`.
     let mut statement = connection.prepare_cached(
         "select cost from charge where account = ? and at > ? and state != 'asked'
@@ -250,7 +250,7 @@ fn recorded_use(
     let floors = floors(connection, account, now)?;
     let floors = by_limit(&floors);
     let (mut used, mut above) = (Cost::none(), Cost::none());
-    for entry in own_charges(connection, &Moment::new(account, now))? {
+    for entry in own_charges(connection, &JournalTime::new(account, now))? {
         for (name, units) in entry.cost.iter() {
             let limit = account.limits.get(name);
             if limit.is_some_and(|limit| limit.window().expiry(entry.at) > now) {

@@ -38,8 +38,8 @@ impl Access {
 
     /// Reads secrets and certificates. The error names what is missing and the remedy.
     pub async fn read(&self) -> Result<Keys, String> {
-        let password = self.password.show().await;
-        let sentinel_password = self.sentinel_password.show().await;
+        let password = self.password.reveal().await;
+        let sentinel_password = self.sentinel_password.reveal().await;
         Ok(Keys {
             password: password.map_err(|error| error.to_string())?.secret,
             sentinel_password: sentinel_password.map_err(|error| error.to_string())?.secret,

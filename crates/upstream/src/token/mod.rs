@@ -119,7 +119,7 @@ impl AccessToken {
     ///
     /// # Errors
     /// Why there is none. No metered request was sent.
-    pub async fn show(&self, secrets: &SecretsInUse) -> Result<TokenInUse, Failure> {
+    pub async fn reveal(&self, secrets: &SecretsInUse) -> Result<TokenInUse, Failure> {
         let mut cached = self.cached.lock().await;
         let now = SystemClock.now();
         if cached
@@ -153,7 +153,7 @@ impl AccessToken {
         cached.in_use()
     }
 
-    /// The token that was shown last, else a new one. Used after a request was charged, when nothing may take long.
+    /// The token that was revealed last, else a new one. Used after a request was charged, when nothing may take long.
     ///
     /// # Errors
     /// As `show`.
@@ -161,7 +161,7 @@ impl AccessToken {
         let current = self.cached.lock().await.in_use();
         match current {
             Ok(token) => Ok(token),
-            Err(_) => self.show(secrets).await,
+            Err(_) => self.reveal(secrets).await,
         }
     }
 

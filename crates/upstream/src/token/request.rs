@@ -42,7 +42,7 @@ pub fn token_request(
     refresh: Option<&SecretString>,
     now: Timestamp,
 ) -> Result<TokenRequest, String> {
-    let mut form = Form::default();
+    let mut form = TokenForm::default();
     let url = match &oauth.grant {
         Grant::ClientCredentials => {
             form.add("grant_type", "client_credentials");
@@ -88,7 +88,7 @@ pub fn token_request(
 fn identify(
     client: &OAuthClient,
     secrets: &SecretsInUse,
-    form: &mut Form,
+    form: &mut TokenForm,
 ) -> Result<Option<SecretString>, String> {
     let id = revealed(&client.id, secrets)?;
     let Some(secret) = &client.secret else {
@@ -193,9 +193,9 @@ fn hash(text: &str) -> String {
 }
 
 #[derive(Default)]
-struct Form(Vec<(String, SecretString)>);
+struct TokenForm(Vec<(String, SecretString)>);
 
-impl Form {
+impl TokenForm {
     fn add(&mut self, name: &str, value: &str) {
         self.0.push((name.to_owned(), value.into()));
     }

@@ -408,6 +408,7 @@ impl Tried {
                 step: request.step,
                 ids: &self.ids,
                 since: request.since,
+                begins_at_cursor: request.lasting.is_some(),
             };
             report.fill(trial, tried);
         }

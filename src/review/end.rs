@@ -128,6 +128,12 @@ impl Review<'_> {
             {
                 Doubt::NextUnread
             }
+            // What a feed names on its last page is where the next pass begins.
+            Missing::Next { is_flag: true, .. }
+                if turn.begins_at_cursor && paging.lasting() == Some(&Lasting::Last) =>
+            {
+                return;
+            }
             Missing::Next { is_flag: true, .. } if is_single => Doubt::NextMissing,
             Missing::UnreadNext { .. } => return verdict.notes.push(text),
             Missing::Next { .. } if is_single && is_unnamed => match &unread.total {

@@ -89,6 +89,8 @@ pub struct Turn<'a> {
     pub is_only: bool,
     /// Whether a list that ends too early would lose records for good: its step names `{since}`.
     pub names_since: bool,
+    /// Whether it begins at the cursor of the last pass.
+    pub begins_at_cursor: bool,
     /// The ids of a batch; empty in a step that lists.
     pub ids: &'a [String],
 }

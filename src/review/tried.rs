@@ -21,6 +21,8 @@ pub struct Tried<'a> {
     pub ids: &'a [String],
     /// The value of `{since}`; `None`: the Unix epoch.
     pub since: Option<&'a SinceValue>,
+    /// Whether its list begins at the cursor of the last pass.
+    pub begins_at_cursor: bool,
 }
 
 /// What a page shows.
@@ -54,6 +56,7 @@ impl Tried<'_> {
             is_last: is_only,
             is_only,
             names_since: self.names_since(),
+            begins_at_cursor: self.begins_at_cursor,
             ids: self.ids,
         };
         let verdict = review.see(page, turn);

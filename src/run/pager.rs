@@ -411,18 +411,18 @@ impl<'a> Pager<'a> {
             lasting,
             ..
         } = target.parameters();
-        let names_changes = lasting.is_some();
         let ends = self.is_last(pages + 1);
         let turn = Turn {
             before: pages,
             is_last: ends,
             is_only: self.step.max_pages == Some(1),
             names_since: self.job.names(self.step, &Variable::Since),
+            begins_at_cursor: lasting.is_some(),
             ids,
         };
         let mut verdict = self.review.see(&page, turn);
         if verdict.next.is_none() {
-            self.judge_missing_list(since, names_changes, &mut verdict);
+            self.judge_missing_list(since, turn.begins_at_cursor, &mut verdict);
         }
         self.notes.append(&mut verdict.notes);
         self.doubts.extend(verdict.doubts.iter().cloned());

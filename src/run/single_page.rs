@@ -93,6 +93,7 @@ impl SinglePage<'_> {
             is_last,
             is_only: is_last,
             names_since: self.job.names(step, &Variable::Since),
+            begins_at_cursor: self.request.lasting.is_some(),
             ids: &[],
         };
         let verdict = Review::new(upstream, &step.call, known, 0).see(page, turn);

@@ -563,6 +563,23 @@ fn a_feed_whose_flag_has_another_name_is_doubtful_and_keeps_its_cursor() {
 }
 
 #[test]
+fn a_full_last_page_that_names_where_the_next_pass_begins_is_no_doubt() {
+    let page = r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last", size = 2 }"#;
+    let (_stub, world) = answering(page, |cursor| {
+        let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+        let items: Vec<Value> = (at..3)
+            .map(|id| json!({ "id": id }))
+            .skip(usize::from(at == 0) * 2)
+            .collect();
+        let after = if at == 0 { 1 } else { 3 };
+        StubAnswer::json(&json!({ "items": items, "after": after.to_string(), "done": true }))
+    });
+    assert_eq!(run(&world), complete(1, 1));
+    assert_eq!(run(&world), complete(1, 2));
+    assert_eq!(run(&world), complete(1, 0));
+}
+
+#[test]
 fn a_record_that_changes_again_and_again_is_no_doubt_about_a_feed() {
     let (_stub, world) = answering(
         r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,

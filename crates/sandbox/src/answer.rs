@@ -13,6 +13,8 @@ use futures_util::stream;
 use serde_json::Value;
 
 use super::chance::Chance;
+use super::pointer::set;
+use ingest_config::Pointer;
 
 /// A response before it is sent.
 #[derive(Debug, Clone)]
@@ -71,6 +73,14 @@ impl Reply {
 
     pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Writes a value at a place of the body, if that is JSON.
+    pub fn with_value(mut self, at: &Pointer, value: Value) -> Self {
+        if let Content::Json(body) = &mut self.content {
+            set(body, at.tokens(), value);
+        }
         self
     }
 

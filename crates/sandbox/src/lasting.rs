@@ -13,7 +13,7 @@ use super::pointer::set;
 use super::refuse::{Reason, refuse};
 use super::thing::{Thing, ThingList};
 use super::token::Direction;
-use super::world::{Question, lead_on, linked, with_value};
+use super::world::{Question, lead_on, linked};
 use ingest_config::{Lasting, Lead, Removed};
 
 /// After so many passes that began at a cursor, the next cursor is too old.
@@ -97,6 +97,6 @@ impl Question<'_> {
             true => linked(self.request, &token).to_string(),
             false => token,
         };
-        with_value(reply, at, cursor.into())
+        reply.with_value(at, cursor.into())
     }
 }

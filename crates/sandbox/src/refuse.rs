@@ -9,7 +9,6 @@ use super::draw::{Drawing, Facts};
 use super::pointer::set;
 use super::request::CallRequest;
 use super::shape::{RefusalShape, ResponseShape};
-use super::world::with_value;
 use ingest_config::{Class, Condition, Rule, StatusMatch, Until, Upstream, classify};
 use ingest_quota::Cost;
 
@@ -162,7 +161,7 @@ fn exhausted_as(
         let seconds = seconds.saturating_add(1);
         match rule.and_then(|rule| rule.until.as_ref()) {
             Some(Until::EpochHeader(header)) => answer.with_header(header, seconds.to_string()),
-            Some(Until::At(at)) => with_value(answer, at, seconds.into()),
+            Some(Until::At(at)) => answer.with_value(at, seconds.into()),
             None => answer,
         }
     })

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use url::Url;
 
-use super::answer::{Content, Ending, Reply, etag};
+use super::answer::{Ending, Reply, etag};
 use super::below;
 use super::chance::Chance;
 use super::check::Refused;
@@ -94,7 +94,7 @@ impl World {
             let units = cost.of(limit).get();
             match at {
                 ResponseField::Header(name) => reply.with_header(name, units.to_string()),
-                ResponseField::Body(at) => with_value(reply, at, units.into()),
+                ResponseField::Body(at) => reply.with_value(at, units.into()),
             }
         })
     }
@@ -275,17 +275,17 @@ pub fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, tota
     let reply = flags
         .into_iter()
         .fold(reply, |reply, (at, is_true)| match at {
-            Some(at) => with_value(reply, at, is_true.into()),
+            Some(at) => reply.with_value(at, is_true.into()),
             None => reply,
         });
     match (request.route.call.paging.lead(), next, url) {
-        (Lead::Total(at), ..) => with_value(reply, at, total.into()),
+        (Lead::Total(at), ..) => reply.with_value(at, total.into()),
         (Lead::Pages(at), ..) => {
             let pages = total.div_ceil(request.route.call.paging.page_size());
-            with_value(reply, at, pages.into())
+            reply.with_value(at, pages.into())
         }
-        (Lead::Token(at), Some(token), _) => with_value(reply, at, token.into()),
-        (Lead::Url(at), _, url) => with_value(reply, at, url.into()),
+        (Lead::Token(at), Some(token), _) => reply.with_value(at, token.into()),
+        (Lead::Url(at), _, url) => reply.with_value(at, url.into()),
         (Lead::LinkHeader, _, Some(url)) => {
             reply.with_header("link", format!("<{url}>; rel=\"next\""))
         }
@@ -305,13 +305,6 @@ fn put_into_last(items: &mut [Value], at: &Pointer, token: &str) {
         Some(value) => *value = token.into(),
         None => set(last, at.tokens(), token.into()),
     }
-}
-
-pub(super) fn with_value(mut reply: Reply, at: &Pointer, value: Value) -> Reply {
-    if let Content::Json(body) = &mut reply.content {
-        set(body, at.tokens(), value);
-    }
-    reply
 }
 
 /// The same request with another cursor, and without its secret.

@@ -75,7 +75,7 @@ fn status_tells_spend_by_job_region_and_call_from_this_machines_journal() {
 fn a_limit_that_another_machine_counts_otherwise_is_named_once() {
     let server = RedisServer::start();
     let charge = ["charge", "youtube", "videos.list"];
-    let window = "upstreams.youtube.limits.daily.window=\"12h\"";
+    let window = "credentials.youtube.limits.daily.window=\"12h\"";
     let (one, other) = (world(&server, &[]), world(&server, &[window]));
     for (world, is_named) in [
         (&one, false),

@@ -169,6 +169,8 @@ fn started(world: &World, arguments: &[&str]) -> (Child, Value) {
     let arguments = [&["serve", "--format", "json"], arguments].concat();
     let mut command = world.command(&arguments);
     command
+        // As the shipped unit has it.
+        .env("MALLOC_ARENA_MAX", "2")
         .env("DASHBOARDS", TOKEN)
         .env("OTHERS", "another-token");
     listening(command)

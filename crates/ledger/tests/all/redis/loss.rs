@@ -1,14 +1,17 @@
 //! A ledger that loses what it holds: nobody overspends what this machine knew of.
 
+use std::sync::Arc;
+
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::AfterLoss;
 use ingest_ledger::redis::RedisLedger;
-use ingest_ledger::{ChargeRequest, Purpose};
+use ingest_ledger::{ChargeRequest, Purpose, SharedLedger, Update};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{cost, limit, secs};
+use crate::books::{Books, cost, entry, fresh_id, limit, secs};
+use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::{RedisServer, url, wait_until};
 
 #[tokio::test]
@@ -749,4 +752,31 @@ async fn a_closing_that_an_earlier_release_wrote_lasted_an_hour() {
     close(&later).await;
     let probe = machine.process_later(secs(11_000)).take(&account, 1).await;
     assert_eq!(probe.grant.probing["daily"], secs(7200));
+}
+
+#[tokio::test]
+async fn a_machine_that_only_saw_what_another_told_finds_that_it_is_lost() {
+    let (server, machine, account) = one_that_charged(5).await;
+    let process = machine.process();
+    let older = server.dump_all();
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
+    let now = SystemClock.now();
+    let told = entry(&fresh_id(), now - secs(1), cost([("daily", 100)]));
+    books.absorb(&[told], &[], now).await;
+    assert_eq!(process.used(&account).await, 105);
+    server.restore_all(&older);
+    assert_eq!(process.drain(&account).await, 300 - 105);
+}
+
+#[tokio::test]
+async fn a_machine_whose_clock_is_wrong_tells_nothing() {
+    let (server, machine, account) = one_that_charged(5).await;
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let now = SystemClock.now();
+    let told = entry(&fresh_id(), now - secs(1), cost([("daily", 100)]));
+    let wrong = now + 2 * MAX_SKEW;
+    let update = Update::Absorb(std::slice::from_ref(&told));
+    assert!(ledger.update(&account, update, None, wrong).await.is_err());
+    assert_eq!(machine.process().used(&account).await, 5);
 }

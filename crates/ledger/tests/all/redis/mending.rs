@@ -130,25 +130,36 @@ async fn a_block_from_before_many_limits_came_is_right_in_the_form_it_has() {
 
 #[tokio::test]
 async fn units_that_are_gone_are_a_loss_that_the_next_charge_finds() {
+    // In blocks, and without any.
+    for charges in [200, 20] {
+        charge_after_units_are_gone(charges).await;
+    }
+}
+
+async fn charge_after_units_are_gone(charges: u64) {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(1_000));
     let process = machine.process();
     let mut ids = Vec::new();
-    for _ in 0..200 {
+    for _ in 0..charges {
         ids.push(process.take(&account, 1).await.id);
     }
-    let gone = ids[150].as_str();
+    let gone = ids[ids.len() / 2].as_str();
     let units = key(&account, "units");
     assert_eq!(server.ask::<usize>(&format!("HDEL {units} {gone}")), 1);
     server.tell(&format!("DEL {}", key(&account, "sums")));
     assert_eq!(mended(&server, &account).await, [""; 0]);
-    for part in ["meta", "log", "units", "marks", "sums"] {
-        let life: i64 = server.ask(&format!("PTTL {}", key(&account, part)));
-        assert!(life > 0, "{part} lives for {life} ms");
-    }
+    let lives = || {
+        for key in server.ask::<Vec<String>>("KEYS *") {
+            let life: i64 = server.ask(&format!("PTTL {key}"));
+            assert!(life > 0, "{key} lives for {life} ms");
+        }
+    };
+    lives();
     process.take(&account, 1).await;
+    lives();
     assert!(server.ask::<bool>(&format!("HEXISTS {units} {gone}")));
-    assert_eq!(process.used(&account).await, 201);
+    assert_eq!(process.used(&account).await, charges + 1);
 }
 
 #[tokio::test]

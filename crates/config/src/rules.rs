@@ -390,7 +390,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
     (
         "old_cursor",
         Class::OldCursor,
-        "The cursor of `page.lasting` at which the pass began is too old. The pass begins anew, once, and lists everything. In a list that began at none, it is `bad_cursor`.",
+        "The cursor with which the pass began (`page.lasting`) is too old: the pass starts again, once, and lists everything. A list that began without a cursor treats it as `bad_cursor`.",
     ),
     (
         "transient",

@@ -16,7 +16,7 @@ use super::token::Direction;
 use super::world::{Question, lead_on, linked};
 use ingest_config::{Lasting, Lead, Removed};
 
-/// After so many passes that began at a cursor, the next cursor is too old.
+/// The number of passes that begin at a cursor before the sandbox refuses the next cursor as too old.
 const PASSES: u64 = 6;
 
 /// What the pages before a token had.

@@ -174,3 +174,51 @@ async fn charges_that_left_the_window_are_in_no_total() {
     let ledger = ledger.with_time(ServerTime::Callers);
     assert_eq!(ledger.mend(&account, later).await.unwrap(), [""; 0]);
 }
+
+#[tokio::test]
+async fn a_charge_fits_at_the_same_instant_though_the_sum_of_a_block_is_gone() {
+    let store = Standalone::open().await;
+    let account = account(300);
+    let books = Books::new(store.ledger(), account.clone());
+    for nth in 0..300 {
+        books.take(&cost([("daily", 1)]), at(f64::from(nth))).await;
+    }
+    let marks = marks(&store.0, &account);
+    assert!(marks.len() > 3, "{marks:?}");
+    let retries = async || {
+        let mut retries = Vec::new();
+        for units in 1..300 {
+            let rejection = books.reject(&cost([("daily", units)]), at(300.0)).await;
+            retries.push(rejection.retry_at);
+        }
+        retries
+    };
+    let before = retries().await;
+    server_forgets(&store.0, &account, &marks[2]);
+    assert_eq!(retries().await, before);
+}
+
+fn server_forgets(server: &RedisServer, account: &Account, mark: &str) {
+    let forgotten: usize = server.ask(&format!("HDEL {} {mark}", key(account, "sums")));
+    assert_eq!(forgotten, 1);
+}
+
+/// The window of this machine is shorter: it alone would forget an id sooner.
+#[tokio::test]
+async fn an_id_is_remembered_as_long_as_any_machine_keeps_its_charge() {
+    let store = Standalone::open().await;
+    let long = account(100);
+    let mut short = long.clone();
+    short
+        .limits
+        .insert("daily".to_owned(), sliding(100, WINDOW / 10));
+    let (long, short) = (
+        Books::new(store.ledger(), long),
+        Books::new(store.ledger(), short),
+    );
+    let (charge, units) = (ChargeId::new("one"), cost([("daily", 1)]));
+    long.take_as(&charge, &units, at(0.0)).await;
+    let later = at(0.0) + WINDOW / 2;
+    assert!(short.take_as(&charge, &units, later).await.repeated);
+    assert_eq!(long.used("daily", later).await, 1);
+}

@@ -84,6 +84,21 @@ pub(crate) async fn each_of_many_limits_is_counted_and_returns_by_itself(store: 
     books.take(&of([7], 2), rejection.retry_at).await;
 }
 
+/// More than a store reads at a time.
+pub(crate) async fn many_charges_of_one_instant_count_each_once(store: &impl Store) {
+    let books = Books::new(store.ledger(), many());
+    for charges in [512, 600] {
+        let entries = (0..charges).map(|_| entry(&fresh_id(), at(0.0), of(0..20, 1)));
+        let entries: Vec<_> = entries.collect();
+        books.absorb(&entries, &[], at(1.0)).await;
+    }
+    books
+        .absorb(&[entry(&fresh_id(), at(0.5), of(0..20, 1))], &[], at(1.0))
+        .await;
+    assert_eq!(values_used(&books, 1113, at(1.0)).await, 20);
+    assert_eq!(values_used(&books, 0, at(1.0)).await, VALUES - 20);
+}
+
 pub(crate) async fn a_release_frees_every_limit_of_its_charge(store: &impl Store) {
     let books = charged(store).await;
     books

@@ -97,6 +97,7 @@ macro_rules! suite {
             a_calendar_limit_returns_everything_in_one
             what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart
             since_reset_counts_the_calendar_day_alone
+            what_is_charged_at_a_reset_counts_since_then
             returns_of_many_charges_are_few
             a_closed_limit_has_nothing_remaining
         }
@@ -115,6 +116,7 @@ macro_rules! suite {
         }
         $crate::suite::behaviours! { $open, many:
             each_of_many_limits_is_counted_and_returns_by_itself
+            many_charges_of_one_instant_count_each_once
             a_release_frees_every_limit_of_its_charge
             a_settlement_moves_units_from_one_of_many_limits_to_another
             an_id_that_was_charged_of_another_of_many_limits_holds_that

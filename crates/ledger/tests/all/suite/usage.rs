@@ -145,6 +145,20 @@ pub(crate) async fn since_reset_counts_the_calendar_day_alone(store: &impl Store
     );
 }
 
+pub(crate) async fn what_is_charged_at_a_reset_counts_since_then(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
+    let midnight = time("2026-06-11T07:00:00Z");
+    for (instant, since_reset) in [(midnight - MICROSECOND, 1), (midnight, 1)] {
+        books.take(&cost([("daily", 1)]), instant).await;
+        let usage = books.standing("daily", instant).await;
+        assert_eq!(
+            usage.since_reset,
+            Some(Units::new(since_reset)),
+            "{instant}"
+        );
+    }
+}
+
 pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
     let books = Books::new(
         store.ledger(),

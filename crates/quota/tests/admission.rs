@@ -127,21 +127,27 @@ fn now() -> Timestamp {
     Timestamp::from_micros(START) + HOUR * 3
 }
 
+/// Few instants and intervals, so that some are equal and some at the border of what a probe takes.
+fn closings() -> impl Strategy<Value = ClosingState> {
+    let minutes = prop::sample::select(vec![-60, 0, 1, 2, 59, 60, 120, 1440, 2880]);
+    (minutes, prop::option::of(intervals())).prop_map(|(minutes, interval)| ClosingState {
+        until: Timestamp::from_micros(now().micros() + minutes * 60_000_000),
+        interval,
+    })
+}
+
+fn intervals() -> impl Strategy<Value = Duration> {
+    prop::sample::select(vec![1, 59, 60, 61, 720, 1440, 2000]).prop_map(|minutes| MINUTE * minutes)
+}
+
 fn books() -> impl Strategy<Value = Book> {
     let units = |most: u64| (0..most).prop_map(Units::new);
-    let closings =
-        (-3600_i64..3600, prop::option::of(1_u64..90_000)).prop_map(|(later, interval)| {
-            ClosingState {
-                until: Timestamp::from_micros(now().micros() + later * 1_000_000),
-                interval: interval.map(Duration::from_secs),
-            }
-        });
     (
         windows(),
         1_u64..200,
         prop::collection::vec((instants(), units(30)), 0..25),
         prop::collection::vec((instants(), units(150)), 0..3),
-        prop::option::of(closings),
+        prop::option::of(closings()),
     )
         .prop_map(|(window, quota, mut charges, mut floors, closing)| {
             charges.sort();
@@ -291,12 +297,8 @@ proptest! {
     }
 
     #[test]
-    fn the_later_of_two_closings_holds(before in prop::option::of((-90_000_i64..90_000, prop::option::of(1_u64..90_000))), kind in 0..3, later in 1_u64..90_000, interval in 1_u64..90_000) {
-        let existing = before.map(|(until, interval)| ClosingState {
-            until: Timestamp::from_micros(now().micros() + until * 1_000_000),
-            interval: interval.map(Duration::from_secs),
-        });
-        let (until, interval) = (now() + Duration::from_secs(later), Duration::from_secs(interval));
+    fn the_later_of_two_closings_holds(existing in prop::option::of(closings()), kind in 0..3, new in closings(), interval in intervals()) {
+        let until = new.until;
         let last = existing.and_then(|existing| existing.interval);
         let closing = match kind {
             0 => Closing::Until(until),

@@ -155,7 +155,9 @@ impl<'a> SharedPass<'a> {
             .into_iter()
             .filter(|pass| pass.region == Region::SHARED)
         {
-            if now.since(pass.started_at) < job.resume_within {
+            // `--relist` gives up what an earlier run left, lists between two pages included.
+            let continues = !job.relists || batches.shared == Some(pass.id);
+            if continues && now.since(pass.started_at) < job.resume_within {
                 batches.resumed |= batches.shared != Some(pass.id);
                 fit_to_job(context, job, &mut pass, batches).await?;
                 reference = PassRef::Open(pass.id);

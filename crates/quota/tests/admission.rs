@@ -209,6 +209,10 @@ proptest! {
             prop_assert!(book.used(back.at - MICROSECOND) > left);
         }
         prop_assert_eq!(left, Units::ZERO);
+        for end in book.limit.window().slices(now()) {
+            let back = usage.returns.iter().filter(|back| back.at <= end).map(|back| back.units).sum();
+            prop_assert_eq!(book.used(now()).saturating_sub(back), book.used(end));
+        }
     }
 
     #[test]

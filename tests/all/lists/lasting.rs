@@ -376,6 +376,40 @@ fn relist_begins_the_lists_of_ids_without_a_cursor_and_so_does_the_run_that_cont
 }
 
 #[test]
+fn relist_gives_up_a_list_of_an_id_that_an_earlier_run_left_between_two_pages() {
+    let stub = StubUpstream::start(|request| {
+        let Some(calendar) = request.path.strip_prefix("/events/") else {
+            return StubAnswer::json(&json!({ "items": [{ "id": "a" }] }));
+        };
+        let page: u32 = request
+            .param("page")
+            .map_or(0, |page| page.parse().unwrap());
+        let next = (page < 2).then(|| (page + 1).to_string());
+        StubAnswer::json(&json!({ "items": [{ "id": format!("{calendar}{page}") }], "next": next }))
+    });
+    let mut world = world("{ kind = \"none\" }", "", &stub);
+    world
+        .set(
+            "upstreams.feed.calls.events={ path = \"events/{id}\", cost = 1, page = { kind = \"token\", param = \"page\", \
+             next = \"/next\" }, records = { at = \"/items\", kind = \"entry\", id = \"/id\" } }",
+        )
+        .set("jobs.events.steps=[{ call = \"list\" }, { call = \"events\", ids = { from = \"list\", at = \"/id\", batch = 1 } }]")
+        .set("credentials.feed.limits.daily.quota=2");
+    world.json(&["--region", "US"]);
+    assert_eq!(stub.requests().len(), 2);
+    world.set("credentials.feed.limits.daily.quota=100");
+    let before = stub.requests().len();
+    world.json(&["--region", "US", "--job", "events", "--relist"]);
+    let pages = stub.requests().split_off(before);
+    let pages: Vec<_> = pages.iter().map(|one| one.param("page")).collect();
+    assert_eq!(pages, [None, None, Some("1"), Some("2")]);
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'entry'"),
+        3
+    );
+}
+
+#[test]
 fn a_pass_that_does_not_complete_keeps_the_former_cursor() {
     let feed = feed();
     let (stub, mut world) = synced(&feed);

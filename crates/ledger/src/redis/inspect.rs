@@ -84,12 +84,14 @@ pub async fn inspect(
             .await?,
     )?;
     let mut findings = Vec::new();
-    if probe.policy != "noeviction" {
+    // Without INFO neither is known, and the lack of it is found below.
+    let knows_settings = !probe.failures.contains_key("INFO");
+    if knows_settings && probe.policy != "noeviction" {
         findings.push(Finding::MayEvict {
             policy: probe.policy,
         });
     }
-    if !probe.is_appended {
+    if knows_settings && !probe.is_appended {
         findings.push(Finding::KeepsNothing);
     }
     let skew = probe.time.since(now).max(now.since(probe.time));

@@ -6,7 +6,7 @@ use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
 use ingest_ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
 use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger};
-use ingest_quota::{ChargeId, Closing, Cost, Units};
+use ingest_quota::{ChargeId, Cost, Units};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
@@ -75,6 +75,17 @@ async fn a_permission_that_lacks_is_named() {
         panic!("{lacking:?}")
     };
     assert_eq!((one.as_str(), other.as_str()), ("HDEL", "ZREM"));
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_tell_what_it_is_is_found_out() {
+    let (server, url, _directory) = with_shipped_users();
+    server.tell("ACL SETUSER ingest -info");
+    let found = findings(&url).await;
+    assert!(
+        matches!(found.as_slice(), [Finding::Lacks { command, .. }] if command == "INFO"),
+        "{found:?}"
+    );
 }
 
 #[tokio::test]
@@ -305,20 +316,6 @@ async fn charges_that_no_window_holds_leave_the_log() {
             length < 300,
             "{length} in {part}: a window holds a hundred charges"
         );
-    }
-}
-
-#[tokio::test]
-async fn keys_outlive_every_closing() {
-    let store = Standalone::open().await;
-    let books = Books::new(store.ledger(), account(10));
-    books.take(&cost([("daily", 1)]), at(0.0)).await;
-    books
-        .close("daily", Closing::Until(at(0.0) + 10 * 24 * WINDOW), at(0.0))
-        .await;
-    for key in keys(&store.0) {
-        let life: u64 = store.0.ask(&format!("TTL {key}"));
-        assert!(life > 10 * 24 * 3600, "{key} lives for {life} s");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_ledger::{Charge, Ledger, LedgerError};
+use ingest_ledger::{Charge, Ledger, LedgerError, SharedLedger};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp,
 };
@@ -194,6 +194,39 @@ async fn keys_outlive_a_closing_by_26_hours() {
     let until = Closing::Until(at(0.0) + 10 * DAY);
     lives.books.close("daily", until, at(0.0)).await;
     lives.expect(10 * DAY + 26 * HOUR);
+}
+
+#[tokio::test]
+async fn keys_of_many_limits_outlive_the_closing_of_one_by_26_hours() {
+    let mut lives = Lives::of(limit(1_000, Some(DAY), None));
+    let more = (0..70).map(|nth| (format!("value/{nth}"), limit(10, Some(DAY), None)));
+    lives.books.account.limits.extend(more);
+    lives.charge(0.0).await;
+    let until = Closing::Until(at(0.0) + 10 * DAY);
+    lives.books.close("value/7", until, at(0.0)).await;
+    // A charge of another limit, when lives are renewed.
+    lives.charge(10_000.0).await;
+    lives.expect(10 * DAY + 26 * HOUR - secs(10_000));
+}
+
+#[tokio::test]
+async fn a_report_tells_when_lives_were_renewed() {
+    let lives = Lives::of(limit(1_000, Some(16 * HOUR), None));
+    let ledger = RedisLedger::new(&lives.server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    let renewed = async |seconds: f64| {
+        let usage = ledger.usage(&lives.account, None, &[], at(seconds)).await;
+        usage.unwrap().report.renewed
+    };
+    assert_eq!(renewed(0.0).await, Timestamp::from_micros(0));
+    // As long as there is no log, whatever is written renews them.
+    lives.books.reopen("daily", at(1.0)).await;
+    assert_eq!(renewed(2.0).await, at(1.0));
+    lives.charge(3.0).await;
+    lives.charge(4.0).await;
+    assert_eq!(renewed(5.0).await, at(3.0));
+    lives.charge(3_700.0).await;
+    assert_eq!(renewed(3_701.0).await, at(3_700.0));
 }
 
 #[tokio::test]

@@ -217,6 +217,8 @@ pub(crate) async fn a_charge_just_before_midnight_counts_for_the_next_day_too(st
     )
     .await;
     let second = time("2026-06-12T07:00:00Z") + grace;
+    let rejection = books.reject(&cost([("daily", 1)]), first).await;
+    assert_eq!(rejection.retry_at, second);
     fits_at(&books, &cost([("daily", 6)]), &Cost::none(), first, second).await;
 }
 

@@ -201,10 +201,11 @@ fn a_run_that_is_killed_in_a_slice_is_continued_in_it() {
     }
     assert_eq!(world.count("select count(*) from pass"), 3);
     assert_eq!(world.count("select count(*) from record"), 6);
-    assert_eq!(
-        world.charged("daily") as usize,
-        stub.requests().len(),
-        "each request was charged"
+    // Each request was charged; a run can be killed between the two.
+    let (charged, requests) = (world.charged("daily") as usize, stub.requests().len());
+    assert!(
+        (requests..=requests + kills).contains(&charged),
+        "{charged} charged, {requests} sent"
     );
 }
 

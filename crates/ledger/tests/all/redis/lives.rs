@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_ledger::{Charge, Ledger, LedgerError, SharedLedger};
 use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp, Units,
 };
 use redis::{Connection, Script};
 
@@ -201,7 +201,9 @@ async fn keys_of_many_limits_outlive_the_closing_of_one_by_26_hours() {
     let mut lives = Lives::of(limit(1_000, Some(DAY), None));
     let more = (0..70).map(|nth| (format!("value/{nth}"), limit(10, Some(DAY), None)));
     lives.books.account.limits.extend(more);
-    lives.charge(0.0).await;
+    let all = lives.books.account.limits.keys();
+    let of_all: Cost = all.map(|name| (name.clone(), Units::new(1))).collect();
+    lives.books.take(&of_all, at(0.0)).await;
     let until = Closing::Until(at(0.0) + 10 * DAY);
     lives.books.close("value/7", until, at(0.0)).await;
     // A charge of another limit, when lives are renewed.

@@ -223,7 +223,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
 }
 
 /// A region's code, as upstreams know them.
-fn code(number: usize) -> String {
+pub fn code(number: usize) -> String {
     [number / 26, number % 26]
         .map(|letter| char::from(b'A' + letter as u8))
         .iter()

@@ -7,7 +7,7 @@
 
 #[path = "../../benches/economy.rs"]
 mod economy;
-#[path = "../../benches/growth.rs"]
+#[path = "../../benches/growth/main.rs"]
 mod growth;
 #[path = "../../benches/landing.rs"]
 mod landing;

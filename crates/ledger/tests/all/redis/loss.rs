@@ -10,7 +10,7 @@ use ingest_quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{Books, cost, entry, fresh_id, limit, secs};
+use crate::books::{Books, cost, entry, floor, fresh_id, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::{RedisServer, url, wait_until};
 
@@ -421,6 +421,22 @@ async fn what_the_totals_said_holds_when_units_are_lost_whoever_finds_it() {
             "the others have not come by"
         );
     }
+}
+
+#[tokio::test]
+async fn what_a_floor_said_and_was_charged_after_it_holds_when_units_are_lost() {
+    let (server, account) = (RedisServer::start(), account(300));
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
+    let now = SystemClock.now();
+    books.absorb(&[], &[floor("daily", now, 100)], now).await;
+    let machine = Machine::new(server.url());
+    for _ in 0..10 {
+        machine.process().take(&account, 1).await;
+    }
+    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+    let newcomer = Machine::new(server.url());
+    assert_eq!(newcomer.process().drain(&account).await, 190);
 }
 
 #[tokio::test]

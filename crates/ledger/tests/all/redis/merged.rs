@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_quota::{Account, Closing, Counting, Limit, Units, Window};
 
-use super::Standalone;
 use super::machine::{Machine, Process, WINDOW};
+use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::Store;
 use crate::books::{Books, account, at, cost, entry, floor, fresh_id, id, secs, sliding};
 use ingest_testing::redis_server::RedisServer;
@@ -257,4 +258,49 @@ async fn what_is_left_of_a_ledger_without_its_state_gives_no_units_back() {
         let later = at(5.0) + WINDOW;
         assert_eq!(books.used("daily", later).await, 100, "{first:?}");
     }
+}
+
+fn count(server: &RedisServer, account: &Account, command: &str, part: &str) -> usize {
+    server.ask(&format!("{command} ingest:{{{}}}:{part}", account.name))
+}
+
+/// Two charges in each of 30 parts, then many in one; a floor lies before all of them.
+#[tokio::test]
+async fn what_is_merged_leaves_neither_units_nor_blocks_behind() {
+    let store = Standalone::open().await;
+    let account = counted_in_parts(10_000);
+    let books = Books::new(store.ledger(), account.clone());
+    let part = WINDOW / 60;
+    let start =
+        at(0.0) + part - Duration::from_micros(at(0.0).micros() as u64 % part.as_micros() as u64);
+    books.absorb(&[], &[floor("daily", start, 1)], start).await;
+    // Blocks of charges that become one.
+    for nth in 0..200 {
+        let now = start + Duration::from_millis(1 + nth);
+        books.take(&cost([("daily", 1)]), now).await;
+    }
+    for nth in 1..30 {
+        for within in [1, 2] {
+            books
+                .take(&cost([("daily", 1)]), start + part * nth + secs(within))
+                .await;
+        }
+    }
+    let later = start + part * 30 + LATER;
+    for nth in 0..200 {
+        books
+            .take(&cost([("daily", 1)]), later + Duration::from_millis(nth))
+            .await;
+    }
+    let log = count(&store.0, &account, "ZCARD", "log");
+    assert!((228..233).contains(&log), "{log}");
+    // One field beside those of the charges.
+    assert_eq!(count(&store.0, &account, "HLEN", "units"), log + 1);
+    let marks = count(&store.0, &account, "ZCARD", "marks");
+    assert_eq!(count(&store.0, &account, "HLEN", "sums"), marks);
+    let ledger = RedisLedger::new(&store.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = ledger.with_time(ServerTime::Callers);
+    let now = later + secs(1);
+    assert_eq!(ledger.mend(&account, now).await.unwrap(), [""; 0]);
+    assert_eq!(books.used("daily", now).await, 459);
 }

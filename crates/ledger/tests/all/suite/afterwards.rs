@@ -321,6 +321,26 @@ pub(crate) async fn a_floor_holds_until_its_time_leaves_the_window(store: &impl 
     assert_eq!(books.used("daily", end).await, 1);
 }
 
+pub(crate) async fn a_charge_drops_no_floor_that_still_counts(store: &impl Store) {
+    let books = open(store);
+    let end = at(60.0) + GRACE;
+    let floors = [floor("daily", at(0.0), 7)];
+    books.absorb(&[], &floors, at(10.0)).await;
+    books.take(&units(1), end - MICROSECOND).await;
+    assert_eq!(books.used("daily", end - MICROSECOND).await, 8);
+}
+
+/// One of them does not know the limit that has the floor.
+pub(crate) async fn a_floor_of_another_configuration_is_kept(store: &impl Store) {
+    let books = open(store);
+    let floors = [floor("daily", at(0.0), 7)];
+    books.absorb(&[], &floors, at(10.0)).await;
+    let mut other = books.clone();
+    other.account.limits = [("other".to_owned(), sliding(10, secs(60)))].into();
+    other.take(&cost([("other", 1)]), at(11.0)).await;
+    assert_eq!(books.used("daily", at(12.0)).await, 7);
+}
+
 pub(crate) async fn the_highest_of_several_floors_holds(store: &impl Store) {
     let books = open(store);
     books.take(&units(2), at(5.0)).await;

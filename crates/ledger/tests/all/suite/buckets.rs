@@ -118,18 +118,21 @@ pub(crate) async fn a_settlement_corrects_the_part_of_its_charge(store: &impl St
 
 pub(crate) async fn an_absorbed_id_is_remembered_while_it_counts(store: &impl Store) {
     let books = open(store, 100);
-    let absorbed = entry(&id("a"), after(secs(5)), units(3));
-    for minutes in [30, 31, 50] {
+    let absorbed = ["a", "b"].map(|name| entry(&id(name), after(secs(5)), units(3)));
+    books.absorb(&absorbed, &[], after(secs(60 * 29))).await;
+    // So many that old charges of a part become one.
+    for nth in 0..70 {
+        books.take(&units(1), after(secs(60 * 29 + nth))).await;
+    }
+    for minutes in [31, 32, 50] {
         let now = after(secs(60 * minutes));
-        books
-            .absorb(std::slice::from_ref(&absorbed), &[], now)
-            .await;
-        assert_eq!(books.used("daily", now).await, 3);
+        books.absorb(&absorbed, &[], now).await;
+        assert_eq!(books.used("daily", now).await, 76);
     }
     books
         .settle(&id("a"), &units(1), after(secs(60 * 55)))
         .await;
-    assert_eq!(books.used("daily", after(secs(60 * 55))).await, 1);
+    assert_eq!(books.used("daily", after(secs(60 * 55))).await, 74);
 }
 
 pub(crate) async fn a_limit_that_counts_exactly_keeps_the_ids_of_its_account(store: &impl Store) {
@@ -168,6 +171,31 @@ pub(crate) async fn what_is_merged_counts_as_before(store: &impl Store) {
         assert_eq!(books.used("daily", expected).await, 300 - returned);
         now = expected - MICROSECOND;
     }
+}
+
+/// Its window ended between charges that become one.
+pub(crate) async fn a_shorter_limit_counts_as_before_where_its_past_is_merged(store: &impl Store) {
+    let limits = [("burst", sliding(100, secs(20))), ("daily", buckets(1_000))];
+    let books = Books::new(store.ledger(), account(limits));
+    let both = cost([("burst", 1), ("daily", 1)]);
+    for second in (0..60).step_by(4) {
+        books.take(&both, after(secs(second))).await;
+    }
+    // At the instant at which the last of them alone still counts.
+    let first_out = after(secs(56 + 20)) + Duration::from_millis(100) - MICROSECOND;
+    books.take(&both, first_out).await;
+    for minute in 20..40 {
+        for second in 0..20 {
+            let now = after(secs(minute * 60 + second));
+            books.take(&units(1), now).await;
+        }
+    }
+    let now = after(secs(3_000));
+    assert_eq!(books.used("burst", now).await, 0);
+    let grant = books.take(&both, now).await;
+    assert_eq!(grant.remaining["burst"].get(), 99);
+    assert_eq!(books.used("burst", now).await, 1);
+    assert_eq!(books.used("daily", now).await, 16 + 400 + 1);
 }
 
 /// Whatever the configuration was when a charge was made, no window has more than the limit.

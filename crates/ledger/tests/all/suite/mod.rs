@@ -67,6 +67,8 @@ macro_rules! suite {
             a_floor_counts_what_the_ledger_no_longer_knows
             a_floor_and_the_charges_it_stands_for_are_not_added_up
             a_floor_holds_until_its_time_leaves_the_window
+            a_charge_drops_no_floor_that_still_counts
+            a_floor_of_another_configuration_is_kept
             the_highest_of_several_floors_holds
             a_charge_at_the_instant_of_a_floor_comes_after_it
             retry_after_waits_for_a_floor
@@ -112,6 +114,7 @@ macro_rules! suite {
             an_absorbed_id_is_remembered_while_it_counts
             a_limit_that_counts_exactly_keeps_the_ids_of_its_account
             what_is_merged_counts_as_before
+            a_shorter_limit_counts_as_before_where_its_past_is_merged
             a_changed_counting_never_grants_more
         }
         $crate::suite::behaviours! { $open, many:

@@ -1,7 +1,7 @@
 //! How the time and the memory of commands grow with what they read: once, twice, four and eight times of one thing, all else as
 //! it is. Prints the exponent between each two sizes, and fails where the last one says that a command grows faster than its input.
 //!
-//! `cargo bench --bench growth [-- TIMES…]`. How the statements of a catalog on a server grow is counted by the tests, in
+//! Commands over a filled state directory, and whole runs (`runs.rs`): `cargo bench --bench growth [-- [runs] TIMES…]`. How the statements of a catalog on a server grow is counted by the tests, in
 //! `tests/all/postgres/growth.rs`.
 #![allow(
     missing_docs,
@@ -11,7 +11,9 @@
     clippy::indexing_slicing
 )]
 
+#[path = "../place/mod.rs"]
 mod place;
+mod runs;
 
 use comfy_table::Table;
 use place::{Place, Size};
@@ -88,7 +90,12 @@ fn main() {
     } else {
         times
     };
-    let too_fast = measure(&times, DIMENSIONS);
+    let dimensions = match std::env::args().any(|word| word == "runs") {
+        true => &[],
+        false => DIMENSIONS,
+    };
+    let mut too_fast = measure(&times, dimensions);
+    too_fast.extend(runs::measure(&times));
     assert!(
         too_fast.is_empty(),
         "grow faster than their input: {too_fast:?}"
@@ -104,6 +111,7 @@ pub fn shortened() {
         charges: 1,
     };
     measure(&[1, 2], &[("regions", little)]);
+    runs::shortened();
 }
 
 /// Prints what each command takes at each size, and returns those whose last exponent is too large.

@@ -100,6 +100,7 @@ macro_rules! suite {
             what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart
             since_reset_counts_the_calendar_day_alone
             what_is_charged_at_a_reset_counts_since_then
+            a_limit_that_was_not_charged_for_long_has_used_nothing
             returns_of_many_charges_are_few
             a_closed_limit_has_nothing_remaining
         }

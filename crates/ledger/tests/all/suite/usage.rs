@@ -159,6 +159,30 @@ pub(crate) async fn what_is_charged_at_a_reset_counts_since_then(store: &impl St
     }
 }
 
+/// Other charges of its account remove them from the log.
+pub(crate) async fn a_limit_that_was_not_charged_for_long_has_used_nothing(store: &impl Store) {
+    let limits = [
+        ("daily", sliding(1000, secs(60))),
+        ("rare", sliding(1000, secs(60))),
+    ];
+    let books = Books::new(store.ledger(), account(limits));
+    for nth in 0..70 {
+        books
+            .take(
+                &cost([("daily", 1), ("rare", 1)]),
+                at(f64::from(nth) / 10.0),
+            )
+            .await;
+    }
+    for nth in 0..140 {
+        books
+            .take(&cost([("daily", 1)]), at(200.0 + f64::from(nth) / 10.0))
+            .await;
+    }
+    assert_eq!(books.used("rare", at(214.0)).await, 0);
+    assert_eq!(books.used("daily", at(214.0)).await, 140);
+}
+
 pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
     let books = Books::new(
         store.ledger(),

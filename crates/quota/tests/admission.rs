@@ -1,5 +1,10 @@
 //! The admission rule, against what it says: charges and floors as lists, of which each counts until it expires.
-#![allow(missing_docs, clippy::panic, clippy::unwrap_used)]
+#![allow(
+    missing_docs,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

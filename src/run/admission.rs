@@ -44,8 +44,37 @@ impl Admission {
                 self.read.insert((requests, remaining))
             }
         };
+        learn_slice_size(context, queue).await?;
         admit_regions(context, queue, remaining).await
     }
+}
+
+/// Reads how many pages a slice of the region in front has, once this run has completed one: it is what the others are expected to
+/// have.
+async fn learn_slice_size(
+    context: &Context,
+    queue: &mut VecDeque<Candidate>,
+) -> Result<(), StopReason> {
+    let Some(first) = queue.front().filter(|one| has_unknown_size(one)) else {
+        return Ok(());
+    };
+    let (job, region) = (Arc::clone(&first.job), first.region.code.clone());
+    let codes = [region.clone()];
+    let last = context.catalog.last_pages(&job.name, &codes, 1);
+    let mut last = context.on_catalog(&job.name, last).await?;
+    let Some(last) = last.pop().and_then(|mut passes| passes.pop()) else {
+        return Ok(());
+    };
+    let is_alike = |one: &&mut Candidate| one.job.name == job.name && one.region.code == region;
+    for one in queue.iter_mut().filter(is_alike) {
+        one.state.last_pages.clone_from(&last);
+    }
+    Ok(())
+}
+
+/// Whether nothing says how large the slice of a candidate is.
+fn has_unknown_size(candidate: &Candidate) -> bool {
+    candidate.backfill.is_some() && candidate.state.last_pages.is_empty()
 }
 
 async fn admit_regions(
@@ -112,9 +141,8 @@ fn least(context: &Context, front: &[Candidate]) -> Costs {
 /// stop in their middle.
 fn walk_together(queue: &[Candidate]) -> usize {
     let ordinary = queue.iter().take_while(|one| one.backfill.is_none());
-    let is_guess = |one: &Candidate| one.backfill.is_some() && one.state.last_pages.is_empty();
     match (ordinary.count(), queue.first()) {
-        (0, Some(first)) if is_guess(first) => 1,
+        (0, Some(first)) if has_unknown_size(first) => 1,
         (0, _) => queue.len(),
         (ordinary, _) => ordinary,
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -207,6 +209,28 @@ fn a_run_that_is_killed_in_a_slice_is_continued_in_it() {
         (requests..=requests + kills).contains(&charged),
         "{charged} charged, {requests} sent"
     );
+}
+
+/// The first run already knows how large a slice is once it has completed one.
+#[test]
+fn the_slices_behind_the_first_complete_one_walk_together() {
+    let (under_way, together) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let most = Arc::clone(&together);
+    let stub = StubUpstream::start(move |request| {
+        let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        most.fetch_max(now, Ordering::SeqCst);
+        // Behind the two pages of the first slice, each request waits for another one.
+        let given_up = Instant::now() + Duration::from_secs(2);
+        while request.number > 2 && most.load(Ordering::SeqCst) < 2 && Instant::now() < given_up {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        under_way.fetch_sub(1, Ordering::SeqCst);
+        rows(request)
+    });
+    let world = world(&stub, JANUARY, 100);
+    let run = world.json(&["--region", "all", "--job", "backfill"]);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert_eq!(together.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::net::sockopt::set_socket_linger;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_cork};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
@@ -229,8 +229,13 @@ impl Shared {
         };
         let mut stream = BufReader::new(stream);
         let mut reset = false;
-        for act in (self.script)(number) {
+        let mut acts = (self.script)(number).into_iter().peekable();
+        while let Some(act) = acts.next() {
             reset = matches!(act, Act::Reset);
+            if acts.peek().is_none() && matches!(act, Act::Send(_) | Act::Reply(_)) {
+                // The last bytes and the end leave together: no client finds the connection open in between.
+                let _ = set_tcp_cork(&handle, true);
+            }
             if let Act::Tunnel(to) = act {
                 tunnel(&handle, to);
             } else if reset || self.perform(&act, &mut stream).is_none() {

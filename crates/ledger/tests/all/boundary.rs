@@ -1,12 +1,16 @@
 //! The boundary proof: what `cargo run --example boundary` prints, over both ledgers.
 
 use super::Store;
+use ingest_testing::redis_server::RedisServer;
 
-#[path = "../../../../examples/boundary.rs"]
+#[path = "../../../../examples/boundary/main.rs"]
 #[expect(dead_code, reason = "the example's own main")]
 #[allow(unreachable_pub)]
 mod example;
 
+use std::time::Duration;
+
+use example::live::{live, most_within};
 use example::{LetThrough, countings, fixed_window, picture, sliding_window, worst};
 
 #[test]
@@ -42,6 +46,17 @@ async fn our_window_lets_its_limit_through_over_redis() {
             after: 0
         }
     );
+}
+
+#[tokio::test]
+async fn the_same_charges_by_the_clock_of_redis_pass_a_fixed_window_beyond_its_limit_and_ours_never()
+ {
+    const WINDOW: Duration = Duration::from_secs(1);
+    let server = RedisServer::start();
+    let granted = live(&format!("redis://127.0.0.1:{}", server.port()), WINDOW).await;
+    let [fixed, sorted, ours] = granted.map(|(_, granted)| most_within(WINDOW, &granted));
+    assert!(fixed > 50, "{fixed}");
+    assert_eq!((sorted, ours), (50, 50));
 }
 
 #[test]

@@ -2,7 +2,11 @@
 //! Then four ways to count a sliding window, each with the schedule of requests that gets the most within a minute, found by a
 //! search: `docs/boundary.svg` shows them.
 //! `cargo run --release --example boundary`
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+//! With the URL of a Redis, the same against that server and by its clock, in ten seconds and keys that expire:
+//! `cargo run --release --example boundary redis://127.0.0.1`
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+pub mod live;
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -302,13 +306,39 @@ pub fn picture() -> String {
     svg + "</svg>\n"
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() {
-    let directory = tempfile::tempdir().unwrap();
-    let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
+fn table_of<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    table.set_header([
+    table.set_header(header);
+    table
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    match std::env::args().nth(1) {
+        Some(url) => print_live(&url).await,
+        None => print_simulated().await,
+    }
+}
+
+async fn print_live(url: &str) {
+    const WINDOW: Duration = Duration::from_secs(10);
+    let mut table = table_of([
+        &format!("{LIMIT} units in {} s", WINDOW.as_secs()),
+        "let through",
+        "most within any window",
+    ]);
+    for (name, granted) in live::live(url, WINDOW).await {
+        let most = live::most_within(WINDOW, &granted);
+        table.add_row([name.to_owned(), granted.len().to_string(), most.to_string()]);
+    }
+    println!("{table}");
+}
+
+async fn print_simulated() {
+    let directory = tempfile::tempdir().unwrap();
+    let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
+    let mut table = table_of([
         &format!("{LIMIT} units a minute"),
         "at 11:59:59",
         "at 12:00:00",
@@ -327,9 +357,7 @@ async fn main() {
         ]);
     }
     println!("{table}\n");
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(["counting", "the worst minute gets", "of its limit"]);
+    let mut table = table_of(["counting", "the worst minute gets", "of its limit"]);
     for (name, counting) in countings() {
         let (_, units, _) = worst(counting);
         table.add_row([

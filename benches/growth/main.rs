@@ -1,8 +1,8 @@
 //! How the time and the memory of commands grow with what they read: once, twice, four and eight times of one thing, all else as
 //! it is. Prints the exponent between each two sizes, and fails where the last one says that a command grows faster than its input.
 //!
-//! Commands over a filled state directory, and whole runs (`runs.rs`): `cargo bench --bench growth [-- [runs] TIMES…]`. How the statements of a catalog on a server grow is counted by the tests, in
-//! `tests/all/postgres/growth.rs`.
+//! Commands over a filled state directory, and whole runs (`runs.rs`): `cargo bench --bench growth [-- [runs] TIMES…]`, with `runs`
+//! the runs alone. How the statements of a catalog on a server grow is counted by the tests, in `tests/all/postgres/growth.rs`.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ mod place;
 mod runs;
 
 use comfy_table::Table;
-use place::{Place, Size};
+use place::{Measured, Place, Size};
 
 /// The largest exponent: the logarithm that a search in a tree adds is below it.
 const MOST: f64 = 1.15;
@@ -125,52 +125,66 @@ fn measure(times: &[usize], dimensions: &[Dimension]) -> Vec<String> {
             .map(|times| runtime.block_on(Place::filled(size(*times))));
         let places: Vec<Place> = places.collect();
         let mut table = Table::new();
-        table.set_header([
-            *dimension,
-            "ms, at each size",
-            "exponents",
-            "memory, MB",
-            "exponents",
-        ]);
+        table.set_header([*dimension].into_iter().chain(FIGURES));
         for (name, arguments) in COMMANDS {
             let taken: Vec<(f64, f64)> = places
                 .iter()
                 .map(|place| fastest(place, arguments))
                 .collect();
-            let seconds: Vec<f64> = taken.iter().map(|one| one.0).collect();
-            let megabytes: Vec<f64> = taken.iter().map(|one| one.1).collect();
-            let grows = exponents(times, &seconds);
-            if grows.last().is_some_and(|last| *last > MOST) {
+            let grown = Grown::new(times, &taken);
+            if grown.is_too_fast {
                 too_fast.push(format!("{name} with {dimension}"));
             }
-            table.add_row([
-                (*name).to_owned(),
-                listed(
-                    seconds
-                        .iter()
-                        .map(|seconds| format!("{:.0}", seconds * 1e3)),
-                ),
-                listed(grows.iter().map(|one| format!("{one:.2}"))),
-                listed(megabytes.iter().map(|one| format!("{one:.0}"))),
-                listed(
-                    exponents(times, &megabytes)
-                        .iter()
-                        .map(|one| format!("{one:.2}")),
-                ),
-            ]);
+            table.add_row([(*name).to_owned()].into_iter().chain(grown.cells));
         }
         println!("{table}");
     }
     too_fast
 }
 
-/// Seconds above those of a program that does nothing, and megabytes.
+/// The fastest of some tries.
 fn fastest(place: &Place, arguments: &[&str]) -> (f64, f64) {
     let tries = (0..TRIES).map(|_| place.measure(arguments));
     let fastest = tries.min_by_key(|one| one.took).unwrap();
     assert_eq!(fastest.exit, "0", "{arguments:?}");
-    let seconds = fastest.took.as_secs_f64() - NOTHING;
-    (seconds.max(NOTHING), fastest.megabytes)
+    taken(&fastest)
+}
+
+/// Seconds above those of a program that does nothing, and megabytes.
+fn taken(measured: &Measured) -> (f64, f64) {
+    let seconds = measured.took.as_secs_f64() - NOTHING;
+    (seconds.max(NOTHING), measured.megabytes)
+}
+
+const FIGURES: [&str; 4] = ["ms, at each size", "exponents", "memory, MB", "exponents"];
+
+/// What something takes at each size.
+struct Grown {
+    /// The cells below `FIGURES`.
+    cells: [String; 4],
+    is_too_fast: bool,
+}
+
+impl Grown {
+    fn new(times: &[usize], taken: &[(f64, f64)]) -> Self {
+        let (seconds, megabytes): (Vec<f64>, Vec<f64>) = taken.iter().copied().unzip();
+        let [grows, memory_grows] = [&seconds, &megabytes].map(|all| exponents(times, all));
+        let all = |figures: &[f64], unit: f64, digits: usize| {
+            let shown = figures.iter().map(|one| format!("{:.digits$}", one * unit));
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        Self {
+            is_too_fast: [&grows, &memory_grows]
+                .iter()
+                .any(|all| all.last().is_some_and(|last| *last > MOST)),
+            cells: [
+                all(&seconds, 1e3, 0),
+                all(&grows, 1.0, 2),
+                all(&megabytes, 1.0, 0),
+                all(&memory_grows, 1.0, 2),
+            ],
+        }
+    }
 }
 
 fn exponents(times: &[usize], figures: &[f64]) -> Vec<f64> {
@@ -180,8 +194,4 @@ fn exponents(times: &[usize], figures: &[f64]) -> Vec<f64> {
         .zip(figures)
         .map(|(size, figure)| figure.ln() / size.ln())
         .collect()
-}
-
-fn listed(all: impl Iterator<Item = String>) -> String {
-    all.collect::<Vec<String>>().join(", ")
 }

@@ -1,11 +1,8 @@
 //! Whole runs over once, twice, four and eight times of one thing, on every pair of catalog and ledger.
 
-use std::fmt::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use comfy_table::Table;
 use ingest_testing::postgres::PostgresServer;
@@ -13,7 +10,8 @@ use ingest_testing::redis_server::RedisServer;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::json;
 
-use super::{MOST, NOTHING, exponents, listed};
+use super::place::{code, measured};
+use super::{FIGURES, Grown, taken};
 
 /// The records of a page.
 const PAGE: usize = 20;
@@ -30,6 +28,8 @@ struct Work {
     slices: usize,
     /// Whether each region has a limit of its own.
     is_scoped: bool,
+    /// Machines that each walked one of the regions before.
+    machines: usize,
     /// Whether an earlier run left each region after its first page.
     is_left: bool,
 }
@@ -40,6 +40,7 @@ const NONE: Work = Work {
     pages: 1,
     ids: 0,
     slices: 0,
+    machines: 0,
     is_scoped: false,
     is_left: false,
 };
@@ -79,43 +80,52 @@ const WORKS: &[fn(usize) -> Work] = &[
         is_scoped: true,
         ..NONE
     },
+    |times| Work {
+        name: "machines",
+        regions: 4 * times + 1,
+        machines: 4 * times,
+        ..NONE
+    },
 ];
+
+const SCOPED: &str = ", hourly = { quota = 1_000, window = \"1h\", scope = \"{region}\" }";
+const LIST: &str = "{ call = \"list\", params = { region = \"{region}\" } }";
+const LIST_OF_SLICE: &str = "{ call = \"list\", params = { region = \"{slice.from:%Y-%m-%d}\" } }";
+const DETAILS: &str = ", { call = \"details\", ids = { from = \"list\", at = \"/id\", batch = 4 }, params = { ids = \"{ids}\" } }";
+
+/// A slice for each of so many days.
+fn slices(days: usize) -> String {
+    let from = chrono::NaiveDate::from_ymd_opt(2020, 1, 1).unwrap();
+    let to = from + chrono::Days::new(days as u64);
+    format!("slices = {{ from = \"{from}\", to = \"{to}\", step = \"1d\" }}\nleave = 0\n")
+}
 
 impl Work {
     fn config(&self) -> String {
-        let mut regions = (0..self.regions).map(super::place::code);
-        let regions: Vec<String> = regions.by_ref().map(|code| format!("{code:?}")).collect();
-        let scope = "hourly = { quota = 1_000, window = \"1h\", scope = \"{region}\" }";
+        let regions: Vec<String> = (0..self.regions)
+            .map(|nth| format!("{:?}", code(nth)))
+            .collect();
         let (cost, scoped) = match self.is_scoped {
-            true => ("{ daily = 1, hourly = 1 }", format!(", {scope}")),
-            false => ("{ daily = 1 }", String::new()),
+            true => ("{ daily = 1, hourly = 1 }", SCOPED),
+            false => ("{ daily = 1 }", ""),
         };
-        let mut text = format!(
+        let details = if self.ids > 0 { DETAILS } else { "" };
+        let (slices, steps) = match self.slices {
+            0 => (String::new(), format!("[{LIST}{details}]")),
+            days => (slices(days), format!("[{LIST_OF_SLICE}]")),
+        };
+        format!(
             "regions = [{}]\n[upstreams.things]\nbase_url = \"https://things.example.com\"\nattempts = 1\n\
              [upstreams.things.calls.list]\npath = \"list\"\ncost = {cost}\n\
              page = {{ kind = \"token\", param = \"page\", next = \"/next\" }}\n\
              records = {{ at = \"/items\", kind = \"thing\", id = \"/id\" }}\n\
              [upstreams.things.calls.details]\npath = \"details\"\ncost = {{ daily = 1 }}\n\
              records = {{ at = \"/items\", kind = \"detail\", id = \"/id\" }}\n\
-             [credentials.key]\nupstream = \"things\"\nlimits = {{ daily = {{ quota = 1_000_000, window = \"24h\" }}{scoped} }}\n\
-             [jobs.things]\ncredential = \"key\"\n",
+             [credentials.key]\nupstream = \"things\"\n\
+             limits = {{ daily = {{ quota = 1_000_000, window = \"24h\" }}{scoped} }}\n\
+             [jobs.things]\ncredential = \"key\"\n{slices}steps = {steps}\n",
             regions.join(", ")
-        );
-        match self.slices {
-            0 => text.push_str("steps = [{ call = \"list\", params = { region = \"{region}\" } }"),
-            days => {
-                let end = chrono::NaiveDate::from_ymd_opt(2020, 1, 1).unwrap()
-                    + chrono::Days::new(days as u64);
-                write!(text, "slices = {{ from = \"2020-01-01\", to = \"{end}\", step = \"1d\" }}\nleave = 0\n").unwrap();
-                text.push_str(
-                    "steps = [{ call = \"list\", params = { region = \"{slice.from:%Y-%m-%d}\" } }",
-                );
-            }
-        }
-        if self.ids > 0 {
-            text.push_str(", { call = \"details\", ids = { from = \"list\", at = \"/id\", batch = 4 }, params = { ids = \"{ids}\" } }");
-        }
-        text + "]\n"
+        )
     }
 
     /// What the upstream answers, which can be broken behind the first page of a list.
@@ -193,33 +203,28 @@ pub fn measure(times: &[usize]) -> Vec<String> {
     ];
     let mut too_fast = Vec::new();
     let mut table = Table::new();
-    table.set_header([
-        "a run over more",
-        "catalog and ledger",
-        "ms, at each size",
-        "exponents",
-    ]);
+    table.set_header(
+        ["a run over more", "catalog and ledger"]
+            .into_iter()
+            .chain(FIGURES),
+    );
     for work in WORKS {
+        let name = work(1).name;
+        // Machines without a common ledger know nothing of one another.
+        let stores = stores
+            .iter()
+            .filter(|one| work(1).machines == 0 || one.redis.is_some());
         for stores in stores {
-            let seconds: Vec<f64> = times
+            let taken: Vec<(f64, f64)> = times
                 .iter()
-                .map(|times| run(&work(*times), stores))
+                .map(|times| run(&work(*times), *stores))
                 .collect();
-            let grows = exponents(times, &seconds);
-            let name = work(1).name;
-            if grows.last().is_some_and(|last| *last > MOST) {
+            let grown = Grown::new(times, &taken);
+            if grown.is_too_fast {
                 too_fast.push(format!("a run with {name} over {}", stores.name));
             }
-            table.add_row([
-                name.to_owned(),
-                stores.name.to_owned(),
-                listed(
-                    seconds
-                        .iter()
-                        .map(|seconds| format!("{:.0}", seconds * 1e3)),
-                ),
-                listed(grows.iter().map(|one| format!("{one:.2}"))),
-            ]);
+            let names = [name, stores.name].map(str::to_owned);
+            table.add_row(names.into_iter().chain(grown.cells));
         }
     }
     println!("{table}");
@@ -239,15 +244,16 @@ pub fn shortened() {
             pages: work(1).pages.min(2),
             ids: work(1).ids.min(5),
             slices: work(1).slices.min(2),
+            machines: work(1).machines.min(1),
             ..work(1)
         };
         run(&little, files);
     }
 }
 
-/// Seconds above those of a program that does nothing.
-fn run(work: &Work, stores: Stores<'_>) -> f64 {
-    static ACCOUNTS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+/// Returns seconds above those of a program that does nothing, and megabytes.
+fn run(work: &Work, stores: Stores<'_>) -> (f64, f64) {
+    static ACCOUNTS: AtomicUsize = AtomicUsize::new(0);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("quotas.toml");
     std::fs::write(&file, work.config()).unwrap();
@@ -255,29 +261,27 @@ fn run(work: &Work, stores: Stores<'_>) -> f64 {
     let upstream = work.upstream(&is_broken);
     let mut sets = stores.sets(ACCOUNTS.fetch_add(1, Ordering::Relaxed));
     sets.push(format!("upstreams.things.base_url=\"{}\"", upstream.url()));
+    let command = |region: &str, machine: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
+        command.args(["--region", region, "--quiet", "--config"]);
+        command
+            .arg(&file)
+            .arg("--state-dir")
+            .arg(directory.path().join(machine));
+        command.args(sets.iter().flat_map(|set| ["--set", set]));
+        command.env("KEY_API_KEY", "k").stdin(Stdio::null());
+        command
+    };
+    for machine in 0..work.machines {
+        let measured = measured(&mut command(&code(machine), &format!("machine-{machine}")));
+        assert_eq!(measured.exit, "0");
+    }
     if work.is_left {
-        ended(directory.path(), &file, &sets, 1);
+        let stopped = measured(command("all", "state").stderr(Stdio::null()));
+        assert_eq!(stopped.exit, "1");
         is_broken.store(false, Ordering::Relaxed);
     }
-    let began = Instant::now();
-    ended(directory.path(), &file, &sets, 0);
-    (began.elapsed().as_secs_f64() - NOTHING).max(NOTHING)
-}
-
-fn ended(directory: &Path, file: &Path, sets: &[String], code: i32) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
-    command
-        .args(["--region", "all", "--quiet", "--config"])
-        .arg(file);
-    command.arg("--state-dir").arg(directory.join("state"));
-    for set in sets {
-        command.args(["--set", set]);
-    }
-    let ended = command
-        .env("KEY_API_KEY", "k")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(code), "{said}");
+    let measured = measured(&mut command("all", "state"));
+    assert_eq!(measured.exit, "0", "a run with {}", work.name);
+    taken(&measured)
 }

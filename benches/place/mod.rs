@@ -132,31 +132,32 @@ impl Place {
     /// Runs the program to its end.
     pub fn measure(&self, arguments: &[&str]) -> Measured {
         let mut command = self.command();
-        command
-            .args(arguments)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let began = Instant::now();
-        let mut child = command.spawn().unwrap();
-        let status_file = format!("/proc/{}/status", child.id());
-        let mut megabytes = 0.0;
-        loop {
-            if let Ok(status) = std::fs::read_to_string(&status_file)
-                && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
-            {
-                let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-                megabytes = kilobytes / 1024.0;
-            }
-            if let Some(ended) = child.try_wait().unwrap() {
-                let exit = ended.code().unwrap_or(-1).to_string();
-                return Measured {
-                    took: began.elapsed(),
-                    megabytes,
-                    exit,
-                };
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        measured(command.args(arguments).stderr(Stdio::null()))
+    }
+}
+
+/// Runs a command to its end.
+pub fn measured(command: &mut Command) -> Measured {
+    let began = Instant::now();
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let status_file = format!("/proc/{}/status", child.id());
+    let mut megabytes = 0.0;
+    loop {
+        if let Ok(status) = std::fs::read_to_string(&status_file)
+            && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
+        {
+            let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+            megabytes = kilobytes / 1024.0;
         }
+        if let Some(ended) = child.try_wait().unwrap() {
+            let exit = ended.code().unwrap_or(-1).to_string();
+            return Measured {
+                took: began.elapsed(),
+                megabytes,
+                exit,
+            };
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -4,9 +4,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use super::environment::{CATALOG_FILE, Environment};
+use super::output::Message;
 use super::{Error, output};
-use crate::cli::{BackupArgs, Format, Global};
+use crate::cli::{BackupArgs, Global};
 use crate::exit::Exit;
 use ingest_base::apart::apart;
 use ingest_base::private;
@@ -39,17 +42,11 @@ pub async fn backup(global: &Global, args: &BackupArgs) -> Result<Exit, Error> {
         remove_parts(&args.directory, &files);
     }
     copied?;
-    match global.format {
-        Format::Json => output::json(&serde_json::json!({
-            "directory": args.directory, "files": files, "made_at": made_at,
-        }))?,
-        Format::Text if global.quiet => {}
-        Format::Text => output::text_line(&format!(
-            "Copied {} to {}.",
-            files.join(", "),
-            args.directory.display()
-        ))?,
-    }
+    let report = json!({ "directory": args.directory, "files": files, "made_at": made_at });
+    output::report(global, &report, |_| {
+        let (files, directory) = (files.join(", "), args.directory.display());
+        Message::Done(format!("Copied {files} to {directory}."))
+    })?;
     Ok(Exit::Success)
 }
 

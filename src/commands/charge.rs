@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::environment::{Environment, unknown, unknown_region};
+use super::output::Message;
 use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
 use super::{Error, output};
-use crate::cli::{ChargeArgs, Format, Global};
+use crate::cli::{ChargeArgs, Global};
 use crate::exit::Exit;
 use ingest_config::{Call, Credential, Region};
 use ingest_ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
@@ -67,12 +68,13 @@ pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let charging = Charging::of(&environment, args)?;
     let charged = charging.charge(&environment).await?;
-    match global.format {
-        Format::Json => output::json(&charged)?,
-        Format::Text
-            if global.quiet && matches!(charged.decision, Word::Granted | Word::Unmetered) => {}
-        Format::Text => output::failure_line(global, &output::shown(&charged.detail))?,
-    }
+    let is_granted = matches!(charged.decision, Word::Granted | Word::Unmetered);
+    let words = if is_granted {
+        Message::Done
+    } else {
+        Message::Failure
+    };
+    output::report(global, &charged, |_| words(output::shown(&charged.detail)))?;
     Ok(charged.exit())
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
+use super::output::Message;
 use super::progress::Working;
 use super::table::counted;
 use super::{Error, output};
-use crate::cli::{CatalogCopyArgs, Format, Global};
+use crate::cli::{CatalogCopyArgs, Global};
 use crate::exit::Exit;
 use ingest_catalog::{CopiedTable, CopyStore, Postgres, PostgresCatalog, SqliteCatalog, copy};
 use ingest_config::PostgresUrl;
@@ -44,14 +45,12 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
     };
     let copied = copy(&*from, &*to, &report).await?;
     drop(working);
-    match global.format {
-        Format::Json => output::json(&json!({
-            "tables": copied.iter().map(in_json).collect::<Vec<_>>(),
-            "verified": true,
-        }))?,
-        Format::Text if global.quiet => {}
-        Format::Text => output::text_line(&in_words(&copied))?,
-    }
+    let tables: Vec<_> = copied.iter().map(in_json).collect();
+    output::report(
+        global,
+        &json!({ "tables": tables, "verified": true }),
+        |_| Message::Done(in_words(&copied)),
+    )?;
     Ok(Exit::Success)
 }
 

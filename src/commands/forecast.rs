@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use chrono::Local;
 
 use super::environment::Environment;
-use super::output::Screen;
+use super::output::{Message, Screen};
 use super::progress::Working;
 use super::table::{count, counted, instant, span, table, text};
 use super::{Error, output, refill};
-use crate::cli::{ForecastArgs, Format, Global};
+use crate::cli::{ForecastArgs, Global};
 use crate::exit::Exit;
 use crate::foresight::{
     self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
@@ -28,10 +28,9 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     let working = Working::on(global, "simulating", "run");
     let forecast = report(&Environment::load(global)?, args, None).await?;
     drop(working);
-    match global.format {
-        Format::Json => output::json(&forecast)?,
-        Format::Text => output::text_line(&in_words(&forecast, Screen::of_stdout()))?,
-    }
+    output::report(global, &forecast, |screen| {
+        Message::Result(in_words(&forecast, screen))
+    })?;
     Ok(Exit::Success)
 }
 

@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use super::cells::Cells;
 use super::environment::Environment;
-use super::output::Screen;
+use super::output::{Message, Screen};
 use super::refill::recorded_ledger;
 use super::slices::{self, Said};
 use super::status::DoubtShown;
 use super::table::{cost, count, fitted, table};
 use super::{Error, output};
-use crate::cli::{Format, Global, HistoryArgs};
+use crate::cli::{Global, HistoryArgs};
 use crate::exit::Exit;
 use ingest_catalog::{PassEnd, PassRecord};
 use ingest_config::Region;
@@ -64,12 +64,12 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
     history
         .rows
         .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));
-    match (args.csv, global.format) {
-        (true, _) => output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?,
-        (_, Format::Json) => output::json(&history)?,
-        (_, Format::Text) => {
-            output::text_line(&in_words(&history.rows, shown.all, Screen::of_stdout()))?
-        }
+    if args.csv {
+        output::text(&as_csv(&history.rows, Cells::of(args.raw))?)?;
+    } else {
+        output::report(global, &history, |screen| {
+            Message::Result(in_words(&history.rows, shown.all, screen))
+        })?;
     }
     Ok(Exit::Success)
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use textwrap::{Options, WordSplitter};
 
 use super::Error;
-use crate::cli::Global;
+use crate::cli::{Format, Global};
 
 pub use ingest_base::plain::plain as shown;
 
@@ -39,13 +39,33 @@ pub fn error_line(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes the text of a failure and a newline; where only the log is read, an event of the log.
-pub fn failure_line(global: &Global, text: &str) -> Result<(), Error> {
-    if global.logs_only() {
-        tracing::error!("{text}");
-        return Ok(());
+/// What a command answers in words.
+pub enum Message {
+    /// What it was asked for.
+    Result(String),
+    /// That it is done: `-q` leaves this out.
+    Done(String),
+    /// That it failed: an event of the log where only that is read.
+    Failure(String),
+}
+
+/// Writes what a command answers: as JSON, or in words.
+pub fn report(
+    global: &Global,
+    report: &impl Serialize,
+    words: impl FnOnce(Screen) -> Message,
+) -> Result<(), Error> {
+    if global.format == Format::Json {
+        return json(report);
     }
-    text_line(text)
+    match words(Screen::of_stdout()) {
+        Message::Done(_) if global.quiet => Ok(()),
+        Message::Failure(text) if global.logs_only() => {
+            tracing::error!("{text}");
+            Ok(())
+        }
+        Message::Result(text) | Message::Done(text) | Message::Failure(text) => text_line(&text),
+    }
 }
 
 /// Returns an error message without the path of its file, for a caller that names the path itself.

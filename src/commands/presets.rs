@@ -9,9 +9,12 @@ use std::path::Path;
 
 use include_dir::{Dir, include_dir};
 
+use serde_json::json;
+
 use super::environment::unknown;
+use super::output::Message;
 use super::{Error, openapi, output};
-use crate::cli::{Format, Global, InitArgs};
+use crate::cli::{Global, InitArgs};
 use crate::exit::Exit;
 use ingest_config::blank::blank;
 
@@ -70,23 +73,16 @@ pub fn names() -> Vec<String> {
 /// Lists the presets.
 pub fn list(global: &Global) -> Result<Exit, Error> {
     let presets = Preset::all();
-    match global.format {
-        Format::Json => {
-            let listed = presets
-                .iter()
-                .map(|one| serde_json::json!({ "name": one.name, "about": one.about() }));
-            output::json(&serde_json::json!({ "presets": listed.collect::<Vec<_>>() }))?;
-        }
-        Format::Text => {
-            let width = presets
-                .iter()
-                .map(|preset| preset.name.len())
-                .max()
-                .unwrap_or_default();
-            let line = |preset: &Preset| format!("{:width$}  {}", preset.name, preset.about());
-            output::text_line(&presets.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-        }
-    }
+    let listed = presets
+        .iter()
+        .map(|one| json!({ "name": one.name, "about": one.about() }));
+    let report = json!({ "presets": listed.collect::<Vec<_>>() });
+    output::report(global, &report, |_| {
+        let width = presets.iter().map(|preset| preset.name.len()).max();
+        let width = width.unwrap_or_default();
+        let line = |preset: &Preset| format!("{:width$}  {}", preset.name, preset.about());
+        Message::Result(presets.iter().map(line).collect::<Vec<_>>().join("\n"))
+    })?;
     Ok(Exit::Success)
 }
 
@@ -102,20 +98,22 @@ pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
         return Ok(Exit::Success);
     }
     write(&args.file, &text)?;
-    if global.format == Format::Json {
-        output::json(&serde_json::json!({ "file": args.file.to_string_lossy() }))?;
-    } else if !global.quiet {
-        let file = args.file.display();
-        let named = if args.file == Path::new(USUAL) {
-            String::new()
-        } else {
-            format!(" --config {file}")
-        };
-        output::text_line(&format!(
-            "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its \
+    output::report(
+        global,
+        &json!({ "file": args.file.to_string_lossy() }),
+        |_| {
+            let file = args.file.display();
+            let named = if args.file == Path::new(USUAL) {
+                String::new()
+            } else {
+                format!(" --config {file}")
+            };
+            Message::Done(format!(
+                "Wrote {file}. Try it with `ingest{named} --region all --sandbox`; then set its \
             secret and run `ingest{named} check`."
-        ))?;
-    }
+            ))
+        },
+    )?;
     Ok(Exit::Success)
 }
 

@@ -3,10 +3,10 @@
 use comfy_table::Cell;
 
 use super::environment::Environment;
-use super::output::{Colour, Screen};
+use super::output::{Colour, Message, Screen};
 use super::table::{coloured, count, deleted, instant, span, table, text, units};
 use super::{Error, output, refill, slices};
-use crate::cli::{Format, Global, RunArgs};
+use crate::cli::{Global, RunArgs};
 use crate::exit::Exit;
 use crate::foresight::{
     self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, StepPreview,
@@ -21,10 +21,9 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     environment.tell_built_in();
     let selection = environment.select(args)?;
     let preview = report(&environment, selection, args.concurrency).await?;
-    match global.format {
-        Format::Json => output::json(&preview)?,
-        Format::Text => output::text_line(&in_words(&preview, Screen::of_stdout()))?,
-    }
+    output::report(global, &preview, |screen| {
+        Message::Result(in_words(&preview, screen))
+    })?;
     Ok(Exit::Success)
 }
 

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::environment::{Environment, unknown};
+use super::output::Message;
 use super::refill::charging_ledger;
 use super::{Error, output};
-use crate::cli::{Format, Global, ReleaseArgs};
+use crate::cli::{Global, ReleaseArgs};
 use crate::exit::Exit;
 use ingest_base::plain;
 use ingest_ledger::{Found, LedgerClient};
@@ -23,16 +26,11 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     if let Some(charge) = charge {
         ledger.settle(&account, &charge, &Cost::none()).await?;
     }
-    match global.format {
-        Format::Json => output::json(
-            &serde_json::json!({ "id": id, "account": account.name, "released": true }),
-        )?,
-        Format::Text if global.quiet => {}
-        Format::Text => output::text_line(&format!(
-            "Released: {id} no longer counts in {}.",
-            account.name
-        ))?,
-    }
+    let account = &account.name;
+    let report = json!({ "id": id, "account": account, "released": true });
+    output::report(global, &report, |_| {
+        Message::Done(format!("Released: {id} no longer counts in {account}."))
+    })?;
     Ok(Exit::Success)
 }
 

@@ -1,11 +1,14 @@
 //! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted, or that is full of units that it
 //! reported as used by others.
 
+use serde_json::json;
+
 use super::environment::{Environment, unknown};
+use super::output::Message;
 use super::refill::charging_ledger;
 use super::table::{counted, instant};
 use super::{Error, output};
-use crate::cli::{Format, Global, ReopenArgs};
+use crate::cli::{Global, ReopenArgs};
 use crate::exit::Exit;
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, Timestamp, Units};
@@ -50,25 +53,22 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let reported = ledger.forget_reported(account, &args.limit).await?;
     let closed = closed || reported > Units::ZERO;
     let full = full(&*ledger, account, &args.limit).await;
-    match global.format {
-        Format::Json => output::json(&serde_json::json!({
-            "account": account.name,
-            "limit": args.limit,
-            "reopened": closed,
-            "used": full.as_ref().map(|full| full.used),
-            "fits_at": full.as_ref().and_then(|full| full.fits_at),
-        }))?,
-        Format::Text if global.quiet => {}
-        Format::Text => {
-            let what = if closed {
-                "is open again"
-            } else {
-                "was not closed"
-            };
-            let still = full.map(|full| full.shown()).unwrap_or_default();
-            output::text_line(&format!("{}/{} {what}{still}.", account.name, args.limit))?;
-        }
-    }
+    let report = json!({
+        "account": account.name,
+        "limit": args.limit,
+        "reopened": closed,
+        "used": full.as_ref().map(|full| full.used),
+        "fits_at": full.as_ref().and_then(|full| full.fits_at),
+    });
+    output::report(global, &report, |_| {
+        let what = if closed {
+            "is open again"
+        } else {
+            "was not closed"
+        };
+        let still = full.map(|full| full.shown()).unwrap_or_default();
+        Message::Done(format!("{}/{} {what}{still}.", account.name, args.limit))
+    })?;
     Ok(Exit::Success)
 }
 

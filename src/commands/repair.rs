@@ -5,11 +5,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use serde_json::json;
+
 use super::environment::{CATALOG_FILE, Environment};
+use super::output::Message;
 use super::progress::Working;
 use super::table::counted;
 use super::{Error, output};
-use crate::cli::{Format, Global};
+use crate::cli::Global;
 use crate::exit::Exit;
 use ingest_base::apart::apart;
 use ingest_catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
@@ -57,14 +60,15 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
         repaired.push(shared(&environment, database).await?);
     }
     drop(working);
-    match global.format {
-        Format::Json => output::json(&serde_json::json!({ "files": repaired }))?,
-        Format::Text
-            if global.quiet && repaired.iter().all(|file| file.outcome == Outcome::Whole) => {}
-        Format::Text => {
-            output::failure_line(global, &in_words(&repaired, &environment.state_dir))?;
-        }
-    }
+    let are_whole = repaired.iter().all(|file| file.outcome == Outcome::Whole);
+    let words = if are_whole {
+        Message::Done
+    } else {
+        Message::Failure
+    };
+    output::report(global, &json!({ "files": repaired }), |_| {
+        words(in_words(&repaired, &environment.state_dir))
+    })?;
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
     Ok(if damaged { Exit::Failed } else { Exit::Success })
 }

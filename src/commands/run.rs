@@ -10,7 +10,7 @@ use comfy_table::Cell;
 use super::environment::Environment;
 use super::metrics::{self, Figures, Span};
 use super::notify::{Event, notify};
-use super::output::{Colour, Screen};
+use super::output::{Colour, Message, Screen};
 use super::progress::watcher;
 use super::refill::charging_ledger;
 use super::table::{
@@ -208,14 +208,17 @@ fn show(report: &RunReport, elapsed: Duration, global: &Global) -> Result<(), Er
     if global.quiet && !global.logs_only() {
         tell_doubts(report);
     }
-    match global.format {
-        Format::Json => output::json(report),
-        Format::Text if global.quiet && report.outcome < RunOutcome::Failed => Ok(()),
-        Format::Text if global.quiet && only_doubtful(report) => Ok(()),
+    output::report(global, report, |screen| {
         // The log contains each failure already.
-        Format::Text if global.logs_only() => Ok(()),
-        Format::Text => output::text_line(&summary(report, elapsed, Screen::of_stdout())),
-    }
+        let is_told =
+            report.outcome >= RunOutcome::Failed && !only_doubtful(report) && !global.logs_only();
+        let words = if is_told {
+            Message::Result
+        } else {
+            Message::Done
+        };
+        words(summary(report, elapsed, screen))
+    })
 }
 
 /// Prints the doubts of each pass.

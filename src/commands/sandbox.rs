@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use serde_json::json;
+use url::Url;
+
 use super::environment::Environment;
+use super::output::Message;
 use super::{Error, output, signals};
-use crate::cli::{Format, Global, SandboxArgs};
+use crate::cli::{Global, SandboxArgs};
 use crate::exit::Exit;
 use ingest_config::SecretSource;
 use ingest_quota::Units;
@@ -152,17 +156,17 @@ async fn start(environment: &Environment, options: Options) -> Result<Sandbox, E
 
 fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
     let urls = sandbox.base_urls();
-    if global.format == Format::Json {
-        let urls: serde_json::Map<_, _> = urls
-            .into_iter()
-            .map(|(name, url)| (name, url.as_str().into()))
-            .collect();
-        return output::json(&serde_json::json!({
-            "address": sandbox.address(),
-            "base_urls": urls,
-            "responses": responses(sandbox),
-        }));
-    }
+    let report = json!({
+        "address": sandbox.address(),
+        "base_urls": urls.iter().map(|(name, url)| (name, url.as_str())).collect::<BTreeMap<_, _>>(),
+        "responses": responses(sandbox),
+    });
+    output::report(global, &report, |_| {
+        Message::Result(in_words(sandbox, &urls))
+    })
+}
+
+fn in_words(sandbox: &Sandbox, urls: &[(String, Url)]) -> String {
     let mirrored = mirrored(sandbox, |_, _| true).map(|calls| {
         format!(
             "\nGenerated from the configuration, so that they cannot show its mistakes: the responses \
@@ -172,14 +176,14 @@ fn announce(sandbox: &Sandbox, global: &Global) -> Result<(), Error> {
     let set = urls
         .iter()
         .map(|(name, url)| format!("  --set upstreams.{name}.base_url={url}"));
-    output::text_line(&format!(
+    format!(
         "Sandbox listening on http://{}; press Ctrl-C to stop. Use it in a run with any key (the \
         name of a credential is a key of that credential) and\n{}\nUsage counters: http://{}/_sandbox/usage{}",
         sandbox.address(),
         set.collect::<Vec<_>>().join("\n"),
         sandbox.address(),
         mirrored.unwrap_or_default()
-    ))
+    )
 }
 
 /// Where the responses of each call come from, by upstream and call.
@@ -188,5 +192,5 @@ fn responses(sandbox: &Sandbox) -> serde_json::Value {
     for (upstream, call, origin) in sandbox.origins() {
         upstreams.entry(upstream).or_default().insert(call, origin);
     }
-    serde_json::json!(upstreams)
+    json!(upstreams)
 }

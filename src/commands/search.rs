@@ -6,10 +6,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
-use super::output::Screen;
+use super::output::{Message, Screen};
 use super::table::{count, instant};
 use super::{Error, output};
-use crate::cli::{Format, Global, SearchArgs};
+use crate::cli::{Global, SearchArgs};
 use crate::exit::Exit;
 use ingest_catalog::{SearchHit, SearchQuery, SearchResults};
 use ingest_quota::Timestamp;
@@ -43,15 +43,12 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let results = find(&environment, args).await?;
     environment.expect_catalog(global)?;
-    match global.format {
-        Format::Json => output::json(&SearchReport::of(&results))?,
-        Format::Text if results.hits.is_empty() => {
-            let bounded = bounded(&results);
-            let nothing = || nothing_in(&environment.state_dir);
-            output::text_line(&bounded.unwrap_or_else(nothing))?;
-        }
-        Format::Text => output::text_line(&in_words(&results, Screen::of_stdout()))?,
-    }
+    output::report(global, &SearchReport::of(&results), |screen| {
+        Message::Result(match results.hits.is_empty() {
+            true => bounded(&results).unwrap_or_else(|| nothing_in(&environment.state_dir)),
+            false => in_words(&results, screen),
+        })
+    })?;
     Ok(Exit::Success)
 }
 

@@ -10,11 +10,12 @@ use serde_json::Value;
 
 use self::next_since::NextSince;
 use super::environment::{Environment, unknown, unknown_region};
+use super::output::Message;
 use super::refill::charging_ledger;
 use super::status::DoubtShown;
 use super::table::cost as cost_text;
 use super::{Error, output, signals};
-use crate::cli::{Format, Global, TryArgs};
+use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;
 use crate::review::{self, RegionalRecords};
 use crate::run::{
@@ -107,10 +108,9 @@ pub async fn try_call(global: &Global, args: &TryArgs) -> Result<Exit, Error> {
         }
         None => tried.send(&environment, args.land).await?,
     };
-    match global.format {
-        Format::Json => output::json(&report)?,
-        Format::Text => output::text_line(&output::shown_lines(&report.text(&tried)))?,
-    }
+    output::report(global, &report, |_| {
+        Message::Result(output::shown_lines(&report.text(&tried)))
+    })?;
     Ok(match report.class {
         "page" => Exit::Success,
         "stopped" => Exit::Stopped,

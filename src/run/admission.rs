@@ -49,8 +49,8 @@ impl Admission {
     }
 }
 
-/// Reads how many pages a slice of the region in front has, once this run has completed one: it is what the others are expected to
-/// have.
+/// Reads the pages of the last complete slice of the region in front, if the size of its slices is not known yet. The other slices
+/// of the region are expected to have as many.
 async fn learn_slice_size(
     context: &Context,
     queue: &mut VecDeque<Candidate>,

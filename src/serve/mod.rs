@@ -45,8 +45,11 @@ use self::envoy::Envoy;
 use self::limiter::Limiter;
 use self::reads::Reads;
 use self::unread::Unread;
-use crate::cli::{Format, Global, ServeArgs};
+use serde_json::json;
+
+use crate::cli::{Global, ServeArgs};
 use crate::commands::environment::Environment;
+use crate::commands::output::Message;
 use crate::commands::{Error, output, signals};
 use crate::exit::Exit;
 
@@ -98,30 +101,16 @@ fn announce(
 ) -> Result<(), Error> {
     let addresses = listeners.iter().filter_map(|one| one.local_addr().ok());
     let addresses: Vec<String> = addresses.map(|one: SocketAddr| one.to_string()).collect();
-    match global.format {
-        Format::Json => {
-            let mut said = serde_json::json!({
-                "address": addresses.first(),
-                "addresses": addresses,
-            });
-            if let (Some(envoy), Some(said)) = (envoy, said.as_object_mut()) {
-                said.insert("envoy".to_owned(), envoy.to_string().into());
-            }
-            output::json(&said)
-        }
-        Format::Text if global.quiet => Ok(()),
-        Format::Text => {
-            let urls: Vec<String> = addresses
-                .iter()
-                .map(|one| format!("http://{one}/"))
-                .collect();
-            let envoy = envoy.map_or_else(String::new, |address| {
-                format!(", Envoy's rate limit service on {address}")
-            });
-            output::text_line(&format!(
-                "Serving on {}{envoy}; press Ctrl-C to stop.",
-                urls.join(" and ")
-            ))
-        }
+    let mut report = json!({ "address": addresses.first(), "addresses": addresses });
+    if let (Some(envoy), Some(report)) = (envoy, report.as_object_mut()) {
+        report.insert("envoy".to_owned(), envoy.to_string().into());
     }
+    output::report(global, &report, |_| {
+        let urls = addresses.iter().map(|one| format!("http://{one}/"));
+        let urls = urls.collect::<Vec<_>>().join(" and ");
+        let envoy = envoy.map_or_else(String::new, |address| {
+            format!(", Envoy's rate limit service on {address}")
+        });
+        Message::Done(format!("Serving on {urls}{envoy}; press Ctrl-C to stop."))
+    })
 }

@@ -73,7 +73,8 @@ impl Window {
         self.counting.parts(self.sliding?)
     }
 
-    /// Returns the instant as whose a charge at `at` counts: the last of its part.
+    /// Returns the instant from which the window of a charge at `at` is counted: the last instant of its part; `at` itself where
+    /// each charge counts by itself.
     #[must_use]
     pub fn counts_as(&self, at: Timestamp) -> Timestamp {
         self.parts().map_or(at, |parts| parts.end(at))

@@ -10,13 +10,15 @@ mod spend;
 use std::sync::Arc;
 
 use self::finding::{CheckFinding, Verdict, bad, good, in_words};
+use serde_json::json;
+
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
-use super::output::Style;
+use super::output::Message;
 use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
 use super::{Error, output};
-use crate::cli::{CheckArgs, Format, Global};
+use crate::cli::{CheckArgs, Global};
 use crate::exit::Exit;
 use ingest_config::{Auth, Credential, LedgerStore, RedisAccess};
 use ingest_ledger as ledger;
@@ -56,14 +58,19 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         .map(|finding| finding.verdict)
         .max()
         .unwrap_or(Verdict::Good);
-    match global.format {
-        Format::Json => {
-            output::json(&serde_json::json!({ "verdict": worst, "findings": findings }))?
+    let report = json!({ "verdict": worst, "findings": findings });
+    output::report(global, &report, |screen| {
+        if global.logs_only() {
+            log_bad(findings);
         }
-        Format::Text if global.quiet && worst != Verdict::Bad => {}
-        Format::Text if global.logs_only() => log_bad(findings),
-        Format::Text => output::text_line(&in_words(findings, Style::of_stdout()))?,
-    }
+        let is_told = worst == Verdict::Bad && !global.logs_only();
+        let words = if is_told {
+            Message::Result
+        } else {
+            Message::Done
+        };
+        words(in_words(findings, screen.style))
+    })?;
     Ok(if worst == Verdict::Bad {
         Exit::Failed
     } else {

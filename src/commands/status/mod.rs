@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::output::Screen;
+use super::output::{Message, Screen};
 use super::{Error, output, refill};
-use crate::cli::{Format, Global, Shown, StatusArgs};
+use crate::cli::{Global, Shown, StatusArgs};
 use crate::exit::Exit;
 use crate::run::{self, Candidate, LimitReport};
 use ingest_base::record::Doubted;
@@ -202,15 +202,12 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
     let mut status = report(&environment, args.fail_if_stale).await?;
     status.keep(&args.shown);
     let now = environment.clock.now();
-    match global.format {
-        Format::Json => output::json(&status)?,
-        Format::Text => {
-            if let (Some(stale), Some(span)) = (&status.stale, args.fail_if_stale) {
-                output::text_line(&words::stale(stale, span))?;
-            }
-            output::text_line(&in_words(&status, args, now, Screen::of_stdout()))?;
-        }
-    }
+    output::report(global, &status, |screen| {
+        let stale = status.stale.as_ref().zip(args.fail_if_stale);
+        let stale = stale.map(|(stale, span)| words::stale(stale, span) + "\n");
+        let words = in_words(&status, args, now, screen);
+        Message::Result(stale.unwrap_or_default() + &words)
+    })?;
     let is_stale = status.stale.is_some_and(|stale| !stale.is_empty());
     Ok(if is_stale {
         Exit::Failed

@@ -120,7 +120,7 @@ pub(crate) async fn an_absorbed_id_is_remembered_while_it_counts(store: &impl St
     let books = open(store, 100);
     let absorbed = ["a", "b"].map(|name| entry(&id(name), after(secs(5)), units(3)));
     books.absorb(&absorbed, &[], after(secs(60 * 29))).await;
-    // So many that old charges of a part become one.
+    // The old charges of a part become one only behind many others.
     for nth in 0..70 {
         books.take(&units(1), after(secs(60 * 29 + nth))).await;
     }

@@ -47,11 +47,11 @@ impl Cli {
         }
         let read = command()
             .try_get_matches()
-            .and_then(|matches| Self::of(&matches));
+            .and_then(|matches| Self::from_matches(&matches));
         read.unwrap_or_else(|error| refuse(&explained(error)))
     }
 
-    fn of(matches: &ArgMatches) -> Result<Self, clap::Error> {
+    fn from_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         misplaced(matches)?;
         let mut cli =
             Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;

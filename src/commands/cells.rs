@@ -13,7 +13,7 @@ pub enum Cells {
 
 impl Cells {
     /// As the option `--raw` says.
-    pub const fn of(raw: bool) -> Self {
+    pub const fn new(raw: bool) -> Self {
         if raw { Self::Raw } else { Self::Guarded }
     }
 

@@ -66,7 +66,7 @@ pub enum Word {
 /// Charges one call, and says what the ledger said.
 pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let charging = Charging::of(&environment, args)?;
+    let charging = Charging::new(&environment, args)?;
     let charged = charging.charge(&environment).await?;
     let is_granted = matches!(charged.decision, Word::Granted | Word::Unmetered);
     let words = if is_granted {
@@ -102,7 +102,7 @@ pub struct UnitsArgs<'a> {
 
 impl Charging {
     /// Finds the credential and the call in the configuration.
-    pub fn of(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
+    pub fn new(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
         let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
         let region = region(environment, args.region.as_deref())?;
@@ -293,7 +293,7 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
             retry_at: Some(rejection.retry_at),
-            ..Charged::of(units, Word::Rejected, rejected(units, rejection))
+            ..Charged::new(units, Word::Rejected, rejected(units, rejection))
         },
         Acquired::Never { limit, most } => {
             let why = format!(
@@ -307,7 +307,7 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
 }
 
 impl Charged {
-    fn of(units: &Cost, decision: Word, detail: String) -> Self {
+    fn new(units: &Cost, decision: Word, detail: String) -> Self {
         Self {
             decision,
             id: None,
@@ -332,14 +332,14 @@ impl Charged {
             id: Some(permit.id.clone()),
             remaining: remaining.clone(),
             repeated: permit.grant.repeated,
-            ..Self::of(units, decision, detail)
+            ..Self::new(units, decision, detail)
         }
     }
 
     fn refused(units: &Cost, refusal: Refusal, why: &str) -> Self {
         Self {
             refusal: Some(refusal),
-            ..Self::of(units, Word::Refused, format!("Refused: {why}"))
+            ..Self::new(units, Word::Refused, format!("Refused: {why}"))
         }
     }
 }

@@ -73,10 +73,10 @@ impl Environment {
             state_dir: state_dir(global).ok(),
             is_dry,
         })?;
-        Self::of(config, global)
+        Self::new(config, global)
     }
 
-    fn of(config: Config, global: &Global) -> Result<Self, Error> {
+    fn new(config: Config, global: &Global) -> Result<Self, Error> {
         let corrected = Arc::<CorrectedClock>::default();
         Ok(Self {
             config,
@@ -96,7 +96,7 @@ impl Environment {
         match Self::load_dry(global) {
             Err(Error::Config(ConfigError::NotFound { .. })) => {
                 let config = Config::parse(presets::SHIPPED, Path::new(BUILT_IN), &global.sets)?;
-                Self::of(config, global)
+                Self::new(config, global)
             }
             loaded => loaded,
         }
@@ -394,12 +394,12 @@ impl Environment {
             let client = Client::new(sandboxed(&credential.upstream), known_secrets(credential))?;
             return Ok(client.with(credential.limits.clone()));
         }
-        Client::of(credential, &self.state_dir)
+        Client::for_credential(credential, &self.state_dir)
     }
 
     #[cfg(not(feature = "sandbox"))]
     pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
-        Client::of(credential, &self.state_dir)
+        Client::for_credential(credential, &self.state_dir)
     }
 
     /// Returns the accounts of all credentials, each once.

@@ -20,7 +20,7 @@ const ID: &str = "INGEST_CHARGE_ID";
 /// Charges the call, runs the command, and returns its exit code.
 pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let charging = Charging::of(&environment, &args.charge)?;
+    let charging = Charging::new(&environment, &args.charge)?;
     let charged = charging.charge(&environment).await?;
     if !matches!(charged.decision, Word::Granted | Word::Unmetered) {
         match global.format {

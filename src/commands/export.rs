@@ -47,7 +47,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     };
     let format = LineFormat {
         shape: args.shape,
-        cells: Cells::of(args.raw),
+        cells: Cells::new(args.raw),
         columns,
         changes_only: args.since.is_some(),
     };

@@ -43,7 +43,7 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerC
     let is_empty = ledger.is_empty().await?;
     let mut charges = Vec::new();
     for account in environment.accounts() {
-        match Missing::of(environment, &account, is_empty, Mode::ReadOnly).await {
+        match Missing::find(environment, &account, is_empty, Mode::ReadOnly).await {
             Ok(missing) => charges.push((account, missing.all())),
             Err(error) => tracing::warn!(
                 account = account.name,
@@ -85,7 +85,7 @@ async fn fill(
     is_empty: bool,
 ) -> Result<(), Error> {
     for account in environment.accounts() {
-        let missing = Missing::of(environment, &account, is_empty, Mode::ReadWrite).await?;
+        let missing = Missing::find(environment, &account, is_empty, Mode::ReadWrite).await?;
         missing.warn(&account);
         let entries = missing.all();
         if !entries.is_empty() {
@@ -107,7 +107,7 @@ struct Missing {
 }
 
 impl Missing {
-    async fn of(
+    async fn find(
         environment: &Environment,
         account: &Account,
         is_empty: bool,

@@ -43,7 +43,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let results = find(&environment, args).await?;
     environment.expect_catalog(global)?;
-    output::report(global, &SearchReport::of(&results), |screen| {
+    output::report(global, &SearchReport::new(&results), |screen| {
         Message::Result(match results.hits.is_empty() {
             true => bounded(&results).unwrap_or_else(|| nothing_in(&environment.state_dir)),
             false => in_words(&results, screen),
@@ -68,7 +68,7 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
 
 impl<'a> SearchReport<'a> {
     /// The results, for JSON.
-    pub fn of(results: &'a SearchResults) -> Self {
+    pub fn new(results: &'a SearchResults) -> Self {
         Self {
             hits: results.hits.iter().map(found).collect(),
             only_newest: results.only_newest,

@@ -218,7 +218,7 @@ async fn search_json(
 
 /// The answer to a search. It holds what upstreams wrote, so all of it counts for its tag.
 pub fn found_json(headers: &HeaderMap, results: &SearchResults) -> Response {
-    let text = serde_json::to_vec(&SearchReport::of(results)).unwrap_or_default();
+    let text = serde_json::to_vec(&SearchReport::new(results)).unwrap_or_default();
     tagged(headers, text, JSON)
 }
 

@@ -303,7 +303,7 @@ fn charging(
         return Err(Problem::bad_request("times: expected 1 or more"));
     }
     let charging = match (&body.call, &body.cost) {
-        (Some(call), None) => Charging::of(
+        (Some(call), None) => Charging::new(
             environment,
             &ChargeArgs {
                 credential: body.credential.clone(),

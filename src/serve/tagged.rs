@@ -10,25 +10,34 @@ use serde_json::Value;
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
 
-/// A report as JSON with a tag, or 304 if the client has it. Two reports that differ only in how old things are, are the same.
+/// What changes as time passes, although nothing happens.
+const OF_THE_TIME: [&str; 4] = [
+    "age_seconds",
+    "retry_after_seconds",
+    "returns",
+    "returns_within",
+];
+
+/// A report as JSON with a tag, or 304 if the client has it. Two reports that differ only in what changes as time passes are the
+/// same.
 pub fn tagged_json(headers: &HeaderMap, report: &impl Serialize) -> Response {
     let mut report = serde_json::to_value(report).unwrap_or_default();
     let text = report.to_string();
     if let Value::Object(members) = &mut report {
         members.remove("since");
     }
-    without_ages(&mut report);
+    remove_times(&mut report);
     let tag = tag_of(report.to_string().as_bytes());
     unless_known(headers, &tag, (JSON, text.into()))
 }
 
-fn without_ages(value: &mut Value) {
+fn remove_times(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            members.retain(|name, _| name != "age_seconds" && name != "retry_after_seconds");
-            members.values_mut().for_each(without_ages);
+            members.retain(|name, _| !OF_THE_TIME.contains(&name.as_str()));
+            members.values_mut().for_each(remove_times);
         }
-        Value::Array(elements) => elements.iter_mut().for_each(without_ages),
+        Value::Array(elements) => elements.iter_mut().for_each(remove_times),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

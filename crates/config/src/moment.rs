@@ -124,7 +124,7 @@ impl Moment {
 
     /// The time that a program knows: in RFC 3339, to the second.
     #[must_use]
-    pub fn of(at: Timestamp) -> Self {
+    pub fn at(at: Timestamp) -> Self {
         let form = Form::Calendar {
             format: TimeFormat::known(RFC_3339),
             tail: "Z".to_owned(),

@@ -583,7 +583,7 @@ impl Paging {
     pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<CursorText<'a>> {
         let text = match (self, cursor) {
             (Self::Token(by), None) => by.first.as_deref(),
-            (Self::Token(by), Some(cursor)) => Some(StoredToken::of(cursor, by.sent_in()).text()),
+            (Self::Token(by), Some(cursor)) => Some(StoredToken::new(cursor, by.sent_in()).text()),
             (Self::Link(_) | Self::NextUrl(_) | Self::None, cursor) => cursor,
             (Self::Offset(_) | Self::Number(_), _) => {
                 return self.count(cursor).ok().map(CursorText::Count);
@@ -705,7 +705,7 @@ impl Paging {
             cursor: self.cursor_param().zip(value),
             begins: self
                 .lasting_param()
-                .zip(lasting.map(|token| StoredToken::of(token, self.place()).value())),
+                .zip(lasting.map(|token| StoredToken::new(token, self.place()).value())),
             place: self.place(),
             go_to,
             resend: self.resend(),
@@ -735,7 +735,7 @@ impl Paging {
             Self::Token(by) if by.last.is_some() => match page.reported {
                 None if page.more == Some(false) => NextPage::End,
                 None => NextPage::Unnamed,
-                Some(token) => Ends::of(page.more, page.is_full, None).then(token),
+                Some(token) => Ends::new(page.more, page.is_full, None).then(token),
             },
             Self::Token(_) | Self::Link(_) | Self::NextUrl(_) if page.reported.is_none() => {
                 match expects_more {
@@ -749,11 +749,11 @@ impl Paging {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
                 let total = number_in(page.reported.as_deref());
                 let is_rest = total.map(|total| reached < total);
-                Ends::of(page.more, page.is_full, is_rest).then(reached.to_string())
+                Ends::new(page.more, page.is_full, is_rest).then(reached.to_string())
             }
             Self::Number(by) => {
                 let (next, is_rest) = by.next(&page)?;
-                Ends::of(page.more, page.is_full, is_rest).then(next.to_string())
+                Ends::new(page.more, page.is_full, is_rest).then(next.to_string())
             }
         })
     }
@@ -849,7 +849,7 @@ enum StoredToken<'a> {
 }
 
 impl<'a> StoredToken<'a> {
-    fn of(stored: &'a str, place: Place) -> Self {
+    fn new(stored: &'a str, place: Place) -> Self {
         if let Some(text) = stored.strip_prefix(TEXT_TOKEN)
             && (place == Place::Body || is_ambiguous(text, place))
         {
@@ -956,7 +956,7 @@ impl ByToken {
     fn value(&self, cursor: Option<&str>) -> Option<Value> {
         match cursor {
             None => self.first.as_deref().map(Value::from),
-            Some(cursor) => Some(StoredToken::of(cursor, self.sent_in()).value()),
+            Some(cursor) => Some(StoredToken::new(cursor, self.sent_in()).value()),
         }
     }
 }
@@ -991,7 +991,7 @@ enum Ends {
 
 impl Ends {
     /// `more` takes precedence over a reported number, and that over the size of the page.
-    const fn of(more: Option<bool>, is_full: bool, is_rest: Option<bool>) -> Self {
+    const fn new(more: Option<bool>, is_full: bool, is_rest: Option<bool>) -> Self {
         match (more, is_rest) {
             (Some(true), _) | (None, Some(true)) => Self::GoesOn,
             (Some(false), _) | (None, Some(false)) => Self::Said,

@@ -48,7 +48,7 @@ impl SinceValue {
     #[must_use]
     pub fn moment(&self) -> Option<Moment> {
         match self {
-            Self::Time(at) => Some(Moment::of(*at)),
+            Self::Time(at) => Some(Moment::at(*at)),
             Self::Text(text) => Moment::parse(text),
             Self::Formatted(text, format) => Moment::by(format, text),
         }
@@ -168,8 +168,8 @@ const TABLE: Table<SinceKeys> = table();
 /// The first value in the format of the values.
 fn first_of(item: &Item<'_>, first: Option<String>, format: &TimeFormat) -> Option<SinceValue> {
     let moment = match &first {
-        None => Some(Moment::of(Timestamp::from_micros(0))),
-        Some(first) => Moment::by(format, first).or_else(|| moment(first).map(Moment::of)),
+        None => Some(Moment::at(Timestamp::from_micros(0))),
+        Some(first) => Moment::by(format, first).or_else(|| moment(first).map(Moment::at)),
     };
     match moment {
         Some(at) => Some(SinceValue::Formatted(at.written(format), format.clone())),

@@ -384,7 +384,7 @@ impl Values<'_> {
                 .cursor
                 .map(|cursor| cursor.to_string())
                 .unwrap_or_default(),
-            Variable::Now => Moment::of(self.now).text(),
+            Variable::Now => Moment::at(self.now).text(),
             Variable::Since => match self.since.and_then(SinceValue::text) {
                 Some(text) => text.to_owned(),
                 None => self.since_at(&Date::of_moments()),
@@ -415,7 +415,7 @@ impl Values<'_> {
         let since = self.since.unwrap_or(&beginning);
         match (since.moment(), since.text()) {
             (None, Some(text)) => text.to_owned(),
-            (moment, _) => date.since(moment.unwrap_or_else(|| Moment::of(EPOCH))),
+            (moment, _) => date.since(moment.unwrap_or_else(|| Moment::at(EPOCH))),
         }
     }
 }

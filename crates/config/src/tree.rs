@@ -52,7 +52,7 @@ pub struct SyntaxError {
 impl Node {
     /// Reads a document.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
-        let lines = Lines::of(text);
+        let lines = Lines::new(text);
         let table = DeTable::parse(text).map_err(|error| SyntaxError {
             line: lines.at(error.span().map_or(0, |span| span.start)),
             message: error.message().to_owned(),
@@ -116,7 +116,7 @@ impl Node {
 struct Lines(Vec<usize>);
 
 impl Lines {
-    fn of(text: &str) -> Self {
+    fn new(text: &str) -> Self {
         Self(text.match_indices('\n').map(|(at, _)| at + 1).collect())
     }
 

@@ -141,7 +141,7 @@ pub enum Origin {
 
 impl Origin {
     /// The origin of a charge, by its id if it came without a purpose; `None`: it came with one.
-    fn of(without_purpose: Option<&str>) -> Self {
+    fn from_id(without_purpose: Option<&str>) -> Self {
         match without_purpose {
             None => Self::Charged,
             Some(id) if id.starts_with(REPORTED) => Self::Reported,

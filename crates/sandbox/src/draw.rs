@@ -117,7 +117,7 @@ impl<'d> Drawing<'d> {
             "published" => rfc3339(published(self.chance())),
             "time" => rfc3339(published(chance)),
             "formatted" => TimeFormat::parse(argument)
-                .map(|format| Moment::of(published(chance)).written(&format))
+                .map(|format| Moment::at(published(chance)).written(&format))
                 .into(),
             "count" => count(chance).to_string().into(),
             "number" => chance.below(number.unwrap_or(1_000)).into(),
@@ -135,7 +135,7 @@ impl<'d> Drawing<'d> {
 
     /// A value that is in the language of the thing; null for a name that means nothing.
     fn written(&self, kind: &str, number: Option<u64>, chance: Chance) -> Value {
-        let Some(language) = Language::of(self.country().as_deref(), self.chance()) else {
+        let Some(language) = Language::for_region(self.country().as_deref(), self.chance()) else {
             return Value::Null;
         };
         match kind {
@@ -194,7 +194,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 fn rfc3339(at: Timestamp) -> Value {
-    Moment::of(at).text().into()
+    Moment::at(at).text().into()
 }
 
 /// Small ones and large ones, and a few that no float holds exactly.

@@ -20,7 +20,7 @@ static LANGUAGES: LazyLock<Vec<Language>> =
 
 impl Language {
     /// The language of a region; any language in 15 of 100 cases, and where the region has none.
-    pub fn of(region: Option<&str>, chance: Chance) -> Option<&'static Self> {
+    pub fn for_region(region: Option<&str>, chance: Chance) -> Option<&'static Self> {
         let count = u64::try_from(LANGUAGES.len()).unwrap_or_default();
         let any = usize::try_from(chance.of("script").below(count)).ok();
         let is_local = |language: &&Self| {

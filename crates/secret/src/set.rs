@@ -22,7 +22,7 @@ pub struct SecretsInUse {
 impl Secrets {
     /// The secrets of `credential`. Nothing is read yet.
     #[must_use]
-    pub fn of(credential: &Credential) -> Self {
+    pub fn new(credential: &Credential) -> Self {
         let documents = documents(&credential.upstream.auth);
         let in_form = |secret: Secret, name: Option<&str>| {
             if documents.contains(&name) {

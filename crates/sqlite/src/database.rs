@@ -50,7 +50,7 @@ impl Database {
         before: &Files,
         written: WrittenHere,
     ) -> rusqlite::Result<Self> {
-        let files = Files::of(path);
+        let files = Files::beside(path);
         if !files.is_same_file(before) {
             before.in_place()?;
         }

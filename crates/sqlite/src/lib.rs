@@ -354,7 +354,7 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
         name: schema.name,
         source: confirmed(path, source),
     };
-    let before = Files::of(path);
+    let before = Files::beside(path);
     let written = WrittenHere::new(&before);
     let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;

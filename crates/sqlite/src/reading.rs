@@ -38,7 +38,7 @@ enum Mode {
 const HEADER: u64 = 32;
 
 impl Mode {
-    fn of(path: &Path) -> Self {
+    fn find(path: &Path) -> Self {
         match fs::metadata(beside(path, "-wal")) {
             Err(_) => Self::Closed,
             Ok(log) if log.len() > HEADER && beside(path, "-shm").exists() => Self::InUse,
@@ -77,7 +77,7 @@ pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
     let mode = if is_written_here {
         Mode::InUse
     } else {
-        Mode::of(path)
+        Mode::find(path)
     };
     if mode == Mode::InUse {
         let opened = mode.open(path).and_then(|connection| {
@@ -90,7 +90,7 @@ pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
             Err(error) if is_code(&error, ErrorCode::FileLockingProtocolFailed) => {}
             // The process that had the file open has closed it since.
             Err(error)
-                if is_code(&error, ErrorCode::CannotOpen) && Mode::of(path) != Mode::InUse =>
+                if is_code(&error, ErrorCode::CannotOpen) && Mode::find(path) != Mode::InUse =>
             {
                 return open(path);
             }

@@ -33,7 +33,7 @@ struct FileState {
 }
 
 impl FileState {
-    fn of(path: &Path) -> Option<Self> {
+    fn read(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|found| Self {
             device: found.dev(),
             inode: found.ino(),
@@ -50,9 +50,9 @@ impl FileState {
 impl Files {
     /// What is there now.
     #[must_use]
-    pub fn of(path: &Path) -> Self {
+    pub fn beside(path: &Path) -> Self {
         let paths = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
-        let found = paths.each_ref().map(|path| FileState::of(path));
+        let found = paths.each_ref().map(|path| FileState::read(path));
         Self { paths, found }
     }
 
@@ -65,13 +65,13 @@ impl Files {
         if let Some(rest) = age.and_then(|age| TICK.checked_sub(age)) {
             thread::sleep(rest);
         }
-        Self::of(path)
+        Self::beside(path)
     }
 
     /// Whether neither the database nor its log changed. The index of a log is memory that readers share.
     pub fn are_unchanged(&self) -> bool {
         let mut files = self.paths.iter().zip(&self.found).take(2);
-        files.all(|(path, found)| FileState::of(path) == *found)
+        files.all(|(path, found)| FileState::read(path) == *found)
     }
 
     /// Whether `other` has the same database file.
@@ -95,7 +95,7 @@ impl Files {
     /// Names the file that was moved, deleted or replaced.
     pub fn in_place(&self) -> rusqlite::Result<()> {
         let displaced = self.paths.iter().zip(&self.found).find(|(path, found)| {
-            FileState::of(path).map(FileState::identity) != found.map(FileState::identity)
+            FileState::read(path).map(FileState::identity) != found.map(FileState::identity)
         });
         displaced.map_or(Ok(()), |(path, _)| Err(error(path)))
     }

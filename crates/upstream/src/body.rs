@@ -33,7 +33,7 @@ pub enum Encoding {
 
 impl Encoding {
     /// The encoding that a response declares.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn declared(headers: &HeaderMap) -> Self {
         let declared = headers.get(CONTENT_ENCODING);
         match declared.and_then(|value| value.to_str().ok()) {
             Some(name) if is_gzip(name) => Self::Gzip,

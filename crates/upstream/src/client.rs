@@ -60,8 +60,11 @@ impl Client {
     ///
     /// # Errors
     /// A secret would be sent over plain http to another machine.
-    pub fn of(credential: &config::Credential, state_dir: &Path) -> Result<Self, ClientError> {
-        let mut client = Self::new(Arc::clone(&credential.upstream), Secrets::of(credential))?;
+    pub fn for_credential(
+        credential: &config::Credential,
+        state_dir: &Path,
+    ) -> Result<Self, ClientError> {
+        let mut client = Self::new(Arc::clone(&credential.upstream), Secrets::new(credential))?;
         client.authorization = client.authorization.stored_in(state_dir, &credential.name);
         Ok(client.with(credential.limits.clone()))
     }

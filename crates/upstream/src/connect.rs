@@ -155,7 +155,7 @@ impl Proxy {
         let Some(found) = Matcher::from_env().intercept(&uri(base)?) else {
             return Ok(None);
         };
-        let proxy = Self::of(&found);
+        let proxy = Self::new(&found);
         if found.uri().scheme_str() != Some("http") {
             let scheme = found.uri().scheme_str().unwrap_or_default();
             return Err(format!(
@@ -166,7 +166,7 @@ impl Proxy {
         Ok(Some(proxy))
     }
 
-    fn of(found: &Intercept) -> Self {
+    fn new(found: &Intercept) -> Self {
         Self {
             uri: found.uri().clone(),
             authorization: found.basic_auth().cloned(),

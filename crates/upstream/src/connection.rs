@@ -106,7 +106,7 @@ impl Connection {
     ///
     /// # Errors
     /// No connection can be made.
-    pub async fn of(pool: &Arc<Pool>, connector: &Connector) -> Result<Self, String> {
+    pub async fn open(pool: &Arc<Pool>, connector: &Connector) -> Result<Self, String> {
         let open = match pool.take() {
             Some(open) => open,
             None => Open::new(pool, connector).await?,

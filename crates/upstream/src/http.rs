@@ -62,7 +62,7 @@ impl Http {
     /// # Errors
     /// There is none.
     pub async fn connect(&self) -> Result<Connection, Failure> {
-        let connection = Connection::of(&self.pool, &self.connector).await;
+        let connection = Connection::open(&self.pool, &self.connector).await;
         connection.map_err(Failure::Unreachable)
     }
 
@@ -78,7 +78,7 @@ impl Http {
         deadline: Deadline,
         redactor: Redactor,
     ) -> Result<Response, Failure> {
-        let mut patience = Patience::of(self.timeout);
+        let mut patience = Patience::new(self.timeout);
         let sending = Sending {
             http: self,
             request,
@@ -94,7 +94,7 @@ impl Http {
         };
         let mut reading = Reading {
             incoming: body,
-            body: Body::new(Encoding::of(&head.headers), most),
+            body: Body::new(Encoding::declared(&head.headers), most),
             slot: LargeBodySlot::default(),
         };
         let end = reading.read(patience, &redactor).await;
@@ -225,7 +225,7 @@ struct Patience {
 const LAST_LOOK: Duration = Duration::from_millis(500);
 
 impl Patience {
-    fn of(span: Duration) -> Self {
+    fn new(span: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Self {
             until: Instant::now() + span.min(LONGEST),

@@ -61,7 +61,7 @@ enum ReportedSource<'a> {
 
 impl<'a> ReportedSource<'a> {
     /// The place of a part: of its own, or in the pattern.
-    fn of(state: &'a ReportedState, own: Option<&'a ResponseField>, part: Part) -> Option<Self> {
+    fn new(state: &'a ReportedState, own: Option<&'a ResponseField>, part: Part) -> Option<Self> {
         let pattern = state.pattern.as_ref().filter(|pattern| pattern.has(part));
         own.map(Self::Field)
             .or(pattern.map(|pattern| Self::Part(pattern, part)))
@@ -141,13 +141,14 @@ impl Answer<'_> {
             let text = self.value(source);
             text.and_then(|text| read(&text)).ok_or(source)
         };
-        if let Some(source) = ReportedSource::of(state, state.remaining.as_ref(), Part::Remaining) {
+        if let Some(source) = ReportedSource::new(state, state.remaining.as_ref(), Part::Remaining)
+        {
             return units_at(source, left).map(Some);
         }
-        let Some(source) = ReportedSource::of(state, state.used.as_ref(), Part::Used) else {
+        let Some(source) = ReportedSource::new(state, state.used.as_ref(), Part::Used) else {
             return Ok(None);
         };
-        let quota = match ReportedSource::of(state, None, Part::Quota) {
+        let quota = match ReportedSource::new(state, None, Part::Quota) {
             Some(source) => units_at(source, units)?,
             None => about.limit.quota(),
         };
@@ -156,7 +157,7 @@ impl Answer<'_> {
 
     /// The instant of the reset; `None` if it has passed, or none is expected. An error is the place that has none.
     fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, ReportedSource<'s>> {
-        let Some(source) = ReportedSource::of(state, state.reset.as_ref(), Part::Reset) else {
+        let Some(source) = ReportedSource::new(state, state.reset.as_ref(), Part::Reset) else {
             return Ok(None);
         };
         let now = self.parts.request.now;

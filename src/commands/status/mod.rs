@@ -291,7 +291,7 @@ async fn limit_statuses(
             report: run::limit_report(account, name, limit, usage),
             headroom: limit.headroom(),
             since_reset: usage.and_then(|usage| usage.since_reset),
-            returns_within: ReturnsWithin::of(&returns, now),
+            returns_within: ReturnsWithin::new(&returns, now),
             returns,
             unrepaid: unrepaid.of(name),
             waits_until,
@@ -301,7 +301,7 @@ async fn limit_statuses(
 }
 
 impl ReturnsWithin {
-    fn of(returns: &[Return], now: Timestamp) -> Self {
+    fn new(returns: &[Return], now: Timestamp) -> Self {
         let within = |span: Duration| {
             returns
                 .iter()

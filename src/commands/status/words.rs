@@ -38,7 +38,7 @@ impl Standing {
         (Self::Fresh, "fresh", Colour::Green),
     ];
 
-    fn of(region: &RegionStatus, now: Timestamp) -> Self {
+    fn new(region: &RegionStatus, now: Timestamp) -> Self {
         let waits = region.due_at.is_some_and(|due| due > now);
         let slices = region.slices.as_ref();
         let is_ended = slices.is_some_and(|slices| slices.complete == slices.of);
@@ -57,7 +57,7 @@ pub fn verdict(status: &Status, now: Timestamp, style: Style) -> String {
     let standings = |wanted| {
         let regions = status.regions.iter();
         regions
-            .filter(|one| Standing::of(one, now) == wanted)
+            .filter(|one| Standing::new(one, now) == wanted)
             .count() as u64
     };
     let limits = |is_so: fn(&LimitStatus) -> bool| {
@@ -267,7 +267,7 @@ pub fn regions(regions: &[RegionStatus], all: bool, now: Timestamp, screen: Scre
         &[3],
     );
     let mut worst_first: Vec<&RegionStatus> = regions.iter().collect();
-    worst_first.sort_by_key(|region| Standing::of(region, now));
+    worst_first.sort_by_key(|region| Standing::new(region, now));
     let most = if all { usize::MAX } else { MOST_REGIONS };
     let left = worst_first.len().saturating_sub(most);
     worst_first.truncate(most);

@@ -33,7 +33,7 @@ impl NextSince {
             at,
             value: value.text()?.to_owned(),
             read_as: moment.as_ref().map(Moment::form),
-            time: moment.map(|moment| Moment::of(moment.time()).text()),
+            time: moment.map(|moment| Moment::at(moment.time()).text()),
             carries: templates
                 .filter_map(|template| template.since_with(&value))
                 .collect(),

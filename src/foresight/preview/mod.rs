@@ -223,7 +223,7 @@ pub async fn preview(
 }
 
 impl Fits {
-    const fn of(expected: u64, fitting: u64) -> Self {
+    const fn new(expected: u64, fitting: u64) -> Self {
         match (expected, fitting) {
             (expected, fitting) if fitting >= expected => Self::All,
             (_, 0) => Self::None,

@@ -119,7 +119,7 @@ impl Simulations {
         for Estimated { key, step, call } in &mut steps {
             let expected = requested.get(key).copied().unwrap_or_default();
             let fits = |fitting: &RequestCounts| {
-                Fits::of(
+                Fits::new(
                     expected.count,
                     fitting.get(key).copied().unwrap_or_default().count,
                 )
@@ -255,7 +255,7 @@ impl Simulations {
             {
                 Fits::All
             }
-            None => Fits::of(requested.get(), charged.get()),
+            None => Fits::new(requested.get(), charged.get()),
             Some(_) if charged == Units::ZERO => Fits::None,
             // A run that admits several groups can need more batches than one without limits, so equal costs do not mean that
             // all fits.

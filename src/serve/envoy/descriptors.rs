@@ -329,7 +329,7 @@ fn charging(
         ..
     } = descriptor;
     match (call, cost) {
-        (Some(call), _) => Charging::of(
+        (Some(call), _) => Charging::new(
             environment,
             &ChargeArgs {
                 credential: credential.clone(),

@@ -59,7 +59,7 @@ async fn read(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, Postg
     let mut ids: Vec<Cow<'_, str>> = all_stored(landing.records.iter().map(|one| &one.id));
     ids.sort_unstable();
     ids.dedup();
-    let key = LeaseKey::of(tx.postgres().terms(), landing.term.as_ref());
+    let key = LeaseKey::new(tx.postgres().terms(), landing.term.as_ref());
     let (job, region, at, (from, to)) = match &landing.pass {
         PassRef::Open(_) => (None, None, None, (None, None)),
         PassRef::New {

@@ -64,7 +64,7 @@ impl Postgres {
         schema: &str,
         connections: u32,
     ) -> Self {
-        Self::of(Pool {
+        Self::from_pool(Pool {
             shown: url.to_string(),
             route: Arc::new(Route::new(url.clone(), password)),
             schema: schema.to_owned(),
@@ -77,7 +77,7 @@ impl Postgres {
     /// The same database, by one connection of its own.
     #[must_use]
     pub fn with_one_connection(&self) -> Self {
-        Self::of(Pool {
+        Self::from_pool(Pool {
             shown: self.pool.shown.clone(),
             route: Arc::clone(&self.pool.route),
             schema: self.pool.schema.clone(),
@@ -87,7 +87,7 @@ impl Postgres {
         })
     }
 
-    fn of(pool: Pool) -> Self {
+    fn from_pool(pool: Pool) -> Self {
         Self {
             pool: Arc::new(pool),
         }

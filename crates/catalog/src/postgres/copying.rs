@@ -163,12 +163,12 @@ impl<'r> CopiedColumn<'r> {
                 let values = rows
                     .iter()
                     .map(move |row| row.get(place).unwrap_or(&Value::Null));
-                Self::of(*holds, values)
+                Self::filled(*holds, values)
             })
             .collect()
     }
 
-    fn of(holds: Holds, values: impl Iterator<Item = &'r Value>) -> Self {
+    fn filled(holds: Holds, values: impl Iterator<Item = &'r Value>) -> Self {
         match holds {
             Holds::Integer => Self::new(values.map(integer).collect::<Vec<_>>()),
             Holds::Text => Self::new(

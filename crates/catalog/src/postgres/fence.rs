@@ -31,7 +31,7 @@ pub struct LeaseKey<'t> {
 }
 
 impl LeaseKey<'_> {
-    pub fn of(terms: &Terms, term: Option<&Term>) -> Self {
+    pub fn new(terms: &Terms, term: Option<&Term>) -> Self {
         Self {
             job: term.map(|term| job_of(&term.resource).into()),
             region: term.map(|term| region_of(&term.resource).into()),
@@ -54,7 +54,7 @@ pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, P
         None => resource_of(tx, pass).await?,
     };
     let term = terms.of(&resource);
-    let key = LeaseKey::of(terms, term.as_ref());
+    let key = LeaseKey::new(terms, term.as_ref());
     let rows = tx
         .query(
             LOCK,

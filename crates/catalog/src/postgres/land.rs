@@ -248,7 +248,7 @@ impl<'p> Stored<'p> {
 
     /// The words of the texts that changed.
     fn vectors(&self) -> Result<Vectors, PostgresError> {
-        Vectors::of(self.indexed.iter().map(|(_, text)| *text))
+        Vectors::new(self.indexed.iter().map(|(_, text)| *text))
     }
 }
 

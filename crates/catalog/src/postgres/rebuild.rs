@@ -67,7 +67,7 @@ async fn some(tx: &Transaction<'_>, after: i64) -> Result<Option<(i64, u64)>, Po
     let Some(last) = numbers.last().copied() else {
         return Ok(None);
     };
-    let Vectors { words, lengths } = Vectors::of(texts.iter().map(String::as_str))?;
+    let Vectors { words, lengths } = Vectors::new(texts.iter().map(String::as_str))?;
     let indexed = with_text.len() as u64;
     tx.execute(UNINDEX, parameters![numbers]).await?;
     tx.execute(INDEX, parameters![with_text, lengths, words])

@@ -163,7 +163,7 @@ impl Search<'_> {
         let words = as_is(&self.matching.query);
         let parameters = parameters![words, examined, most, self.kind, self.since, self.region];
         let rows = self.tx.query(NEWEST, parameters).await?;
-        let mut found = Matches::of(&rows)?;
+        let mut found = Matches::read(&rows)?;
         if let Some(row) = rows.first()
             && is_filtered
             && !found.more
@@ -184,7 +184,7 @@ impl Search<'_> {
         let words = as_is(&self.matching.query);
         let parameters = parameters![words, numbers, most, self.kind, self.since, self.region];
         let rows = self.tx.query(AMONG, parameters).await?;
-        let found = Matches::of(&rows)?;
+        let found = Matches::read(&rows)?;
         // As many as are ranked of all the newest records: then these are the newest matches.
         let more = found.numbers.len() >= RANKED as usize;
         Ok(Matches {
@@ -234,7 +234,7 @@ impl Search<'_> {
 
 impl Matches {
     /// Rows of numbers and lengths, newest first.
-    fn of(rows: &[Row]) -> Result<Self, PostgresError> {
+    fn read(rows: &[Row]) -> Result<Self, PostgresError> {
         let mut numbers: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
         for row in rows.iter().take(RANKED as usize) {
             if let Some(number) = row.value(0)? {

@@ -17,7 +17,7 @@ use crate::words::{Word, searched};
 pub struct Words(Vec<u8>);
 
 impl Words {
-    fn of(tokens: &Tokens) -> Self {
+    fn new(tokens: &Tokens) -> Self {
         let mut words: Vec<&str> = tokens.iter().filter(|token| !token.is_empty()).collect();
         words.sort_unstable();
         words.dedup();
@@ -64,11 +64,11 @@ impl Vectors {
     ///
     /// # Errors
     /// There is no memory to split them.
-    pub fn of<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Result<Self, PostgresError> {
+    pub fn new<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> Result<Self, PostgresError> {
         let of_texts = tokens(texts).map_err(unsplit)?;
         let length = |tokens: &Tokens| i64::try_from(tokens.count()).unwrap_or(i64::MAX);
         Ok(Self {
-            words: of_texts.iter().map(Words::of).collect(),
+            words: of_texts.iter().map(Words::new).collect(),
             lengths: of_texts.iter().map(length).collect(),
         })
     }

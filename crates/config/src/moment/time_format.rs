@@ -34,7 +34,7 @@ impl TimeFormat {
     /// Whether texts of it can be read: they say at least the year, and no zone by its name.
     #[must_use]
     pub fn can_be_read(&self) -> bool {
-        let text = Moment::of(SAMPLE).written(self);
+        let text = Moment::at(SAMPLE).written(self);
         let read = Moment::by(self, &text).filter(|_| !self.0.contains("%Z"));
         read.is_some_and(|read| read.written(self) == text)
     }

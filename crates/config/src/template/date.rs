@@ -52,7 +52,7 @@ impl Date {
 
     /// The date as it is written at a time.
     pub fn at(&self, now: Timestamp) -> String {
-        self.of(Moment::of(now))
+        self.of(Moment::at(now))
     }
 
     /// The time with the offset, in the format.

@@ -80,7 +80,7 @@ proptest! {
         let format = TimeFormat::parse(format).unwrap();
         prop_assert!(format.can_be_read());
         let micros = seconds * 1_000_000 + micros;
-        let text = Moment::of(Timestamp::from_micros(micros)).written(&format);
+        let text = Moment::at(Timestamp::from_micros(micros)).written(&format);
         let moment = Moment::by(&format, &text).unwrap();
         prop_assert_eq!(moment.time().micros(), micros - micros.rem_euclid(unit));
         prop_assert_eq!(moment.shifted(DAY).shifted(-DAY).text(), text);

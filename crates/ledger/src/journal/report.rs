@@ -95,7 +95,7 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
         row.get::<_, Json<Cost>>(1)?.0,
         purpose.into(),
         row.get(5)?,
-        Origin::of(row.get::<_, Option<String>>(6)?.as_deref()),
+        Origin::from_id(row.get::<_, Option<String>>(6)?.as_deref()),
     ))
 }
 

@@ -358,7 +358,7 @@ fn script_of(sent: &Account, update: Update<'_>, unsent: UnsentLimits) -> (Scrip
     match update {
         Update::Settle { id, cost } => {
             let mut arguments = vec![id.as_str().to_owned()];
-            terms::Components::of(sent).write(cost, &mut arguments);
+            terms::Components::new(sent).write(cost, &mut arguments);
             let unsent = match unsent {
                 UnsentLimits::Keep => "keep",
                 UnsentLimits::Ask => "ask",

@@ -279,7 +279,7 @@ fn periods(
 pub struct Components<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Components<'a> {
-    pub fn of(sent: &'a Account) -> Self {
+    pub fn new(sent: &'a Account) -> Self {
         let names = sent.limits.keys().map(String::as_str);
         Self(names.zip(1..).collect())
     }
@@ -305,7 +305,7 @@ pub fn charge(sent: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item =
 
 pub fn entries(sent: &Account, entries: &[Entry]) -> Vec<String> {
     let mut arguments = vec![entries.len().to_string()];
-    let components = Components::of(sent);
+    let components = Components::new(sent);
     for entry in entries {
         arguments.push(entry.id.as_str().to_owned());
         arguments.push(entry.at.micros().to_string());

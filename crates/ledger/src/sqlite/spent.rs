@@ -15,7 +15,11 @@ use ingest_quota::{Account, Timestamp};
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
     let charged = rows.charged(from, |row| {
-        Ok((purposes.read(row)?, row.get(5)?, Origin::of(text(row, 6)?)))
+        Ok((
+            purposes.read(row)?,
+            row.get(5)?,
+            Origin::from_id(text(row, 6)?),
+        ))
     })?;
     let found_at = |place: LogPosition| -> (Arc<Purpose>, u32, Origin) {
         let found = charged

@@ -65,7 +65,7 @@ fn by_oauth(upstream: &StubUpstream, oauth: OAuth) -> Asking {
 }
 
 fn client(asking: &Asking, state: &Path) -> Client {
-    Client::of(&credential(asking), state).unwrap()
+    Client::for_credential(&credential(asking), state).unwrap()
 }
 
 /// An endpoint that issues numbered tokens: access-token-1, access-token-2.
@@ -244,7 +244,7 @@ async fn another_refresh_token_in_the_configuration_replaces_a_stored_one() {
     credential
         .secrets
         .insert("refresh".to_owned(), printed("authorized-again"));
-    let again = Client::of(&credential, state.path()).unwrap();
+    let again = Client::for_credential(&credential, state.path()).unwrap();
     asking.fetch_by(&again).await.unwrap();
     assert_eq!(
         form(&endpoint.requests()[1])["refresh_token"],
@@ -376,7 +376,7 @@ async fn a_service_account_signs_a_claim_with_its_key() {
         secrets: BTreeMap::new(),
         ..credential(&asking)
     };
-    let client = Client::of(&credential, state.path()).unwrap();
+    let client = Client::for_credential(&credential, state.path()).unwrap();
     asking.fetch_by(&client).await.unwrap();
     let form = form(&endpoint.requests()[0]);
     assert_eq!(

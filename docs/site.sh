@@ -11,5 +11,7 @@ git ls-files -z '*.md' docs deploy presets examples lua quotas.toml quotas.schem
 # The summary stands in docs/, the book begins at the root.
 sed 's|](\([^)]*\))|](docs/\1)|; s|](docs/\.\./|](|' docs/SUMMARY.md >"$source/SUMMARY.md"
 rm "$source/docs/SUMMARY.md"
+# mdBook calls the page of a README.md index.html, but not in links to it.
+find "$source" -name '*.md' ! -name SUMMARY.md -exec sed -i 's|\(](\([^):]*/\)\?\)README\.md\([)#]\)|\1index.md\3|g' {} +
 mdbook build
 echo "target/site/html/index.html"

@@ -184,10 +184,23 @@ fn mdbook_makes_a_site_of_the_documents() {
         !String::from_utf8_lossy(&built.stderr).contains("WARN"),
         "{built:?}"
     );
-    for page in ["index.html", "docs/tutorial.html", "deploy/index.html"] {
-        assert!(
-            root().join("target/site/html").join(page).exists(),
-            "{page}"
-        );
+    let site = root().join("target/site/html");
+    let mut dead = Vec::new();
+    for page in [
+        "index",
+        "docs/tutorial",
+        "docs/troubleshooting",
+        "deploy/index",
+    ] {
+        let page = site.join(page).with_extension("html");
+        let text = fs::read_to_string(&page).unwrap();
+        let links = text.split(" href=\"").skip(1);
+        for link in links.filter_map(|rest| rest.split('"').next()) {
+            let path = link.split('#').next().unwrap();
+            if !link.contains("://") && !page.parent().unwrap().join(path).exists() {
+                dead.push(format!("{}: {link}", page.display()));
+            }
+        }
     }
+    assert!(dead.is_empty(), "{dead:#?}");
 }

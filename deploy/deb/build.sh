@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
-# Builds the Debian package: target/debian/ingest_*.deb. Needs cargo-deb (cargo install cargo-deb).
-# INGEST_PROFILE=dev packages the debug build, for tests of the package; further arguments go to cargo-deb.
+# Builds the Debian package: target/debian/ingest_*.deb. Needs cargo-deb (cargo install cargo-deb), to which arguments go.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-profile=${INGEST_PROFILE:-release}
-target=${CARGO_TARGET_DIR:-target}
 # INGEST_BUILT names a program that is built already.
 if [ -z "${INGEST_BUILT:-}" ]; then
-    cargo build --locked --profile "$profile"
-    INGEST_BUILT=$target/$([ "$profile" = dev ] && echo debug || echo "$profile")/ingest
+    cargo build --locked --release
+    INGEST_BUILT=${CARGO_TARGET_DIR:-target}/release/ingest
 fi
 
 # What the package holds beside files of this directory: manual pages, completions, changelog.
@@ -26,4 +23,4 @@ gzip -9nc CHANGELOG.md >"$made/changelog.gz"
 "$INGEST_BUILT" completions bash >"$made/ingest.bash"
 "$INGEST_BUILT" completions zsh >"$made/_ingest"
 "$INGEST_BUILT" completions fish >"$made/ingest.fish"
-cargo deb --no-build --profile "$profile" --strip "$@"
+cargo deb --no-build "$@"

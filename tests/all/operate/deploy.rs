@@ -946,6 +946,7 @@ fn the_maintainer_scripts_are_shell_stop_what_runs_and_purge_everything() {
         "var/lib/private/ingest",
         "usr/bin",
         "etc/systemd/system/timers.target.wants",
+        "etc/systemd/system/sockets.target.wants",
         "var/lib/systemd/timers",
     ] {
         fs::create_dir_all(at(directory)).unwrap();
@@ -959,6 +960,7 @@ fn the_maintainer_scripts_are_shell_stop_what_runs_and_purge_everything() {
         "etc/ingest/youtube.key",
         "var/lib/private/ingest/ledger.db",
         "etc/systemd/system/timers.target.wants/ingest-job@trending.timer",
+        "etc/systemd/system/sockets.target.wants/ingest-serve.socket",
         "var/lib/systemd/timers/stamp-ingest.timer",
     ] {
         fs::write(at(file), "").unwrap();
@@ -992,8 +994,14 @@ fn the_maintainer_scripts_are_shell_stop_what_runs_and_purge_everything() {
         "{calls}"
     );
     let calls = call("postinst", &["configure", "0.0.9-1"]);
-    assert!(calls.contains("try-restart ingest.timer"), "{calls}");
+    let restarted = "try-restart ingest.timer ingest-serve.service";
+    assert!(calls.contains(restarted), "{calls}");
     let calls = call("prerm", &["remove"]);
+    for unit in ["ingest-serve.socket", "ingest-serve.service"] {
+        assert!(calls.contains(unit), "{unit} is not stopped: {calls}");
+        assert!(read("rpm/preun.sh").contains(unit), "{unit}");
+    }
+    assert!(read("rpm/post.sh").contains(restarted));
     let (timer, service) = (
         calls.find("stop ingest.timer").unwrap(),
         calls.find("stop ingest.service").unwrap(),
@@ -1010,6 +1018,7 @@ fn the_maintainer_scripts_are_shell_stop_what_runs_and_purge_everything() {
         "var/lib/ingest",
         "var/lib/private/ingest",
         "etc/systemd/system/timers.target.wants/ingest-job@trending.timer",
+        "etc/systemd/system/sockets.target.wants/ingest-serve.socket",
         "var/lib/systemd/timers/stamp-ingest.timer",
     ] {
         assert!(fs::symlink_metadata(at(gone)).is_err(), "{gone} is left");
@@ -1027,11 +1036,10 @@ fn lintian_finds_no_error_in_the_package() {
     }
     let place = tempfile::tempdir().unwrap();
     let (target, output) = (place.path().join("target"), place.path().join("ingest.deb"));
-    fs::create_dir_all(target.join("debug")).unwrap();
-    fs::copy("/bin/true", target.join("debug/ingest")).unwrap();
+    fs::create_dir_all(target.join("release")).unwrap();
+    fs::copy("/bin/true", target.join("release/ingest")).unwrap();
     let built = Command::new(deploy("deb/build.sh"))
         .args(["--fast", "--output", output.to_str().unwrap()])
-        .env("INGEST_PROFILE", "dev")
         .env("INGEST_BUILT", cargo_bin!("ingest"))
         .env("CARGO_TARGET_DIR", target)
         .output()

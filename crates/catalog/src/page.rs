@@ -10,6 +10,7 @@ use super::text::text_of;
 use super::{Landing, values, words};
 use ingest_base::record::Record;
 use ingest_config::Pointer;
+use ingest_quota::{Period, Timestamp};
 
 /// A page to store, with its records in the form in which they are stored.
 pub struct LandingPage {
@@ -41,6 +42,11 @@ impl LandingPage {
             rows: landing.records.iter().map(row).collect(),
             landing,
         }
+    }
+
+    /// From when on tags are kept: those of pages that nobody requested for longer than any quota lasts are forgotten.
+    pub fn tags_kept_since(&self) -> Timestamp {
+        self.landing.now - Period::longest()
     }
 
     /// The kind of its records.

@@ -5,13 +5,14 @@ use std::{fmt, iter};
 
 use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone};
 use chrono_tz::Tz;
+use strum::VariantArray;
 
 use super::{DAY, HOUR, Timestamp};
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
 /// How long a calendar period is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, VariantArray)]
 pub enum Period {
     /// From one full local hour to the next.
     Hour,
@@ -22,6 +23,26 @@ pub enum Period {
     Week,
     /// From the first of a month to the first of the next.
     Month,
+}
+
+impl Period {
+    /// The usual length.
+    #[must_use]
+    pub const fn usual_length(self) -> Duration {
+        match self {
+            Self::Hour => HOUR,
+            Self::Day => DAY,
+            Self::Week => Duration::from_secs(7 * DAY.as_secs()),
+            Self::Month => Duration::from_secs(31 * DAY.as_secs()),
+        }
+    }
+
+    /// Returns longer than any period lasts: the time after which nothing that an upstream counted in a period matters.
+    #[must_use]
+    pub fn longest() -> Duration {
+        let lengths = Self::VARIANTS.iter().map(|period| period.usual_length());
+        lengths.max().unwrap_or_default() + DAY
+    }
 }
 
 impl fmt::Display for Period {
@@ -70,12 +91,7 @@ impl Calendar {
     /// The usual length of a period.
     #[must_use]
     pub const fn usual_length(&self) -> Duration {
-        match self.period {
-            Period::Hour => HOUR,
-            Period::Day => DAY,
-            Period::Week => Duration::from_secs(7 * DAY.as_secs()),
-            Period::Month => Duration::from_secs(31 * DAY.as_secs()),
-        }
+        self.period.usual_length()
     }
 
     /// The longest that a period can be: clocks are set back by an hour at most.

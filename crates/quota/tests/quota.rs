@@ -15,6 +15,7 @@ use ingest_quota::{
     Units, Window, WindowError,
 };
 use proptest::prelude::*;
+use strum::VariantArray;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -34,7 +35,7 @@ fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
         .collect()
 }
 
-/// Hours, days, weeks and months, in zones that move their clocks at midnight, by half an hour, or never.
+/// Every period, in zones that move their clocks at midnight, by half an hour, or never.
 fn calendars() -> impl Strategy<Value = Calendar> {
     let zones = prop::sample::select(vec![
         chrono_tz::America::Los_Angeles,
@@ -44,8 +45,7 @@ fn calendars() -> impl Strategy<Value = Calendar> {
         chrono_tz::Europe::London,
         chrono_tz::UTC,
     ]);
-    let periods =
-        prop::sample::select(vec![Period::Hour, Period::Day, Period::Week, Period::Month]);
+    let periods = prop::sample::select(Period::VARIANTS);
     (zones, periods).prop_map(|(zone, period)| Calendar::new(zone, period))
 }
 

@@ -57,7 +57,7 @@ pub use paging::End;
 pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
-pub use retry_after::{LONGEST_WAIT, retry_after};
+pub use retry_after::retry_after;
 pub use shown::ShownRequest;
 pub use trial::{Classified, Recorder, Trial};
 pub use unread::Unread;

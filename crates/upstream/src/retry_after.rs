@@ -2,19 +2,16 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use ingest_quota::Timestamp;
+use ingest_quota::{Period, Timestamp};
 
-/// The longest wait that we accept from an upstream: no quota lasts longer than a month.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
-
-/// Reads a `Retry-After`: seconds, or an HTTP date, which is compared with `now`. At most 32 days; `None` if it is
-/// neither.
+/// Reads a `Retry-After`: seconds, or an HTTP date, which is compared with `now`. At most [`Period::longest`], since no
+/// quota lasts longer; `None` if it is neither.
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     seconds(value)
         .or_else(|| Some(http_date(value)?.since(now)))
-        .map(|wait| wait.min(LONGEST_WAIT))
+        .map(|wait| wait.min(Period::longest()))
 }
 
 /// Reads the time of a reset; `None` if it has passed, or is no time.
@@ -26,7 +23,7 @@ pub fn reset(value: &str, now: Timestamp) -> Option<Timestamp> {
 
 /// Reads how long it is until a reset: from RFC 3339, also without seconds, an HTTP date, seconds since the Unix epoch
 /// (milliseconds if that would be after the year 5000), or, if that would be before 2001, seconds from now. Zero if it has
-/// passed; at most 32 days. `None` if it is no time.
+/// passed; at most [`Period::longest`]. `None` if it is no time.
 pub fn until_reset(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     let wait = match seconds(value) {
@@ -36,7 +33,7 @@ pub fn until_reset(value: &str, now: Timestamp) -> Option<Duration> {
             .or_else(|| http_date(value))?
             .since(now),
     };
-    Some(wait.min(LONGEST_WAIT))
+    Some(wait.min(Period::longest()))
 }
 
 fn wait_for(number: Duration, now: Timestamp) -> Duration {

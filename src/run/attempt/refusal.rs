@@ -8,8 +8,8 @@ use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
 use ingest_config::Etag;
 use ingest_ledger::Permit;
-use ingest_quota::Cost;
-use ingest_upstream::{Failure, LONGEST_WAIT, ReportedCost, ReportedLimit};
+use ingest_quota::{Cost, Period};
+use ingest_upstream::{Failure, ReportedCost, ReportedLimit};
 
 /// An attempt that returned no page, and that can be repeated.
 pub struct Retry {
@@ -256,9 +256,9 @@ impl Attempt<'_> {
     }
 }
 
-/// The pause that an upstream requests. What is cut to [`LONGEST_WAIT`] is not shown as an exact figure.
+/// The pause that an upstream requests. What is cut to [`Period::longest`] is not shown as an exact figure.
 fn shown(pause: Duration) -> String {
-    if pause >= LONGEST_WAIT {
+    if pause >= Period::longest() {
         return "more than 32 days".to_owned();
     }
     humantime::format_duration(pause).to_string()

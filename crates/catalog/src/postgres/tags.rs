@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,9 +10,6 @@ use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
 use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_quota::Timestamp;
-
-/// How long the tag of a page that is no longer requested is kept.
-const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 /// Of two requests with one hash the later one is kept, which costs a page at most.
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
@@ -60,7 +56,7 @@ pub async fn forget_aged(tx: &Transaction<'_>, page: &LandingPage) -> Result<(),
     let upstream = stored(&page.landing.upstream);
     tx.execute(
         FORGET_OLD,
-        parameters![upstream, time(page.landing.now - KEPT)],
+        parameters![upstream, time(page.tags_kept_since())],
     )
     .await
     .map(drop)

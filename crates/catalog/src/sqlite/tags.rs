@@ -1,8 +1,6 @@
 //! Pages by the upstream's name for their state: a page that did not change is not paid for again. It is landed again as a
 //! page of the new pass, so that nothing else needs to know of it.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
@@ -10,9 +8,6 @@ use super::columns;
 use crate::Landing;
 use crate::page::LandingPage;
 use ingest_base::record::{CachedPage, Record, Tag};
-
-/// How long the tag of a page that is no longer requested is kept.
-const KEPT: Duration = Duration::from_secs(32 * 24 * 60 * 60);
 
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -49,7 +44,7 @@ pub fn remember(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()
         next,
         columns::time(page.landing.now)
     ])?;
-    forget_old(tx, upstream, &columns::time(page.landing.now - KEPT))
+    forget_old(tx, upstream, &columns::time(page.tags_kept_since()))
 }
 
 /// The page that a request brought last; `None` if any of its records was deleted.

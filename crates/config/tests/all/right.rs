@@ -7,8 +7,9 @@ use ingest_config::{
     JsonTemplate, Lasting, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
     ResponseField, SecretSource,
 };
-use ingest_quota::{Calendar, Counting, Limit, Outage, Units, Window};
+use ingest_quota::{Calendar, Counting, Limit, Outage, Period, Units, Window};
 use serde_json::json;
+use strum::VariantArray;
 
 use super::{SMALL, problems, right, small_with};
 
@@ -470,6 +471,20 @@ fn a_limit_has_any_window() {
         );
         let expected = Limit::new(Units::new(5), Units::ZERO, window.unwrap()).unwrap();
         assert_eq!(config.credentials["main"].account.limits["daily"], expected);
+    }
+}
+
+#[test]
+fn a_limit_counts_over_any_period_by_its_word() {
+    for period in Period::VARIANTS {
+        let limit = format!("{{ quota = 5, resets = 'UTC', period = '{period}' }}");
+        let set = format!("credentials.main.limits.daily={limit}");
+        let config = right(SMALL, &["jobs={}", &set]);
+        let window = config.credentials["main"].account.limits["daily"].window();
+        assert_eq!(
+            window.resets(),
+            Some(Calendar::new(chrono_tz::UTC, *period))
+        );
     }
 }
 

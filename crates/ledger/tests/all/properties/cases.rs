@@ -9,6 +9,8 @@ use ingest_quota::{
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample;
+use strum::VariantArray;
 
 use crate::books::{LOS_ANGELES, account, secs, time};
 
@@ -261,12 +263,7 @@ fn windows() -> impl Strategy<Value = Window> {
         Just(DAY),
         Just(7 * DAY),
     ];
-    let periods = prop_oneof![
-        3 => Just(Period::Day),
-        1 => Just(Period::Hour),
-        1 => Just(Period::Week),
-        1 => Just(Period::Month),
-    ];
+    let periods = prop_oneof![Just(Period::Day), sample::select(Period::VARIANTS)];
     let windows = (option::weighted(0.75, spans), any::<bool>(), periods);
     (windows, 0..80_u32).prop_map(|((sliding, resets, period), parts)| {
         let resets = resets || sliding.is_none();

@@ -59,6 +59,40 @@ pub type CopiedRow = Vec<Value>;
 
 use Holds::{Integer, Json, Text, Time, Truth};
 
+/// A record's place in what a step of a pass returned.
+const LISTING: Table = Table {
+    name: "listing",
+    columns: &[
+        ("pass", Integer),
+        ("step", Integer),
+        ("position", Integer),
+        ("call", Text),
+        ("upstream", Text),
+        ("kind", Text),
+        ("id", Text),
+        ("requested", Text),
+        ("parent", Text),
+    ],
+    key: 3,
+};
+
+/// Returns the beginning of a statement that adds a row of `listing` for each row found, with all of its columns but another
+/// position and parent.
+pub fn listing_again(position: &str, parent: &str) -> String {
+    let names = || LISTING.columns.iter().map(|(name, _)| *name);
+    let values = names().map(|name| match name {
+        "position" => position.to_owned(),
+        "parent" => parent.to_owned(),
+        other => format!("listing.{other}"),
+    });
+    let (names, values) = (names().collect::<Vec<_>>(), values.collect::<Vec<_>>());
+    format!(
+        "insert into listing ({}) select {}",
+        names.join(", "),
+        values.join(", ")
+    )
+}
+
 /// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
 pub const TABLES: &[Table] = &[
     Table {
@@ -126,21 +160,7 @@ pub const TABLES: &[Table] = &[
         ],
         key: 1,
     },
-    Table {
-        name: "listing",
-        columns: &[
-            ("pass", Integer),
-            ("step", Integer),
-            ("position", Integer),
-            ("call", Text),
-            ("upstream", Text),
-            ("kind", Text),
-            ("id", Text),
-            ("requested", Text),
-            ("parent", Text),
-        ],
-        key: 3,
-    },
+    LISTING,
     Table {
         name: "checkpoint",
         columns: &[

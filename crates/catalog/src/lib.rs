@@ -39,7 +39,7 @@ use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 pub use batch::OpenBatch;
-pub use copy::{CopiedTable, CopyStore, copy};
+pub use copy::{CopiedTable, CopyStore, TABLES, Table, copy};
 pub use error::CatalogError;
 pub use landing::{Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};

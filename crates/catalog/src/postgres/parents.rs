@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::sql::{Columns, parameters, stored};
 use super::{PostgresError, Transaction, lock_pass, recall};
+use crate::copy::listing_again;
 use crate::listings::{Children, parents_of};
 use crate::{NamedIds, PassId, PendingQuery, RecordIds};
 
@@ -21,10 +22,14 @@ const LAST_POSITION: &str =
 const FIRST: &str =
     "update listing set parent = first.parent from unnest($3, $4) first (position, parent)
     where listing.pass = $1 and listing.step = $2 and listing.position = first.position";
-const FURTHER: &str = "insert into listing (pass, step, position, call, upstream, kind, id, requested, parent)
-    select pass, step, $5 + further.place, call, upstream, kind, id, requested, further.parent
-    from unnest($3, $4) with ordinality further (position, parent, place)
-    join listing on listing.pass = $1 and listing.step = $2 and listing.position = further.position";
+static FURTHER: LazyLock<String> = LazyLock::new(|| {
+    let rows = "from unnest($3, $4) with ordinality further (position, parent, place)
+        join listing on listing.pass = $1 and listing.step = $2 and listing.position = further.position";
+    format!(
+        "{} {rows}",
+        listing_again("$5 + further.place", "further.parent")
+    )
+});
 
 /// Writes the parents of what a step of ids returned: one row for each. A further row is no further record, so the pass
 /// counts none.
@@ -59,9 +64,12 @@ pub async fn link(
     let last = tx.query(LAST_POSITION, parameters![pass.0, step]).await?;
     let last: i64 = last.first().map_or(Ok(0), |row| row.value(0))?;
     let (positions, parents) = columns(further);
-    tx.execute(FURTHER, parameters![pass.0, step, positions, parents, last])
-        .await
-        .map(drop)
+    tx.execute(
+        &FURTHER,
+        parameters![pass.0, step, positions, parents, last],
+    )
+    .await
+    .map(drop)
 }
 
 /// What the records name that the open passes list, in the order in which they list them.

@@ -161,7 +161,7 @@ impl SqliteCatalog {
             id_since::STATEMENTS,
             lasting::STATEMENTS,
             land::STATEMENTS,
-            parents::STATEMENTS,
+            &parents::statements(),
             passes::STATEMENTS,
             pending::STATEMENTS,
             prune::STATEMENTS,

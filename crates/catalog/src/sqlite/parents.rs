@@ -1,11 +1,12 @@
 //! The parents of records that were requested by id: the records that named those ids.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, Transaction};
 
 use super::{StoreError, recall};
+use crate::copy::listing_again;
 use crate::listings::{Children, parents_of};
 use crate::{PassId, PendingQuery, RecordIds};
 
@@ -19,11 +20,14 @@ const CHILDREN: &str = "select position, id, requested, parent from listing
 const FIRST: &str =
     "update listing set parent = ?4 where pass = ?1 and step = ?2 and position = ?3";
 const LAST_POSITION: &str = "select max(position) from listing where pass = ?1 and step = ?2";
-const FURTHER: &str =
-    "insert into listing (pass, step, position, call, upstream, kind, id, requested, parent)
-    select pass, step, ?4, call, upstream, kind, id, requested, ?5 from listing
-    where pass = ?1 and step = ?2 and position = ?3";
-pub const STATEMENTS: &[&str] = &[NAMING, CHILDREN, FIRST, LAST_POSITION, FURTHER];
+static FURTHER: LazyLock<String> = LazyLock::new(|| {
+    let row = "from listing where pass = ?1 and step = ?2 and position = ?3";
+    format!("{} {row}", listing_again("?4", "?5"))
+});
+
+pub fn statements() -> [&'static str; 5] {
+    [NAMING, CHILDREN, FIRST, LAST_POSITION, &FURTHER]
+}
 
 /// Writes the parents of what a step of ids returned: one row for each. A further row is no further record, so the pass
 /// counts none.
@@ -48,7 +52,7 @@ pub fn link(
         } else {
             last = last.saturating_add(1);
             let values = (pass.0, step, row.position, last, row.parent);
-            tx.prepare_cached(FURTHER)?.execute(values)?;
+            tx.prepare_cached(&FURTHER)?.execute(values)?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@
 )]
 
 mod both;
+mod copying;
 mod files;
 mod fixture;
 mod hostile;

@@ -11,8 +11,8 @@ use super::problem::{Problem, QUOTA};
 const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// No script, no frame, nothing of another server; one style sheet and forms of this one.
-const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// No script, no frame, nothing of another server; one style sheet, one icon and forms of this one.
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// What a browser may do with any response.
 const SAFETY: [(HeaderName, &str); 5] = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -11,11 +11,12 @@ use super::client::{Identity, Presented};
 use super::connections::Peer;
 use super::header::only;
 use super::limiter::Usage;
+use super::page::{self, Reader};
 use super::problem::Problem;
 use super::{App, fields, host};
 use ingest_config::May;
 
-/// Probes are answered without a token, and are not counted.
+/// Probes are answered without a token, and are not counted. What a browser loads beside a page is not counted either.
 pub const HEALTH: &str = "/healthz";
 
 /// Answers a request, or refuses it.
@@ -24,12 +25,16 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return Problem::bad_request("the connection has no address").into_response();
     };
+    let reader = Reader::in_browser(&app, &request);
     let identity = app.clients.identify(request.headers(), peer);
     if !host::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
         let usage = app.limiter.look(&identity, now);
         return finished(&app, other_host().into_response(), &usage).await;
     }
-    if request.uri().path() == HEALTH {
+    let path = request.uri().path();
+    let is_beside_pages =
+        page::is_beside_pages(path) && permitted(&app, &request, &identity).is_ok();
+    if path == HEALTH || is_beside_pages {
         let usage = app.limiter.look(&identity, now);
         return finished(&app, next.run(request).await, &usage).await;
     }
@@ -44,7 +49,22 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             }
         },
     };
-    finished(&app, response, &usage).await
+    finished(&app, for_reader(reader, response), &usage).await
+}
+
+/// An error as a page, for a browser.
+fn for_reader(reader: Option<Reader>, response: Response) -> Response {
+    let problem = response.extensions().get::<Problem>();
+    let (Some(reader), Some(problem)) = (reader, problem) else {
+        return response;
+    };
+    let page = page::problem_page(&reader, problem).into_string();
+    let (mut parts, _) = response.into_parts();
+    parts
+        .headers
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(page::HTML));
+    reader.load_again(&mut parts.headers);
+    Response::from_parts(parts, page.into())
 }
 
 /// The response with the fields that all have, counted until the client has read it.

@@ -103,8 +103,12 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_string(&self).unwrap_or_default();
-        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
-        let mut response = (status, content_type, body).into_response();
+        let fields = [
+            (header::CONTENT_TYPE, "application/problem+json"),
+            // A browser gets a page in its place.
+            (header::VARY, "accept"),
+        ];
+        let mut response = (status, fields, body).into_response();
         let headers = response.headers_mut();
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -120,6 +124,7 @@ impl IntoResponse for Problem {
                 );
             }
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -9,13 +9,10 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Detail, choice, details, encoded, minute, page_below, pass_link, query_of, table, text_field,
-    view,
-};
+use super::{Detail, Reader, choice, details, table, text_field};
 use crate::commands::history::{self, History, Row};
 use crate::commands::status::DoubtShown;
-use crate::commands::table::{cost, count, instant, span};
+use crate::commands::table::{cost, count, span};
 use crate::serve::App;
 use crate::serve::api::{HistoryParameters, parameters};
 use crate::serve::problem::Problem;
@@ -139,16 +136,16 @@ impl PassShown {
 }
 
 /// `GET /history`
-pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let asked = parameters::<HistoryFilter>(&uri);
-    let form = form(&app, asked.as_ref().unwrap_or(&HistoryFilter::default()));
+pub async fn page(reader: Reader) -> Response {
+    let asked = reader.filters::<HistoryFilter>();
+    let form = form(&reader, asked.as_ref().unwrap_or(&HistoryFilter::default()));
     let content = match &asked {
-        Ok(asked) => passes(&app, asked)
+        Ok(asked) => passes(&reader.app, asked)
             .await
-            .map(|found| shown(&found, asked, &uri)),
+            .map(|found| shown(&reader, &found, asked)),
         Err(problem) => Err(problem.clone()),
     };
-    view(&headers, "/history", &form, content)
+    reader.view("/history", &form, content)
 }
 
 /// `GET /history.json`
@@ -185,12 +182,13 @@ async fn passes(app: &App, asked: &HistoryFilter) -> Result<Passes, Problem> {
     .await
 }
 
-fn form(app: &App, asked: &HistoryFilter) -> Markup {
-    let config = &app.environment.config;
+fn form(reader: &Reader, asked: &HistoryFilter) -> Markup {
+    let config = &reader.app.environment.config;
     let jobs = config.jobs.iter().map(|job| &*job.name).collect();
     let regions = config.regions.iter().map(|region| &*region.code);
     html! {
         form method="get" action="/history" {
+            (reader.kept())
             (choice("job", "Job", &jobs, asked.job()))
             (choice("region", "Region", &regions.collect(), asked.region()))
             (text_field("since", "Started within", Some(asked.since()), "such as 30d"))
@@ -199,7 +197,7 @@ fn form(app: &App, asked: &HistoryFilter) -> Markup {
     }
 }
 
-fn shown(found: &Passes, asked: &HistoryFilter, uri: &Uri) -> Markup {
+fn shown(reader: &Reader, found: &Passes, asked: &HistoryFilter) -> Markup {
     // Newest first: a page is read from the top.
     let rows = &found.history.rows;
     let days: Vec<&[Row]> = rows
@@ -209,15 +207,15 @@ fn shown(found: &Passes, asked: &HistoryFilter, uri: &Uri) -> Markup {
     html! {
         @if let Some(passes) = found.passes.as_deref().filter(|passes| !passes.is_empty()) {
             h2 { "Passes" }
-            (passes_shown(passes))
+            (passes_shown(reader, passes))
         }
         @if days.is_empty() { p { "Nothing was fetched or charged in this period." } }
-        @for rows in days { (day(rows, asked)) }
-        p class="quiet" { a href=(format!("/history.json{}", query_of(uri))) { "This page as JSON" } }
+        @for rows in days { (day(reader, rows, asked)) }
+        p class="quiet" { (reader.twin("/history.json")) }
     }
 }
 
-fn passes_shown(passes: &[PassShown]) -> Markup {
+fn passes_shown(reader: &Reader, passes: &[PassShown]) -> Markup {
     let heads = [
         "Started", "Job", "Region", "State", "Pages", "Records", "Requests", "Units", "Notes",
     ];
@@ -225,7 +223,7 @@ fn passes_shown(passes: &[PassShown]) -> Markup {
         (table("The newest passes first", &heads, 4..7, &html! {
             @for pass in passes {
                 tr {
-                    td class="short" { (pass_link(pass.id, &minute(pass.started_at))) }
+                    td class="short" { (reader.pass_link(pass.id, &reader.minute(pass.started_at))) }
                     td { (plain(&pass.job)) } td { (plain(&pass.region)) }
                     td class=(pass.class()) { (pass.state()) }
                     td class="number" { (count(pass.pages)) } td class="number" { (count(pass.records)) }
@@ -238,7 +236,7 @@ fn passes_shown(passes: &[PassShown]) -> Markup {
     }
 }
 
-fn day(rows: &[Row], asked: &HistoryFilter) -> Markup {
+fn day(reader: &Reader, rows: &[Row], asked: &HistoryFilter) -> Markup {
     let day = rows.first().map_or("", |row| &row.day);
     let units = |row: &Row| {
         let units = row
@@ -255,7 +253,7 @@ fn day(rows: &[Row], asked: &HistoryFilter) -> Markup {
         (table(&format!("Passes of {day} (UTC)"), &heads, 3..6, &html! {
             @for row in rows {
                 tr {
-                    td { (job_shown(row, asked)) }
+                    td { (job_shown(reader, row, asked)) }
                     td { (plain(row.region.as_deref().unwrap_or("-"))) }
                     td class=[(row.complete < row.passes).then_some("warn")] {
                         @if row.passes > 0 { (count(row.complete)) " of " (count(row.passes)) } @else { "-" }
@@ -269,7 +267,7 @@ fn day(rows: &[Row], asked: &HistoryFilter) -> Markup {
 }
 
 /// The job of a row, which leads to its passes.
-fn job_shown(row: &Row, asked: &HistoryFilter) -> Markup {
+fn job_shown(reader: &Reader, row: &Row, asked: &HistoryFilter) -> Markup {
     let (Some(job), Some(region)) = (&row.job, &row.region) else {
         return html! { (plain(row.origin.whose(row.job.as_deref()))) };
     };
@@ -277,12 +275,12 @@ fn job_shown(row: &Row, asked: &HistoryFilter) -> Markup {
         return html! { (plain(job)) };
     }
     let since = asked.since.as_deref().unwrap_or("30d");
-    let to = format!(
-        "/history?job={}&region={}&since={}",
-        encoded(job),
-        encoded(region),
-        encoded(since)
-    );
+    let passes = [
+        ("job", Some(&**job)),
+        ("region", Some(region)),
+        ("since", Some(since)),
+    ];
+    let to = reader.to("/history", &passes);
     html! { a href=(to) aria-label=(plain(&format!("Passes of {job} over {region}"))) { (plain(job)) } }
 }
 
@@ -294,13 +292,15 @@ struct Id {
 }
 
 /// `GET /pass`
-pub async fn pass_page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let found = pass(&app, &uri).await;
-    let content = found.map(|pass| {
-        let title = format!("Pass of {} over {}", pass.job, pass.region);
-        (plain(&title), pass_shown(&pass, &uri))
-    });
-    page_below(&headers, "/history", content)
+pub async fn pass_page(reader: Reader) -> Response {
+    let content = pass_content(&reader).await;
+    reader.page_below("/history", content)
+}
+
+async fn pass_content(reader: &Reader) -> Result<(String, Markup), Problem> {
+    let pass = pass(&reader.app, reader.filters()?).await?;
+    let title = format!("Pass of {} over {}", pass.job, pass.region);
+    Ok((plain(&title), pass_shown(reader, &pass)))
 }
 
 /// `GET /pass.json`
@@ -309,11 +309,10 @@ pub async fn pass_json(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    Ok(tagged_json(&headers, &pass(&app, &uri).await?))
+    Ok(tagged_json(&headers, &pass(&app, parameters(&uri)?).await?))
 }
 
-async fn pass(app: &App, uri: &Uri) -> Result<PassShown, Problem> {
-    let Id { id } = parameters(uri)?;
+async fn pass(app: &App, Id { id }: Id) -> Result<PassShown, Problem> {
     let id = id.parse().map(PassId);
     let id = id.map_err(|_| Problem::bad_request("id: expected the number of a pass"))?;
     let found = app
@@ -323,12 +322,12 @@ async fn pass(app: &App, uri: &Uri) -> Result<PassShown, Problem> {
     found.map(PassShown::of).ok_or_else(missing)
 }
 
-fn pass_shown(pass: &PassShown, uri: &Uri) -> Markup {
-    let more = format!(
-        "/history?job={}&region={}",
-        encoded(&pass.job),
-        encoded(&pass.region_code)
-    );
+fn pass_shown(reader: &Reader, pass: &PassShown) -> Markup {
+    let of_region = [
+        ("job", Some(&*pass.job)),
+        ("region", Some(&*pass.region_code)),
+    ];
+    let more = reader.to("/history", &of_region);
     let took = pass.finished_at.map(|at| span(at.since(pass.started_at)));
     let units = cost(&pass.units);
     let all = [
@@ -336,16 +335,14 @@ fn pass_shown(pass: &PassShown, uri: &Uri) -> Markup {
             "State",
             html! { span class=(pass.class()) { (pass.state()) } },
         ),
-        Detail::new("Started", html! { (instant(pass.started_at)) }),
+        Detail::new("Started", reader.time(pass.started_at)),
         Detail::maybe(
             "Ended",
-            pass.finished_at
-                .map(|at| html! { (instant(at)) @if let Some(took) = &took { ", after " (took) } }),
+            pass.finished_at.map(
+                |at| html! { (reader.time(at)) @if let Some(took) = &took { ", after " (took) } },
+            ),
         ),
-        Detail::maybe(
-            "Last walked",
-            pass.left_at.map(|at| html! { (instant(at)) }),
-        ),
+        Detail::maybe("Last walked", pass.left_at.map(|at| reader.time(at))),
         Detail::new("Pages", html! { (count(pass.pages)) }),
         Detail::new("Records", html! { (count(pass.records)) }),
         Detail::new("Requests", html! { (count(pass.requests)) }),
@@ -361,6 +358,6 @@ fn pass_shown(pass: &PassShown, uri: &Uri) -> Markup {
     html! {
         (details(all))
         p { a href=(more) { "All passes over this region" } }
-        p class="quiet" { a href=(format!("/pass.json{}", query_of(uri))) { "This page as JSON" } }
+        p class="quiet" { (reader.twin("/pass.json")) }
     }
 }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::limit::{legend, limit_shown};
 use super::spend::{self, DaySpendings};
-use super::{minute, pass_link, table, view};
+use super::{Reader, table};
 use crate::commands::status::{self, RegionStatus, Status, Walking};
-use crate::commands::table::{count, counted, instant, span};
+use crate::commands::table::{count, counted, span};
 use crate::serve::App;
 use crate::serve::api::parameters;
 use crate::serve::problem::Problem;
@@ -70,18 +70,18 @@ struct OverviewFilter {
 }
 
 /// `GET /`
-pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let content = content(&app, &uri).await;
-    view(&headers, "/", &Markup::default(), content)
+pub async fn page(reader: Reader) -> Response {
+    let content = content(&reader).await;
+    reader.view("/", &Markup::default(), content)
 }
 
-async fn content(app: &App, uri: &Uri) -> Result<Markup, Problem> {
-    let asked: OverviewFilter = parameters(uri)?;
+async fn content(reader: &Reader) -> Result<Markup, Problem> {
+    let asked: OverviewFilter = reader.filters()?;
     let most = match asked.regions.as_deref() {
         Some("all") => usize::MAX,
         Some(_) | None => MOST_REGIONS,
     };
-    Ok(shown(&overview(app).await?, most))
+    Ok(shown(reader, &overview(&reader.app).await?, most))
 }
 
 /// `GET /index.json`
@@ -134,7 +134,7 @@ fn pass_failed(pass: &PassRecord, status: &Status) -> Failed {
     }
 }
 
-fn shown(overview: &Overview, most_regions: usize) -> Markup {
+fn shown(reader: &Reader, overview: &Overview, most_regions: usize) -> Markup {
     let status = &overview.status;
     html! {
         (summary(overview))
@@ -142,16 +142,16 @@ fn shown(overview: &Overview, most_regions: usize) -> Markup {
         @if status.limits.is_empty() { p { "No limit is configured." } }
         @else { (legend(&status.limits)) }
         @for limit in &status.limits {
-            (limit_shown(limit, overview.day.of(&limit.report.account, &limit.report.limit)))
+            (limit_shown(reader, limit, overview.day.of(&limit.report.account, &limit.report.limit)))
         }
         h2 id="failed" { "What failed last" }
         @if overview.failed.is_empty() { p { "Nothing failed in the last 7 days." } }
         @else {
-            ul class="plain" { @for one in &overview.failed { li { (failed_shown(one, overview.now)) } } }
+            ul class="plain" { @for one in &overview.failed { li { (failed_shown(reader, one, overview.now)) } } }
         }
         h2 id="regions" { "Regions" }
-        (regions(status, overview.now, most_regions))
-        p class="quiet" { "As of " (instant(overview.now)) ". " a href="/index.json" { "This page as JSON" } }
+        (regions(reader, overview, most_regions))
+        p class="quiet" { "As of " (reader.time(overview.now)) ". " (reader.twin("/index.json")) }
     }
 }
 
@@ -193,17 +193,17 @@ fn summary(overview: &Overview) -> Markup {
     }
 }
 
-fn failed_shown(one: &Failed, now: Timestamp) -> Markup {
+fn failed_shown(reader: &Reader, one: &Failed, now: Timestamp) -> Markup {
     html! {
         p {
             strong { (plain(&one.job)) " " (plain(&one.region)) } " "
             span class="bad" { (one.outcome) }
-            @if let Some(at) = one.left_at { " " (span(now.since(at))) " ago" }
+            @if let Some(at) = one.left_at { " " (reader.relative(at, &format!("{} ago", span(now.since(at))))) }
             @if one.complete_since { ", " span class="good" { "complete since" } }
         }
         p { (plain(one.why.as_deref().unwrap_or("Why was not stored."))) }
         p class="quiet" {
-            (pass_link(one.pass, "The pass")) " of " (minute(one.started_at)) ": "
+            (reader.pass_link(one.pass, &html! { "The pass" })) " of " (reader.minute(one.started_at)) ": "
             (counted(one.pages, "page")) ", " (counted(one.requests, "request"))
         }
     }
@@ -264,7 +264,8 @@ fn walker<'s>(status: &'s Status, region: &RegionStatus) -> Option<&'s Walking> 
     status.walking.iter().find(its)
 }
 
-fn regions(status: &Status, now: Timestamp, most: usize) -> Markup {
+fn regions(reader: &Reader, overview: &Overview, most: usize) -> Markup {
+    let (status, now) = (&overview.status, overview.now);
     let mut regions: Vec<(Freshness, &RegionStatus)> = status
         .regions
         .iter()
@@ -276,31 +277,36 @@ fn regions(status: &Status, now: Timestamp, most: usize) -> Markup {
     let caption = "Each region of each job, those that are not fresh first";
     html! {
         (table(caption, &heads, 0..0, &html! {
-            @for (state, one) in regions.iter().take(most) { (region_shown(status, (*state, one), now)) }
+            @for (state, one) in regions.iter().take(most) { (region_shown(reader, overview, (*state, one))) }
         }))
         @if others > 0 {
-            p { a href="/?regions=all#regions" { "Show " (counted(others as u64, "more region")) } }
+            p { a href=(format!("{}#regions", reader.to("/", &[("regions", Some("all"))]))) { "Show " (counted(others as u64, "more region")) } }
         }
     }
 }
 
 fn region_shown(
-    status: &Status,
+    reader: &Reader,
+    overview: &Overview,
     (state, region): (Freshness, &RegionStatus),
-    now: Timestamp,
 ) -> Markup {
+    let (status, now) = (&overview.status, overview.now);
+    let passes = [
+        ("job", Some(&*region.job)),
+        ("region", Some(&*region.region)),
+    ];
     html! {
         tr {
-            td { (plain(&region.job)) } td { (plain(&region.region)) }
+            td { (plain(&region.job)) } td { a href=(reader.to("/history", &passes)) { (plain(&region.region)) } }
             td class=(state.class()) { (state.word()) (details(status, region)) }
             td { @match region.last_complete {
-                Some(began) => { (span(now.since(began))) " ago" }
-                None => { "never" }
+                Some(began) => (reader.relative(began, &format!("{} ago", span(now.since(began))))),
+                None => "never",
             } }
             td { @match region.due_at {
-                _ if is_complete(region) => { "-" }
-                Some(at) if at > now => { "in " (span(at.since(now))) }
-                _ => { "now" }
+                _ if is_complete(region) => "-",
+                Some(at) if at > now => (reader.relative(at, &format!("in {}", span(at.since(now))))),
+                _ => "now",
             } }
         }
     }

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::chart;
 use super::spend::ByJob;
+use super::{Reader, chart};
 use crate::commands::status::LimitStatus;
-use crate::commands::table::{count, counted, instant};
+use crate::commands::table::{count, counted};
 use ingest_base::plain::plain;
 use ingest_quota::Units;
 
@@ -56,7 +56,7 @@ pub fn legend(limits: &[LimitStatus]) -> Markup {
 }
 
 /// A limit, with the units in its window at the end of each of the last hours by job.
-pub fn limit_shown(limit: &LimitStatus, spent: Option<&ByJob>) -> Markup {
+pub fn limit_shown(reader: &Reader, limit: &LimitStatus, spent: Option<&ByJob>) -> Markup {
     let report = &limit.report;
     let name = format!("{}/{}", report.account, report.limit);
     let parts = parts(limit);
@@ -73,8 +73,8 @@ pub fn limit_shown(limit: &LimitStatus, spent: Option<&ByJob>) -> Markup {
             h3 { (plain(&name)) }
             (figures(limit))
             (chart::bar(&bar, &format!("{name}: {}", in_words.join(", "))))
-            (warnings(limit))
-            (returns(limit))
+            (warnings(reader, limit))
+            (returns(reader, limit))
             @if let Some(spent) = spent { (chart::day(spent, report.enforced.get(), &name)) }
         }
     }
@@ -93,21 +93,21 @@ fn figures(limit: &LimitStatus) -> Markup {
     }
 }
 
-fn warnings(limit: &LimitStatus) -> Markup {
+fn warnings(reader: &Reader, limit: &LimitStatus) -> Markup {
     html! {
         @if let Some(until) = limit.report.closed_until {
-            p class="bad" { "The upstream reported it exhausted: closed until " (instant(until)) "." }
+            p class="bad" { "The upstream reported it exhausted: closed until " (reader.time(until)) "." }
         }
         @if limit.unrepaid > Units::ZERO {
             p class="warn" { (counted(limit.unrepaid.get(), "unit")) " went unmetered from this machine, not yet charged to the ledger." }
         }
         @if let Some(until) = limit.waits_until {
-            p class="warn" { "The ledger lost data: this machine charges again at " (instant(until)) "." }
+            p class="warn" { "The ledger lost data: this machine charges again at " (reader.time(until)) "." }
         }
     }
 }
 
-fn returns(limit: &LimitStatus) -> Markup {
+fn returns(reader: &Reader, limit: &LimitStatus) -> Markup {
     let within = &limit.returns_within;
     html! {
         @if let Some(last) = limit.returns.last() {
@@ -116,7 +116,7 @@ fn returns(limit: &LimitStatus) -> Markup {
                     "Units that return: " (count(within.hour.get())) " within 1 h, " (count(within.six_hours.get()))
                     " within 6 h, " (count(within.day.get())) " within 24 h. "
                 }
-                "All have returned at " (instant(last.at)) "."
+                "All have returned at " (reader.time(last.at)) "."
             }
         }
     }

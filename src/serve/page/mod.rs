@@ -1,10 +1,12 @@
 //! The page, for people: rendered here, without scripts. Each view has its filters in its address, and a twin in JSON.
 
 mod chart;
+mod frame;
 mod history;
 mod home;
 mod limit;
 mod plan;
+mod reader;
 mod record;
 mod search;
 mod spend;
@@ -14,41 +16,45 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 use url::Url;
 
+pub use self::frame::problem_page;
+pub use self::reader::Reader;
 use super::App;
 use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
-use super::problem::Problem;
-use super::tagged::tagged;
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
 use ingest_base::plain::{one_line, plain};
-use ingest_catalog::PassId;
 use ingest_config::Pointer;
-use ingest_quota::Timestamp;
 
 const STYLE: &str = include_str!("style.css");
+const ICON: &str = include_str!("icon.svg");
 
-/// The address of the style sheet, which changes with it: browsers keep it for ever.
-static STYLE_PATH: LazyLock<String> = LazyLock::new(|| {
-    let hash = digest(&SHA256, STYLE.as_bytes());
-    let hash: String = hash
-        .as_ref()
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    format!("/style-{hash}.css")
-});
+/// The addresses of the style sheet and the icon, which change with them: browsers keep them for ever.
+static STYLE_PATH: LazyLock<String> = LazyLock::new(|| format!("/style-{}.css", hash_of(STYLE)));
+static ICON_PATH: LazyLock<String> = LazyLock::new(|| format!("/icon-{}.svg", hash_of(ICON)));
+/// Where browsers look for an icon by themselves.
+const USUAL_ICON_PATH: &str = "/favicon.ico";
 
-const HTML: &str = "text/html; charset=utf-8";
+fn hash_of(text: &str) -> String {
+    let hash = digest(&SHA256, text.as_bytes());
+    let start = hash.as_ref().iter().take(8);
+    start.map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a browser loads this by itself, beside a page.
+pub fn is_beside_pages(path: &str) -> bool {
+    path == *STYLE_PATH || path == *ICON_PATH || path == USUAL_ICON_PATH
+}
+
+pub const HTML: &str = "text/html; charset=utf-8";
 
 /// The twins of the views in JSON.
 pub const TWINS: [Get; 6] = [
@@ -121,14 +127,25 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/plan", get(plan::page))
         .route("/plan.json", get(plan::json))
         .route(&STYLE_PATH, get(style))
+        .route(&ICON_PATH, get(icon))
+        .route(USUAL_ICON_PATH, get(icon))
 }
 
 async fn style() -> Response {
+    kept("text/css; charset=utf-8", STYLE)
+}
+
+async fn icon() -> Response {
+    kept("image/svg+xml", ICON)
+}
+
+/// What a browser keeps for ever under its address.
+fn kept(media_type: &'static str, text: &'static str) -> Response {
     let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
+        (header::CONTENT_TYPE, media_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
     ];
-    (headers, STYLE).into_response()
+    (headers, text).into_response()
 }
 
 /// The views, in the order of the navigation: address and name.
@@ -138,90 +155,6 @@ const VIEWS: [(&str, &str); 4] = [
     ("/history", "History"),
     ("/plan", "Plan"),
 ];
-
-/// A view of the navigation: its form, and what it shows, or what is wrong, beside the form in which it can be corrected.
-fn view(
-    headers: &HeaderMap,
-    path: &str,
-    form: &Markup,
-    content: Result<Markup, Problem>,
-) -> Response {
-    let name = VIEWS.iter().find(|(known, _)| *known == path);
-    let name = name.map_or("ingest", |(_, name)| *name);
-    match content {
-        Ok(content) => found(headers, layout(path, name, &html! { (form) (content) })),
-        Err(problem) => failed(
-            &problem,
-            layout(path, name, &html! { (form) (alert(&problem)) }),
-        ),
-    }
-}
-
-/// A page below a view of the navigation: its title, and what it shows, or what is wrong.
-fn page_below(
-    headers: &HeaderMap,
-    path: &str,
-    content: Result<(String, Markup), Problem>,
-) -> Response {
-    match content {
-        Ok((title, content)) => found(headers, layout(path, &title, &content)),
-        Err(problem) => failed(&problem, layout(path, &problem.title, &alert(&problem))),
-    }
-}
-
-fn found(headers: &HeaderMap, page: Markup) -> Response {
-    tagged(headers, page.into_string(), HTML)
-}
-
-fn failed(problem: &Problem, page: Markup) -> Response {
-    let status = StatusCode::from_u16(problem.status).unwrap_or_default();
-    let content_type = [(header::CONTENT_TYPE, HTML)];
-    let mut response = (status, content_type, page.into_string()).into_response();
-    if let Some(seconds) = problem.retry_after {
-        let headers = response.headers_mut();
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-    }
-    response
-}
-
-fn alert(problem: &Problem) -> Markup {
-    let text = plain(&problem.detail);
-    let mut rest = text.chars();
-    let first = rest.next().into_iter().flat_map(char::to_uppercase);
-    let text: String = first.chain(rest).collect();
-    html! { p role="alert" class="bad" { (text) "." } }
-}
-
-fn layout(path: &str, title: &str, content: &Markup) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                title { (title) " · ingest" }
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                link rel="stylesheet" href=(*STYLE_PATH);
-            }
-            body {
-                a class="skip" href="#content" { "Skip to the content" }
-                header {
-                    nav aria-label="Views" {
-                        ul {
-                            @for (to, name) in VIEWS {
-                                li { a href=(to) aria-current=[(to == path).then_some("page")] { (name) } }
-                            }
-                        }
-                    }
-                }
-                main id="content" tabindex="-1" {
-                    h1 { (title) }
-                    (content)
-                }
-            }
-        }
-    }
-}
 
 /// A table whose columns from `numbers` on, up to the end of that range, hold numbers. It scrolls by itself where the screen is
 /// narrow; the keyboard reaches it, since only then it can be scrolled.
@@ -342,22 +275,7 @@ fn linked(text: &str) -> Markup {
     }
 }
 
-fn pass_link(pass: PassId, text: &str) -> Markup {
-    html! { a href=(format!("/pass?id={}", pass.0)) { (text) } }
-}
-
-/// An instant to the minute.
-fn minute(at: Timestamp) -> String {
-    at.to_utc().format("%Y-%m-%d %H:%M UTC").to_string()
-}
-
 /// A value of a query.
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
-}
-
-/// The query of an address with its question mark; empty if it has none.
-fn query_of(uri: &Uri) -> String {
-    uri.query()
-        .map_or_else(String::new, |query| format!("?{query}"))
 }

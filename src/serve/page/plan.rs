@@ -9,10 +9,10 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{lines, query_of, table, text_field, view};
+use super::{Reader, lines, table, text_field};
 use crate::cli::ForecastArgs;
 use crate::commands::output::{Screen, Style};
-use crate::commands::table::{count, instant, span};
+use crate::commands::table::{count, span};
 use crate::commands::{forecast, forecast_in_words};
 use crate::foresight::{Fits, Forecast, LimitPreview, Preview};
 use crate::run::Range;
@@ -23,16 +23,16 @@ use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 
 /// `GET /plan`
-pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let asked = parameters::<Asked>(&uri);
-    let form = form(asked.as_ref().unwrap_or(&Asked::default()));
+pub async fn page(reader: Reader) -> Response {
+    let asked = reader.filters::<Asked>();
+    let form = form(&reader, asked.as_ref().unwrap_or(&Asked::default()));
     let content = match &asked {
-        Ok(asked) => planned(&app, asked)
+        Ok(asked) => planned(&reader.app, asked)
             .await
-            .map(|planned| planned_shown(&planned, &uri)),
+            .map(|planned| planned_shown(&reader, &planned)),
         Err(problem) => Err(problem.clone()),
     };
-    view(&headers, "/plan", &form, content)
+    reader.view("/plan", &form, content)
 }
 
 /// `GET /plan.json`
@@ -119,9 +119,10 @@ const SCREEN: Screen = Screen {
     style: Style::Plain,
 };
 
-fn form(asked: &Asked) -> Markup {
+fn form(reader: &Reader, asked: &Asked) -> Markup {
     html! {
         form method="get" action="/plan" {
+            (reader.kept())
             (text_field("region", "Regions", asked.region.as_deref(), "all, or such as US,GB"))
             (text_field("job", "Jobs", asked.job.as_deref(), "all"))
             (text_field("schedule", "Schedule", asked.schedule.as_deref(), "such as hourly"))
@@ -131,10 +132,10 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-fn planned_shown(planned: &Planned, uri: &Uri) -> Markup {
+fn planned_shown(reader: &Reader, planned: &Planned) -> Markup {
     html! {
         h2 { "The next run" }
-        (shown(&planned.preview))
+        (shown(reader, &planned.preview))
         h2 { "Forecast" }
         @match &planned.forecast {
             Some(forecast) => {
@@ -143,11 +144,11 @@ fn planned_shown(planned: &Planned, uri: &Uri) -> Markup {
             },
             None => p class="quiet" { "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them." },
         }
-        p class="quiet" { a href=(format!("/plan.json{}", query_of(uri))) { "This page as JSON" } }
+        p class="quiet" { (reader.twin("/plan.json")) }
     }
 }
 
-fn shown(preview: &Preview) -> Markup {
+fn shown(reader: &Reader, preview: &Preview) -> Markup {
     let due: Vec<_> = preview
         .steps
         .iter()
@@ -170,12 +171,12 @@ fn shown(preview: &Preview) -> Markup {
         }
         h3 { "Limits" }
         (table("What the limits have left now, and what the run would take", &["Account", "Limit", "Left", "At least", "Expected", "At most", "Fits"], 2..6, &html! {
-            @for limit in &preview.limits { (limit_shown(limit)) }
+            @for limit in &preview.limits { (limit_shown(reader, limit)) }
         }))
     }
 }
 
-fn limit_shown(limit: &LimitPreview) -> Markup {
+fn limit_shown(reader: &Reader, limit: &LimitPreview) -> Markup {
     let (class, fits) = match limit.fits {
         Fits::All => ("good", "yes"),
         Fits::Part => ("warn", "in part"),
@@ -191,7 +192,7 @@ fn limit_shown(limit: &LimitPreview) -> Markup {
             td class=(class) { (fits)
                 @if let Some(first) = &limit.first_unfit {
                     ": stops at " (plain(&first.call)) " of " (plain(&first.job)) " " (plain(&first.region))
-                    "; fits in " (span(first.retry_after)) " (" (instant(first.retry_at)) ")"
+                    "; fits in " (span(first.retry_after)) " (" (reader.time(first.retry_at)) ")"
                 }
             }
         }

@@ -9,9 +9,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Detail, columns_of, details, lines, linked, name_of, page_below, query_of};
+use super::{Detail, Reader, columns_of, details, lines, linked, name_of};
 use crate::commands::export;
-use crate::commands::table::instant;
 use crate::serve::App;
 use crate::serve::api::{self, parameters};
 use crate::serve::problem::Problem;
@@ -28,16 +27,19 @@ struct RecordName {
 }
 
 /// `GET /record`
-pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let content = found(&app, &uri).await.map(|record| {
-        let body = serde_json::from_str(&record.body).unwrap_or_default();
-        let StoredRecord {
-            upstream, kind, id, ..
-        } = &record;
-        let title = name_of(&app.environment, (upstream, kind, id), &body);
-        (title, shown(&app, &record, &body, &uri))
-    });
-    page_below(&headers, "/search", content)
+pub async fn page(reader: Reader) -> Response {
+    let content = content(&reader).await;
+    reader.page_below("/search", content)
+}
+
+async fn content(reader: &Reader) -> Result<(String, Markup), Problem> {
+    let record = found(&reader.app, reader.filters()?).await?;
+    let body = serde_json::from_str(&record.body).unwrap_or_default();
+    let StoredRecord {
+        upstream, kind, id, ..
+    } = &record;
+    let title = name_of(&reader.app.environment, (upstream, kind, id), &body);
+    Ok((title, shown(reader, &record, &body)))
 }
 
 /// `GET /record.json`
@@ -46,27 +48,24 @@ pub async fn json(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    api::record_json(&headers, &found(&app, &uri).await?)
+    api::record_json(&headers, &found(&app, parameters(&uri)?).await?)
 }
 
-async fn found(app: &App, uri: &Uri) -> Result<StoredRecord, Problem> {
-    let RecordName { kind, id, upstream } = parameters(uri)?;
+async fn found(app: &App, name: RecordName) -> Result<StoredRecord, Problem> {
+    let RecordName { kind, id, upstream } = name;
     api::one_record(app, kind, id, upstream).await
 }
 
-fn shown(app: &App, record: &StoredRecord, body: &Value, uri: &Uri) -> Markup {
+fn shown(reader: &Reader, record: &StoredRecord, body: &Value) -> Markup {
     let of_all = [
         Detail::new("Upstream", html! { (plain(&record.upstream)) }),
         Detail::new("Kind", html! { (plain(&record.kind)) }),
         Detail::new("Id", html! { (plain(&record.id)) }),
-        Detail::new("First seen", html! { (instant(record.first_seen)) }),
-        Detail::new("Last seen", html! { (instant(record.last_seen)) }),
-        Detail::maybe(
-            "Gone since",
-            record.gone_at.map(|at| html! { (instant(at)) }),
-        ),
+        Detail::new("First seen", reader.time(record.first_seen)),
+        Detail::new("Last seen", reader.time(record.last_seen)),
+        Detail::maybe("Gone since", record.gone_at.map(|at| reader.time(at))),
     ];
-    let columns = export::columns(&app.environment, &record.kind).unwrap_or_default();
+    let columns = export::columns(&reader.app.environment, &record.kind).unwrap_or_default();
     let columns = columns_of(&columns, body);
     let text = serde_json::to_string_pretty(body).unwrap_or_default();
     html! {
@@ -77,6 +76,6 @@ fn shown(app: &App, record: &StoredRecord, body: &Value, uri: &Uri) -> Markup {
         (details(of_all))
         h2 { "As the upstream returned it" }
         pre tabindex="0" role="region" aria-label="The record as JSON" { (lines(&text)) }
-        p class="quiet" { a href=(format!("/record.json{}", query_of(uri))) { "This page as JSON" } }
+        p class="quiet" { (reader.twin("/record.json")) }
     }
 }

@@ -8,11 +8,8 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::{
-    Detail, choice, columns_of, details, encoded, lines, linked, name_of, text_field, view,
-};
-use crate::commands::environment::Environment;
-use crate::commands::table::{counted, instant};
+use super::{Detail, Reader, choice, columns_of, details, lines, linked, name_of, text_field};
+use crate::commands::table::counted;
 use crate::commands::{export, search};
 use crate::serve::App;
 use crate::serve::api::{MOST, SearchParameters, found_json, parameters};
@@ -28,17 +25,17 @@ const MARKS: [char; 2] = ['\u{e000}', '\u{e001}'];
 type Columns = BTreeMap<String, BTreeMap<String, Vec<Pointer>>>;
 
 /// `GET /search`
-pub async fn page(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> Response {
-    let asked = parameters::<SearchParameters>(&uri);
+pub async fn page(reader: Reader) -> Response {
+    let asked = reader.filters::<SearchParameters>();
     let form = form(
-        &app.environment,
+        &reader,
         asked.as_ref().unwrap_or(&SearchParameters::default()),
     );
     let content = match &asked {
-        Ok(asked) => content(&app, asked).await,
+        Ok(asked) => content(&reader, asked).await,
         Err(problem) => Err(problem.clone()),
     };
-    view(&headers, "/search", &form, content)
+    reader.view("/search", &form, content)
 }
 
 /// `GET /search.json`
@@ -53,12 +50,12 @@ pub async fn json(
     Ok(found_json(&headers, &results))
 }
 
-async fn content(app: &App, asked: &SearchParameters) -> Result<Markup, Problem> {
+async fn content(reader: &Reader, asked: &SearchParameters) -> Result<Markup, Problem> {
     let mut extended = asked.clone();
     extended.q = with_star(&asked.q);
-    Ok(match find(app, &extended).await? {
+    Ok(match find(&reader.app, &extended).await? {
         None => hint(),
-        Some(results) => results_shown(&app.environment, &results, asked),
+        Some(results) => results_shown(reader, &results, asked),
     })
 }
 
@@ -90,19 +87,20 @@ fn with_star(words: &str) -> String {
     }
 }
 
-fn form(environment: &Environment, asked: &SearchParameters) -> Markup {
-    let calls = environment
-        .config
+fn form(reader: &Reader, asked: &SearchParameters) -> Markup {
+    let config = &reader.app.environment.config;
+    let calls = config
         .upstreams
         .values()
         .flat_map(|upstream| upstream.calls.values());
     let kinds: BTreeSet<&str> = calls
         .filter_map(|call| Some(&*call.records.as_ref()?.kind))
         .collect();
-    let regions = environment.config.regions.iter();
+    let regions = config.regions.iter();
     let regions: BTreeSet<&str> = regions.map(|region| &*region.code).collect();
     html! {
         form method="get" action="/search" role="search" {
+            (reader.kept())
             div class="words" {
                 label for="q" { "Words" }
                 input type="search" id="q" name="q" value=(asked.q) required maxlength="1024" autocomplete="off";
@@ -115,23 +113,19 @@ fn form(environment: &Environment, asked: &SearchParameters) -> Markup {
     }
 }
 
-fn results_shown(
-    environment: &Environment,
-    results: &SearchResults,
-    asked: &SearchParameters,
-) -> Markup {
+fn results_shown(reader: &Reader, results: &SearchResults, asked: &SearchParameters) -> Markup {
     let mut columns = Columns::new();
     for hit in &results.hits {
-        let of_kind = || export::columns(environment, &hit.kind).unwrap_or_default();
+        let of_kind = || export::columns(&reader.app.environment, &hit.kind).unwrap_or_default();
         columns.entry(hit.kind.clone()).or_insert_with(of_kind);
     }
     html! {
         h2 { (found_words(results, asked)) }
         @if let Some(bounded) = search::bounded(results) { p class="warn" { (bounded.replace("--", "")) } }
         @if results.hits.is_empty() { (hint()) }
-        @for hit in &results.hits { (hit_shown(environment, hit, columns.get(&hit.kind))) }
-        @if let Some(more) = more(results, asked) { p { a href=(more) { "Show more" } } }
-        p class="quiet" { a href=(format!("/search.json?{}", query(asked))) { "This page as JSON" } }
+        @for hit in &results.hits { (hit_shown(reader, hit, columns.get(&hit.kind))) }
+        @if let Some(more) = more(reader, results, asked) { p { a href=(more) { "Show more" } } }
+        p class="quiet" { (reader.twin("/search.json")) }
     }
 }
 
@@ -151,50 +145,45 @@ fn limit(asked: &SearchParameters) -> u64 {
 }
 
 /// The address of the same search with more hits; `None` where there are no more, or not more than are shown.
-fn more(results: &SearchResults, asked: &SearchParameters) -> Option<String> {
+fn more(reader: &Reader, results: &SearchResults, asked: &SearchParameters) -> Option<String> {
     let limit = limit(asked);
     let next = (limit * 5).min(u64::from(MOST));
     let has_more = results.hits.len() as u64 == limit && next > limit;
-    let more = SearchParameters {
-        limit: Some(next.to_string()),
-        ..asked.clone()
-    };
-    has_more.then(|| format!("/search?{}", query(&more)))
-}
-
-fn query(asked: &SearchParameters) -> String {
+    let next = next.to_string();
     let filters = [
-        ("kind", &asked.kind),
-        ("region", &asked.region),
-        ("since", &asked.since),
-        ("limit", &asked.limit),
+        ("q", Some(&*asked.q)),
+        ("kind", asked.kind.as_deref()),
+        ("region", asked.region.as_deref()),
+        ("since", asked.since.as_deref()),
+        ("limit", Some(&next)),
     ];
-    let filters = filters.iter().filter_map(|(name, value)| {
-        let value = value.as_deref().filter(|value| !value.is_empty())?;
-        Some(format!("&{name}={}", encoded(value)))
-    });
-    let filters: String = filters.collect();
-    format!("q={}{filters}", encoded(&asked.q))
+    has_more.then(|| reader.to("/search", &filters))
 }
 
 fn hit_shown(
-    environment: &Environment,
+    reader: &Reader,
     hit: &SearchHit,
     columns: Option<&BTreeMap<String, Vec<Pointer>>>,
 ) -> Markup {
-    let name = name_of(environment, (&hit.upstream, &hit.kind, &hit.id), &hit.body);
+    let name = name_of(
+        &reader.app.environment,
+        (&hit.upstream, &hit.kind, &hit.id),
+        &hit.body,
+    );
     let values = columns.map_or_else(Vec::new, |columns| columns_of(columns, &hit.body));
     let body = serde_json::to_string_pretty(&hit.body).unwrap_or_default();
-    let to = format!(
-        "/record?kind={}&id={}&upstream={}",
-        encoded(&hit.kind),
-        encoded(&hit.id),
-        encoded(&hit.upstream)
+    let to = reader.to(
+        "/record",
+        &[
+            ("kind", Some(&*hit.kind)),
+            ("id", Some(&hit.id)),
+            ("upstream", Some(&hit.upstream)),
+        ],
     );
     html! {
         article {
             h3 { a href=(to) { (name) } }
-            p class="quiet" { (plain(&hit.upstream)) " " (plain(&hit.kind)) " " (plain(&hit.id)) ", last seen " (instant(hit.last_seen)) }
+            p class="quiet" { (plain(&hit.upstream)) " " (plain(&hit.kind)) " " (plain(&hit.id)) ", last seen " (reader.time(hit.last_seen)) }
             p { (marked(&hit.excerpt)) }
             (details(values.iter().filter(|(_, text)| one_line(text) != name).map(|(name, text)| Detail::new(name, linked(text)))))
             details {

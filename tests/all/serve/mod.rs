@@ -5,6 +5,7 @@ mod charging;
 mod deployed;
 #[cfg(feature = "envoy")]
 mod envoy;
+mod frame;
 mod limits;
 mod page;
 mod reading;

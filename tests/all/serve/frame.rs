@@ -1,0 +1,162 @@
+//! What every page has around what it shows: errors for browsers, the footer, the zone of its times, and loading again.
+
+use super::{CLIENT, Served, TOKEN};
+use crate::support::world::World;
+
+const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
+const BROWSER: [&str; 1] = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
+const PAGE: Option<&str> = Some("text/html; charset=utf-8");
+
+/// The addresses that a browser loads by itself beside this page.
+fn beside(page: &str) -> Vec<String> {
+    let links = page.split("<link rel=").skip(1);
+    let addresses = links.filter_map(|link| link.split("href=\"").nth(1)?.split('"').next());
+    addresses.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_browser_sees_errors_as_pages_and_loads_style_and_icon_beyond_its_limit() {
+    let served = Served::new(&["serve.readers={ quota = 3, window = \"1h\" }"]);
+    let browse = |path: &str| served.send(&format!("GET {path}"), &BROWSER, "");
+    let missing = browse("/nothing");
+    assert_eq!(
+        (missing.status, missing.header("content-type")),
+        (404, PAGE)
+    );
+    assert!(
+        missing.text().contains("<h1>Not Found"),
+        "{}",
+        missing.text()
+    );
+    let program = served.get("/nothing");
+    let problem = Some("application/problem+json");
+    assert_eq!(
+        (program.status, program.header("content-type")),
+        (404, problem)
+    );
+    assert_eq!(program.json()["status"], 404);
+
+    let page = browse("/search?refresh=30s");
+    assert_eq!((page.status, page.header("refresh")), (200, Some("30")));
+    let loaded = beside(&page.text());
+    assert_eq!(loaded.len(), 2, "{loaded:?}");
+    for _ in 0..2 {
+        for path in loaded.iter().map(String::as_str).chain(["/favicon.ico"]) {
+            let answer = served.get(path);
+            assert_eq!(answer.status, 200, "{path}");
+            let left = answer.header("ratelimit").unwrap();
+            assert!(left.starts_with("\"readers\";r=0;"), "{path}: {left}");
+        }
+    }
+    let rejected = browse("/search?refresh=30s");
+    assert_eq!(
+        (rejected.status, rejected.header("content-type")),
+        (429, PAGE)
+    );
+    assert!(rejected.text().contains("has sent 3 requests within 1h"));
+    let retry_after = rejected.header("retry-after").unwrap();
+    assert!(retry_after.parse::<u64>().unwrap() > 30);
+    assert_eq!(rejected.header("refresh"), Some(retry_after));
+    assert_eq!(served.get("/history").header("content-type"), problem);
+}
+
+#[test]
+fn who_has_no_token_sees_nothing_of_the_state_and_guesses_at_the_style_sheet_count() {
+    let readers = "serve.readers={ quota = 3, window = \"1h\" }";
+    let served = Served::beyond_loopback(&[readers, CLIENT]);
+    let token = format!("Authorization: Bearer {TOKEN}");
+    let page = served.send("GET /search", &[&token], "").text();
+    let state = served.world.state_dir().display().to_string();
+    assert!(page.contains(&state), "{page}");
+    let style = beside(&page)[0].clone();
+    let statuses = [0; 4].map(|_| {
+        let wrong = [BROWSER[0], "Authorization: Bearer guessed"];
+        let answer = served.send(&format!("GET {style}"), &wrong, "");
+        assert_eq!(answer.header("content-type"), PAGE);
+        assert!(!answer.text().contains(&state), "{}", answer.text());
+        (answer.status, answer.header("www-authenticate").is_some())
+    });
+    assert_eq!(
+        statuses,
+        [(401, true), (401, true), (401, true), (429, false)]
+    );
+}
+
+#[test]
+fn the_footer_names_where_the_state_is_without_a_secret() {
+    let sets = [
+        MANY,
+        "ledger.url=\"redis://somebody:hunter2@127.0.0.1:1/0\"",
+        "catalog.url=\"postgres://ingest:hunter2@127.0.0.1:1/quotas?sslmode=disable\"",
+    ];
+    let served = Served::over(World::configured(&sets, |_| {}));
+    let page = served.get("/search").text();
+    let state = served.world.state_dir().display().to_string();
+    for named in [
+        env!("CARGO_PKG_VERSION"),
+        &state,
+        "redis://",
+        "postgres",
+        "127.0.0.1:1/quotas",
+    ] {
+        assert!(page.contains(named), "{named}: {page}");
+    }
+    assert!(!page.contains("hunter2"), "{page}");
+    let files = Served::new(&[MANY]).get("/search").text();
+    assert!(files.contains("Ledger: a file. Catalog: files."), "{files}");
+}
+
+#[test]
+fn times_are_in_the_zone_of_the_address_which_every_link_and_form_keeps() {
+    let served = Served::after_a_run(&[MANY]);
+    let utc = served.get("/").text();
+    assert!(
+        utc.contains("<time datetime=\"") && utc.contains(" UTC</time>"),
+        "{utc}"
+    );
+    let page = served.get("/?zone=Asia/Kolkata").text();
+    assert!(
+        page.contains(" IST</time>") && !page.contains(" UTC</time>"),
+        "{page}"
+    );
+    let own = page
+        .split("href=\"")
+        .skip(1)
+        .map(|link| link.split('"').next().unwrap());
+    let to_views: Vec<&str> = own
+        .filter(|to| to.starts_with('/') && !to.contains('.'))
+        .collect();
+    assert!(to_views.len() > 5, "{to_views:?}");
+    for to in to_views {
+        assert!(to.contains("zone=Asia%2FKolkata"), "{to}");
+    }
+    let page = served.get("/history?zone=Asia/Kolkata&refresh=1m&job=trending");
+    assert_eq!(page.header("refresh"), Some("60"));
+    let text = page.text();
+    for field in [
+        "<input type=\"hidden\" name=\"zone\" value=\"Asia/Kolkata\">",
+        "<input type=\"hidden\" name=\"refresh\" value=\"1m\">",
+        "<input type=\"hidden\" name=\"job\" value=\"trending\">",
+        "href=\"/history.json?job=trending\"",
+    ] {
+        assert!(text.contains(field), "{field}: {text}");
+    }
+    for (wrong, said) in [
+        ("zone=europe/berlin", "did you mean `Europe/Berlin`"),
+        ("zone=%3Cscript%3E", "write for example Europe/Berlin"),
+        ("refresh=1s", "write 5s or longer"),
+        ("refresh=often", "write for example 7d"),
+    ] {
+        let page = served.get(&format!("/plan?{wrong}"));
+        assert_eq!(
+            (page.status, page.header("refresh")),
+            (400, None),
+            "{wrong}"
+        );
+        assert!(
+            page.text().contains(said) && page.text().contains("<form"),
+            "{wrong}"
+        );
+        assert!(!page.text().contains("<script"), "{wrong}");
+    }
+}

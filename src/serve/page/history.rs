@@ -9,7 +9,8 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Detail, Reader, choice, details, table, text_field};
+use super::table::{Cell, UnitColumns, table};
+use super::{Detail, Reader, choice, details, text_field};
 use crate::commands::history::{self, History, Row};
 use crate::commands::status::DoubtShown;
 use crate::commands::table::{cost, count, span};
@@ -216,54 +217,80 @@ fn shown(reader: &Reader, found: &Passes, asked: &HistoryFilter) -> Markup {
 }
 
 fn passes_shown(reader: &Reader, passes: &[PassShown]) -> Markup {
+    let limits = passes.iter().flat_map(|pass| pass.units.iter());
+    let units = UnitColumns::of(limits.map(|(limit, _)| limit));
     let heads = [
-        "Started", "Job", "Region", "State", "Pages", "Records", "Requests", "Units", "Notes",
+        "Started", "Job", "Region", "State", "Pages", "Records", "Requests",
     ];
+    let heads = [&heads[..], &units.heads(), &["Notes"]].concat();
+    let rows = passes.iter().map(|pass| pass_row(reader, pass, &units));
     html! {
-        (table("The newest passes first", &heads, 4..7, &html! {
-            @for pass in passes {
-                tr {
-                    td class="short" { (reader.pass_link(pass.id, &reader.minute(pass.started_at))) }
-                    td { (plain(&pass.job)) } td { (plain(&pass.region)) }
-                    td class=(pass.class()) { (pass.state()) }
-                    td class="number" { (count(pass.pages)) } td class="number" { (count(pass.records)) }
-                    td class="number" { (count(pass.requests)) } td { (plain(&cost(&pass.units))) }
-                    td class="notes" { (plain(pass.notes.as_deref().unwrap_or_default())) }
-                }
-            }
-        }))
+        (table("The newest passes first", &heads, rows.collect()))
         @if passes.len() >= MOST_PASSES { p class="quiet" { "Older ones are not shown." } }
     }
 }
 
+fn pass_row(reader: &Reader, pass: &PassShown, units: &UnitColumns<'_>) -> Vec<Cell> {
+    let charged: Vec<_> = pass
+        .units
+        .iter()
+        .map(|(limit, units)| (limit, units.get()))
+        .collect();
+    let mut row = vec![
+        Cell::new(
+            "short",
+            reader.pass_link(pass.id, &reader.minute(pass.started_at)),
+        ),
+        Cell::text(&pass.job),
+        Cell::text(&pass.region),
+        Cell::new(pass.class(), html! { (pass.state()) }),
+    ];
+    row.extend([pass.pages, pass.records, pass.requests].map(Cell::number));
+    row.extend(units.cells(&charged));
+    let notes = pass.notes.as_deref().unwrap_or_default();
+    row.push(Cell::new("notes", html! { (plain(notes)) }));
+    row
+}
+
 fn day(reader: &Reader, rows: &[Row], asked: &HistoryFilter) -> Markup {
     let day = rows.first().map_or("", |row| &row.day);
-    let units = |row: &Row| {
-        let units = row
-            .units
-            .iter()
-            .map(|(limit, units)| format!("{} {limit}", count(*units)));
-        units.collect::<Vec<_>>().join(", ")
-    };
-    let heads = [
-        "Job", "Region", "Complete", "Pages", "Records", "Requests", "Units",
-    ];
+    let units = UnitColumns::of(rows.iter().flat_map(|row| row.units.keys()));
+    let heads = ["Job", "Region", "Complete", "Pages", "Records", "Requests"];
+    let heads = [&heads[..], &units.heads()].concat();
+    let rows = rows.iter().map(|row| day_row(reader, row, asked, &units));
     html! {
         h2 { (day) }
-        (table(&format!("Passes of {day} (UTC)"), &heads, 3..6, &html! {
-            @for row in rows {
-                tr {
-                    td { (job_shown(reader, row, asked)) }
-                    td { (plain(row.region.as_deref().unwrap_or("-"))) }
-                    td class=[(row.complete < row.passes).then_some("warn")] {
-                        @if row.passes > 0 { (count(row.complete)) " of " (count(row.passes)) } @else { "-" }
-                    }
-                    td class="number" { (count(row.pages)) } td class="number" { (count(row.records)) }
-                    td class="number" { (count(row.requests)) } td { (plain(&units(row))) }
-                }
-            }
-        }))
+        (table(&format!("Passes of {day} (UTC)"), &heads, rows.collect()))
     }
+}
+
+fn day_row(
+    reader: &Reader,
+    row: &Row,
+    asked: &HistoryFilter,
+    units: &UnitColumns<'_>,
+) -> Vec<Cell> {
+    let complete = html! {
+        @if row.passes > 0 { (count(row.complete)) " of " (count(row.passes)) }
+    };
+    let class = if row.complete < row.passes {
+        "warn"
+    } else {
+        ""
+    };
+    let charged: Vec<_> = row
+        .units
+        .iter()
+        .map(|(limit, units)| (limit, *units))
+        .collect();
+    let mut cells = vec![
+        Cell::new("", job_shown(reader, row, asked)),
+        Cell::text(row.region.as_deref().unwrap_or_default()),
+        Cell::new(class, complete),
+    ];
+    cells.extend([row.pages, row.records, row.requests].map(Cell::number));
+    cells.extend(units.cells(&charged));
+    cells
 }
 
 /// The job of a row, which leads to its passes.

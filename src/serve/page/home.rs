@@ -11,9 +11,10 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Reader;
 use super::limit::{legend, limit_shown};
 use super::spend::{self, DaySpendings};
-use super::{Reader, table};
+use super::table::{Cell, table};
 use crate::commands::status::{self, RegionStatus, Status, Walking};
 use crate::commands::table::{count, counted, span};
 use crate::serve::App;
@@ -274,42 +275,48 @@ fn regions(reader: &Reader, overview: &Overview, most: usize) -> Markup {
     regions.sort_by_key(|(state, _)| *state);
     let others = regions.len().saturating_sub(most);
     let heads = ["Job", "Region", "State", "Last complete", "Due"];
+    let shown = regions.iter().take(most);
+    let rows = shown.map(|(state, one)| region_row(reader, overview, (*state, one)));
     let caption = "Each region of each job, those that are not fresh first";
     html! {
-        (table(caption, &heads, 0..0, &html! {
-            @for (state, one) in regions.iter().take(most) { (region_shown(reader, overview, (*state, one))) }
-        }))
+        (table(caption, &heads, rows.collect()))
         @if others > 0 {
             p { a href=(format!("{}#regions", reader.to("/", &[("regions", Some("all"))]))) { "Show " (counted(others as u64, "more region")) } }
         }
     }
 }
 
-fn region_shown(
+fn region_row(
     reader: &Reader,
     overview: &Overview,
     (state, region): (Freshness, &RegionStatus),
-) -> Markup {
+) -> Vec<Cell> {
     let (status, now) = (&overview.status, overview.now);
     let passes = [
         ("job", Some(&*region.job)),
         ("region", Some(&*region.region)),
     ];
-    html! {
-        tr {
-            td { (plain(&region.job)) } td { a href=(reader.to("/history", &passes)) { (plain(&region.region)) } }
-            td class=(state.class()) { (state.word()) (details(status, region)) }
-            td { @match region.last_complete {
-                Some(began) => (reader.relative(began, &format!("{} ago", span(now.since(began))))),
-                None => "never",
-            } }
-            td { @match region.due_at {
-                _ if is_complete(region) => "-",
-                Some(at) if at > now => (reader.relative(at, &format!("in {}", span(at.since(now))))),
-                _ => "now",
-            } }
-        }
-    }
+    let complete = region
+        .last_complete
+        .map(|began| reader.relative(began, &format!("{} ago", span(now.since(began)))));
+    let due = match region.due_at {
+        _ if is_complete(region) => html! {},
+        Some(at) if at > now => reader.relative(at, &format!("in {}", span(at.since(now)))),
+        _ => html! { "now" },
+    };
+    vec![
+        Cell::text(&region.job),
+        Cell::new(
+            "",
+            html! { a href=(reader.to("/history", &passes)) { (plain(&region.region)) } },
+        ),
+        Cell::new(
+            state.class(),
+            html! { (state.word()) (details(status, region)) },
+        ),
+        Cell::new("", complete.unwrap_or_else(|| html! { "never" })),
+        Cell::new("", due),
+    ]
 }
 
 /// What the state of a region does not say by itself.

@@ -68,9 +68,13 @@ pub fn limit_shown(reader: &Reader, limit: &LimitStatus, spent: Option<&ByJob>) 
         .iter()
         .map(|((class, _), units)| (*class, *units))
         .collect();
+    let charges = [
+        ("account", Some(&*report.account)),
+        ("limit", Some(&*report.limit)),
+    ];
     html! {
         section class="limit" {
-            h3 { (plain(&name)) }
+            h3 { a href=(reader.to("/limit", &charges)) { (plain(&name)) } }
             (figures(limit))
             (chart::bar(&bar, &format!("{name}: {}", in_words.join(", "))))
             (warnings(reader, limit))

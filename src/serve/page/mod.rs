@@ -1,5 +1,6 @@
 //! The page, for people: rendered here, without scripts. Each view has its filters in its address, and a twin in JSON.
 
+mod charges;
 mod chart;
 mod frame;
 mod history;
@@ -10,9 +11,9 @@ mod reader;
 mod record;
 mod search;
 mod spend;
+mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
@@ -57,12 +58,21 @@ pub fn is_beside_pages(path: &str) -> bool {
 pub const HTML: &str = "text/html; charset=utf-8";
 
 /// The twins of the views in JSON.
-pub const TWINS: [Get; 6] = [
+pub const TWINS: [Get; 7] = [
     Get {
         path: "/index.json",
         summary: "The overview: status, the spend of a day by job, and what failed last",
         query: &[("regions", "Accepted, as for the page; there are always all")],
         content: Schemas::json::<home::Overview>,
+    },
+    Get {
+        path: "/limit.json",
+        summary: "The charges that count for a limit",
+        query: &[
+            ("account", "Its account; required"),
+            ("limit", "Its name; required"),
+        ],
+        content: Schemas::json::<charges::Charges>,
     },
     Get {
         path: "/search.json",
@@ -116,6 +126,8 @@ pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(home::page))
         .route("/index.json", get(home::json))
+        .route("/limit", get(charges::page))
+        .route("/limit.json", get(charges::json))
         .route("/search", get(search::page))
         .route("/search.json", get(search::json))
         .route("/history", get(history::page))
@@ -155,24 +167,6 @@ const VIEWS: [(&str, &str); 4] = [
     ("/history", "History"),
     ("/plan", "Plan"),
 ];
-
-/// A table whose columns from `numbers` on, up to the end of that range, hold numbers. It scrolls by itself where the screen is
-/// narrow; the keyboard reaches it, since only then it can be scrolled.
-fn table(caption: &str, heads: &[&str], numbers: Range<usize>, rows: &Markup) -> Markup {
-    html! {
-        div class="wide" tabindex="0" role="region" aria-label=(caption) {
-            table {
-                caption { (caption) }
-                thead { tr {
-                    @for (place, head) in heads.iter().enumerate() {
-                        th scope="col" class=[numbers.contains(&place).then_some("number")] { (head) }
-                    }
-                } }
-                tbody { (rows) }
-            }
-        }
-    }
-}
 
 /// Text of several lines, without characters that mislead.
 fn lines(text: &str) -> String {

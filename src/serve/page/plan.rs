@@ -9,12 +9,13 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Reader, lines, table, text_field};
+use super::table::{Cell, UnitColumns, table};
+use super::{Reader, lines, text_field};
 use crate::cli::ForecastArgs;
 use crate::commands::output::{Screen, Style};
 use crate::commands::table::{count, span};
 use crate::commands::{forecast, forecast_in_words};
-use crate::foresight::{Fits, Forecast, LimitPreview, Preview};
+use crate::foresight::{Fits, Forecast, LimitPreview, Preview, StepPreview};
 use crate::run::Range;
 use crate::serve::App;
 use crate::serve::api::{self, PlanParameters, parameters};
@@ -154,60 +155,82 @@ fn shown(reader: &Reader, preview: &Preview) -> Markup {
         .iter()
         .filter(|step| step.due && step.requests.max != Some(0))
         .collect();
+    let heads = [
+        "Account", "Limit", "Left", "At least", "Expected", "At most", "Fits",
+    ];
+    let limits = preview.limits.iter().map(|limit| limit_row(reader, limit));
     html! {
         @if due.is_empty() {
             p { "Nothing is due." }
         } @else {
-            (table("What the next run would request; nothing is charged", &["Job", "Region", "Call", "Requests", "Units"], 0..0, &html! {
-                @for step in due {
-                    @let units: Vec<String> = step.units.iter().map(|(limit, units)| format!("{} {limit}", range(*units))).collect();
-                    tr {
-                        td { (plain(&step.job)) } td { (plain(&step.region)) } td { (plain(&step.call)) }
-                        td { (range(step.requests)) } td { (plain(&units.join(", "))) }
-                    }
-                }
-            }))
+            (requests(&due))
             p class="quiet" { "Retries are not included; each further attempt at a failed request is charged too." }
         }
         h3 { "Limits" }
-        (table("What the limits have left now, and what the run would take", &["Account", "Limit", "Left", "At least", "Expected", "At most", "Fits"], 2..6, &html! {
-            @for limit in &preview.limits { (limit_shown(reader, limit)) }
-        }))
+        (table("What the limits have left now, and what the run would take", &heads, limits.collect()))
     }
 }
 
-fn limit_shown(reader: &Reader, limit: &LimitPreview) -> Markup {
+/// What the run would request; the units are the expected ones.
+fn requests(due: &[&StepPreview]) -> Markup {
+    let units = UnitColumns::of(due.iter().flat_map(|step| step.units.keys()));
+    let heads = ["Job", "Region", "Call", "At least", "Expected", "At most"];
+    let heads = [&heads[..], &units.heads()].concat();
+    let rows = due.iter().map(|step| {
+        let charged: Vec<_> = step
+            .units
+            .iter()
+            .map(|(limit, units)| (limit, units.expected))
+            .collect();
+        let mut row = vec![
+            Cell::text(&step.job),
+            Cell::text(&step.region),
+            Cell::text(&step.call),
+        ];
+        row.extend(range(step.requests));
+        row.extend(units.cells(&charged));
+        row
+    });
+    table(
+        "The requests of the next run, and the units that they are expected to take; nothing is charged",
+        &heads,
+        rows.collect(),
+    )
+}
+
+fn limit_row(reader: &Reader, limit: &LimitPreview) -> Vec<Cell> {
     let (class, fits) = match limit.fits {
         Fits::All => ("good", "yes"),
         Fits::Part => ("warn", "in part"),
         Fits::None => ("bad", "not now"),
         Fits::Unknown => ("bad", "unknown: no ledger"),
     };
-    html! {
-        tr {
-            td { (plain(&limit.account)) } td { (plain(&limit.limit)) }
-            td class="number" { (limit.remaining.map_or_else(|| "?".to_owned(), |units| count(units.get()))) }
-            td class="number" { (count(limit.units.min)) } td class="number" { (count(limit.units.expected)) }
-            td class="number" { (limit.units.max.map_or_else(|| "unbounded".to_owned(), count)) }
-            td class=(class) { (fits)
-                @if let Some(first) = &limit.first_unfit {
-                    ": stops at " (plain(&first.call)) " of " (plain(&first.job)) " " (plain(&first.region))
-                    "; fits in " (span(first.retry_after)) " (" (reader.time(first.retry_at)) ")"
-                }
-            }
+    let fits = html! {
+        (fits)
+        @if let Some(first) = &limit.first_unfit {
+            ": stops at " (plain(&first.call)) " of " (plain(&first.job)) " " (plain(&first.region))
+            "; fits in " (span(first.retry_after)) " (" (reader.time(first.retry_at)) ")"
         }
-    }
+    };
+    let left = limit
+        .remaining
+        .map_or_else(|| "?".to_owned(), |units| count(units.get()));
+    let mut row = vec![
+        Cell::text(&limit.account),
+        Cell::text(&limit.limit),
+        Cell::new("number", html! { (left) }),
+    ];
+    row.extend(range(limit.units));
+    row.push(Cell::new(class, fits));
+    row
 }
 
-/// `4`, or `1 to 4, expected 2`
-fn range(range: Range) -> String {
-    if range == Range::exactly(range.expected) {
-        return count(range.expected);
-    }
-    let most = range.max.map_or_else(|| "any number".to_owned(), count);
-    format!(
-        "{} to {most}, expected {}",
-        count(range.min),
-        count(range.expected)
-    )
+/// At least, expected, at most.
+fn range(range: Range) -> [Cell; 3] {
+    let most = range.max.map_or_else(|| "unbounded".to_owned(), count);
+    [
+        Cell::number(range.min),
+        Cell::number(range.expected),
+        Cell::new("number", html! { (most) }),
+    ]
 }

@@ -161,6 +161,7 @@ impl Served {
         let failed = self.get("/index.json").json()["failed"][0]["pass"].clone();
         vec![
             ("overview", "/".to_owned()),
+            ("charges", "/limit?account=youtube&limit=daily".to_owned()),
             ("search", format!("/search?q={}", some_word(self))),
             ("history", "/history".to_owned()),
             ("passes", "/history?job=trending&region=DE".to_owned()),
@@ -177,6 +178,15 @@ fn sticking_out(browser: &Browser) -> Value {
     browser.script(
         "const root = document.documentElement;
         return [root.scrollWidth, root.clientWidth];",
+    )
+}
+
+/// The cells of tables that only a scroll sideways would show.
+fn cells_out_of_sight(browser: &Browser) -> Value {
+    browser.script(
+        "return [...document.querySelectorAll('td')]
+            .filter(one => one.getBoundingClientRect().right > innerWidth)
+            .map(one => one.outerHTML.slice(0, 80))",
     )
 }
 
@@ -225,6 +235,11 @@ fn every_view_fits_a_phone_and_a_desk_in_light_and_dark_and_breaks_no_rule_of_ac
                 let what = format!("{path} at {width} px in {scheme}");
                 assert_fits(&browser, &what);
                 browser.screenshot(&format!("{name}-{width}-{scheme}"));
+                assert_eq!(cells_out_of_sight(&browser), json!([]), "{what}");
+                browser.script(
+                    "scrollTo(0, (document.documentElement.scrollHeight - innerHeight) / 2)",
+                );
+                browser.screenshot(&format!("{name}-middle-{width}-{scheme}"));
                 // In the dark only the colours are others.
                 let rules = (scheme == "dark").then_some(["color-contrast", "link-in-text-block"]);
                 let violations = browser.violations(rules.as_ref().map_or(&[], |rules| &rules[..]));

@@ -244,3 +244,35 @@ fn names_of_a_plan_may_have_spaces_between_them() {
         served.get("/plan.json?region=US,GB&job=trending").json()["steps"]
     );
 }
+
+#[test]
+fn a_limit_leads_to_its_charges_and_a_region_and_a_charge_to_their_passes() {
+    let served = Served::after_a_run(&[MANY]);
+    let overview = served.get("/").text();
+    for link in [
+        "href=\"/limit?account=youtube&amp;limit=daily\"",
+        "href=\"/history?job=trending&amp;region=US\"",
+    ] {
+        assert!(overview.contains(link), "{link}: {overview}");
+    }
+    let charges = served.get("/limit.json?account=youtube&limit=daily").json();
+    let limits = served.get("/index.json").json()["status"]["limits"].clone();
+    let daily = limits
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["limit"] == "daily");
+    assert_eq!(charges["units"], daily.unwrap()["used"], "{charges}");
+    let newest = charges["newest"].as_array().unwrap();
+    assert_eq!(charges["charges"], newest.len());
+    let units = newest.iter().map(|one| one["units"].as_u64().unwrap());
+    assert_eq!(charges["units"], units.sum::<u64>());
+    let page = served.get("/limit?account=youtube&limit=daily").text();
+    assert!(
+        page.contains("href=\"/history?job=trending&amp;region=GB\""),
+        "{page}"
+    );
+    assert_eq!(page.matches("<tr").count(), newest.len() + 1);
+    assert_eq!(served.get("/limit?account=youtube&limit=dayly").status, 404);
+    assert_eq!(served.get("/limit?account=youtube").status, 400);
+}

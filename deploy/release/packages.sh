@@ -39,6 +39,7 @@ tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_D
     --directory target/archive "$name" | gzip -9n >"$dist/$name.tar.gz"
 
 cargo cyclonedx --format json --features envoy --target "$target" --override-filename "$name.cdx" >/dev/null
-mv "$name.cdx.json" "$dist/"
-rm -f crates/*/"$name.cdx.json"
+# As in the program, no path of this machine.
+sed "s|file://$(pwd -P)|file:///ingest|g" "$name.cdx.json" >"$dist/$name.cdx.json"
+rm -f "$name.cdx.json" crates/*/"$name.cdx.json"
 echo "$dist/$name: .tar.gz .deb .rpm .cdx.json"

@@ -119,3 +119,38 @@ fn the_least_version_of_rust_is_the_same_everywhere() {
     }
     assert!(read(".github/workflows/test.yml").contains("s/^rust-version = "));
 }
+
+/// Scripts and presets are links to where everybody looks for them; what `cargo install` builds must hold the files.
+#[test]
+fn the_packed_crates_hold_the_scripts_the_presets_and_the_shipped_configuration() {
+    let packed = |package: &str| {
+        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or("cargo".to_owned()));
+        cargo.args([
+            "package",
+            "--list",
+            "--allow-dirty",
+            "--offline",
+            "--package",
+        ]);
+        let listed = cargo.arg(package).current_dir(root()).output().unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let listed = String::from_utf8(listed.stdout).unwrap();
+        listed.lines().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let ingest = packed("ingest");
+    for path in ["quotas.toml", "presets/youtube.toml", "presets/stripe.toml"] {
+        assert!(ingest.contains(path), "{path}: {ingest:?}");
+    }
+    assert!(!ingest.iter().any(|path| path.starts_with("fuzz/")));
+    for (package, folder) in [
+        ("ingest-ledger", "lua"),
+        ("ingest-sandbox", "presets/shapes"),
+    ] {
+        let packed = packed(package);
+        for file in fs::read_dir(root().join(folder)).unwrap() {
+            let name = file.unwrap().file_name().into_string().unwrap();
+            let path = format!("{folder}/{name}");
+            assert!(packed.contains(&path), "{package} lacks {path}");
+        }
+    }
+}

@@ -78,6 +78,26 @@ pub fn columns(
     Ok(columns.map(|column| (column.name, column.places)).collect())
 }
 
+/// Returns records of a kind as lines of CSV.
+#[cfg(feature = "serve")]
+pub fn csv_lines(
+    environment: &Environment,
+    kind: &str,
+    (records, changes_only): (&[StoredRecord], bool),
+) -> Result<Vec<u8>, Error> {
+    let format = LineFormat {
+        shape: Shape::Csv,
+        cells: Cells::Guarded,
+        columns: typed_columns(environment, kind)?,
+        changes_only,
+    };
+    let lines = Writer::new(format, Vec::new()).and_then(|mut writer| {
+        records.iter().try_for_each(|one| writer.record(one))?;
+        writer.finish()
+    });
+    lines.map_err(Error::io("cannot write the records"))
+}
+
 /// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
 fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
     let calls = environment

@@ -24,7 +24,7 @@ use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
 use crate::past::Since;
-use ingest_catalog::{RecordsQuery, SearchResults, StoredRecord};
+use ingest_catalog::{RecordsPage, RecordsQuery, SearchResults, StoredRecord};
 
 /// The longest words of a search, in bytes.
 const LONGEST_WORDS: usize = 1024;
@@ -274,14 +274,16 @@ async fn plan_json(
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RecordsParameters {
-    region: Option<String>,
+pub struct RecordsParameters {
+    pub region: Option<String>,
     /// Changes within this time.
-    since: Option<String>,
+    pub since: Option<String>,
     /// Seen within this time.
-    seen_since: Option<String>,
-    limit: Option<String>,
-    cursor: Option<String>,
+    pub seen_since: Option<String>,
+    pub limit: Option<String>,
+    pub cursor: Option<String>,
+    /// `ndjson` or `csv`.
+    pub r#as: Option<String>,
 }
 
 async fn records(
@@ -292,51 +294,63 @@ async fn records(
 ) -> Result<Response, Problem> {
     let kind = in_path(kind)?;
     let parameters: RecordsParameters = parameters(&uri)?;
+    let is_csv = match parameters.r#as.as_deref() {
+        None | Some("" | "ndjson") => false,
+        Some("csv") => true,
+        Some(_) => return Err(Problem::bad_request("as: expected `ndjson` or `csv`")),
+    };
+    let page = records_page(&app, &kind, &parameters).await?;
+    let changes_only = parameters
+        .since
+        .as_deref()
+        .is_some_and(|since| !since.is_empty());
+    let mut response = if is_csv {
+        let records = (&page.records[..], changes_only);
+        let lines = export::csv_lines(&app.environment, &kind, records)?;
+        tagged(&headers, lines, "text/csv; charset=utf-8")
+    } else {
+        let mut lines = Vec::new();
+        for record in &page.records {
+            export::json_line(&mut lines, record, changes_only)
+                .map_err(|error| Problem::from(Error::io("cannot write the records")(error)))?;
+        }
+        tagged(&headers, lines, "application/x-ndjson")
+    };
+    let last = page.records.last().filter(|_| page.more);
+    if let Some(last) = last {
+        link_next(response.headers_mut(), &kind, &parameters, last.position);
+    }
+    Ok(response)
+}
+
+/// Returns a page of the records of a kind.
+pub async fn records_page(
+    app: &App,
+    kind: &str,
+    parameters: &RecordsParameters,
+) -> Result<RecordsPage, Problem> {
     let since = span("since", parameters.since.as_deref())?;
     let seen_since = span("seen_since", parameters.seen_since.as_deref())?;
     let most = number("limit", parameters.limit.as_deref(), 100)?;
-    let cursor = parameters
-        .cursor
-        .as_deref()
-        .filter(|cursor| !cursor.is_empty());
-    let after = cursor.map(str::parse::<i64>).transpose();
-    let after = after.map_err(|_| {
+    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let after = filled(&parameters.cursor).map(|cursor| cursor.parse::<i64>());
+    let after = after.transpose().map_err(|_| {
         Problem::bad_request("cursor: expected the number in the `Link` header of the page before")
     })?;
-    let region = parameters.region.clone();
-    let of_kind = kind.clone();
-    let page = app
-        .read(move |environment| async move {
-            export::columns(&environment, &of_kind)?;
-            let now = environment.clock.now();
-            let query = RecordsQuery {
-                kind: of_kind,
-                region,
-                since: seen_since.map(|span| now - span),
-                changed_since: since.map(|span| now - span),
-            };
-            Ok(environment
-                .archive()
-                .await?
-                .records_page(query, after, most)
-                .await?)
-        })
-        .await?;
-    let mut lines = Vec::new();
-    for record in &page.records {
-        export::json_line(&mut lines, record, since.is_some())
-            .map_err(|error| Problem::from(Error::io("cannot write the records")(error)))?;
-    }
-    let next = page
-        .records
-        .last()
-        .filter(|_| page.more)
-        .map(|last| last.position);
-    let mut response = tagged(&headers, lines, "application/x-ndjson");
-    if let Some(next) = next {
-        link_next(response.headers_mut(), &kind, &parameters, next);
-    }
-    Ok(response)
+    let (kind, region) = (kind.to_owned(), filled(&parameters.region));
+    app.read(move |environment| async move {
+        export::columns(&environment, &kind)?;
+        let now = environment.clock.now();
+        let query = RecordsQuery {
+            kind,
+            region,
+            since: seen_since.map(|span| now - span),
+            changed_since: since.map(|span| now - span),
+        };
+        let archive = environment.archive().await?;
+        Ok(archive.records_page(query, after, most).await?)
+    })
+    .await
 }
 
 /// `Link: </api/v1/records/video?cursor=123>; rel="next"`
@@ -349,6 +363,7 @@ fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters
         ("since", &parameters.since),
         ("seen_since", &parameters.seen_since),
         ("limit", &parameters.limit),
+        ("as", &parameters.r#as),
     ];
     let others = others
         .iter()

@@ -183,8 +183,9 @@ const GETS: [Get; 9] = [
                 "cursor",
                 "Where the page begins, from the Link header of the page before",
             ),
+            ("as", "csv, or ndjson if absent"),
         ],
-        content: |schemas| json!({ "application/x-ndjson": { "schema": schemas.of::<Record>() } }),
+        content: |schemas| json!({ "application/x-ndjson": { "schema": schemas.of::<Record>() }, "text/csv": { "schema": { "type": "string" } } }),
     },
     Get {
         path: "/api/v1/records/{kind}/{id}",

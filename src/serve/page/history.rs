@@ -1,5 +1,6 @@
 //! `/history`: passes and spend by day, job and region. `/pass`: one pass.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -190,8 +191,8 @@ fn form(reader: &Reader, asked: &HistoryFilter) -> Markup {
     html! {
         form method="get" action="/history" {
             (reader.kept())
-            (choice("job", "Job", &jobs, asked.job()))
-            (choice("region", "Region", &regions.collect(), asked.region()))
+            (choice(("job", "Job"), &jobs, asked.job(), "any"))
+            (choice(("region", "Region"), &regions.collect(), asked.region(), "any"))
             (text_field("since", "Started within", Some(asked.since()), "such as 30d"))
             div { button type="submit" { "Show" } }
         }
@@ -385,6 +386,35 @@ fn pass_shown(reader: &Reader, pass: &PassShown) -> Markup {
     html! {
         (details(all))
         p { a href=(more) { "All passes over this region" } }
+        @for (kind, to) in to_records(reader, pass) { p { a href=(to) { "Records of kind " (plain(kind)) " that were listed for this region and seen since" } } }
         p class="quiet" { (reader.twin("/pass.json")) }
     }
+}
+
+/// The kinds of record that the job of a pass lists, and the addresses of those records of its region.
+fn to_records<'r>(reader: &'r Reader, pass: &PassShown) -> Vec<(&'r str, String)> {
+    let environment = &reader.app.environment;
+    let job = environment
+        .config
+        .jobs
+        .iter()
+        .find(|job| *job.name == *pass.job);
+    let steps = job.into_iter().flat_map(|job| &job.steps);
+    let kinds = steps.filter_map(|step| Some(&*step.call.records.as_ref()?.kind));
+    let kinds: BTreeSet<&str> = kinds.collect();
+    let region = Some(&*pass.region_code).filter(|region| *region != Region::SHARED);
+    let age = environment.clock.now().since(pass.started_at).as_secs();
+    // Rounded up: a record of the pass is not older than it.
+    let since = format!("{}m", age / 60 + 1);
+    let to = |kind| {
+        reader.to(
+            "/records",
+            &[
+                ("kind", Some(kind)),
+                ("region", region),
+                ("seen_since", Some(&since)),
+            ],
+        )
+    };
+    kinds.into_iter().map(|kind| (kind, to(kind))).collect()
 }

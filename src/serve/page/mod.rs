@@ -1,5 +1,6 @@
 //! The page, for people: rendered here, without scripts. Each view has its filters in its address, and a twin in JSON.
 
+mod browse;
 mod charges;
 mod chart;
 mod frame;
@@ -33,7 +34,7 @@ use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
 use crate::commands::environment::Environment;
 use crate::commands::search::SearchReport;
 use ingest_base::plain::{one_line, plain};
-use ingest_config::Pointer;
+use ingest_config::{Config, Pointer};
 
 const STYLE: &str = include_str!("style.css");
 const ICON: &str = include_str!("icon.svg");
@@ -130,6 +131,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/limit.json", get(charges::json))
         .route("/search", get(search::page))
         .route("/search.json", get(search::json))
+        .route("/records", get(browse::page))
         .route("/history", get(history::page))
         .route("/history.json", get(history::json))
         .route("/pass", get(history::pass_page))
@@ -168,6 +170,26 @@ const VIEWS: [(&str, &str); 4] = [
     ("/plan", "Plan"),
 ];
 
+/// The kinds of record that the configuration names.
+fn kinds(config: &Config) -> BTreeSet<&str> {
+    let calls = config
+        .upstreams
+        .values()
+        .flat_map(|upstream| upstream.calls.values());
+    calls
+        .filter_map(|call| Some(&*call.records.as_ref()?.kind))
+        .collect()
+}
+
+/// The fields of a form for a kind and a region.
+fn kind_and_region(config: &Config, kind: Option<&str>, region: Option<&str>) -> Markup {
+    let regions = config.regions.iter().map(|region| &*region.code).collect();
+    html! {
+        (choice(("kind", "Kind"), &kinds(config), kind, "any"))
+        (choice(("region", "Region"), &regions, region, "any"))
+    }
+}
+
 /// Text of several lines, without characters that mislead.
 fn lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
@@ -183,14 +205,21 @@ fn text_field(name: &str, label: &str, value: Option<&str>, example: &str) -> Ma
     }
 }
 
-/// A field of a form that has one of these values, or any. The list has the chosen one even if it is none of them.
-fn choice(name: &str, label: &str, values: &BTreeSet<&str>, chosen: Option<&str>) -> Markup {
+/// A field of a form that has one of these values, or none, which is `otherwise`. The list has the chosen one even if it is none
+/// of them.
+fn choice(
+    (name, label): (&str, &str),
+    values: &BTreeSet<&str>,
+    chosen: Option<&str>,
+    otherwise: &str,
+) -> Markup {
+    let chosen = chosen.filter(|chosen| !chosen.is_empty());
     let other = chosen.filter(|chosen| !values.contains(chosen));
     html! {
         div {
             label for=(name) { (label) }
             select id=(name) name=(name) {
-                option value="" { "any" }
+                option value="" { (otherwise) }
                 @for value in other.iter().chain(values) {
                     option value=(value) selected[chosen == Some(*value)] { (plain(value)) }
                 }

@@ -206,6 +206,12 @@ impl Reader {
         html! { a href=(self.to("/pass", &[("id", Some(&id))])) { (text) } }
     }
 
+    /// The address of a record of this upstream, kind and id.
+    pub fn to_record(&self, (upstream, kind, id): (&str, &str, &str)) -> String {
+        let name = [("kind", kind), ("id", id), ("upstream", upstream)];
+        self.to("/record", &name.map(|(name, value)| (name, Some(value))))
+    }
+
     /// The link to what this page shows as JSON.
     pub fn twin(&self, path: &str) -> Markup {
         let query = self.uri.query();

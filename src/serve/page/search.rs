@@ -1,6 +1,6 @@
 //! `/search`: records by their words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,7 +8,9 @@ use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::{Detail, Reader, choice, columns_of, details, lines, linked, name_of, text_field};
+use super::{
+    Detail, Reader, columns_of, details, kind_and_region, kinds, lines, linked, name_of, text_field,
+};
 use crate::commands::table::counted;
 use crate::commands::{export, search};
 use crate::serve::App;
@@ -54,9 +56,20 @@ async fn content(reader: &Reader, asked: &SearchParameters) -> Result<Markup, Pr
     let mut extended = asked.clone();
     extended.q = with_star(&asked.q);
     Ok(match find(&reader.app, &extended).await? {
-        None => hint(),
+        None => html! { (hint()) (browse(reader)) },
         Some(results) => results_shown(reader, &results, asked),
     })
+}
+
+/// The ways to records without words.
+fn browse(reader: &Reader) -> Markup {
+    html! {
+        ul class="legend" {
+            @for kind in kinds(&reader.app.environment.config) {
+                li { a href=(reader.to("/records", &[("kind", Some(kind))])) { "All records of kind " (plain(kind)) } }
+            }
+        }
+    }
 }
 
 fn hint() -> Markup {
@@ -88,16 +101,6 @@ fn with_star(words: &str) -> String {
 }
 
 fn form(reader: &Reader, asked: &SearchParameters) -> Markup {
-    let config = &reader.app.environment.config;
-    let calls = config
-        .upstreams
-        .values()
-        .flat_map(|upstream| upstream.calls.values());
-    let kinds: BTreeSet<&str> = calls
-        .filter_map(|call| Some(&*call.records.as_ref()?.kind))
-        .collect();
-    let regions = config.regions.iter();
-    let regions: BTreeSet<&str> = regions.map(|region| &*region.code).collect();
     html! {
         form method="get" action="/search" role="search" {
             (reader.kept())
@@ -105,8 +108,7 @@ fn form(reader: &Reader, asked: &SearchParameters) -> Markup {
                 label for="q" { "Words" }
                 input type="search" id="q" name="q" value=(asked.q) required maxlength="1024" autocomplete="off";
             }
-            (choice("kind", "Kind", &kinds, asked.kind.as_deref().filter(|kind| !kind.is_empty())))
-            (choice("region", "Region", &regions, asked.region.as_deref().filter(|region| !region.is_empty())))
+            (kind_and_region(&reader.app.environment.config, asked.kind.as_deref(), asked.region.as_deref()))
             (text_field("since", "Seen within", asked.since.as_deref(), "such as 7d"))
             div { button type="submit" { "Search" } }
         }
@@ -172,14 +174,7 @@ fn hit_shown(
     );
     let values = columns.map_or_else(Vec::new, |columns| columns_of(columns, &hit.body));
     let body = serde_json::to_string_pretty(&hit.body).unwrap_or_default();
-    let to = reader.to(
-        "/record",
-        &[
-            ("kind", Some(&*hit.kind)),
-            ("id", Some(&hit.id)),
-            ("upstream", Some(&hit.upstream)),
-        ],
-    );
+    let to = reader.to_record((&hit.upstream, &hit.kind, &hit.id));
     html! {
         article {
             h3 { a href=(to) { (name) } }

@@ -48,9 +48,8 @@ pub fn table(caption: &str, heads: &[&str], rows: Vec<Vec<Cell>>) -> Markup {
                     @for row in &rows {
                         tr role="row" {
                             @for (head, Cell(class, shown)) in heads.iter().zip(row) {
-                                td role="cell" class=[Some(class).filter(|class| !class.is_empty())] data-head=(plain(head)) {
-                                    @if shown.0.is_empty() { "-" } @else { span { (shown) } }
-                                }
+                                @if shown.0.is_empty() { td role="cell" class=(format!("none {class}")) { "-" } }
+                                @else { td role="cell" class=[Some(class).filter(|class| !class.is_empty())] data-head=(plain(head)) { span { (shown) } } }
                             }
                         }
                     }

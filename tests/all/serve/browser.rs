@@ -163,6 +163,7 @@ impl Served {
             ("overview", "/".to_owned()),
             ("charges", "/limit?account=youtube&limit=daily".to_owned()),
             ("search", format!("/search?q={}", some_word(self))),
+            ("records", "/records?kind=video&sort=view_count".to_owned()),
             ("history", "/history".to_owned()),
             ("passes", "/history?job=trending&region=DE".to_owned()),
             ("pass", format!("/pass?id={failed}")),
@@ -181,11 +182,12 @@ fn sticking_out(browser: &Browser) -> Value {
     )
 }
 
-/// The cells of tables that only a scroll sideways would show.
+/// The cells of tables that only a scroll sideways would show, and captions with a letter or two on each line.
 fn cells_out_of_sight(browser: &Browser) -> Value {
     browser.script(
-        "return [...document.querySelectorAll('td')]
-            .filter(one => one.getBoundingClientRect().right > innerWidth)
+        "const isNarrow = one => one.tagName === 'CAPTION' && one.getBoundingClientRect().width < 200;
+        return [...document.querySelectorAll('td, caption')]
+            .filter(one => one.getBoundingClientRect().right > innerWidth || isNarrow(one))
             .map(one => one.outerHTML.slice(0, 80))",
     )
 }
@@ -234,8 +236,11 @@ fn every_view_fits_a_phone_and_a_desk_in_light_and_dark_and_breaks_no_rule_of_ac
                 browser.colours(scheme);
                 let what = format!("{path} at {width} px in {scheme}");
                 assert_fits(&browser, &what);
+                browser.script("scrollTo(0, 0)");
                 browser.screenshot(&format!("{name}-{width}-{scheme}"));
-                assert_eq!(cells_out_of_sight(&browser), json!([]), "{what}");
+                if width == 360 {
+                    assert_eq!(cells_out_of_sight(&browser), json!([]), "{what}");
+                }
                 browser.script(
                     "scrollTo(0, (document.documentElement.scrollHeight - innerHeight) / 2)",
                 );

@@ -276,3 +276,93 @@ fn a_limit_leads_to_its_charges_and_a_region_and_a_charge_to_their_passes() {
     assert_eq!(served.get("/limit?account=youtube&limit=dayly").status, 404);
     assert_eq!(served.get("/limit?account=youtube").status, 400);
 }
+
+#[test]
+fn the_records_of_a_kind_are_counted_sorted_by_a_column_and_lead_to_csv_and_ndjson() {
+    let served = Served::after_a_run(&[MANY, "serve.query_timeout=30s"]);
+    let path = "/records?kind=channel&sort=view_count&order=descending&limit=1000";
+    let page = served.get(path).text();
+    let cells = page.split("data-head=\"view_count\"><span>").skip(1);
+    let views: Vec<u64> = cells
+        .map(|cell| cell.split('<').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(
+        views.len() > 10 && views.is_sorted_by(|one, next| one >= next),
+        "{views:?}"
+    );
+    let api = "/api/v1/records/channel?as=";
+    for (shape, extension) in [
+        ("csv", "text/csv; charset=utf-8"),
+        ("ndjson", "application/x-ndjson"),
+    ] {
+        assert!(
+            page.contains(&format!("href=\"{api}{shape}&amp;limit=1000")),
+            "{shape}: {page}"
+        );
+        let all = served.get(&format!("{api}{shape}&limit=1000"));
+        assert_eq!(all.header("content-type"), Some(extension));
+        let exported = served
+            .world
+            .ingest(&["export", "--kind", "channel", "--as", shape]);
+        assert_eq!(all.text(), exported.stdout);
+    }
+    let all = served.get("/api/v1/records/channel?limit=1000").text();
+    assert!(
+        page.contains(&format!("<h2>{} records</h2>", all.lines().count())),
+        "{page}"
+    );
+    let pass = served.get("/pass?id=1").text();
+    let link = pass
+        .split("href=\"/records?")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let listed = served.get(&format!("/records?{}", link.replace("&amp;", "&")));
+    assert!(
+        listed.status == 200 && listed.text().contains("data-head=\"Record\""),
+        "{link}"
+    );
+    for (wrong, said) in [
+        ("kind=channl", "did you mean"),
+        ("kind=channel&sort=views", "its columns are"),
+    ] {
+        let page = served.get(&format!("/records?{wrong}"));
+        assert!(
+            page.status == 400 && page.text().contains(said),
+            "{wrong}: {}",
+            page.text()
+        );
+    }
+    assert!(served.get("/records").text().contains("Choose a kind"));
+    assert_eq!(served.get("/api/v1/records/channel?as=xml").status, 400);
+    let catalog = served.world.catalog();
+    catalog
+        .execute_batch(
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1500)
+            insert into record (upstream, kind, id, first_seen, last_seen, body)
+            select upstream, kind, 'copy' || i, first_seen, last_seen, body
+            from n, (select * from record where kind = 'channel' limit 1)",
+        )
+        .unwrap();
+    let page = served.get("/records?kind=channel&sort=view_count").text();
+    for said in [
+        "More than 1,000 records",
+        "Only the 1,000 records of this page are sorted",
+        "Show 900 more records",
+    ] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    let next = page
+        .split("href=\"/records?")
+        .find(|link| link.contains("cursor="))
+        .unwrap();
+    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    assert!(
+        served
+            .get(&format!("/records?{next}"))
+            .text()
+            .contains(" records of more")
+    );
+}

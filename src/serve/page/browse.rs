@@ -144,6 +144,7 @@ fn records_shown(
     let hidden = read.saturating_sub(u64::from(most));
     let mut names: Vec<&str> = columns.keys().map(String::as_str).collect();
     names.retain(|column| rows.iter().any(|row| row.adds(column)));
+    names.sort_by_key(|column| asked.sort() != Some(*column));
     let heads = [&["Record"][..], &names, &["Last seen"]].concat();
     let cells = rows.iter().take(most as usize);
     let cells = cells.map(|row| cells_of(reader, row, &names));
@@ -223,8 +224,8 @@ fn cells_of(reader: &Reader, row: &Row, columns: &[&str]) -> Vec<Cell> {
         };
         Cell::new(class, html! { (plain(&start_of(value))) })
     });
-    let first = Cell::new("", html! { a href=(to) { (start_of(&row.name)) } });
-    let last = Cell::new("", reader.minute(record.last_seen));
+    let first = Cell::new("notes", html! { a href=(to) { (start_of(&row.name)) } });
+    let last = Cell::new("short", reader.minute(record.last_seen));
     [first].into_iter().chain(values).chain([last]).collect()
 }
 

@@ -2,7 +2,6 @@
 
 use maud::{Markup, html};
 
-use super::spend::ByJob;
 use crate::commands::table::count;
 use ingest_base::plain::plain;
 
@@ -34,58 +33,111 @@ pub fn bar(parts: &[(&str, u64)], label: &str) -> Markup {
     }
 }
 
-/// The units in a limit's window at the end of each of the last hours, job upon job, under the line that is enforced.
-pub fn day(spent: &ByJob, enforced: u64, limit: &str) -> Markup {
-    let jobs = in_colours(spent);
-    let hours = jobs
-        .iter()
-        .map(|(_, units)| units.len())
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let totals = (0..hours).map(|hour| jobs.iter().filter_map(|(_, units)| units.get(hour)).sum());
-    let top = totals.max().unwrap_or(0).max(enforced).max(1);
-    let step = WIDTH / hours as u64;
-    let line = HEIGHT - scaled(enforced, top, HEIGHT);
-    let now = |units: &[u64]| count(units.last().copied().unwrap_or_default());
-    let in_words: Vec<String> = jobs
-        .iter()
-        .map(|(job, units)| format!("{job} {}", now(units)))
-        .collect();
-    let label = format!(
-        "{limit}: units in its window over the last 24 hours, by job; now {}; enforced {}",
-        in_words.join(", "),
-        count(enforced)
-    );
-    html! {
-        figure {
-            figcaption { "Units in the window over the last 24 hours, by job" }
-            svg class="day" viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label) {
-                line class="axis" x1="0" x2=(WIDTH) y1=(HEIGHT) y2=(HEIGHT) {}
-                @for hour in 0..hours {
-                    @for (class, y, height) in column(&jobs, hour, top) {
-                        rect class=(class) x=(hour as u64 * step + 2) y=(y) width=(step.saturating_sub(4)) height=(height) {}
+/// Units over a time, job upon job in each column, under the line that is enforced.
+pub struct Columns<'c> {
+    /// What a column means.
+    pub caption: &'c str,
+    /// Whose it is.
+    pub limit: &'c str,
+    /// The units of each job in each column.
+    pub jobs: Vec<(&'c str, Vec<u64>)>,
+    /// When each column is.
+    pub times: Vec<String>,
+    /// The units of the line; `None` where the limit does not count the time of a column.
+    pub enforced: Option<u64>,
+}
+
+impl Columns<'_> {
+    /// The picture, with its values beside it in words: a screen reader and a touch of a column get those of each.
+    pub fn shown(self) -> Markup {
+        let jobs = in_colours(self.jobs);
+        let number = self.times.len();
+        let total = |place: usize| jobs.iter().filter_map(|(_, units)| units.get(place)).sum();
+        let most: u64 = (0..number).map(total).max().unwrap_or(0);
+        let top = most.max(self.enforced.unwrap_or_default()).max(1);
+        let last: Vec<String> = jobs
+            .iter()
+            .map(|(job, units)| {
+                format!("{job} {}", count(units.last().copied().unwrap_or_default()))
+            })
+            .collect();
+        let enforced = self
+            .enforced
+            .map(|units| format!("enforced {}", count(units)));
+        let label = format!(
+            "{}: {}; most {}; last {}{}",
+            self.limit,
+            self.caption,
+            count(most),
+            last.join(", "),
+            enforced
+                .iter()
+                .map(|text| format!("; {text}"))
+                .collect::<String>()
+        );
+        let ticks = [0, number / 2, number.saturating_sub(1)];
+        let ticks = ticks.iter().filter_map(|place| self.times.get(*place));
+        html! {
+            figure {
+                figcaption { (self.caption) }
+                div class="plot" {
+                    p class="values" { span { (count(top)) } @if top > 1 { span { (count(top / 2)) } } span { "0" } }
+                    svg class="day" viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img" aria-label=(label) {
+                        @for y in [0, HEIGHT / 2, HEIGHT] { line class="axis" x1="0" x2=(WIDTH) y1=(y) y2=(y) {} }
+                        @for (place, time) in self.times.iter().enumerate() { (column(&jobs, (place, number), top, time)) }
+                        @if let Some(enforced) = self.enforced {
+                            @let y = HEIGHT - scaled(enforced, top, HEIGHT);
+                            line class="enforced" x1="0" x2=(WIDTH) y1=(y) y2=(y) {}
+                        }
                     }
+                    p class="ends" { @for time in ticks { span { (time) } } }
                 }
-                line class="enforced" x1="0" x2=(WIDTH) y1=(line) y2=(line) {}
+                ul class="legend" {
+                    @for (place, words) in last.iter().enumerate() { li { i class=(class(place)) {} (plain(words)) } }
+                    @if let Some(enforced) = enforced { li { i class="enforced" {} (enforced) } }
+                }
             }
-            p class="ends" { span { "24 hours ago" } span { "now" } }
-            ul class="legend" {
-                @for (place, (job, units)) in jobs.iter().enumerate() {
-                    li { i class=(class(place)) {} (plain(job)) " " (now(units)) }
+        }
+    }
+}
+
+/// A column, from the axis up, with what it shows in words. Whatever was spent is at least visible.
+fn column(jobs: &[(&str, Vec<u64>)], (place, of): (usize, usize), top: u64, time: &str) -> Markup {
+    let (place, of) = (place as u64, of as u64);
+    let (x, end) = (scaled(place, of, WIDTH), scaled(place + 1, of, WIDTH));
+    let gap = ((end - x) / 10).min(2);
+    let mut below = 0_u64;
+    let mut words = Vec::new();
+    let mut rects = Vec::new();
+    for (colour, (job, units)) in jobs.iter().enumerate() {
+        let units = units.get(usize::try_from(place).unwrap_or(usize::MAX));
+        let Some(units) = units.filter(|units| **units > 0) else {
+            continue;
+        };
+        words.push(format!("{job} {}", count(*units)));
+        let from = scaled(below, top, HEIGHT);
+        below = below.saturating_add(*units);
+        let height = (scaled(below, top, HEIGHT) - from).max(3);
+        rects.push((
+            class(colour),
+            (HEIGHT - from).saturating_sub(height),
+            height,
+        ));
+    }
+    html! {
+        @if !rects.is_empty() {
+            g {
+                title { (plain(time)) ": " (plain(&words.join(", "))) }
+                @for (class, y, height) in rects {
+                    rect class=(class) x=(x + gap) y=(y) width=((end - x).saturating_sub(2 * gap)) height=(height) {}
                 }
-                li { i class="enforced" {} "enforced " (count(enforced)) }
             }
         }
     }
 }
 
 /// The jobs that spent most, and what the others spent together.
-fn in_colours(spent: &ByJob) -> Vec<(&str, Vec<u64>)> {
-    let mut jobs: Vec<(&str, Vec<u64>)> = spent
-        .iter()
-        .map(|(job, units)| (job.as_str(), units.clone()))
-        .collect();
+fn in_colours(mut jobs: Vec<(&str, Vec<u64>)>) -> Vec<(&str, Vec<u64>)> {
     jobs.sort_by_key(|(_, units)| std::cmp::Reverse(units.iter().sum::<u64>()));
     if jobs.len() <= COLOURS {
         return jobs;
@@ -106,20 +158,6 @@ fn in_colours(spent: &ByJob) -> Vec<(&str, Vec<u64>)> {
     }
     jobs.push((OTHERS, together));
     jobs
-}
-
-/// The rectangles of an hour, from the axis up. Whatever was spent is at least visible.
-fn column(jobs: &[(&str, Vec<u64>)], hour: usize, top: u64) -> Vec<(String, u64, u64)> {
-    let mut below = 0_u64;
-    let rects = jobs.iter().enumerate().map(|(place, (_, units))| {
-        let units = units.get(hour).copied().unwrap_or_default();
-        let from = scaled(below, top, HEIGHT);
-        below = below.saturating_add(units);
-        let least = if units > 0 { 3 } else { 0 };
-        let height = (scaled(below, top, HEIGHT) - from).max(least);
-        (class(place), (HEIGHT - from).saturating_sub(height), height)
-    });
-    rects.filter(|(_, _, height)| *height > 0).collect()
 }
 
 fn class(place: usize) -> String {

@@ -2,10 +2,12 @@
 
 use maud::{Markup, html};
 
-use super::spend::ByJob;
+use super::chart::Columns;
+use super::spend::{self, ByJob};
 use super::{Reader, chart};
 use crate::commands::status::LimitStatus;
-use crate::commands::table::{count, counted};
+use crate::commands::table::{count, counted, span};
+use crate::run::LimitReport;
 use ingest_base::plain::plain;
 use ingest_quota::Units;
 
@@ -79,7 +81,7 @@ pub fn limit_shown(reader: &Reader, limit: &LimitStatus, spent: Option<&ByJob>) 
             (chart::bar(&bar, &format!("{name}: {}", in_words.join(", "))))
             (warnings(reader, limit))
             (returns(reader, limit))
-            @if let Some(spent) = spent { (chart::day(spent, report.enforced.get(), &name)) }
+            @if let Some(spent) = spent { (day(reader, report, spent)) }
         }
     }
 }
@@ -124,4 +126,45 @@ fn returns(reader: &Reader, limit: &LimitStatus) -> Markup {
             }
         }
     }
+}
+
+/// The spend of a day. Of a window that is shorter than an hour, an hour has more units than the limit counts at once.
+fn day(reader: &Reader, report: &LimitReport, spent: &ByJob) -> Markup {
+    let accounts = reader.app.environment.accounts();
+    let account = accounts.iter().find(|one| one.name == report.account);
+    let limit = account.and_then(|account| account.limits.get(&report.limit));
+    let window = limit.map_or(spend::HOUR, |limit| limit.window().longest());
+    let (caption, enforced) = match window < spend::HOUR {
+        true => (
+            format!(
+                "Units of each of the last 24 hours, by job; the limit counts those of {} at once",
+                span(window)
+            ),
+            None,
+        ),
+        false => (
+            "Units that the limit counted at the end of each of the last 24 hours, by job"
+                .to_owned(),
+            Some(report.enforced.get()),
+        ),
+    };
+    let ago = (0..spend::HOURS).rev();
+    let times = ago.map(|ago| {
+        if ago == 0 {
+            "now".to_owned()
+        } else {
+            format!("{ago} h ago")
+        }
+    });
+    let chart = Columns {
+        caption: &caption,
+        limit: &format!("{}/{}", report.account, report.limit),
+        jobs: spent
+            .iter()
+            .map(|(job, units)| (job.as_str(), units.clone()))
+            .collect(),
+        times: times.collect(),
+        enforced,
+    };
+    chart.shown()
 }

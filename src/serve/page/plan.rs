@@ -9,13 +9,14 @@ use maud::{Markup, html};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::chart::Columns;
 use super::table::{Cell, UnitColumns, table};
 use super::{Reader, lines, text_field};
 use crate::cli::ForecastArgs;
 use crate::commands::output::{Screen, Style};
 use crate::commands::table::{count, span};
 use crate::commands::{forecast, forecast_in_words};
-use crate::foresight::{Fits, Forecast, LimitPreview, Preview, StepPreview};
+use crate::foresight::{Fits, Forecast, LimitForecast, LimitPreview, Preview, StepPreview};
 use crate::run::Range;
 use crate::serve::App;
 use crate::serve::api::{self, PlanParameters, parameters};
@@ -141,7 +142,11 @@ fn planned_shown(reader: &Reader, planned: &Planned) -> Markup {
         @match &planned.forecast {
             Some(forecast) => {
                 @if forecast.cut { p class="warn" { "This page has no time for more than this; " code { "ingest forecast" } " has all of it." } }
-                pre tabindex="0" role="region" aria-label="Forecast" { (lines(&forecast_in_words(forecast, SCREEN))) }
+                @for limit in &forecast.limits { (limit_ahead(reader, limit)) }
+                details {
+                    summary { "All of the forecast, as " code { "ingest forecast" } " writes it" }
+                    pre tabindex="0" role="region" aria-label="Forecast" { (lines(&forecast_in_words(forecast, SCREEN))) }
+                }
             },
             None => p class="quiet" { "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them." },
         }
@@ -168,6 +173,46 @@ fn shown(reader: &Reader, preview: &Preview) -> Markup {
         }
         h3 { "Limits" }
         (table("What the limits have left now, and what the run would take", &heads, limits.collect()))
+    }
+}
+
+/// The most columns of a chart; each has the most used units of its hours.
+const MOST_COLUMNS: usize = 120;
+
+/// A limit over the days ahead.
+fn limit_ahead(reader: &Reader, limit: &LimitForecast) -> Markup {
+    let hours = limit.used.len().div_ceil(MOST_COLUMNS).max(1);
+    let columns = limit.used.chunks(hours);
+    let times = columns
+        .clone()
+        .filter_map(|hours| Some(reader.tick(hours.first()?.at)));
+    let most = columns.map(|hours| {
+        hours
+            .iter()
+            .map(|one| one.units.get())
+            .max()
+            .unwrap_or_default()
+    });
+    let name = format!("{}/{}", limit.account, limit.limit);
+    let chart = Columns {
+        caption: &format!("Units that {} counts, hour by hour", plain(&name)),
+        limit: &name,
+        jobs: vec![("used", most.collect())],
+        times: times.collect(),
+        enforced: Some(limit.enforced.get()),
+    };
+    html! {
+        section class="limit" {
+            h3 { (plain(&name)) }
+            p { strong { (count(limit.units.get())) } " units charged, at most " (count(limit.most_used.get())) " of " (count(limit.enforced.get())) " used at an hour" }
+            @if let Some(hit) = &limit.first_hit {
+                p class="warn" {
+                    "It stops " (plain(&hit.call)) " of " (plain(&hit.job)) " " (plain(&hit.region)) " at " (reader.minute(hit.at))
+                    "; that fits at " (reader.minute(hit.retry_at)) "."
+                }
+            }
+            (chart.shown())
+        }
     }
 }
 

@@ -185,6 +185,11 @@ impl Reader {
         self.shown(at, &self.in_zone(at, "%Y-%m-%d %H:%M %Z"))
     }
 
+    /// An instant below a chart.
+    pub fn tick(&self, at: Timestamp) -> String {
+        self.in_zone(at, "%m-%d %H:%M")
+    }
+
     /// How long ago or ahead an instant is, as these words say it.
     pub fn relative(&self, at: Timestamp, words: &str) -> Markup {
         self.shown(at, words)
@@ -193,7 +198,7 @@ impl Reader {
     fn shown(&self, at: Timestamp, words: &str) -> Markup {
         let exact = self.in_zone(at + UP, "%Y-%m-%d %H:%M:%S %Z");
         let title = (exact != words).then_some(exact);
-        html! { time datetime=(at.to_utc().format("%Y-%m-%dT%H:%M:%SZ")) title=[title] { (words) } }
+        html! { time datetime=((at + UP).to_utc().format("%Y-%m-%dT%H:%M:%SZ")) title=[title] { (words) } }
     }
 
     fn in_zone(&self, at: Timestamp, format: &str) -> String {

@@ -11,10 +11,11 @@ use crate::commands::{Error, refill};
 use ingest_ledger::Spent;
 use ingest_quota::{Account, Limit, LimitName, Timestamp};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
-const HOURS: u32 = 24;
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+pub const HOURS: u32 = 24;
 
-/// The units in a limit's window at the end of each hour, oldest first, by job.
+/// The units in a limit's window at the end of each hour, oldest first, by job. A window that is shorter than an hour would show
+/// the last minute of each alone: then they are the units of the whole hour.
 pub type ByJob = BTreeMap<String, Vec<u64>>;
 
 /// The spend of every limit, by account and limit.
@@ -53,7 +54,7 @@ impl<'a> Windows<'a> {
     fn of(account: &'a Account, now: Timestamp) -> Self {
         let window = |limit: &Limit, hours_ago: u32| {
             let end = now - HOUR * hours_ago;
-            (limit.window().counted_from(end), end)
+            (limit.window().counted_from(end).min(end - HOUR), end)
         };
         let limits = account.limits.iter();
         let windows = limits.map(|(name, limit)| {

@@ -168,6 +168,10 @@ impl Served {
             ("passes", "/history?job=trending&region=DE".to_owned()),
             ("pass", format!("/pass?id={failed}")),
             ("plan", "/plan?region=US,DE".to_owned()),
+            (
+                "forecast",
+                "/plan?region=US,DE&schedule=daily&days=2".to_owned(),
+            ),
             ("record", self.record_path("zzyzx")),
             ("mistake", "/search?q=cat&kind=vidoe".to_owned()),
         ]

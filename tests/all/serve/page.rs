@@ -366,3 +366,50 @@ fn the_records_of_a_kind_are_counted_sorted_by_a_column_and_lead_to_csv_and_ndjs
             .contains(" records of more")
     );
 }
+
+#[test]
+fn a_chart_has_values_and_says_what_a_column_means_for_a_day_and_for_ten_minutes() {
+    let served = Served::after_a_run(&[MANY, "serve.query_timeout=30s"]);
+    let page = served.get("/").text();
+    let charts: Vec<&str> = page.split("<section class=\"limit\">").skip(1).collect();
+    let of = |limit: &str| charts.iter().find(|chart| chart.contains(limit)).unwrap();
+    let daily = of(">youtube/daily<");
+    for said in [
+        "counted at the end of each",
+        "<span>9,500</span><span>4,750</span><span>0</span>",
+        "<title>now: ",
+        "11 h ago",
+        "enforced 9,500",
+    ] {
+        assert!(daily.contains(said), "{said}: {daily}");
+    }
+    let burst = of(">youtube/search_burst<");
+    assert!(
+        burst.contains("the limit counts those of 10m at once"),
+        "{burst}"
+    );
+    assert!(!burst.contains("enforced"), "{burst}");
+    let plan = served
+        .get("/plan?region=US&schedule=daily&days=2&job=trending")
+        .text();
+    for said in [
+        "<svg class=\"day\"",
+        "hour by hour",
+        ": used ",
+        "enforced 9,500",
+        " runs until ",
+    ] {
+        assert!(plan.contains(said), "{said}: {plan}");
+    }
+    let long = served
+        .get("/plan?region=US&schedule=0+0+*+*+*&days=20&job=trending")
+        .text();
+    let columns = long.split("<svg class=\"day\"").nth(1).unwrap();
+    let columns = columns
+        .split("</svg>")
+        .next()
+        .unwrap()
+        .matches("<g>")
+        .count();
+    assert!((10..=120).contains(&columns), "{columns}");
+}

@@ -1,6 +1,6 @@
 //! `/history`: passes and spend by day, job and region. `/pass`: one pass.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -386,35 +386,36 @@ fn pass_shown(reader: &Reader, pass: &PassShown) -> Markup {
     html! {
         (details(all))
         p { a href=(more) { "All passes over this region" } }
-        @for (kind, to) in to_records(reader, pass) { p { a href=(to) { "Records of kind " (plain(kind)) " that were listed for this region and seen since" } } }
+        @for (kind, to) in to_records(reader, pass) { p { a href=(to) { "Records of kind " (plain(kind)) " that were seen since" } } }
         p class="quiet" { (reader.twin("/pass.json")) }
     }
 }
 
-/// The kinds of record that the job of a pass lists, and the addresses of those records of its region.
+/// The kinds of record of a pass, and the addresses of those records that were seen since it began: of its region, or of all
+/// regions where a step fetches ids, since such a request serves several at once.
 fn to_records<'r>(reader: &'r Reader, pass: &PassShown) -> Vec<(&'r str, String)> {
     let environment = &reader.app.environment;
-    let job = environment
-        .config
-        .jobs
-        .iter()
-        .find(|job| *job.name == *pass.job);
-    let steps = job.into_iter().flat_map(|job| &job.steps);
-    let kinds = steps.filter_map(|step| Some(&*step.call.records.as_ref()?.kind));
-    let kinds: BTreeSet<&str> = kinds.collect();
-    let region = Some(&*pass.region_code).filter(|region| *region != Region::SHARED);
+    let mut jobs = environment.config.jobs.iter();
+    let job = jobs.find(|job| *job.name == *pass.job);
+    let own = Some(&*pass.region_code).filter(|region| *region != Region::SHARED);
     let age = environment.clock.now().since(pass.started_at).as_secs();
     // Rounded up: a record of the pass is not older than it.
     let since = format!("{}m", age / 60 + 1);
-    let to = |kind| {
-        reader.to(
-            "/records",
-            &[
-                ("kind", Some(kind)),
-                ("region", region),
-                ("seen_since", Some(&since)),
-            ],
-        )
+    let mut kinds = BTreeMap::new();
+    for step in job.into_iter().flat_map(|job| &job.steps) {
+        if let Some(records) = &step.call.records {
+            let region = own.filter(|_| step.ids.is_none());
+            kinds.entry(&*records.kind).or_insert(region);
+        }
+    }
+    let to = |(kind, region)| {
+        let since = Some(&*since);
+        let filters = [
+            ("kind", Some(kind)),
+            ("region", region),
+            ("seen_since", since),
+        ];
+        (kind, reader.to("/records", &filters))
     };
-    kinds.into_iter().map(|kind| (kind, to(kind))).collect()
+    kinds.into_iter().map(to).collect()
 }

@@ -311,19 +311,23 @@ fn the_records_of_a_kind_are_counted_sorted_by_a_column_and_lead_to_csv_and_ndjs
         page.contains(&format!("<h2>{} records</h2>", all.lines().count())),
         "{page}"
     );
-    let pass = served.get("/pass?id=1").text();
-    let link = pass
-        .split("href=\"/records?")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
-    let listed = served.get(&format!("/records?{}", link.replace("&amp;", "&")));
+    let passes = served.get("/history.json?job=trending&region=US").json()["passes"].clone();
+    let pass = served.get(&format!("/pass?id={}", passes[0]["id"])).text();
+    let links = pass.split("href=\"/records?").skip(1);
+    let links: Vec<&str> = links.map(|link| link.split('"').next().unwrap()).collect();
+    // A request for the channels serves several regions at once.
     assert!(
-        listed.status == 200 && listed.text().contains("data-head=\"Record\""),
-        "{link}"
+        links.len() == 2 && links[0].starts_with("kind=channel&amp;seen"),
+        "{links:?}"
     );
+    assert!(
+        links[1].starts_with("kind=video&amp;region=US&amp;"),
+        "{links:?}"
+    );
+    for link in links {
+        let listed = served.get(&format!("/records?{}", link.replace("&amp;", "&")));
+        assert!(listed.text().contains("data-head=\"Record\""), "{link}");
+    }
     for (wrong, said) in [
         ("kind=channl", "did you mean"),
         ("kind=channel&sort=views", "its columns are"),

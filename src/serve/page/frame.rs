@@ -69,6 +69,8 @@ fn footer(reader: &Reader) -> Markup {
     };
     let catalog = environment.database();
     let catalog = catalog.map_or("files", |database| database.shown());
+    let state = &environment.state_dir;
+    let state = std::path::absolute(state).unwrap_or_else(|_| state.clone());
     let query = reader.uri.query().unwrap_or_default();
     let zone = reader.zone.name();
     let refresh = reader.refresh.map(span);
@@ -83,7 +85,7 @@ fn footer(reader: &Reader) -> Markup {
                 div { button type="submit" { "Apply" } }
             }
             p class="quiet" {
-                "ingest " (env!("CARGO_PKG_VERSION")) ". State directory: " (plain(&environment.state_dir.display().to_string()))
+                "ingest " (env!("CARGO_PKG_VERSION")) ". State directory: " (plain(&state.display().to_string()))
                 ". Ledger: " (plain(&ledger)) ". Catalog: " (plain(catalog)) "."
             }
         }

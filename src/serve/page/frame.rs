@@ -16,7 +16,18 @@ pub fn problem_page(reader: &Reader, problem: &Problem) -> Markup {
 
 /// A page of a view.
 pub fn framed(reader: &Reader, path: &str, title: &str, content: &Markup) -> Markup {
-    document(reader, path, title, content, &footer(reader))
+    document(
+        reader,
+        path,
+        title,
+        content,
+        &footer(reader, &whereabouts(reader)),
+    )
+}
+
+/// A view with what is wrong. A server whose database is away does not say where that is.
+pub fn framed_problem(reader: &Reader, path: &str, title: &str, content: &Markup) -> Markup {
+    document(reader, path, title, content, &footer(reader, &html! {}))
 }
 
 pub fn alert(problem: &Problem) -> Markup {
@@ -60,8 +71,8 @@ fn document(reader: &Reader, path: &str, title: &str, content: &Markup, footer: 
     }
 }
 
-/// How the reader wants to see the page, and what it is a page of.
-fn footer(reader: &Reader) -> Markup {
+/// What it is a page of.
+fn whereabouts(reader: &Reader) -> Markup {
     let environment = &reader.app.environment;
     let ledger = match &environment.config.ledger.store {
         LedgerStore::Sqlite => "a file".to_owned(),
@@ -71,6 +82,16 @@ fn footer(reader: &Reader) -> Markup {
     let catalog = catalog.map_or("files", |database| database.shown());
     let state = &environment.state_dir;
     let state = std::path::absolute(state).unwrap_or_else(|_| state.clone());
+    html! {
+        p class="quiet" {
+            "ingest " (env!("CARGO_PKG_VERSION")) ". State directory: " (plain(&state.display().to_string()))
+            ". Ledger: " (plain(&ledger)) ". Catalog: " (plain(catalog)) "."
+        }
+    }
+}
+
+/// How the reader wants to see the page, and what it is a page of.
+fn footer(reader: &Reader, whereabouts: &Markup) -> Markup {
     let query = reader.uri.query().unwrap_or_default();
     let zone = reader.zone.name();
     let refresh = reader.refresh.map(span);
@@ -84,10 +105,7 @@ fn footer(reader: &Reader) -> Markup {
                 (text_field("refresh", "Load again every", refresh.as_deref(), "such as 30s"))
                 div { button type="submit" { "Apply" } }
             }
-            p class="quiet" {
-                "ingest " (env!("CARGO_PKG_VERSION")) ". State directory: " (plain(&state.display().to_string()))
-                ". Ledger: " (plain(&ledger)) ". Catalog: " (plain(catalog)) "."
-            }
+            (whereabouts)
         }
     }
 }

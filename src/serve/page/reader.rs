@@ -15,7 +15,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::{alert, framed};
+use super::frame::{alert, framed, framed_problem};
 use super::{HTML, VIEWS, encoded};
 use crate::commands::table::span;
 use crate::serve::App;
@@ -107,7 +107,7 @@ impl Reader {
             Ok(content) => self.found(framed(self, path, name, &html! { (form) (content) })),
             Err(problem) => self.failed(
                 &problem,
-                framed(self, path, name, &html! { (form) (alert(&problem)) }),
+                framed_problem(self, path, name, &html! { (form) (alert(&problem)) }),
             ),
         }
     }
@@ -117,7 +117,7 @@ impl Reader {
         match content {
             Ok((title, content)) => self.found(framed(self, path, &title, &content)),
             Err(problem) => {
-                let page = framed(self, path, &problem.title, &alert(&problem));
+                let page = framed_problem(self, path, &problem.title, &alert(&problem));
                 self.failed(&problem, page)
             }
         }

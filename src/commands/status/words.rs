@@ -12,6 +12,8 @@ use super::{
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Cost, Timestamp, Units};
 
+/// Columns between a name, its bar and the figures, with the brackets.
+const AROUND: usize = 5;
 /// The length of the words beside a bar.
 const BESIDE: usize = 40;
 
@@ -126,7 +128,11 @@ pub fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, screen: Scr
                 count(left.get()),
                 count(report.enforced.get()),
             );
-            format!("{name}  {bar} {used} used, {left} left of {of}")
+            let figures = format!("{used} used, {left} left of {of}");
+            let beside = name_width + width + AROUND + figures.len();
+            let is_wide = screen.width.is_none_or(|columns| beside <= columns);
+            let between = if is_wide { " " } else { "\n  " };
+            format!("{name}  {bar}{between}{figures}")
         }
         _ => {
             let silent = style.paint("the ledger cannot be reached", Colour::Red);

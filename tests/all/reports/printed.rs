@@ -194,3 +194,19 @@ fn what_a_run_says_in_the_end() {
         run("run_stopped", &["--region", "all"]);
     }
 }
+
+#[test]
+fn no_line_about_a_limit_is_wider_than_a_narrow_terminal() {
+    let world = World::configured(&SETS, |_| {});
+    world.ingest(&["--region", "all"]);
+    let mut status = world.command(&["status", "--limits"]);
+    let shown = status.env("COLUMNS", "40").output().unwrap().stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    let of_limits = shown
+        .lines()
+        .filter(|line| line.contains("youtube/") || line.contains("used"));
+    let of_limits: Vec<&str> = of_limits.collect();
+    assert!(of_limits.len() > 4, "{shown}");
+    let wide = of_limits.iter().find(|line| line.chars().count() > 40);
+    assert_eq!(wide, None, "{shown}");
+}

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use super::table::count;
 use crate::run;
 use ingest_config::{Call, Cheaper, Config, Credential, Doubt, Job, Lasting, Step, Variable};
-use ingest_quota::{Account, Counting, Limit, LimitName};
+use ingest_quota::{Account, Counting, Limit, LimitName, Units};
 
 /// Each subject, such as a job, and the advice on it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {
@@ -58,8 +59,10 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
         })?;
         let what = format!("call {} of credential {}", call.name, credential.name);
         let why = format!(
-            "it costs {units} {limit}, of which at most {most} can be used: it is never granted; lower headroom, or correct the \
-            quota or the cost"
+            "it costs {} {limit}, of which at most {} can be used: it is never granted; lower headroom, or correct the quota or \
+            the cost",
+            count(units.get()),
+            count(most.get())
         );
         Some((what, why))
     };
@@ -149,10 +152,7 @@ fn said(job: &Job, step: &Step) -> Option<String> {
 }
 
 fn cost(call: &Call) -> String {
-    let parts: Vec<String> = call
-        .cost
-        .iter()
-        .map(|(limit, units)| format!("{units} {limit}"))
-        .collect();
+    let part = |(limit, units): (_, Units)| format!("{} {limit}", count(units.get()));
+    let parts: Vec<String> = call.cost.iter().map(part).collect();
     parts.join(" and ")
 }

@@ -13,7 +13,7 @@ use super::environment::{Environment, unknown, unknown_region};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::status::DoubtShown;
-use super::table::cost as cost_text;
+use super::table::{cost as cost_text, count, instant};
 use super::{Error, output, signals};
 use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;
@@ -622,8 +622,9 @@ impl Report {
     fn quota_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for limit in &self.reported {
-            let (name, reset) = (&limit.limit, limit.reset);
-            lines.push(match (limit.remaining, reset) {
+            let (name, reset) = (&limit.limit, limit.reset.map(instant));
+            let left = limit.remaining.map(|left| count(left.get()));
+            lines.push(match (left, reset) {
                 (Some(left), Some(at)) => {
                     format!("Reported: {left} {name} remaining, reset at {at}")
                 }

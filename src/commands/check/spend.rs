@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::finding::{CheckFinding, Verdict, bad, good};
 use crate::commands::environment::Environment;
-use crate::commands::table::cost;
+use crate::commands::table::{cost, count, instant};
 use crate::run::{truth, truth_of_a_refusal};
 use ingest_config::{Credential, Job, Region, Step};
 use ingest_ledger::{Acquired, ChargeRequest, ClientError, LedgerClient, Permit, Purpose};
@@ -169,10 +169,13 @@ impl Trial<'_> {
             Acquired::Permitted(permit) => Ok(permit),
             Acquired::Rejected(rejection) => Err(format!(
                 "{} {} remaining; retry at {}",
-                rejection.remaining, rejection.limit, rejection.retry_at
+                count(rejection.remaining.get()),
+                rejection.limit,
+                instant(rejection.retry_at)
             )),
             Acquired::Never { limit, most } => Err(format!(
-                "the call can never be granted: {limit} grants at most {most}"
+                "the call can never be granted: {limit} grants at most {}",
+                count(most.get())
             )),
             Acquired::Refused(why) => Err(why),
         }

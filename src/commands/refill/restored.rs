@@ -2,6 +2,7 @@
 
 use super::super::Error;
 use super::super::environment::Environment;
+use super::super::table::instant;
 use super::{draws_on, entry};
 use ingest_catalog::PassRecord;
 use ingest_config::LedgerStore;
@@ -86,10 +87,11 @@ pub fn warn(environment: &Environment) {
     let until = made_at + longest.unwrap_or_default();
     if environment.clock.now() < until {
         tracing::warn!(
-            "{}: restored from a backup of {made_at}; charges made between the backup and the \
-            restore are missing, and their units may be granted again until {until}. Charge them \
-            with `ingest charge --times`, or wait until then",
-            path.display()
+            "{}: restored from a backup of {}; charges made between the backup and the restore are missing, and their units \
+            may be granted again until {}. Charge them with `ingest charge --times`, or wait until then",
+            path.display(),
+            instant(made_at),
+            instant(until)
         );
     }
 }

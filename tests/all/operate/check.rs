@@ -275,6 +275,6 @@ fn a_call_that_no_job_uses_and_that_never_fits_is_a_warning_and_no_error() {
     let warned = finding(&found, "call dear of credential youtube");
     assert_eq!(warned["verdict"], "warning", "{found:#}");
     let detail = warned["detail"].as_str().unwrap();
-    let said = "it costs 9501 daily, of which at most 9500 can be used: it is never granted";
+    let said = "it costs 9,501 daily, of which at most 9,500 can be used: it is never granted";
     assert!(detail.contains(said), "{detail}");
 }

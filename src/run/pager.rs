@@ -230,9 +230,20 @@ impl<'a> Pager<'a> {
                 Err(StopReason::BadCursor(why)) => {
                     self.start_over(target, why, cursor.is_none()).await?;
                 }
+                Err(StopReason::Unserved(why)) if self.may_be_behind_the_end() => {
+                    return Err(StopReason::Unserved(format!(
+                        "{why}; if the upstream refuses a page behind a full last one like this, match it in `errors` with \
+                        class = \"end\""
+                    )));
+                }
                 Err(reason) => return Err(reason),
             }
         }
+    }
+
+    /// Whether the page requested last follows a page that was full, and the upstream did not name it.
+    fn may_be_behind_the_end(&self) -> bool {
+        self.fetched > 0 && self.step.call.paging.can_lead_behind_the_end()
     }
 
     /// Starts over where a cursor is not accepted: without the one with which the pass began, if that can be meant.

@@ -643,6 +643,21 @@ impl Paging {
         }
     }
 
+    /// Whether a full page is followed by a request that the upstream did not name, so that it can lead behind the end of the list.
+    #[must_use]
+    pub fn can_lead_behind_the_end(&self) -> bool {
+        match self.lead() {
+            Lead::Nowhere => self.counts_itself(),
+            Lead::LastRecord(_) => true,
+            Lead::Total(_)
+            | Lead::Pages(_)
+            | Lead::Token(_)
+            | Lead::Url(_)
+            | Lead::LinkHeader
+            | Lead::TokenHeader(_) => false,
+        }
+    }
+
     /// The most pages of a list, of which at most `configured` are fetched; `None` if only the responses can tell.
     #[must_use]
     pub const fn most_pages(&self, configured: Option<u64>) -> Option<u64> {

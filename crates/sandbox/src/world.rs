@@ -180,9 +180,9 @@ impl Question<'_> {
         let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
         let is_paged = self.shape.call.page.is_some() && size > 0;
         let next = (is_paged && end < total).then(|| self.token(end, Direction::Next));
-        if let (Lead::LastRecord(at), Some(token)) = (self.request.route.call.paging.lead(), &next)
-        {
-            put_into_last(&mut items, at, token);
+        if let (Lead::LastRecord(at), true) = (self.request.route.call.paging.lead(), is_paged) {
+            // Of the last page too: behind its last record is an empty page.
+            put_into_last(&mut items, at, &self.token(end, Direction::Next));
         }
         let mut facts = Facts::new();
         if let Some(next) = &next {

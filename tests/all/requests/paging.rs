@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::world::World;
 
 /// The kinds by the name of their calls; which of them tell where the list ends.
-const KINDS: [(&str, &str, &str, bool); 10] = [
+const KINDS: [(&str, &str, &str, bool); 11] = [
     (
         "token",
         "GET",
@@ -59,6 +59,12 @@ const KINDS: [(&str, &str, &str, bool); 10] = [
         "GET",
         r#"{ kind = "number", param = "page", size_param = "size", size = 10, pages = "/pages" }"#,
         true,
+    ),
+    (
+        "last_record",
+        "GET",
+        r#"{ kind = "token", param = "after", last = "/id", size_param = "size", size = 10 }"#,
+        false,
     ),
     ("none", "GET", r#"{ kind = "none" }"#, true),
 ];
@@ -158,6 +164,29 @@ fn a_cursor_that_repeats_ends_the_list() {
             "{pass}"
         );
         assert_eq!(pass["requests"], requests, "{pass}");
+    }
+}
+
+#[test]
+fn a_refusal_behind_a_full_page_names_the_rule_that_makes_it_the_end_of_the_list() {
+    let mut world = world();
+    for job in ["number", "last_record"] {
+        world.totals(&json!({ job: 20 }));
+        world.faults(&json!({ "call": job, "after": 2, "times": 2, "status": 404, "body": {} }));
+        let refused = run(&world, job);
+        assert_eq!(refused["outcome"], "refused", "{refused}");
+        let detail = refused["detail"].as_str().unwrap();
+        assert!(detail.contains("class = \"end\""), "{detail}");
+    }
+    world.set("upstreams.paged.errors=[{ status = 404, class = \"end\" }]");
+    for job in ["number", "last_record"] {
+        world.faults(&json!({ "call": job, "after": 2, "times": 1, "status": 404, "body": {} }));
+        let pass = run(&world, job);
+        assert_eq!(
+            (&pass["outcome"], &pass["records"]),
+            (&json!("complete"), &json!(20)),
+            "{pass}"
+        );
     }
 }
 

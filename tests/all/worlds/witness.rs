@@ -51,10 +51,12 @@ struct List {
     ever: HashSet<Thing>,
 }
 
-/// The name of a list: its call, its place and its parameters.
+/// The name of a list: its call, its place and its parameters, with the value of `{since}` where one of them names it.
 fn list_name(step: &Step, region: &Region, since: Option<&SinceValue>) -> String {
+    let params = format!("{:?}", step.params);
+    let since = since.filter(|_| params.contains("Since"));
     let place = (&region.code, region.slice, since);
-    format!("{} {place:?} {:?}", step.call.name, step.params)
+    format!("{} {place:?} {params}", step.call.name)
 }
 
 #[derive(Clone, Copy)]

@@ -58,7 +58,7 @@ impl Review<'_> {
         let full = full.filter(|(size, _)| Some(*size) == page.size);
         let full = full.map(|(_, full)| full);
         let is_capped = self.cap.is_some() || full.is_some_and(|full| page.listed >= full);
-        let is_whole = self.with_records >= self.last_pages && page.unread.next.is_none();
+        let is_whole = !self.is_shorter() && page.unread.next.is_none();
         if all_came || (!is_capped && is_whole && self.tells(page.listed, full)) {
             return None;
         }
@@ -197,7 +197,7 @@ impl Review<'_> {
             .names
             .iter()
             .find(|name| self.known.is_new(name));
-        let is_shorter = self.last_pages > self.with_records && *key != "next";
+        let is_shorter = self.is_shorter() && *key != "next";
         let what = match new {
             Some(new) => format!("and have `/{new}`, which none had"),
             None if is_shorter => format!("and the last list had {} pages", self.last_pages),

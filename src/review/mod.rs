@@ -45,6 +45,8 @@ pub struct Review<'a> {
     known: Known,
     /// The pages with records in the last complete list of the region.
     last_pages: u64,
+    /// The pages that earlier runs landed. A list goes on behind an empty page only where the upstream leads on.
+    landed_before: u64,
     /// What this list shows.
     shown: Known,
     /// Pages, and those with records.
@@ -134,6 +136,7 @@ impl<'a> Review<'a> {
             },
             known,
             last_pages,
+            landed_before: 0,
             fetched: 0,
             with_records: 0,
             listed: 0,
@@ -163,7 +166,7 @@ impl<'a> Review<'a> {
             Some(Asked::Assumed(listed)) => {
                 let full = self.known.full.map(|(_, full)| full);
                 let is_short = full.is_none_or(|full| listed < full);
-                is_short && self.tells(listed, full) && self.with_records >= self.last_pages
+                is_short && self.tells(listed, full) && !self.is_shorter()
             }
             None => false,
         }
@@ -171,6 +174,9 @@ impl<'a> Review<'a> {
 
     /// Returns what follows from a page.
     pub fn see(&mut self, page: &Page, turn: Turn<'_>) -> Verdict {
+        if self.fetched == 0 {
+            self.landed_before = turn.before;
+        }
         let asked = self.asked.take();
         let (repeats, overlaps) = self.previous.compare(&page.records);
         self.count(page, overlaps);
@@ -226,6 +232,11 @@ impl<'a> Review<'a> {
         if let Some(size) = page.size.filter(|size| page.listed == *size) {
             self.shown.full = Some((size, size));
         }
+    }
+
+    /// Whether the list has fewer pages so far than the last complete one of the region.
+    const fn is_shorter(&self) -> bool {
+        self.landed_before.saturating_add(self.with_records) < self.last_pages
     }
 
     /// A further page was empty.

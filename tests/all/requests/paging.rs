@@ -191,6 +191,28 @@ fn a_refusal_behind_a_full_page_names_the_rule_that_makes_it_the_end_of_the_list
 }
 
 #[test]
+fn a_list_that_two_runs_walk_is_as_long_as_the_last_one() {
+    let mut world = world();
+    for (job, ..) in KINDS.into_iter().filter(|(name, ..)| *name != "none") {
+        world.totals(&json!({ job: 40 }));
+        let whole = run(&world, job);
+        assert_eq!(whole["outcome"], "complete", "{whole}");
+        // Two of the four pages fit.
+        let fit = world.charged("daily") + 2;
+        world.set(&format!("credentials.paged.limits.daily.quota={fit}"));
+        assert_eq!(run(&world, job)["outcome"], "stopped", "{job}");
+        world.set("credentials.paged.limits.daily.quota=10000");
+        let rest = run(&world, job);
+        let expected = whole["requests"].as_u64().unwrap() - 2;
+        assert_eq!(
+            (&rest["outcome"], &rest["requests"]),
+            (&json!("complete"), &json!(expected)),
+            "{rest}"
+        );
+    }
+}
+
+#[test]
 fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
     let mut world = world();
     for (count, (job, ..)) in KINDS

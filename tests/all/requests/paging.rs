@@ -193,22 +193,27 @@ fn a_refusal_behind_a_full_page_names_the_rule_that_makes_it_the_end_of_the_list
 #[test]
 fn a_list_that_two_runs_walk_is_as_long_as_the_last_one() {
     let mut world = world();
-    for (job, ..) in KINDS.into_iter().filter(|(name, ..)| *name != "none") {
-        world.totals(&json!({ job: 40 }));
-        let whole = run(&world, job);
-        assert_eq!(whole["outcome"], "complete", "{whole}");
-        // Two of the four pages fit.
-        let fit = world.charged("daily") + 2;
-        world.set(&format!("credentials.paged.limits.daily.quota={fit}"));
-        assert_eq!(run(&world, job)["outcome"], "stopped", "{job}");
-        world.set("credentials.paged.limits.daily.quota=10000");
-        let rest = run(&world, job);
-        let expected = whole["requests"].as_u64().unwrap() - 2;
-        assert_eq!(
-            (&rest["outcome"], &rest["requests"]),
-            (&json!("complete"), &json!(expected)),
-            "{rest}"
-        );
+    let kinds = KINDS.into_iter().filter(|(name, ..)| *name != "none");
+    for (job, ..) in kinds {
+        for total in [40, 35, 41] {
+            world.totals(&json!({ job: total }));
+            // The first one pays for the proof of how lists of the call end.
+            run(&world, job);
+            let whole = run(&world, job);
+            assert_eq!(whole["outcome"], "complete", "{whole}");
+            // Two of the pages fit.
+            let fit = world.charged("daily") + 2;
+            world.set(&format!("credentials.paged.limits.daily.quota={fit}"));
+            assert_eq!(run(&world, job)["outcome"], "stopped", "{job}");
+            world.set("credentials.paged.limits.daily.quota=10000");
+            let rest = run(&world, job);
+            let expected = whole["requests"].as_u64().unwrap() - 2;
+            assert_eq!(
+                (&rest["outcome"], &rest["requests"]),
+                (&json!("complete"), &json!(expected)),
+                "{rest}"
+            );
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use super::table::{
     coloured, cost, count, counted, deleted, fitted, instant, span, table, took, units,
 };
 use super::{Error, output, signals, slices};
-use crate::cli::{Format, Global, RunArgs};
+use crate::cli::{Global, RunArgs};
 use crate::exit::Exit;
 use crate::foresight;
 use crate::review::{self, RegionalRecords};
@@ -48,7 +48,7 @@ async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
         let (environment, sandbox) = super::sandbox::practise(global).await?;
         let ended = run_in(&environment, global, args).await;
         sandbox.shutdown().await;
-        if ended.is_ok() && global.format == Format::Text && !global.quiet {
+        if ended.is_ok() && global.format == crate::cli::Format::Text && !global.quiet {
             output::text_line(&super::sandbox::next_steps(global, &environment))?;
         }
         return ended.map(|ended| ended.exit);

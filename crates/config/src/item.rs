@@ -1,9 +1,11 @@
 //! A value of the document with its path, which reports problems with that.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::error::Problem;
 use super::names::{advice, dotted};
@@ -33,7 +35,7 @@ impl Document {
         Item {
             document: self,
             node: &self.root,
-            path: Vec::new(),
+            path: Path(None),
         }
     }
 
@@ -67,28 +69,46 @@ impl Document {
 pub struct Item<'a> {
     document: &'a Document,
     node: &'a Node,
-    path: Vec<String>,
+    path: Path<'a>,
+}
+
+/// The keys that lead to a value. It shares those that lead to the table above it.
+#[derive(Clone)]
+struct Path<'a>(Option<Rc<(Cow<'a, str>, Path<'a>)>>);
+
+impl<'a> Path<'a> {
+    fn below(&self, key: Cow<'a, str>) -> Self {
+        Self(Some(Rc::new((key, self.clone()))))
+    }
+
+    /// The keys, that of the document's own table first.
+    fn keys(&self) -> Vec<String> {
+        let (mut keys, mut path) = (Vec::new(), self);
+        while let Some((key, above)) = path.0.as_deref() {
+            keys.push(key.to_string());
+            path = above;
+        }
+        keys.reverse();
+        keys
+    }
 }
 
 impl<'a> Item<'a> {
     /// Reports what was expected of this value, and what to write instead.
     pub fn refuse<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
-        self.complain(
-            dotted(&self.path),
-            shown(&self.path, self.node),
-            expected,
-            instead,
-        )
+        let path = self.path();
+        let value = shown(&path, self.node);
+        self.complain(dotted(&path), value, expected, instead)
     }
 
     /// The same without the value, which may be a secret.
     pub fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
-        self.complain(dotted(&self.path), None, expected, instead)
+        self.complain(dotted(&self.path()), None, expected, instead)
     }
 
     /// Reports that a key of this table is missing.
     pub fn lacks<T>(&self, key: &str, example: &str) -> Option<T> {
-        let path: Vec<_> = self.path.iter().cloned().chain([key.to_owned()]).collect();
+        let path = self.path.below(Cow::Borrowed(key)).keys();
         let expected = match &self.node.origin {
             Origin::Line(_) => "is missing",
             Origin::Set(_) => {
@@ -134,19 +154,20 @@ impl<'a> Item<'a> {
         Document::new(self.document.file.clone(), default)
     }
 
-    pub fn path(&self) -> &[String] {
-        &self.path
+    pub fn path(&self) -> Vec<String> {
+        self.path.keys()
     }
 
     /// The last part of its path.
     pub fn name(&self) -> &str {
-        self.path.last().map_or("", String::as_str)
+        self.path.0.as_deref().map_or("", |(key, _)| key)
     }
 
     /// The value at a path below this one; `None` if it is absent. Elements of a list are numbered from 0.
     pub fn find(&self, path: &[&str]) -> Option<Self> {
         path.iter().try_fold(self.clone(), |item, key| {
-            Some(item.below(key, item.node.get(key)?))
+            let node = item.node.get(key)?;
+            Some(item.below(Cow::Owned((*key).to_owned()), node))
         })
     }
 
@@ -163,12 +184,11 @@ impl<'a> Item<'a> {
         matches!(self.node.kind, Kind::Table(_))
     }
 
-    fn below(&self, key: &str, node: &'a Node) -> Self {
-        let path = self.path.iter().cloned().chain([key.to_owned()]).collect();
+    fn below(&self, key: Cow<'a, str>, node: &'a Node) -> Self {
         Self {
             document: self.document,
             node,
-            path,
+            path: self.path.below(key),
         }
     }
 
@@ -246,7 +266,7 @@ impl<'a> Item<'a> {
                 nodes
                     .iter()
                     .enumerate()
-                    .map(|(at, node)| self.below(&at.to_string(), node))
+                    .map(|(at, node)| self.below(Cow::Owned(at.to_string()), node))
                     .collect(),
             ),
             _ => self.refuse("expected a list", "write the values in square brackets"),
@@ -258,7 +278,7 @@ impl<'a> Item<'a> {
         match self.kind() {
             Kind::Table(_) => self.refuse(
                 "expected a list of tables",
-                format!("write [[{}]]", dotted(&self.path)),
+                format!("write [[{}]]", dotted(&self.path())),
             ),
             _ => self.list(),
         }
@@ -282,7 +302,7 @@ impl<'a> Item<'a> {
             Kind::Table(entries) => Some(
                 entries
                     .iter()
-                    .map(|entry| self.below(&entry.key, &entry.node))
+                    .map(|entry| self.below(Cow::Borrowed(&*entry.key), &entry.node))
                     .collect(),
             ),
             _ => self.refuse("expected a table", "write { name = value }, or a [section]"),
@@ -298,7 +318,7 @@ impl<'a> Item<'a> {
             .collect();
         for stranger in &strangers {
             let advice = advice(stranger.name(), known.iter().copied());
-            stranger.complain::<()>(dotted(&stranger.path), None, stranger.unknown(), advice);
+            stranger.complain::<()>(dotted(&stranger.path()), None, stranger.unknown(), advice);
         }
         strangers.is_empty().then_some(self)
     }

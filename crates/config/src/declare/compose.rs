@@ -248,7 +248,7 @@ impl<T: Type> Type for Later<T> {
     type Value = Place;
 
     fn read(&self, item: Item<'_>) -> Option<Place> {
-        Some(Place(item.path().to_vec()))
+        Some(Place(item.path()))
     }
 
     fn shape(&self) -> Shape {

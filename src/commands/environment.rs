@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::Error;
 use super::charging::Charging;
@@ -46,6 +46,8 @@ pub struct Environment {
     charging: OnceLock<Charging>,
     /// The database of the catalog, once it is used.
     database: OnceLock<Postgres>,
+    /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
+    landing: OnceLock<Weak<SqliteCatalog>>,
     /// Whether the upstreams are the sandbox's, which has secrets of its own.
     #[cfg(feature = "sandbox")]
     practising: bool,
@@ -85,6 +87,7 @@ impl Environment {
             corrected,
             charging: OnceLock::new(),
             database: OnceLock::new(),
+            landing: OnceLock::new(),
             #[cfg(feature = "sandbox")]
             practising: false,
         })
@@ -154,6 +157,7 @@ impl Environment {
             corrected: Arc::clone(&self.corrected),
             charging: OnceLock::new(),
             database: self.database.clone(),
+            landing: OnceLock::new(),
             #[cfg(feature = "sandbox")]
             practising: self.practising,
         }
@@ -320,7 +324,10 @@ impl Environment {
             return Ok(Arc::new(catalog));
         }
         let path = self.state_dir.join(CATALOG_FILE);
-        Ok(Arc::new(SqliteCatalog::open(&path)?))
+        let catalog = Arc::new(SqliteCatalog::open(&path)?);
+        // Of two, the first is the one to read from while it is open.
+        let _ = self.landing.set(Arc::downgrade(&catalog));
+        Ok(catalog)
     }
 
     /// Goes by the clock of the database that machines share, where this machine's clock is wrong: a region that one of them
@@ -341,6 +348,9 @@ impl Environment {
 
     /// The records and the history of the catalog, for reading.
     pub async fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
+        if let Some(catalog) = self.landing.get().and_then(Weak::upgrade) {
+            return Ok(catalog);
+        }
         Ok(match self.shared_catalog().await? {
             Some(catalog) => Arc::new(catalog),
             None => Arc::new(self.catalog_in_files()?),

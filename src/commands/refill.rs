@@ -43,7 +43,7 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerC
     let is_empty = ledger.is_empty().await?;
     let mut charges = Vec::new();
     for account in environment.accounts() {
-        match Missing::find(environment, &account, is_empty, Mode::ReadOnly).await {
+        match Missing::find(environment, (&*ledger, Mode::ReadOnly), &account, is_empty).await {
             Ok(missing) => charges.push((account, missing.all())),
             Err(error) => tracing::warn!(
                 account = account.name,
@@ -85,14 +85,15 @@ async fn fill(
     is_empty: bool,
 ) -> Result<(), Error> {
     for account in environment.accounts() {
-        let missing = Missing::find(environment, &account, is_empty, Mode::ReadWrite).await?;
+        let missing =
+            Missing::find(environment, (ledger, Mode::ReadWrite), &account, is_empty).await?;
         missing.warn(&account);
         let entries = missing.all();
         if !entries.is_empty() {
             ledger.absorb(&account, &entries).await?;
         }
     }
-    restored::warn(environment);
+    restored::warn(environment, ledger).await;
     Ok(())
 }
 
@@ -109,9 +110,9 @@ struct Missing {
 impl Missing {
     async fn find(
         environment: &Environment,
+        (ledger, mode): (&dyn LedgerClient, Mode),
         account: &Account,
         is_empty: bool,
-        mode: Mode,
     ) -> Result<Self, Error> {
         let (store, now) = (&environment.config.ledger.store, environment.clock.now());
         let elsewhere = carried_over(store, &environment.state_dir, account, now, mode).await?;
@@ -122,7 +123,7 @@ impl Missing {
         let added = refilled.iter().chain(&elsewhere.charges);
         let added = added.map(|entry| entry.at).max();
         Ok(Self {
-            since: restored::charged_since(environment, account, added, mode).await?,
+            since: restored::charged_since(environment, ledger, account, added).await?,
             refilled,
             elsewhere: elsewhere.charges,
         })

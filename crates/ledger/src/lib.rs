@@ -276,6 +276,16 @@ pub trait LocalLedger: Ledger {
     /// Whether it holds no charge of any account. Writes nothing.
     async fn is_empty(&self) -> Result<bool, LedgerError>;
 
+    /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file.
+    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        Ok(None)
+    }
+
+    /// Returns when the backup was made that its file was restored from; `None` for one that was not restored.
+    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
+        Ok(None)
+    }
+
     /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError>;
 

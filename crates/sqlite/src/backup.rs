@@ -30,9 +30,7 @@ pub fn copy(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
 ///
 /// # Errors
 /// When SQLite cannot read it.
-pub fn restored_from(path: &Path) -> rusqlite::Result<Option<i64>> {
-    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    super::wait_while_busy(&mut connection)?;
+pub fn restored_from(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     if !connection.query_row(IS_MARKED, [], |row| row.get::<_, bool>(0))? {
         return Ok(None);
     }

@@ -6,24 +6,23 @@ use super::super::table::instant;
 use super::{draws_on, entry};
 use ingest_catalog::PassRecord;
 use ingest_config::LedgerStore;
-use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, SqliteLedger};
+use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use ingest_quota::{Account, Entry, Timestamp};
-use ingest_sqlite as sqlite;
 
 /// What passes spent that began after the newest charge of the ledger's file, `added` included: the newest of what it is
 /// charged before. Every pass is charged before it lands a page, so such a file is older than the catalog.
 pub async fn charged_since(
     environment: &Environment,
+    ledger: &dyn LedgerClient,
     account: &Account,
     added: Option<Timestamp>,
-    mode: Mode,
 ) -> Result<Vec<Entry>, Error> {
     if environment.config.ledger.store != LedgerStore::Sqlite {
         return Ok(Vec::new());
     }
     let now = environment.clock.now();
     let counted_from = now - account.longest_window();
-    let passes = passes_since(environment, account, added, mode).await?;
+    let passes = passes_since(environment, ledger, account, added).await?;
     let entries = passes.iter().map(|pass| entry(pass, now));
     Ok(entries.filter(|entry| entry.at > counted_from).collect())
 }
@@ -32,11 +31,11 @@ pub async fn charged_since(
 /// found: another process may have charged and landed them meanwhile.
 async fn passes_since(
     environment: &Environment,
+    ledger: &dyn LedgerClient,
     account: &Account,
     added: Option<Timestamp>,
-    mode: Mode,
 ) -> Result<Vec<PassRecord>, Error> {
-    let Some(newest) = newest_charge(environment, account, mode).await?.max(added) else {
+    let Some(newest) = ledger.newest_charge(account).await?.max(added) else {
         return Ok(Vec::new());
     };
     let mut passes = match environment.archive().await {
@@ -48,40 +47,23 @@ async fn passes_since(
     if passes.is_empty() {
         return Ok(passes);
     }
-    let again = newest_charge(environment, account, mode).await?;
+    let again = ledger.newest_charge(account).await?;
     let newest = again.unwrap_or(newest).max(newest);
     passes.retain(|pass| pass.started_at > newest);
     Ok(passes)
 }
 
-/// `None` where the ledger's file holds no charge of the account.
-async fn newest_charge(
-    environment: &Environment,
-    account: &Account,
-    mode: Mode,
-) -> Result<Option<Timestamp>, Error> {
-    let path = environment.state_dir.join(LEDGER_FILE);
-    let ledger = match mode {
-        Mode::ReadWrite => SqliteLedger::open(&path),
-        Mode::ReadOnly => SqliteLedger::open_read_only(&path),
-    };
-    let ledger = ledger.map_err(OpenLedgerError::from)?;
-    let newest = ledger.newest_charge(account).await;
-    Ok(newest.map_err(OpenLedgerError::from)?)
-}
-
 /// Reports a ledger, or a journal, that was restored from a backup, as long as what was charged since may still count
 /// upstream.
-pub fn warn(environment: &Environment) {
+pub async fn warn(environment: &Environment, ledger: &dyn LedgerClient) {
+    let Ok(Some(made_at)) = ledger.restored_from().await else {
+        return;
+    };
     let file = match environment.config.ledger.store {
         LedgerStore::Sqlite => LEDGER_FILE,
         LedgerStore::Redis(_) => JOURNAL_FILE,
     };
     let path = environment.state_dir.join(file);
-    let Ok(Some(made_at)) = sqlite::restored_from(&path) else {
-        return;
-    };
-    let made_at = Timestamp::from_micros(made_at);
     let windows = environment.accounts();
     let longest = windows.iter().map(|account| account.longest_window()).max();
     let until = made_at + longest.unwrap_or_default();

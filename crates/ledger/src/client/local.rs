@@ -146,6 +146,14 @@ impl LedgerClient for LocalClient {
         Ok(self.ledger.is_empty().await?)
     }
 
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, ClientError> {
+        Ok(self.ledger.newest_charge(account).await?)
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
+        Ok(self.ledger.restored_from().await?)
+    }
+
     fn journal(&self) -> Option<&Journal> {
         None
     }

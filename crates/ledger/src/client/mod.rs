@@ -245,6 +245,20 @@ pub trait LedgerClient: Send + Sync {
     /// Whether this is a ledger of this machine without a charge of any account: it is new, or was deleted.
     async fn is_empty(&self) -> Result<bool, ClientError>;
 
+    /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file of this machine.
+    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
+        Ok(None)
+    }
+
+    /// Returns when the backup was made that the ledger's file on this machine, or the journal, was restored from; `None` for one
+    /// that was not restored.
+    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
+        match self.journal() {
+            Some(journal) => Ok(journal.restored_from().await?),
+            None => Ok(None),
+        }
+    }
+
     /// The journal of this machine; `None` when the ledger itself is on this machine.
     fn journal(&self) -> Option<&Journal>;
 

@@ -129,6 +129,15 @@ impl Journal {
         self.ledger.as_deref()
     }
 
+    /// Returns when the backup was made that the file was restored from; `None` for one that was not restored.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn restored_from(&self) -> Result<Option<Timestamp>, JournalError> {
+        let made_at = self.look(sqlite::restored_from).await?.flatten();
+        Ok(made_at.map(Timestamp::from_micros))
+    }
+
     /// Returns a copy in memory.
     ///
     /// # Errors

@@ -84,19 +84,6 @@ impl SqliteLedger {
             .await
     }
 
-    /// Returns when the newest charge of an account was made; `None` when there is none.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
-        const NEWEST: &str = "select max(at) from charge where account = ?1";
-        let name = account.name.clone();
-        let newest = move |connection: &Connection| -> rusqlite::Result<Option<i64>> {
-            connection.query_row(NEWEST, [&name], |row| row.get(0))
-        };
-        Ok(self.read(newest).await?.map(Timestamp::from_micros))
-    }
-
     fn over(database: Database) -> Self {
         Self {
             database: Arc::new(Mutex::new(database)),
@@ -361,6 +348,17 @@ impl LocalLedger for SqliteLedger {
         let none = "select not exists (select 1 from charge)";
         self.read(move |connection| connection.query_row(none, [], |row| row.get(0)))
             .await
+    }
+
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        let name = account.name.clone();
+        let newest = self.read(move |connection| Rows::new(connection, &name).newest());
+        Ok(newest.await?.map(|newest| newest.at))
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
+        let made_at = self.read(sqlite::restored_from).await?;
+        Ok(made_at.map(Timestamp::from_micros))
     }
 
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {

@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""Prints the figures of the source: python3 tests/figures.py [CHECKOUT]. Nothing is built."""
+"""Prints the figures of the source: lines and files, comments, functions, names of several types, circles of files. Nothing is built."""
 
+import argparse
 import collections
 import pathlib
 import re
 import subprocess
 import sys
 
-TOP = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+HERE = pathlib.Path(__file__).resolve().parent.parent
 
 
-def sources():
+def sources(checkout):
     """The Rust files outside tests, benchmarks and examples, with their text."""
-    named = subprocess.run(["git", "-C", TOP, "ls-files", "*.rs"], stdout=subprocess.PIPE, check=True, text=True).stdout
-    for name in named.split():
+    named = subprocess.run(["git", "-C", checkout, "ls-files", "*.rs"], stdout=subprocess.PIPE, text=True)
+    if named.returncode != 0:
+        sys.exit(f"figures.py: {checkout} is no checkout. Name the directory of one, or none for {HERE}.")
+    for name in named.stdout.split():
         path = pathlib.PurePath(name)
         if not {"tests", "benches", "examples", "testing"} & set(path.parts):
-            yield path, (TOP / path).read_text()
+            yield path, (checkout / path).read_text()
 
 
 def room(path):
@@ -90,7 +93,9 @@ def components(nodes, uses):
 
 
 def main():
-    files = dict(sources())
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("checkout", nargs="?", type=pathlib.Path, default=HERE, help="by default the one that this file is in")
+    files = dict(sources(parser.parse_args().checkout))
     lines, counts = collections.Counter(), collections.Counter()
     for path, text in files.items():
         lines[room(path)] += text.count("\n")

@@ -169,7 +169,6 @@ impl Charging {
         self.charge_in(&*charging_ledger(environment).await?).await
     }
 
-    /// Charges a ledger.
     pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<Charged, Error> {
         let ask = ChargeRequest {
             account: &self.credential.account,

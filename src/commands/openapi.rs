@@ -72,7 +72,6 @@ struct Description<'a> {
     is_discovery: bool,
 }
 
-/// A parameter.
 struct Param {
     name: String,
     is_in_path: bool,

@@ -165,7 +165,6 @@ impl Style {
     }
 }
 
-/// The colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
     /// Something is wrong.

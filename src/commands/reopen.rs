@@ -74,7 +74,6 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
 
 /// A limit that grants nothing although it is open: its units are used, by charges or by what the upstream reported.
 struct Full {
-    /// In units.
     used: Units,
     /// When one unit fits; `None` if the ledger cannot report it.
     fits_at: Option<Timestamp>,

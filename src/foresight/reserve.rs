@@ -198,7 +198,6 @@ fn costs(job: &Job, passes: &[PassEstimate]) -> Costs {
 /// A limit of an account.
 type LimitOf = (String, LimitName);
 
-/// Used units.
 type Used = BTreeMap<LimitOf, Units>;
 
 /// The use of some limits, as far as nothing more is charged.

@@ -250,13 +250,9 @@ struct SeenRecord {
 /// The list to which a page belongs.
 #[derive(Debug, Clone, Copy)]
 pub struct ListRef<'a> {
-    /// Its job.
     pub job: &'a Job,
-    /// Its step.
     pub step: &'a Step,
-    /// Its region.
     pub region: &'a Region,
-    /// What it requests.
     pub request: &'a str,
     /// The ids that it requests; none in a step that lists.
     pub ids: &'a [String],

@@ -15,7 +15,6 @@ const EMPTY: &str = "the page has no records, so ids, columns and paging cannot 
 pub struct Tried<'a> {
     /// The job; of one credential.
     pub job: &'a Job,
-    /// Its step.
     pub step: &'a Step,
     /// The ids; none in a step that lists.
     pub ids: &'a [String],

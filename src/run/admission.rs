@@ -93,6 +93,7 @@ async fn admit_regions(
         return Ok(std::mem::take(queue).into());
     }
     let front = front(all, fit);
+    // One always walks: the ledger decides on each of its requests.
     if fit == 1 {
         return Ok(queue.drain(..1).collect());
     }
@@ -261,6 +262,7 @@ impl Remaining {
         let fits = |(job, cost): &(Arc<Job>, Cost)| {
             let account = job.credential.account.name.as_str();
             let total = totals.get(account).cloned().unwrap_or_default();
+            // Its requests are charged wherever units are left, so those of all its credentials count.
             if !job.fallbacks.is_empty() {
                 let mut limits = cost.limits();
                 return limits.all(|limit| {

@@ -114,6 +114,7 @@ fn each_once<'p>(
     let mut each_once = |all: Vec<&'p PendingId>| -> Vec<&'p PendingId> {
         all.into_iter().filter(|one| seen.insert(&one.id)).collect()
     };
+    // In this order: an id that both name is one of ours, which must be fetched, and not one that only fills a batch.
     (each_once(mine), each_once(others))
 }
 

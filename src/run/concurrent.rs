@@ -25,7 +25,6 @@ use ingest_config::{Job, Step};
 
 /// A pass whose listing steps were walked.
 pub struct Listed {
-    /// The pass.
     pub pass: Pass,
     /// Why it stopped; `None` where all its lists are complete.
     pub reason: Option<StopReason>,

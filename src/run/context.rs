@@ -32,17 +32,14 @@ const LANDING_PAUSE: Duration = Duration::from_millis(500);
 pub struct Context {
     /// The catalog, where pages are landed.
     pub catalog: Arc<dyn PassStore>,
-    /// The client of the ledger.
     pub ledger: Arc<dyn LedgerClient>,
     /// The client of the upstream, by the credential's name; or why there is none.
     pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
     /// Where pages are kept that the catalog could not take; `None` if its files are on the same disk.
     pub unlanded: Option<Unlanded>,
-    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// The leases of regions and batches.
     pub leases: Arc<dyn Leases>,
-    /// Whether to stop.
     pub stop: Stop,
     /// What its tasks wait for.
     pub waits: Waits,

@@ -20,9 +20,7 @@ const REFUSED_SLICE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A region of a job that may walk.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// The job.
     pub job: Arc<Job>,
-    /// The region.
     pub region: Arc<Region>,
     /// Its passes in the catalog. The steps of an unfinished one are those that the job has now.
     pub state: RegionState,

@@ -15,7 +15,6 @@ use ingest_quota::{Cost, Timestamp};
 /// What one pass is expected to take.
 #[derive(Debug, Clone, Default)]
 pub struct PassEstimate {
-    /// The region.
     pub region: Arc<Region>,
     /// The pages left of each step that lists, by its index.
     pub pages: BTreeMap<usize, Range>,
@@ -41,9 +40,7 @@ pub struct EstimatedIds {
 pub struct Estimator<'a> {
     /// Where earlier and unfinished passes are.
     pub catalog: &'a dyn PassReader,
-    /// The job.
     pub job: &'a Job,
-    /// Now.
     pub now: Timestamp,
 }
 

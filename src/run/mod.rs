@@ -87,6 +87,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         .await?
         .into_iter()
         .partition(|one| one.is_due(now));
+    // Asked once before anything walks: otherwise each region would fail with the same message.
     if let Err(error) = some_credential(context, &due).await {
         let reason = StopReason::Failed(error.to_string());
         context.store_not_walked(&due, Some(&reason)).await;
@@ -97,6 +98,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     let (mut walked, mut admission) = (Walked::default(), Admission::default());
     context.progress.planned(queue.len());
     while !queue.is_empty() {
+        // For each group anew: what the regions before it really used is known by now.
         let admitted = admission.next(context, &mut queue, walked.requests());
         let admitted = context
             .waits
@@ -104,6 +106,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         match admitted.await {
             Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
             Err(reason) => {
+                // The catalog cannot be read, which concerns all that are left.
                 let left = Vec::from(std::mem::take(&mut queue));
                 walked.add_not_walked(&left, reason.outcome(), Some(&reason));
                 context.store_not_walked(&left, Some(&reason)).await;
@@ -111,6 +114,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         }
     }
     walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
+    // A signal asks for a quick end, and the next run deletes the same records.
     if context.stop.signal().is_none()
         && let Err(error) = context
             .waits

@@ -109,7 +109,6 @@ impl From<PassOutcome> for RunOutcome {
 /// The result of one region of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PassReport {
-    /// The job.
     pub job: String,
     /// The region; `*` for batches that serve several.
     pub region: String,
@@ -169,7 +168,6 @@ impl PassReport {
 /// What a charge needs, in units by limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Claim {
-    /// Its cost.
     pub cost: Cost,
     /// The job's `leave`: units that must remain after it.
     pub leave: Cost,
@@ -178,15 +176,12 @@ pub struct Claim {
 /// The refusal of a limit that stopped a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoppedBy {
-    /// The account.
     pub account: String,
-    /// The limit.
     pub limit: LimitName,
     /// The call that did not fit.
     pub call: String,
     /// The units of the limit that it needs.
     pub units: Units,
-    /// The remaining units.
     pub remaining: Units,
     /// What it needs of all limits.
     #[serde(skip)]

@@ -82,7 +82,6 @@ pub enum Ended {
 
 /// A fetched page, and the position after it.
 pub struct NextPage {
-    /// The page.
     pub page: Page,
     /// The cursor of the next page, unless the list ends here.
     pub next: Option<String>,
@@ -219,6 +218,7 @@ impl<'a> Pager<'a> {
                 Err(
                     StopReason::Unserved(_) | StopReason::BadCursor(_) | StopReason::OldCursor(_),
                 ) if self.proof.is_some() => {
+                    // As in `land`: held until the end is learned.
                     let _proof = self.proof.take();
                     self.review.refused();
                     let ended = Ended::Proved(true, Vec::new());
@@ -370,6 +370,7 @@ impl<'a> Pager<'a> {
         self.stats.land(records, page.skipped);
         let (job, region) = (&self.job.name, self.region.key());
         self.context.progress.landed(job, &region, records);
+        // The page is paid for and stays. But another run may walk the same list, so this one goes no further.
         if landed.lease_lost {
             return Err(StopReason::Failed(format!(
                 "another run may have taken over {job} {region}, or the database lost pages in a failover: \
@@ -432,6 +433,7 @@ impl<'a> Pager<'a> {
             ids,
         };
         let mut verdict = self.review.see(&page, turn);
+        // Only at the end: a page before it may lack a list that a later one has.
         if verdict.next.is_none() {
             self.judge_missing_list(since, turn.begins_at_cursor, &mut verdict);
         }
@@ -491,6 +493,7 @@ impl<'a> Pager<'a> {
         let turn = waits.on(task, "how other lists of the call end", turn);
         let mut stop = self.context.stop.clone();
         self.proof = tokio::select! {
+            // A run that is told to stop sends no further page, even where its turn came at the same moment.
             biased;
             () = stop.wait() => return Err(StopReason::Interrupted(None)),
             turn = turn => Some(turn),

@@ -28,9 +28,7 @@ const TIMES: [Variable; 5] = [
 /// A pass that this run walks, under its lease.
 #[derive(Debug)]
 pub struct Pass {
-    /// The job.
     pub job: Arc<Job>,
-    /// The region.
     pub region: Arc<Region>,
     /// The pass in the catalog.
     pub reference: PassRef,
@@ -45,7 +43,6 @@ pub struct Pass {
     /// The cursors of the last complete pass with which its lists begin, by the step's index; none in one that lists everything
     /// again.
     pub lasting: HashMap<usize, String>,
-    /// The positions of its steps.
     pub positions: Vec<StepPosition>,
     /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
     pub partial: HashSet<usize>,
@@ -59,6 +56,7 @@ pub struct Pass {
     pub relists: bool,
     /// The pages with records of each step in the last complete pass, by the step's index.
     last_filled: Vec<(usize, u64)>,
+    // Other runs keep away from the region until it is dropped.
     _lease: Lease,
 }
 
@@ -67,6 +65,7 @@ impl Pass {
     #[must_use]
     pub fn new(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
         let open = candidate.resumable(now);
+        // A pass goes on as it began, whatever the options of the run that resumes it.
         let relists = open.map_or(candidate.job.relists, |pass| pass.relists);
         Self {
             reference: reference(&candidate.job, &candidate.region, open, now),
@@ -113,6 +112,7 @@ impl Pass {
     /// Moves a step behind a landed page, to `now_at`.
     pub fn advance(&mut self, landed: Landed, mut now_at: StepPosition) {
         self.reference = PassRef::Open(landed.pass);
+        // A cursor that the pass has followed before leads in a circle, of which every page would be paid for again.
         now_at.cursor = now_at.cursor.filter(|_| !landed.cursor_repeats);
         self.positions.retain(|at| at.step != now_at.step);
         self.positions.push(now_at);
@@ -147,6 +147,7 @@ impl Pass {
             .map(|(index, _)| index)
             .collect();
         let now = context.clock.now();
+        // A list that may lack pages does not show of any record that it is gone.
         if !self.doubts.is_empty() {
             let finish = context
                 .catalog
@@ -257,6 +258,7 @@ pub async fn walk(
             pager.notes.extend(found_nothing(pass, &pager));
             pager.notes.extend(lists_the_same(pass, &pager));
         }
+        // Of a list that stopped, too: its requests are paid for.
         pass.stats.add(&pager.stats);
         pass.notes.append(&mut pager.notes);
         pass.doubts.append(&mut pager.doubts);
@@ -319,6 +321,8 @@ impl Target for Listing<'_> {
             empty_pages: page.empty_pages,
             requested: Vec::new(),
             batch: None,
+            // The next pass would begin behind the records that a doubtful list has perhaps missed, and no pass would find
+            // them.
             lasting: lasting.filter(|_| !is_doubtful),
             since: None,
             doubts,

@@ -158,7 +158,6 @@ impl Walked {
 /// The target of log events about failed passes. A log for people leaves them out, since the summary has them too.
 pub const FAILURE: &str = "ingest::failure";
 
-/// Logs the end of a pass.
 fn log_end(pass: &PassReport) {
     let PassReport {
         job,

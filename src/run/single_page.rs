@@ -17,11 +17,9 @@ use uuid::Uuid;
 /// The request of one page.
 #[derive(Debug, Clone, Copy)]
 pub struct SinglePage<'a> {
-    /// The job.
     pub job: &'a Job,
     /// The index of the step.
     pub step: usize,
-    /// The region.
     pub region: &'a Region,
     /// What is requested.
     pub request: PageRequest<'a>,

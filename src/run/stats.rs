@@ -12,10 +12,8 @@ use ingest_config::Upstream;
 use ingest_quota::{Cost, Units};
 use ingest_upstream::Failure;
 
-/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestOutcome {
-    /// A page.
     Page,
     /// It was not sent.
     NotSent,
@@ -73,7 +71,6 @@ impl From<&Failure> for RequestOutcome {
 pub struct CallStats {
     /// The account that they charged.
     pub account: String,
-    /// The call.
     pub call: String,
     /// Their outcome.
     pub outcome: RequestOutcome,
@@ -91,7 +88,6 @@ pub struct RequestStats(Mutex<CountsByOutcome>);
 type CountsByOutcome = BTreeMap<(String, String, RequestOutcome), (u64, Duration)>;
 
 impl RequestStats {
-    /// Counts a request.
     pub fn count(&self, account: &str, call: &str, outcome: RequestOutcome, took: Duration) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, sum) = counted

@@ -29,7 +29,6 @@ impl Unlanded {
         }
     }
 
-    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -16,7 +16,6 @@ const MOST: usize = 10_000;
 #[derive(Default)]
 pub struct Answers(Mutex<KeptAnswers>);
 
-/// An `Idempotency-Key`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct IdempotencyKey {
     /// Whose request has it: a client sends one request under a key.

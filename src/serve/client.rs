@@ -36,7 +36,6 @@ struct KnownClient {
 /// A client with a token.
 #[derive(Debug)]
 pub struct Client {
-    /// Its name.
     pub name: String,
     /// What it may do.
     pub config: ServeClient,

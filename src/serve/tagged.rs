@@ -77,7 +77,6 @@ fn unless_known(
     (etag, [(header::CONTENT_TYPE, media_type)], body).into_response()
 }
 
-/// A response in JSON.
 pub fn json_text(value: &impl Serialize) -> Response {
     let text = serde_json::to_string(value).unwrap_or_default();
     ([(header::CONTENT_TYPE, JSON)], text).into_response()

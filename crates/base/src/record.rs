@@ -37,7 +37,6 @@ pub struct Tag {
 /// A page that was landed before.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CachedPage {
-    /// Its tag.
     pub tag: Tag,
     /// Its records in order, each as it was last seen.
     pub records: Vec<Record>,

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-/// A saved response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedResponse {
     /// The status; 200 where only the body was saved.

@@ -22,7 +22,6 @@ pub enum Holds {
     Text,
     /// JSON as text.
     Json,
-    /// A time.
     Time,
     /// Yes or no.
     Truth,
@@ -31,7 +30,6 @@ pub enum Holds {
 /// A table of every catalog.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
     /// Its columns. The first ones are its key.
     pub columns: &'static [(&'static str, Holds)],
@@ -42,13 +40,11 @@ pub struct Table {
 /// The value of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
-    /// Null.
     Null,
     /// A number.
     Integer(i64),
     /// A text, or JSON.
     Text(String),
-    /// A time.
     Time(Timestamp),
     /// Yes or no.
     Truth(bool),
@@ -254,7 +250,6 @@ pub const TABLES: &[Table] = &[
 ];
 
 impl Table {
-    /// The columns of its key.
     #[must_use]
     pub fn key_columns(&self) -> &'static [(&'static str, Holds)] {
         self.columns.get(..self.key).unwrap_or(self.columns)
@@ -309,7 +304,6 @@ pub trait CopyStore: Send + Sync {
 pub struct CopiedTable {
     /// The table.
     pub name: &'static str,
-    /// Its rows.
     pub rows: u64,
     /// Those of them that were written now. The others were there already.
     pub written: u64,

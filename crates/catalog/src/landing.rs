@@ -63,7 +63,6 @@ pub struct Landing {
     pub units: Cost,
     /// The upstream's name for the page, to request it only if it changed.
     pub tag: Option<Tag>,
-    /// Now.
     pub now: Timestamp,
     /// The term of the lease under which it was requested; `None` where the lease cannot be lost.
     pub term: Option<Term>,

@@ -13,31 +13,21 @@ use ingest_quota::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Resource {
     /// A region of a job, or `*` for the job's batches.
-    Region {
-        /// The job.
-        job: String,
-        /// The region.
-        region: String,
-    },
+    Region { job: String, region: String },
     /// The ids of a kind of an upstream's records, whichever job requests them. Its holder knows that no other run fetches
     /// the ids that the catalog calls missing.
     Ids {
-        /// The upstream.
         upstream: String,
         /// The kind of record.
         kind: String,
     },
     /// The deletion of records that an upstream's `keep` no longer keeps.
-    Retention {
-        /// The upstream.
-        upstream: String,
-    },
+    Retention { upstream: String },
     /// The rebuilding of what is derived from records.
     Repair,
 }
 
 impl Resource {
-    /// A region of a job.
     #[must_use]
     pub fn region(job: &str, region: &str) -> Self {
         Self::Region {
@@ -81,7 +71,6 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// This process.
     #[must_use]
     pub fn this_process() -> Self {
         Self {
@@ -104,7 +93,6 @@ impl fmt::Display for Holder {
 /// A resource, and who holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
-    /// The resource.
     pub resource: Resource,
     /// The process that holds it.
     pub holder: Holder,
@@ -114,7 +102,6 @@ pub struct HeldLease {
 /// leases changes a pass only for the current term.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Term {
-    /// The resource.
     pub resource: Resource,
     /// The process that holds it, by a random number.
     pub holder: Uuid,

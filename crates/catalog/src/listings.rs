@@ -30,7 +30,6 @@ impl Listings {
         }
     }
 
-    /// The listing, step by step.
     pub fn done(self) -> Vec<StepListing> {
         self.steps
     }

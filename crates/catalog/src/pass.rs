@@ -16,7 +16,6 @@ pub struct PassId(pub i64);
 pub enum PassRef {
     /// Not in the catalog yet.
     New {
-        /// The job.
         job: String,
         /// The region; `*` for a pass of batches that serve several.
         region: String,
@@ -32,9 +31,7 @@ pub enum PassRef {
 /// An unfinished pass and where it stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenPass {
-    /// The pass.
     pub id: PassId,
-    /// Its region.
     pub region: String,
     /// The span of time that it fetches, in a job with slices.
     pub slice: Option<Slice>,
@@ -87,11 +84,9 @@ impl Rearrangement {
 /// The passes of one region of a job, as far as the next run needs them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RegionState {
-    /// The region.
     pub region: String,
     /// When its last complete pass started.
     pub last_complete: Option<Timestamp>,
-    /// That pass.
     pub last_complete_pass: Option<PassId>,
     /// The last complete pass in which `max_pages` ended no step that names `{since}`.
     pub since: Option<UncutPass>,
@@ -103,7 +98,6 @@ pub struct RegionState {
     pub doubtful: Option<DoubtfulPass>,
     /// When its last abandoned pass was given up.
     pub last_abandoned: Option<Timestamp>,
-    /// Its unfinished pass.
     pub unfinished: Option<OpenPass>,
     /// Pages of each step in its last complete pass, by the step's index.
     pub last_pages: Vec<(usize, u64)>,
@@ -129,7 +123,6 @@ pub struct DoubtfulPass {
     pub started_at: Timestamp,
     /// What the job requested and read in it, as [`super::PassStore::store_refusal`] stored it.
     pub request: Option<String>,
-    /// The doubts.
     pub doubts: Vec<Doubted>,
 }
 
@@ -147,7 +140,6 @@ pub fn filled(steps: &[StepPosition]) -> Vec<(usize, u64)> {
 /// A slice of a region that has passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SliceState {
-    /// The slice.
     pub slice: Slice,
     /// Its passes; `since` and `last_pages` are empty.
     pub state: RegionState,
@@ -156,9 +148,7 @@ pub struct SliceState {
 /// A pass over a slice that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedSlice {
-    /// The slice.
     pub slice: Slice,
-    /// The pass.
     pub pass: PassId,
     /// How it ended.
     pub end: PassEnd,
@@ -244,7 +234,6 @@ pub struct IdSince {
 pub struct LastingCursor {
     /// What the step requests: its call and parameters.
     pub request: String,
-    /// The cursor.
     pub cursor: String,
 }
 

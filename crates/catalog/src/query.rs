@@ -20,11 +20,9 @@ pub enum PassScope {
 /// A query for the ids that a job's listings name and that were not fetched recently.
 #[derive(Debug, Clone)]
 pub struct PendingQuery {
-    /// The job.
     pub job: String,
     /// Whose listings.
     pub scope: PassScope,
-    /// The upstream.
     pub upstream: String,
     /// The call whose listings name the ids.
     pub listed_by: String,
@@ -41,7 +39,6 @@ pub struct PendingQuery {
 /// An id to fetch, and a pass whose listing names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingId {
-    /// The id.
     pub id: String,
     /// The pass. An id that several passes name is returned once for each.
     pub pass: PassId,
@@ -65,11 +62,9 @@ pub struct StepListing {
 /// Ids of records of one kind of an upstream.
 #[derive(Debug, Clone)]
 pub struct RecordIds {
-    /// The upstream.
     pub upstream: String,
     /// The kind of record.
     pub kind: String,
-    /// The ids.
     pub ids: Vec<Arc<str>>,
 }
 
@@ -94,9 +89,7 @@ pub type NamedIds = (Arc<str>, Vec<Arc<str>>);
 /// A pass in a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassRecord {
-    /// The pass.
     pub id: PassId,
-    /// The job.
     pub job: String,
     /// The region; `*` for batches that served several.
     pub region: String,
@@ -153,11 +146,9 @@ pub struct RecordsQuery {
 /// A record as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// The upstream.
     pub upstream: String,
     /// The kind of record.
     pub kind: String,
-    /// Its id.
     pub id: String,
     /// When it was first seen.
     pub first_seen: Timestamp,
@@ -174,7 +165,6 @@ pub struct StoredRecord {
 /// Some records, in the order of first sight.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordsPage {
-    /// The records.
     pub records: Vec<StoredRecord>,
     /// Whether more records follow the last of them.
     pub more: bool,
@@ -212,11 +202,9 @@ pub struct SearchResults {
 /// A record that contains the words.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
-    /// The upstream.
     pub upstream: String,
     /// The kind of record.
     pub kind: String,
-    /// Its id.
     pub id: String,
     /// Up to a few dozen words of the text around the found words, each of which is between U+E000 and U+E001.
     pub excerpt: String,
@@ -231,9 +219,7 @@ pub struct SearchHit {
 /// What the lists of a call showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFacts {
-    /// The upstream.
     pub upstream: String,
-    /// The call.
     pub call: String,
     /// It, as JSON.
     pub facts: String,
@@ -242,10 +228,7 @@ pub struct CallFacts {
 /// What a request of a call is expected to cost, learned from what its answers reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Estimate {
-    /// The upstream.
     pub upstream: String,
-    /// The call.
     pub call: String,
-    /// The cost.
     pub cost: Cost,
 }

@@ -40,7 +40,6 @@ pub enum Body {
 pub enum JsonTemplate {
     /// A value that is sent as it is.
     Fixed(Value),
-    /// A text.
     Text(Template),
     /// A list, in which an element with `{ids}` stands for one element for each id.
     List(Vec<Self>),
@@ -82,7 +81,6 @@ impl Param {
 }
 
 impl Body {
-    /// Its templates.
     #[must_use]
     pub fn templates(&self) -> Vec<&Template> {
         match self {

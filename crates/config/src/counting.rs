@@ -5,12 +5,9 @@ use serde_json::json;
 use super::declare::{Leaf, Shape};
 use ingest_quota::Counting;
 
-/// The word of `counting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountingWord {
-    /// `exact`
     Exact,
-    /// `buckets`
     Buckets,
 }
 

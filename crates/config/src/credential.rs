@@ -20,7 +20,6 @@ use ingest_quota::{Account, Cost, Limit, LimitName};
 /// A secret for an upstream, and the account whose quota it uses.
 #[derive(Debug, Clone)]
 pub struct Credential {
-    /// Its name.
     pub name: String,
     /// The upstream that it is for.
     pub upstream: Arc<Upstream>,

@@ -5,27 +5,16 @@ use super::declare::Words;
 /// What cannot happen in a list that is read correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Doubt {
-    /// `cursor-repeats`
     CursorRepeats,
-    /// `records-repeat`
     RecordsRepeat,
-    /// `next-unnamed`
     NextUnnamed,
-    /// `next-unread`
     NextUnread,
-    /// `next-missing`
     NextMissing,
-    /// `place-missing`
     PlaceMissing,
-    /// `fewer-than-total`
     FewerThanTotal,
-    /// `no-records`
     NoRecords,
-    /// `ids-missing`
     IdsMissing,
-    /// `end-refuted`
     EndRefuted,
-    /// `cut`
     Cut,
 }
 

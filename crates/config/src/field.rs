@@ -122,20 +122,13 @@ fn column(item: Item<'_>) -> Option<Column> {
     })
 }
 
-/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnType {
-    /// `text`
     Text,
-    /// `integer`
     Integer,
-    /// `real`
     Real,
-    /// `boolean`
     Boolean,
-    /// `timestamp`
     Timestamp,
-    /// `json`
     Json,
 }
 
@@ -210,7 +203,6 @@ impl ColumnType {
 pub enum ResponseField {
     /// In a header of this name, in lower case.
     Header(String),
-    /// In the body.
     Body(Pointer),
 }
 

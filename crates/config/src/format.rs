@@ -30,14 +30,12 @@ pub const FORMATS: &[(&str, Format, &str)] = &[
 /// The format of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// `json`
     #[default]
     Json,
     /// `ndjson`: one JSON value per line.
     Ndjson,
     /// `csv`, with the byte that separates two values.
     Csv(u8),
-    /// `xml`
     Xml,
 }
 

@@ -31,7 +31,6 @@ pub enum Part {
     Remaining,
     /// The used units.
     Used,
-    /// The quota.
     Quota,
     /// When the units return.
     Reset,

@@ -19,7 +19,6 @@ use ingest_quota::{Cost, Timestamp};
 /// What to fetch, as a list of calls, for each region.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its name.
     pub name: String,
     /// The credential of its requests.
     pub credential: Arc<Credential>,

@@ -22,11 +22,8 @@ pub const LAYOUTS: &[(&str, Layout, &str)] = &[
 /// How the records at their place are arranged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// `objects`
     #[default]
     Objects,
-    /// `columns`
     Columns,
-    /// `rows`
     Rows,
 }

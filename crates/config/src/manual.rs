@@ -219,7 +219,6 @@ fn is_secret(keys: &[Key]) -> bool {
     keys.iter().map(|key| key.name).eq(OF_A_SECRET)
 }
 
-/// The keys of a secret.
 fn secret(shape: &Shape) -> Option<&[Key]> {
     shape.parts.iter().find_map(|part| {
         let own = is_secret(&part.keys).then_some(part.keys.as_slice());

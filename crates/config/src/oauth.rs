@@ -63,7 +63,6 @@ pub enum ClientPlace {
     /// In the header `authorization: Basic`.
     #[default]
     Basic,
-    /// In the body.
     Body,
 }
 
@@ -226,7 +225,6 @@ const TOKEN_URL: Leaf<Url> = Leaf {
 };
 
 impl OAuth {
-    /// The key of a service account.
     #[must_use]
     pub const fn service_account_key(&self) -> Option<&Template> {
         match &self.grant {

@@ -21,18 +21,12 @@ use super::{Param, Pointer, Template};
 /// How a call turns pages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Paging {
-    /// `none`
     #[default]
     None,
-    /// `token`
     Token(ByToken),
-    /// `link`
     Link(ByLink),
-    /// `next_url`
     NextUrl(ByNextUrl),
-    /// `offset`
     Offset(ByOffset),
-    /// `number`
     Number(ByNumber),
 }
 
@@ -270,10 +264,8 @@ keys! {
 /// Where paging parameters are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Place {
-    /// In the query.
     #[default]
     Query,
-    /// In the body.
     Body,
 }
 

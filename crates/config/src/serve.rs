@@ -15,7 +15,6 @@ use super::declare::{
 use super::item::{Item, all};
 use ingest_quota::{Cost, Limit, Units, Window};
 
-/// `[serve]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeConfig {
     /// The address on which the server listens.

@@ -23,7 +23,6 @@ pub struct Since {
     pub format: Option<TimeFormat>,
 }
 
-/// The value of `{since}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SinceValue {
     /// A time, written as a template requests it.
@@ -165,7 +164,6 @@ keys! {
 
 const TABLE: Table<SinceKeys> = table();
 
-/// The first value in the format of the values.
 fn first_of(item: &Item<'_>, first: Option<String>, format: &TimeFormat) -> Option<SinceValue> {
     let moment = match &first {
         None => Some(Moment::at(Timestamp::from_micros(0))),

@@ -54,7 +54,6 @@ pub enum Variable {
 /// The values of a template's variables in one request.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
-    /// The region.
     pub region: &'a Region,
     /// The batch of ids; empty in a step that lists.
     pub ids: &'a [String],

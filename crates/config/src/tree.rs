@@ -75,7 +75,6 @@ impl Node {
         }
     }
 
-    /// The value as JSON.
     pub fn to_json(&self) -> Value {
         match &self.kind {
             Kind::Text(text) | Kind::Date(text) => Value::from(text.as_str()),

@@ -82,12 +82,7 @@ pub enum Auth {
     /// As `authorization: Bearer`.
     Bearer,
     /// As `authorization: Basic`.
-    Basic {
-        /// The user.
-        user: Template,
-        /// The password.
-        password: Template,
-    },
+    Basic { user: Template, password: Template },
     /// An access token of OAuth 2, as `authorization: Bearer`.
     OAuth(Box<OAuth>),
 }

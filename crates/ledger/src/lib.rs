@@ -99,7 +99,6 @@ pub struct Seen {
 pub struct Spent {
     /// When it was charged.
     pub at: Timestamp,
-    /// The limit.
     pub limit: LimitName,
     /// The units; never zero.
     pub units: Units,
@@ -114,7 +113,6 @@ pub struct Spent {
 /// What became of the charge of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChargeStatus {
-    /// It counts.
     Counts,
     /// It was settled to nothing: its id names no charge any more (L12).
     TakenBack,

@@ -263,6 +263,7 @@ impl AccountHistory {
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
         let position = self
             .remembered(account, id, now)
+            // A true cost can arrive before its charge, which must not count beside it then.
             .unwrap_or_else(|| self.place(id, now, true));
         for name in account.limits.keys() {
             let charged = self
@@ -276,6 +277,7 @@ impl AccountHistory {
     }
 
     fn absorb(&mut self, account: &Account, entry: &Entry, now: Timestamp) {
+        // The newest charge is the ledger's time: one from a clock that is ahead would carry it along.
         let at = entry.at.min(now);
         let counts = at > kept_from(account, now);
         if counts && self.remembered(account, &entry.id, now).is_none() {

@@ -13,7 +13,6 @@ use ingest_quota::{
 /// Where a ledger stood when it replied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerPosition {
-    /// Its epoch.
     pub epoch: String,
     /// A number that grows with every charge, correction and absorbed charge.
     pub sequence: u64,
@@ -86,7 +85,6 @@ pub enum ChargeReply {
 pub enum Update<'a> {
     /// The true cost of a charge.
     Settle {
-        /// The id of the charge.
         id: &'a ChargeId,
         /// Its true cost.
         cost: &'a Cost,

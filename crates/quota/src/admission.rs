@@ -123,6 +123,7 @@ impl Claim<'_> {
         limits: &[LimitState<'_, H>],
         caller: Timestamp,
     ) -> Result<Decision, H::Error> {
+        // First: of a charge that even an empty limit cannot hold, nothing says when it fits.
         if let Some((limit, most)) = self.account.never_holds(self.cost, self.leave) {
             return Ok(Decision::Never { limit, most });
         }
@@ -140,6 +141,7 @@ impl Claim<'_> {
         limits: &[LimitState<'_, H>],
         held: Cost,
     ) -> Decision {
+        // A charge that takes from no limit holds nothing either, and was never taken back.
         if held.is_none() && !limits.is_empty() {
             return Decision::TakenBack;
         }
@@ -168,6 +170,7 @@ impl Claim<'_> {
         let mut last = None;
         for limit in limits {
             let fits_at = limit.fits_at(self.cost.of(limit.name), self.leave.of(limit.name))?;
+            // Not `>=`: of limits that fit at the same instant, every ledger and the scripts name the same one.
             if fits_at > last.map_or(limit.now, |(_, at)| at) {
                 last = Some((limit, fits_at));
             }
@@ -236,6 +239,7 @@ impl<'a, H: History> LimitState<'a, H> {
     /// The units that count now, floors included.
     pub fn used(&self) -> Units {
         let floors = self.floors.iter().map(|floor| self.used_over(floor));
+        // The greatest and not the sum: each is a lower bound of what the same ledger held.
         floors.fold(self.counted(), Units::max)
     }
 
@@ -278,6 +282,7 @@ impl<'a, H: History> LimitState<'a, H> {
             .floors
             .iter()
             .filter(|floor| self.used_over(floor) > most);
+        // A floor returns as a whole: nobody knows at which instants the lost ledger had charged its units.
         let floors_end = above
             .map(|floor| window.expiry(floor.at))
             .fold(self.now, Timestamp::max);
@@ -371,11 +376,13 @@ impl Closing {
     fn state(self, existing: Option<ClosingState>, now: Timestamp) -> ClosingState {
         let last = existing.and_then(|existing| existing.interval);
         let (until, interval) = match self {
+            // A known reset ends the doubling: the next closing without one lasts as long as a first one.
             Self::Until(until) => (until, None),
             Self::Probing => {
                 let interval = existing.map_or(Self::FIRST_INTERVAL, |state| state.next(now));
                 (now + interval, Some(interval))
             }
+            // The other store may have had fewer probes declined than this one.
             Self::Copied { until, interval } => (
                 until,
                 Some(last.map_or(interval, |last| last.max(interval))),

@@ -7,6 +7,8 @@
 //! Pure: no I/O, no clock, no async, no logging. Time is an argument, arithmetic saturates. Begin with `admission.rs`, then
 //! `window.rs`.
 
+#![warn(missing_docs)]
+
 use std::time::Duration;
 
 mod account;

@@ -46,6 +46,7 @@ impl SlidingLog {
     pub fn add(&mut self, units: Units, limit: &Limit, now: Timestamp) {
         let (at, total) = (limit.window().counts_as(now), self.total() + units);
         match self.entries.back_mut() {
+            // Charges of one instant, or of one part of the window, share an entry.
             Some(last) if last.0 >= at => last.1 = total,
             _ => self.entries.push_back((at, total)),
         }

@@ -130,14 +130,17 @@ impl Window {
         let grace = self.grace();
         let slid = self
             .sliding
+            // A unit no longer counts at the instant of its expiry itself.
             .map(|span| now - span - grace + Duration::from_micros(1));
         let reset = self
             .resets
             .map(|calendar| calendar.last_reset(now - grace) - grace);
+        // A window that does both counts a charge for as long as either of them does.
         let from = match (slid, reset) {
             (Some(slid), Some(reset)) => slid.min(reset),
             (slid, reset) => slid.or(reset).unwrap_or(now),
         };
+        // Whatever is charged in a part counts until its end does, so all of the part is read.
         self.parts().map_or(from, |parts| parts.start(from))
     }
 

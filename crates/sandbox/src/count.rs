@@ -13,9 +13,7 @@ use ingest_quota::{Cost, LimitName, Period, Timestamp, Units, Window};
 /// The use of one limit of an account, by the sandbox's own count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Counted {
-    /// The account.
     pub account: String,
-    /// The limit.
     pub limit: LimitName,
     /// The granted units per window.
     pub quota: Units,
@@ -41,7 +39,6 @@ pub struct Exhausted {
 pub enum Pace {
     /// A budget for an hour or longer.
     Budget,
-    /// A rate.
     Rate,
 }
 

@@ -55,7 +55,6 @@ impl<'d> Drawing<'d> {
         }
     }
 
-    /// A template with its values.
     pub fn fill(&self, template: &Value) -> Value {
         match template {
             Value::String(text) => match text.strip_prefix('@') {

@@ -24,7 +24,6 @@ const PASSES: u64 = 6;
 pub enum First {
     /// All records of the list.
     Everything,
-    /// What changed.
     Changes,
 }
 

@@ -43,7 +43,6 @@ impl Reason {
     }
 }
 
-/// Refuses a request.
 pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
     let upstream = &request.route.upstream;
     let shape = request.route.shape.as_ref();

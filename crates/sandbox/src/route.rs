@@ -181,7 +181,6 @@ impl AnsweredCall {
         }
     }
 
-    /// The parameter for the cursor.
     pub fn cursor_param(&self) -> Option<&str> {
         if let Some(parameters) = self.parameters() {
             return parameters.cursor.as_deref();

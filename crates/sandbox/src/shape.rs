@@ -63,7 +63,6 @@ pub struct Parameters {
     pub values: BTreeMap<String, (Vec<String>, String)>,
 }
 
-/// One refusal.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefusalShape {

@@ -35,7 +35,6 @@ pub enum SecretProblem {
          regular file"
     )]
     Unfinished {
-        /// Its path.
         path: PathBuf,
         /// How long we waited, in seconds.
         seconds: u64,
@@ -51,7 +50,6 @@ pub enum SecretProblem {
         "cannot read the secret's file {path}: {error}; put the secret there, or correct the path in the configuration"
     )]
     Unreadable {
-        /// Its path.
         path: PathBuf,
         /// The reason.
         error: std::io::Error,
@@ -78,7 +76,6 @@ pub enum SecretProblem {
     Failed {
         /// Its name.
         program: String,
-        /// Its exit status.
         status: std::process::ExitStatus,
         /// The first line of its error output.
         said: String,

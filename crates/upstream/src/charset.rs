@@ -37,7 +37,6 @@ pub enum NoText {
 /// What a response declares about its charset.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Declared {
-    /// Nothing.
     #[error("the response declares no charset")]
     Nothing,
     /// A charset in `Content-Type`.

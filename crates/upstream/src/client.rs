@@ -46,12 +46,7 @@ pub enum ClientError {
         "upstreams.{upstream}.base_url is http to {host}, but a secret is sent only over https; \
         write https://"
     )]
-    PlainHttp {
-        /// The upstream.
-        upstream: String,
-        /// Its host.
-        host: String,
-    },
+    PlainHttp { upstream: String, host: String },
 }
 
 impl Client {
@@ -199,6 +194,7 @@ impl Client {
         let response = http.exchange(&sent, connection, deadline, redactor).await?;
         let status = response.status;
         match self.interpret(&parts, response, trial).await {
+            // A token or a secret may have been replaced meanwhile: then the next attempt succeeds, and nobody has to act.
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 let failure = self.authorization.rejected(&carried, message).await;
                 if !matches!(failure, Failure::Denied(_)) {

@@ -106,6 +106,7 @@ impl Connector {
             return Ok((Box::new(line), watch));
         };
         let host = self.base.host_str().unwrap_or_default();
+        // An IPv6 address stands in brackets in a URL, and without them in a certificate.
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
         let name = name.map_err(|error| self.failed(&error.to_string()))?;
         let sealed = TlsConnector::from(Arc::clone(tls))

@@ -98,6 +98,7 @@ impl Http {
             slot: LargeBodySlot::default(),
         };
         let end = reading.read(patience, &redactor).await;
+        // What is left of a body would be read as the beginning of the next response.
         if end == End::Whole {
             open.keep_after_answer();
         }
@@ -134,6 +135,7 @@ impl Sending<'_> {
                 None => self.another().await?,
             };
             if self.deadline.is_past() {
+                // Nothing was sent on it: it serves the next request.
                 open.keep();
                 return Err(Failure::TooLate);
             }
@@ -150,6 +152,7 @@ impl Sending<'_> {
                         one_line(&self.redactor.clean(&innermost(&error)))
                     )));
                 }
+                // Not a byte was written, so another connection may be tried.
                 None if open.give_up().is_some() => {}
                 None => return Err(transient(format!("{host} did not respond in time"))),
             }

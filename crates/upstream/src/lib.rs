@@ -67,7 +67,6 @@ pub use unread::Unread;
 pub struct PageRequest<'a> {
     /// The call and its parameters.
     pub step: &'a Step,
-    /// The region.
     pub region: &'a Region,
     /// The batch of ids; empty in a step that lists.
     pub ids: &'a [String],

@@ -50,7 +50,6 @@ pub enum Missing {
     },
     /// A key of `page` reads a place that has no value.
     Paging {
-        /// The key.
         key: &'static str,
         /// The place.
         at: String,
@@ -69,7 +68,6 @@ pub enum Missing {
     },
     /// No record has a value for a column.
     Column {
-        /// The column.
         column: String,
         /// Its place in a record.
         at: String,
@@ -81,11 +79,9 @@ pub enum Missing {
     },
     /// No value of a column is of its type, so all of them are null in the view.
     ColumnType {
-        /// The column.
         column: String,
         /// Its place in a record.
         at: String,
-        /// The type.
         r#type: &'static str,
     },
     /// No record has a text there.
@@ -104,15 +100,11 @@ pub enum Missing {
         at: String,
     },
     /// Records have no id.
-    Id {
-        /// How many.
-        records: u64,
-    },
+    Id { records: u64 },
     /// Members at the place of the records are no objects, and others are.
     NoObject {
         /// The place.
         at: String,
-        /// How many.
         members: u64,
         /// The name of the first one.
         first: String,
@@ -124,7 +116,6 @@ pub enum Missing {
     },
     /// The response does not report the state of a limit.
     Reported {
-        /// The limit.
         limit: LimitName,
         /// The header, or the place in the body, with the remaining units.
         header: String,
@@ -134,7 +125,6 @@ pub enum Missing {
     },
     /// The response does not report when the units of a limit return.
     Reset {
-        /// The limit.
         limit: LimitName,
         /// The header, or the place in the body, with the reset.
         at: String,
@@ -144,7 +134,6 @@ pub enum Missing {
     },
     /// The response does not report its cost.
     Settle {
-        /// The limit.
         limit: LimitName,
         /// The header, or the place in the body, with the cost.
         at: String,

@@ -45,7 +45,6 @@ pub struct Found {
 /// Members that `*` matches and that are no records, because they hold no object and others do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many.
     pub members: u64,
     /// The name of the first one.
     pub first: Option<String>,

@@ -6,7 +6,6 @@ use serde_json::Value;
 /// A request as it is sent, with `(hidden)` in place of its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ShownRequest {
-    /// The method.
     pub method: String,
     /// The URL with its query.
     pub url: String,

@@ -30,7 +30,6 @@ pub struct Unread {
 /// A key of `page` whose place in a response has no value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lacking {
-    /// The key.
     pub key: &'static str,
     /// The place.
     pub at: String,

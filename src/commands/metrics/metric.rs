@@ -1,6 +1,5 @@
 //! All metrics: name, type, and what each measures.
 
-/// The type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricType {
     /// Only increases, over all runs that write to the file.
@@ -19,7 +18,6 @@ impl MetricType {
     }
 }
 
-/// One metric.
 #[derive(Debug)]
 pub struct Metric {
     pub name: &'static str,

@@ -36,7 +36,6 @@ pub struct Figures<'a> {
     pub jobs: Vec<String>,
     /// Its result.
     pub report: &'a RunReport,
-    /// Its requests.
     pub requests: Vec<CallStats>,
     /// Units that the ledger has not recorded yet, by account of those jobs.
     pub unrepaid: Vec<(Arc<Account>, Cost)>,

@@ -28,11 +28,8 @@ pub struct Balance {
 pub struct Granted {
     /// When.
     pub at: Timestamp,
-    /// The account.
     pub account: String,
-    /// Its cost.
     pub cost: Cost,
-    /// Its purpose.
     pub purpose: Purpose,
     id: ChargeId,
 }
@@ -42,15 +39,12 @@ pub struct Granted {
 pub struct Refused {
     /// When.
     pub at: Timestamp,
-    /// The account.
     pub account: String,
     /// The limit that fits last.
     pub limit: LimitName,
-    /// Its purpose.
     pub purpose: Purpose,
     /// When it would fit.
     pub retry_at: Timestamp,
-    /// Its cost.
     pub cost: Cost,
     /// The job's `leave`.
     pub leave: Cost,
@@ -59,7 +53,6 @@ pub struct Refused {
 /// When a rejected charge fits one of its limits, after everything that the simulation granted.
 #[derive(Debug, Clone)]
 pub struct LimitFit {
-    /// The limit.
     pub limit: LimitName,
     /// When it fits by the charges in the simulation.
     pub fits_at: Timestamp,

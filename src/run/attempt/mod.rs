@@ -132,6 +132,7 @@ impl PassedOver {
     }
 
     fn reason(self) -> StopReason {
+        // A limit says when to come back. The rejections are in the statistics as well.
         let soonest = self.soonest.map(|(_, reason)| reason);
         soonest
             .or(self.denied)
@@ -157,6 +158,7 @@ async fn fetch_with(
     let (mut number, mut in_doubt, mut unreadable) = (1, None, None);
     loop {
         let (credential, region) = (&job.credential, request.region);
+        // For each attempt anew: other requests of the call may have learned its true cost.
         let call = context.learned_costs.priced(job, &request.step.call);
         let cost = credential.in_ledger(&call.cost, region);
         let mut attempt = Attempt {
@@ -215,6 +217,7 @@ impl<'a> Attempt<'a> {
         let progress = &self.context.progress;
         progress.charged(self.account(), &permit.grant.remaining);
         let cost = self.cost.clone();
+        // Until the response is reconciled: the upstream may not have counted it in what it reports to others meanwhile.
         let _in_flight = self.context.in_flight.add(&self.account().name, &cost);
         let sent = Monotonic::now();
         let request = PageRequest {
@@ -247,6 +250,7 @@ impl<'a> Attempt<'a> {
                 self.reconcile(&permit, &open).await;
                 let refused = self.refused(&permit, failure, &reported.limits);
                 let mut retry = refused.await?;
+                // An attempt that its error rule calls free leaves no charge in doubt.
                 retry.charged &= !cost.is_none();
                 Err(NoPage::Retry(retry))
             }

@@ -66,6 +66,7 @@ impl Attempt<'_> {
     async fn check(&self) -> Result<(), StopReason> {
         let (context, credential) = (self.context, &self.job.credential);
         self.pause().await;
+        // Behind the pause, which a signal ends.
         if context.stop.signal().is_some() {
             return Err(StopReason::Interrupted(None));
         }
@@ -79,6 +80,7 @@ impl Attempt<'_> {
         for resource in self.leased() {
             context.leases.check(&resource)?;
         }
+        // A page that cannot be landed is not paid for.
         context.can_land().await?;
         let ready = context.ready(credential);
         self.waiting("its secret", ready).await?;

@@ -80,6 +80,7 @@ impl Attempt<'_> {
         limit: &Limit,
     ) {
         let account = self.account();
+        // Two responses that miss the same units would otherwise both read the usage first, and both add them.
         let _alone = self.context.in_flight.lowering.lock().await;
         let usage = match self.context.ledger.usage_of(account, name).await {
             Ok(usage) => usage,

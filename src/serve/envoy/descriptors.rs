@@ -184,7 +184,6 @@ impl Descriptors {
 }
 
 impl KnownDescriptor {
-    /// Charges hits.
     async fn charge(&self, app: &App, hits: u64) -> Result<Charged, Status> {
         let charging = charging(&app.environment, &self.config, hits);
         let charging = charging.map_err(|error| refused(error.into()))?;

@@ -24,9 +24,7 @@ type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
 /// The state of a region at the beginning.
 #[derive(Debug, Clone, Copy)]
 pub struct RegionAtStart<'a> {
-    /// The job.
     pub job: &'a str,
-    /// Its upstream.
     pub upstream: &'a str,
     /// The slice to which the state belongs.
     pub slice: Option<Slice>,
@@ -97,7 +95,6 @@ impl Contents {
         self.pages.len()
     }
 
-    /// The ids on a page.
     #[must_use]
     pub fn ids(&self, page: PageNumber) -> &[Arc<str>] {
         self.pages.get(page).map_or(&[], |(_, ids)| ids)

@@ -25,7 +25,6 @@ use ingest_quota::{Cost, Timestamp};
 
 pub use contents::{Contents, PageNumber, RecordKind, RegionAtStart};
 
-/// A catalog in memory.
 #[derive(Debug, Default)]
 pub struct MemoryCatalog {
     contents: Arc<Contents>,

@@ -22,7 +22,6 @@ pub struct About {
     pub role: String,
     /// The version of TLS to the server or its pooler, or that there is none.
     pub encryption: String,
-    /// The database.
     pub database: String,
     /// The owner of the catalog's schema; `None` if the schema does not exist.
     pub owner: Option<String>,

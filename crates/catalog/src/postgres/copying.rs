@@ -186,7 +186,6 @@ impl<'r> CopiedColumn<'r> {
         }
     }
 
-    /// The values of one key.
     fn single(table: &Table, key: &'r [Value]) -> Vec<Self> {
         let columns = table.key_columns().iter().zip(key);
         columns

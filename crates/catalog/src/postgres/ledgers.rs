@@ -7,7 +7,6 @@ use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
 use crate::Holder;
 
-/// The table.
 pub const TABLE: &str = "create table account_ledger (
     account text collate \"C\" primary key,
     ledger text collate \"C\" not null,

@@ -661,7 +661,6 @@ pub async fn failures(
     rows.iter().map(pass_record).collect()
 }
 
-/// A pass.
 pub async fn pass(tx: &Transaction<'_>, pass: PassId) -> Result<Option<PassRecord>, PostgresError> {
     let rows = tx.query(PASS, parameters![pass.0]).await?;
     rows.first().map(pass_record).transpose()

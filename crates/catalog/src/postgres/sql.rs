@@ -130,7 +130,6 @@ pub trait Columns {
         Ok(text.map(restored))
     }
 
-    /// A time.
     fn time(&self, column: usize) -> Result<Timestamp, PostgresError> {
         self.value(column).map(|at: DateTime<Utc>| at.into())
     }
@@ -153,7 +152,6 @@ pub trait Columns {
         Ok(usize::try_from(step).unwrap_or(usize::MAX))
     }
 
-    /// JSON.
     fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, PostgresError> {
         let json: &str = self.value(column)?;
         serde_json::from_str(json).map_err(|error| {

@@ -600,7 +600,6 @@ pub fn failures(
     passes.collect()
 }
 
-/// A pass.
 pub fn pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Option<PassRecord>> {
     let mut statement = connection.prepare_cached(PASS)?;
     statement.query_row([pass.0], pass_record).optional()

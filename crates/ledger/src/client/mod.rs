@@ -25,7 +25,6 @@ const LATE_GRANTS: u32 = 4;
 /// The number of void grants in a row after which the ledger counts as away.
 const VOID_GRANTS: u32 = 5;
 
-/// The charge of one request.
 #[derive(Debug, Clone, Copy)]
 pub struct ChargeRequest<'a> {
     /// The account, with its limits.
@@ -45,7 +44,6 @@ pub struct ChargeRequest<'a> {
 /// Leave to send one request before a deadline.
 #[derive(Debug, Clone)]
 pub struct Permit {
-    /// The id of the charge.
     pub id: ChargeId,
     /// What is left of each charged limit; empty when the request goes ahead unmetered.
     pub grant: Grant,

@@ -54,7 +54,6 @@ pub enum Unmetered {
     Exhausted,
     /// The upstream reported a limit exhausted.
     Closed {
-        /// The limit.
         limit: LimitName,
         /// Until when it is closed.
         until: Timestamp,
@@ -72,6 +71,7 @@ impl Journal {
             let tx = write(connection)?;
             let row = row.valid(&tx, &moment)?;
             let in_doubt = has_state(&tx, &moment.account, &row.id, "asked")?;
+            // A charge that may be sent already stays as it is: the ledger grants its id again, and counts it once.
             row.insert(
                 &tx,
                 "insert into charge (account, id, at, cost, state, asked_at, owner, job, region, call)

@@ -24,10 +24,7 @@ pub enum Finding {
         "Redis can evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy \
         noeviction` (deploy/redis/redis.conf)"
     )]
-    MayEvict {
-        /// Its policy.
-        policy: String,
-    },
+    MayEvict { policy: String },
     /// It keeps no append-only file.
     #[error(
         "Redis loses charges in a restart: appendonly is off; set `appendonly yes` \
@@ -37,7 +34,6 @@ pub enum Finding {
     /// This user lacks a permission that the scripts need.
     #[error("{command} fails: {why}; permit it (deploy/redis/users.acl)")]
     Lacks {
-        /// The command.
         command: String,
         /// The server's error.
         why: String,

@@ -208,7 +208,6 @@ fn rejected(
     })
 }
 
-/// The reply to an update.
 pub enum UpdateReply {
     Acknowledged(Ack),
     /// Nothing was written: the charge took from these limits too, which were not sent.

@@ -357,7 +357,6 @@ impl<'c> Rows<'c> {
     }
 }
 
-/// The rows of one limit.
 #[derive(Clone, Copy)]
 pub struct LimitRows<'c> {
     rows: Rows<'c>,

@@ -114,6 +114,7 @@ impl SharedClient {
             if state.wait_until > self.clock.now() {
                 return self.refuse_while_waiting(attempt).await.map(Some);
             }
+            // From here on, an error does not say whether the ledger holds the charge.
             attempt.in_doubt = true;
             let charge = Charge::new(&attempt.request, &attempt.id);
             let now = self.clock.now();
@@ -124,6 +125,7 @@ impl SharedClient {
                 }
                 reply => {
                     self.breaker.record_success();
+                    // The reply says it of this charge. What an earlier one under the same id left open stays open.
                     attempt.in_doubt = was_in_doubt;
                     return self.record(attempt, reply).await;
                 }
@@ -325,6 +327,7 @@ impl LedgerClient for SharedClient {
                 self.charge_unmetered(attempt, reason).await.map(Some)
             }
             Err(error) => {
+                // No outage policy lets it go ahead, and yet the ledger may hold it.
                 self.journal.void(account, &attempt.id).await?;
                 Err(error)
             }

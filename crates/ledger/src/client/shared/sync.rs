@@ -162,6 +162,7 @@ impl SharedClient {
             losses.0 += 1;
             let now = self.clock.now();
             let recovery = self.journal.start_recovery(account, &lost.epoch, now);
+            // Another task has recovered from this loss while this one waited.
             let Some(recovery) = recovery.await? else {
                 return Ok(());
             };

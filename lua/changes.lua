@@ -239,13 +239,14 @@ local function open_changes(ledger)
     end
     call('HDEL', UNITS, unpack(ids))
     call('ZREMRANGEBYRANK', LOG, 0, #ids - 1)
+    -- The newest charge is never this old: one is left.
     local first = call('ZRANGE', LOG, 0, 0, 'WITHSCORES')[2]
-    local dead = call('ZRANGEBYSCORE', MARKS, '-inf', first and '(' .. first or '+inf', 'LIMIT', 0, most)
+    local dead = call('ZRANGEBYSCORE', MARKS, '-inf', '(' .. first, 'LIMIT', 0, most)
     if #dead > 0 then
       call('HDEL', SUMS, unpack(dead))
       call('ZREM', MARKS, unpack(dead))
     end
-    local last = first and log.block_end(tonumber(first))
+    local last = log.block_end(tonumber(first))
     if last then
       call('HSET', SUMS, last, log.scan_vector('-inf', last))
     end

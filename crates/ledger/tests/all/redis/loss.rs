@@ -305,6 +305,50 @@ async fn a_machine_that_waits_after_a_loss_refuses_for_a_window() {
     }
 }
 
+/// Moves everything from one server to the other and back, so often, each time with a charge by another machine: each time
+/// an epoch is over. The first charge is made before, by a machine that waits after a loss.
+async fn one_that_was_away(moves: usize) -> (RedisServer, Machine, Account) {
+    let mut servers = [RedisServer::start(), RedisServer::start()];
+    let (mut waiting, mut other) = (
+        Machine::new(servers[0].url()),
+        Machine::new(servers[0].url()),
+    );
+    let account = account(100);
+    waiting.policy.after_loss = AfterLoss::Wait;
+    waiting.process().take(&account, 1).await;
+    for _ in 0..moves {
+        servers[1].tell("FLUSHALL");
+        servers[1].restore_all(&servers[0].dump_all());
+        servers.reverse();
+        other.url = servers[0].url();
+        other.process().take(&account, 1).await;
+    }
+    let [server, _] = servers;
+    waiting.url = server.url();
+    (server, waiting, account)
+}
+
+#[tokio::test]
+async fn a_machine_that_missed_epochs_that_lost_nothing_waits_for_nothing() {
+    for moves in [1, 3, 16] {
+        let (server, waiting, account) = one_that_was_away(moves).await;
+        waiting.process().take(&account, 1).await;
+        let used = u64::try_from(moves).unwrap() + 2;
+        assert_eq!(waiting.process().used(&account).await, used);
+        let epochs: String = server.ask(&format!("HGET ingest:{{{}}}:meta epochs", account.name));
+        assert_eq!(epochs.lines().count(), moves);
+    }
+}
+
+#[tokio::test]
+async fn sixteen_past_epochs_are_known_and_a_machine_that_missed_more_waits() {
+    let (server, waiting, account) = one_that_was_away(18).await;
+    let why = refusal(waiting.process().ask(&account, 1).await);
+    assert!(why.contains("after_loss"), "{why}");
+    let epochs: String = server.ask(&format!("HGET ingest:{{{}}}:meta epochs", account.name));
+    assert_eq!(epochs.lines().count(), 16);
+}
+
 async fn one_that_charged_before_a_loss_and_waits() -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
     let (mut machine, account) = (Machine::new(server.url()), account(10));

@@ -9,7 +9,7 @@ use ingest_quota::{Account, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, permit, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{Books, account, id, limit};
+use crate::books::{Books, account, floor, id, limit};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::RedisServer;
 
@@ -140,4 +140,22 @@ async fn limits_that_an_earlier_release_kept_together_are_counted_on() {
         books.account.name
     ));
     assert_eq!(state, [0xc1]);
+}
+
+#[tokio::test]
+async fn floors_of_an_account_that_grows_move_to_its_limits() {
+    let server = RedisServer::start();
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let few = with_values(2);
+    let name = few.name.clone();
+    let mut books = Books::new(Arc::new(SharedAsLedger(ledger)), few);
+    let now = SystemClock.now();
+    let told = floor("daily", now, 40);
+    books.absorb(&[], &[told], now).await;
+    let has_floors = || server.ask::<bool>(&format!("HEXISTS ingest:{{{name}}}:meta floors"));
+    assert!(has_floors());
+    books.account.limits = with_values(120).limits;
+    books.take(&of([119]), SystemClock.now()).await;
+    assert!(!has_floors());
+    assert_eq!(books.used("daily", SystemClock.now()).await, 41);
 }

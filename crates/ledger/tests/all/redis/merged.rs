@@ -304,3 +304,35 @@ async fn what_is_merged_leaves_neither_units_nor_blocks_behind() {
     assert_eq!(ledger.mend(&account, now).await.unwrap(), [""; 0]);
     assert_eq!(books.used("daily", now).await, 459);
 }
+
+#[tokio::test]
+async fn charges_of_one_part_become_one_whatever_lies_before_them_and_however_they_come() {
+    let store = Standalone::open().await;
+    let account = counted_in_parts(10_000);
+    let books = Books::new(store.ledger(), account.clone());
+    let part = WINDOW / 60;
+    let start =
+        at(0.0) + part - Duration::from_micros(at(0.0).micros() as u64 % part.as_micros() as u64);
+    let take = async |count: u64, first: Duration, apart: Duration| {
+        for nth in 0..count {
+            let now = start + first + apart * u32::try_from(nth).unwrap();
+            books.take(&cost([("daily", 1)]), now).await;
+        }
+    };
+    // More of one instant, and from elsewhere, than are merged at a time.
+    for _ in 0..3 {
+        let told: Vec<_> = (0..100)
+            .map(|_| entry(&fresh_id(), start, cost([("daily", 1)])))
+            .collect();
+        books.absorb(&told, &[], start).await;
+    }
+    // Two of one instant, which are forgotten before the third.
+    take(2, secs(1), Duration::ZERO).await;
+    take(1, secs(50), Duration::ZERO).await;
+    take(320, secs(611), Duration::from_millis(1)).await;
+    take(64, secs(660), Duration::ZERO).await;
+    take(256, secs(1_300), Duration::from_millis(1)).await;
+    assert_eq!(entries(&store.0, &account), 300 + 1 + 1 + 1 + 256);
+    let now = start + secs(1_302);
+    assert_eq!(books.used("daily", now).await, 300 + 3 + 320 + 64 + 256);
+}

@@ -166,6 +166,31 @@ async fn charges_on_both_sides_of_a_floor_stay_apart() {
     }
 }
 
+/// What ends the block charges `daily` alone: the floor is in the field of a limit that it does not read by itself.
+#[tokio::test]
+async fn a_floor_of_one_of_many_limits_keeps_its_charges_apart_though_others_end_the_block() {
+    let store = Standalone::open().await;
+    let mut account = counted_in_parts(1_000);
+    let others = (0..119).map(|number| (format!("value/{number}"), in_parts(1_000)));
+    account.limits.extend(others);
+    let books = Books::new(store.ledger(), account);
+    let all = books.account.limits.keys();
+    let all = all.map(|name| (name.clone(), Units::new(1))).collect();
+    books.take(&all, at(0.5)).await;
+    let one = |units| cost([("value/5", units)]);
+    books.take(&one(2), at(1.0)).await;
+    books
+        .absorb(&[], &[floor("value/5", at(5.0), 10)], at(10.0))
+        .await;
+    for seconds in [10.0, 11.0] {
+        books.take(&one(3), at(seconds)).await;
+    }
+    end_a_block(&books).await;
+    let raised = floor("value/5", at(5.0), 20);
+    books.absorb(&[], &[raised], at(1_600.0)).await;
+    assert_eq!(books.used("value/5", at(1_600.0)).await, 20 + 6);
+}
+
 #[tokio::test]
 async fn a_forgotten_id_costs_again_and_what_it_took_before_leaves_in_its_own_time() {
     let store = Standalone::open().await;

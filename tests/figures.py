@@ -46,6 +46,8 @@ def paths_in(text):
 
 def circles(files):
     """The sets of files of one crate that use one another, largest first."""
+    # A build script uses no module.
+    files = {path: text for path, text in files.items() if "src" in path.parts}
     of_module = {}
     for path in files:
         of_module[(path.parts[: path.parts.index("src")], module_of(path))] = path

@@ -1,6 +1,5 @@
 //! The configuration, the state directory, and the files that are open in it.
 
-use std::collections::HashMap;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,7 +10,7 @@ use super::charging::Charging;
 use super::presets;
 use super::table::counted;
 use crate::cli::{Global, RunArgs, Shown};
-use crate::run::{Context, Selection, Unlanded, accounts};
+use crate::run::{Context, Selection, Unlanded, Upstreams, accounts};
 use ingest_base::clock::{Clock, CorrectedClock};
 use ingest_base::private;
 use ingest_catalog::{
@@ -377,10 +376,7 @@ impl Environment {
     }
 
     /// Returns the clients of the upstreams of these jobs.
-    pub fn upstreams(
-        &self,
-        selection: &Selection,
-    ) -> HashMap<String, Result<Arc<dyn upstream::Upstream>, String>> {
+    pub fn upstreams(&self, selection: &Selection) -> Upstreams {
         let credentials = selection.iter().flat_map(|(job, _)| job.credentials());
         credentials
             .map(|credential| (credential.name.clone(), self.upstream(credential)))

@@ -23,7 +23,8 @@ use crate::foresight;
 use crate::review::{self, RegionalRecords};
 use crate::run::{
     self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
-    PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Waits,
+    PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Upstreams,
+    Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::PassStore;
@@ -84,7 +85,8 @@ async fn run_in(
     let catalog = catalog.await?;
     let selection = run::learned(&*catalog, selection);
     let selection = waits.on("the run", "the catalog", selection).await?;
-    let context = context(environment, catalog, &selection, stop.clone());
+    let upstreams = environment.upstreams(&selection);
+    let context = context(environment, catalog, upstreams, stop.clone());
     let context = Context {
         progress: watcher(global),
         concurrency: usize::from(args.concurrency),
@@ -159,17 +161,17 @@ fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
     args.metrics_file.clone().or_else(by_variable)
 }
 
-/// Returns what the regions of a run share, for one region at a time and without progress.
-async fn context(
+/// Returns what the requests of a run share, for one region at a time and without progress.
+pub async fn context(
     environment: &Environment,
     catalog: Arc<dyn PassStore>,
-    selection: &run::Selection,
+    upstreams: Upstreams,
     stop: Stop,
 ) -> Result<Context, Error> {
     Ok(Context {
         catalog,
         ledger: charging_ledger(environment).await?,
-        upstreams: environment.upstreams(selection),
+        upstreams,
         clock: Arc::clone(&environment.clock),
         leases: environment.leases()?,
         unlanded: environment.unlanded(),

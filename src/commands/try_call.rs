@@ -2,7 +2,7 @@
 
 mod next_since;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,16 +11,14 @@ use serde_json::Value;
 use self::next_since::NextSince;
 use super::environment::{Environment, unknown, unknown_region};
 use super::output::Message;
-use super::refill::charging_ledger;
+use super::run::context;
 use super::status::DoubtShown;
 use super::table::{cost as cost_text, count, instant};
 use super::{Error, output, signals};
 use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;
-use crate::review::{self, RegionalRecords};
-use crate::run::{
-    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, Silent, SinglePage,
-};
+use crate::review;
+use crate::run::{self, Context, SinglePage, Upstreams, Waits};
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
     Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
@@ -349,28 +347,12 @@ impl Tried {
         environment: &Environment,
         upstream: Arc<dyn upstream::Upstream>,
     ) -> Result<Context, Error> {
-        Ok(Context {
-            catalog: environment.catalog().await?,
-            ledger: charging_ledger(environment).await?,
-            upstreams: HashMap::from([(self.credential().name.clone(), Ok(upstream))]),
-            clock: Arc::clone(&environment.clock),
-            leases: environment.leases()?,
-            unlanded: environment.unlanded(),
-            stop: signals::listen(
-                "the request in flight is completed first",
-                crate::run::Waits::default(),
-            )?,
-            blocked: Blocked::default(),
-            learned_costs: LearnedCosts::default(),
-            waits: crate::run::Waits::default(),
-            in_flight: InFlight::default(),
-            known_calls: KnownCalls::default(),
-            regional_records: Some(RegionalRecords::default()),
-            request_stats: RequestStats::default(),
-            progress: Arc::new(Silent),
-            concurrency: 1,
-            cheap_max: environment.config.ledger.cheap_max,
-        })
+        let catalog = environment.catalog().await?;
+        let upstreams = Upstreams::from([(self.credential().name.clone(), Ok(upstream))]);
+        let context = context(environment, catalog, upstreams, run::channel().1).await?;
+        // Only now: a signal ends the command at once while it waits for catalog or ledger.
+        let stop = signals::listen("the request in flight is completed first", Waits::default())?;
+        Ok(Context { stop, ..context })
     }
 
     fn report(

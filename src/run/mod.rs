@@ -38,7 +38,7 @@ use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
 
 pub use blocked::Blocked;
-pub use context::{Context, Progress, Silent};
+pub use context::{Context, Progress, Silent, Upstreams};
 pub use due::{Backfill, Candidate, candidates, each_region};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};

@@ -9,6 +9,7 @@
 
 mod batch;
 mod copy;
+mod either;
 mod error;
 mod landing;
 mod layout;

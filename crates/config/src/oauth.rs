@@ -9,7 +9,6 @@ use super::declare::{
     Flat, Keys, Kind, Leaf, Named, Optional, Or, Required, Shape, TEMPLATE, TEXT, Tagged, Type,
     Words, keys, template,
 };
-use super::item::Item;
 use super::loopback::is_loopback;
 use super::{Template, Variable};
 
@@ -80,37 +79,23 @@ const PLACES: &[(&str, ClientPlace, &str)] = &[
 ];
 
 pub const OAUTH: Tagged<OAuth> = Tagged(&[
-    kind::<ClientCredentialsKeys>(
+    Kind::read_from::<ClientCredentialsKeys>(
         "client_credentials",
         "The client's own id and secret are exchanged for an access token.",
         |keys| ClientCredentialsKeys::read(keys).map(ClientCredentialsKeys::oauth),
     ),
-    kind::<RefreshTokenKeys>(
+    Kind::read_from::<RefreshTokenKeys>(
         "refresh_token",
         "A refresh token, which a person got once, is exchanged for an access token. If the server replaces the refresh token, \
         the new one is stored in the state directory; another one in the configuration replaces that.",
         |keys| RefreshTokenKeys::read(keys).map(RefreshTokenKeys::oauth),
     ),
-    kind::<ServiceAccountKeys>(
+    Kind::read_from::<ServiceAccountKeys>(
         "service_account",
         "A Google service account: a claim that is signed with its private key is exchanged for an access token.",
         |keys| ServiceAccountKeys::read(keys).map(ServiceAccountKeys::oauth),
     ),
 ]);
-
-const fn kind<K: Keys>(
-    name: &'static str,
-    doc: &'static str,
-    read: fn(&Item<'_>) -> Option<OAuth>,
-) -> Kind<OAuth> {
-    Kind {
-        name,
-        doc,
-        keys: K::keys,
-        names: K::names,
-        read,
-    }
-}
 
 keys! {
     struct ClientCredentialsKeys {

@@ -31,35 +31,35 @@ pub enum Paging {
 }
 
 pub const PAGING: Tagged<Paging> = Tagged(&[
-    kind::<ByToken>(
+    Kind::read_from::<ByToken>(
         "token",
         "The response contains an opaque token for the next page, which a parameter carries. The list ends when there is \
         no token.",
         |keys| by_token(keys, ByToken::read(keys)?).map(Paging::Token),
     ),
-    kind::<ByLink>(
+    Kind::read_from::<ByLink>(
         "link",
         "The response header `Link: <URL>; rel=\"next\"` names the next page, on the same host. The list ends without it.",
         |keys| ByLink::read(keys).map(Paging::Link),
     ),
-    kind::<ByNextUrl>(
+    Kind::read_from::<ByNextUrl>(
         "next_url",
         "The response body contains the URL of the next page, on the same host. The list ends when there is none.",
         |keys| ByNextUrl::read(keys).map(Paging::NextUrl),
     ),
-    kind::<ByOffset>(
+    Kind::read_from::<ByOffset>(
         "offset",
         "A parameter carries the number of records to skip. The list ends at the reported total; without one, at a page \
         that is not full.",
         |keys| ByOffset::read(keys).map(Paging::Offset),
     ),
-    kind::<ByNumber>(
+    Kind::read_from::<ByNumber>(
         "number",
         "A parameter carries the number of the page. The list ends at the reported total of records or of pages; without \
         one, at a page that is not full; if the size is unknown, at an empty one.",
         |keys| by_number(keys, ByNumber::read(keys)?).map(Paging::Number),
     ),
-    kind::<()>("none", "One page is the whole list.", |_| {
+    Kind::read_from::<()>("none", "One page is the whole list.", |_| {
         Some(Paging::None)
     }),
 ]);
@@ -92,20 +92,6 @@ fn by_number(keys: &Item<'_>, by: ByNumber) -> Option<ByNumber> {
     match (&by.total, &by.pages) {
         (Some(_), Some(_)) => keys.refuse("expected one of total, pages", "remove the other"),
         (Some(_) | None, _) => Some(by),
-    }
-}
-
-const fn kind<K: Keys>(
-    name: &'static str,
-    doc: &'static str,
-    read: fn(&Item<'_>) -> Option<Paging>,
-) -> Kind<Paging> {
-    Kind {
-        name,
-        doc,
-        keys: K::keys,
-        names: K::names,
-        read,
     }
 }
 

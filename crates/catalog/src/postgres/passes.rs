@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 
 use super::sql::{Columns, all_stored, as_is, parameters, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
+use crate::either::pass_where;
 use crate::values::{self, integer};
 use crate::{
     DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
@@ -115,17 +116,6 @@ const FAILED: &str = "select id from pass
         and (started_at = $4 or ($5 and requests = 0))
     order by started_at desc, id desc limit 1 for update";
 const FAIL_AGAIN: &str = "update pass set started_at = $2, finished_at = $3 where id = $1";
-/// A pass as [`pass_record`] reads it.
-macro_rules! pass_where {
-    ($condition:literal) => {
-        concat!(
-            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-                slice_from, slice_to, id, left_at, failed, notes, doubts
-            from pass where ",
-            $condition
-        )
-    };
-}
 const HISTORY: &str = pass_where!("started_at >= $1 order by started_at, id");
 const FAILURES: &str =
     pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");

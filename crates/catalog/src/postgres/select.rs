@@ -2,20 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::either::of_every_kind;
 use ingest_config::{Column, ColumnType};
 
 /// The longest name of PostgreSQL, in bytes.
 const LONGEST_NAME: usize = 63;
-
-/// When a record changed, or was last seen by a release that did not store that.
-const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";
-/// The parent of a record, where it has only one in the newest pass that returned it as a child.
-const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
-    where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-        and listing.parent is not null and listing.pass = (
-            select max(pass) from listing
-            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-                and listing.parent is not null)) as parent";
 
 /// The name of a kind's view.
 pub fn view(upstream: &str, kind: &str) -> String {
@@ -31,22 +22,10 @@ pub fn definition(
     if columns.is_empty() {
         return None;
     }
-    let of_all = [
-        ("id", "record.id"),
-        ("first_seen", "record.first_seen"),
-        ("last_seen", "record.last_seen"),
-        ("changed_at", CHANGED_AT),
-        ("gone_at", "record.gone_at"),
-        ("parent", PARENT),
-    ];
-    let of_all = of_all
-        .into_iter()
-        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
-        .map(|(_, selected)| selected.to_owned());
     let own = columns
         .iter()
         .map(|(column, places)| format!("{} as {}", first_of(places), name(&fitted(column))));
-    let selected: Vec<String> = of_all.chain(own).collect();
+    let selected: Vec<String> = of_every_kind(columns).chain(own).collect();
     Some(format!(
         "select {} from record where upstream = {} and kind = {}",
         selected.join(", "),

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{StoreError, columns};
+use crate::either::pass_where;
 use crate::{
     DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
     RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states, values,
@@ -86,17 +87,6 @@ const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1";
 const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
-/// A pass as [`pass_record`] reads it.
-macro_rules! pass_where {
-    ($condition:literal) => {
-        concat!(
-            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-                slice_from, slice_to, id, left_at, failed, notes, doubts
-            from pass where ",
-            $condition
-        )
-    };
-}
 /// A history reads most passes, so no index would make it faster.
 const HISTORY: &str = pass_where!("started_at >= ?1 order by started_at, id");
 const FAILURES: &str =

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{path, typed};
+use crate::either::of_every_kind;
 use crate::layout::{self, KindLayout};
 use ingest_config::{Pointer, Records};
 
@@ -15,16 +16,6 @@ const REMEMBER: &str =
     on conflict do update set text = excluded.text, columns = excluded.columns";
 pub const SHAPES: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
-
-/// When a record changed, or was last seen by a release that did not store that.
-pub const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";
-/// The parent of a record, where it has only one in the newest pass that returned it as a child.
-const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
-    where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-        and listing.parent is not null and listing.pass = (
-            select max(pass) from listing
-            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-                and listing.parent is not null)) as parent";
 
 const KINDS: &str = "select distinct upstream, kind from kind";
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
@@ -159,22 +150,10 @@ fn definition(
 
 /// The select statement of a kind's view.
 fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
-    let of_all = [
-        ("id", "record.id"),
-        ("first_seen", "record.first_seen"),
-        ("last_seen", "record.last_seen"),
-        ("changed_at", CHANGED_AT),
-        ("gone_at", "record.gone_at"),
-        ("parent", PARENT),
-    ];
-    let of_all = of_all
-        .into_iter()
-        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
-        .map(|(_, selected)| selected.to_owned());
     let own = columns
         .iter()
         .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
-    let selected: Vec<String> = of_all.chain(own).collect();
+    let selected: Vec<String> = of_every_kind(columns).chain(own).collect();
     format!(
         "select {} from record where upstream = {} and kind = {}",
         selected.join(", "),

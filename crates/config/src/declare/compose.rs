@@ -177,6 +177,23 @@ pub struct Kind<T> {
     pub read: fn(&Item<'_>) -> Option<T>,
 }
 
+impl<T> Kind<T> {
+    /// A kind with the keys of a table that `keys!` declares.
+    pub const fn read_from<K: Keys>(
+        name: &'static str,
+        doc: &'static str,
+        read: fn(&Item<'_>) -> Option<T>,
+    ) -> Self {
+        Self {
+            name,
+            doc,
+            keys: K::keys,
+            names: K::names,
+            read,
+        }
+    }
+}
+
 impl<T> Type for Tagged<T> {
     type Value = T;
 

@@ -1,0 +1,42 @@
+//! SQL that both databases understand.
+
+use std::collections::BTreeMap;
+
+/// A pass as `pass_record` of both databases reads it.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes, doubts
+            from pass where ",
+            $condition
+        )
+    };
+}
+pub(crate) use pass_where;
+
+/// When a record changed, or was last seen by a release that did not store that.
+const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";
+/// The parent of a record, where it has only one in the newest pass that returned it as a child.
+const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent) then min(listing.parent) end from listing
+    where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+        and listing.parent is not null and listing.pass = (
+            select max(pass) from listing
+            where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+                and listing.parent is not null)) as parent";
+
+/// What a view selects of a record, without the names that columns of its kind have.
+pub fn of_every_kind<C>(columns: &BTreeMap<String, C>) -> impl Iterator<Item = String> {
+    let of_all = [
+        ("id", "record.id"),
+        ("first_seen", "record.first_seen"),
+        ("last_seen", "record.last_seen"),
+        ("changed_at", CHANGED_AT),
+        ("gone_at", "record.gone_at"),
+        ("parent", PARENT),
+    ];
+    of_all
+        .into_iter()
+        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
+        .map(|(_, selected)| selected.to_owned())
+}

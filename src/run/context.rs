@@ -28,13 +28,15 @@ const LANDING_PATIENCE: Duration = Duration::from_secs(30);
 const LANDING_PATIENCE_STOPPING: Duration = Duration::from_secs(3);
 const LANDING_PAUSE: Duration = Duration::from_millis(500);
 
+/// The client of the upstream, by the credential's name; or why there is none.
+pub type Upstreams = HashMap<String, Result<Arc<dyn Upstream>, String>>;
+
 /// What a run shares with all its requests.
 pub struct Context {
     /// The catalog, where pages are landed.
     pub catalog: Arc<dyn PassStore>,
     pub ledger: Arc<dyn LedgerClient>,
-    /// The client of the upstream, by the credential's name; or why there is none.
-    pub upstreams: HashMap<String, Result<Arc<dyn Upstream>, String>>,
+    pub upstreams: Upstreams,
     /// Where pages are kept that the catalog could not take; `None` if its files are on the same disk.
     pub unlanded: Option<Unlanded>,
     pub clock: Arc<dyn Clock>,
@@ -116,6 +118,7 @@ impl Context {
             tokio::time::sleep(LANDING_PATIENCE_STOPPING).await;
         };
         tokio::select! {
+            // A page that is landed at the last moment is not kept for the next run as well.
             biased;
             landed = landed => landed,
             () = stopped, if self.unlanded.is_some() => {

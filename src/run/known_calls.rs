@@ -79,6 +79,7 @@ impl KnownCalls {
 
     /// Waits until no other list proves how lists of the call end. None does while the guard is held.
     pub async fn prove(&self, upstream: &Upstream, call: &Call) -> OwnedMutexGuard<()> {
+        // A block of its own: nobody may wait for the proof with the lock of the map.
         let proof = {
             let mut known = self.known();
             Arc::clone(&known.entry(key(upstream, call)).or_default().proof)

@@ -186,6 +186,7 @@ impl<'a> SharedPass<'a> {
     /// Returns when the pass began for which an id is fetched. An id that a batch named is fetched for the passes that the batch
     /// serves, so the oldest of them counts.
     pub fn began_of(&self, pending: &PendingId) -> Timestamp {
+        // Nothing is landed while batches are made up, so nobody holds the lock.
         let own = self
             .reference
             .try_lock()
@@ -228,6 +229,7 @@ impl<'a> SharedPass<'a> {
             let refused = self
                 .fetch_concurrently(step, (round, sinces), &mut served, batches)
                 .await;
+            // Of a single batch nobody knows yet whether one of its ids is refused or the step: its halves show that.
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, why) in refused {
                 if !is_some_ids_fault {
@@ -311,6 +313,7 @@ impl<'a> SharedPass<'a> {
         let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
         batches.notes.extend(note);
         let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
+        // The landing stores the requests that no page was landed for: those that found out about the id are among them.
         pager.stats = std::mem::take(&mut batches.stats);
         let requested = batch.advance(&HashSet::new(), None);
         let decided = Decided {

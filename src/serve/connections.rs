@@ -90,6 +90,7 @@ pub async fn serve<C: HttpConnection + 'static>(
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = async {
+            // The slot comes first: a connection that was not accepted waits in the socket's queue, without a file descriptor.
             let slot = Arc::clone(&slots).acquire_owned().await;
             (slot, accept(&listeners).await)
         };
@@ -115,6 +116,7 @@ pub async fn serve<C: HttpConnection + 'static>(
             }
         }
     }
+    // Before the wait: a client is refused at once then, and can go to another server.
     drop(listeners);
     if timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!(

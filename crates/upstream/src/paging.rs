@@ -347,6 +347,7 @@ fn on_same_host(
         )));
     }
     let same_port = to.port().is_none() || to.port() == base.port();
+    // Either scheme: only path and query are taken, and the request goes where `base_url` says.
     if to.host() != base.host() || !same_port || !matches!(to.scheme(), "http" | "https") {
         let to = super::endpoint::host_of(&to);
         return Err(Failure::Skip(format!(
@@ -369,6 +370,7 @@ fn on_same_host(
 }
 
 fn remove_parameter(url: &mut Url, name: &str) {
+    // Untouched where nothing is removed: writing the pairs again encodes them anew, and an upstream may compare them.
     if url.query_pairs().all(|(key, _)| key != name) {
         return;
     }

@@ -297,6 +297,7 @@ impl RowLeases {
 
     /// How long a lease is trusted after it was confirmed.
     fn trust(&self) -> Duration {
+        // The last quarter lies between the last request of this machine and the first of another one.
         self.length * 3 / 4
     }
 
@@ -318,6 +319,7 @@ impl Leases for RowLeases {
         };
         let taken = self.try_take(resource).await;
         if matches!(taken, Ok(Taken::Granted(_))) {
+            // The entry is the lease's now, and goes when that is dropped.
             std::mem::forget(reserved);
         }
         taken.map_err(|error| self.postgres.error(error))

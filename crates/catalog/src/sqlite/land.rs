@@ -1,3 +1,5 @@
+//! Lands a page: records, lists and the next cursor in one transaction, so that a run that is killed has all of a page or nothing of it.
+
 use rusqlite::{Transaction, params};
 
 use super::passes::{self, Counts, count};

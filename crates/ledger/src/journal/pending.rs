@@ -58,6 +58,7 @@ impl Journal {
             let tx = write(connection)?;
             let known =
                 "update charge set known = 1 where account = ? and id = ? and state = 'sent'";
+            // One that changed since it was read has another version, and is sent again as it is now.
             let told = "update charge set told = 1 where account = ? and id = ? and version = ?";
             for Pending { entry, version, .. } in &synced {
                 let id = entry.id.as_str();
@@ -105,6 +106,7 @@ fn void_abandoned(connection: &Connection, account: &str, now: Timestamp) -> rus
     let requested: Vec<(String, i32, i64)> = requested.collect::<rusqlite::Result<_>>()?;
     for (id, owner, requested_at) in requested {
         let age = now.since(Timestamp::from_micros(requested_at));
+        // Its age counts too: the number of a process that ended may be that of another one by now.
         if age > ABANDONED_AFTER || !is_alive(owner) {
             charges::void(connection, account, &ChargeId::new(id))?;
         }

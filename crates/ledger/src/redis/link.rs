@@ -61,6 +61,7 @@ impl Link {
             deadline,
             shown: Arc::from(url.to_string()),
         };
+        // Without the secrets yet: a URL that cannot be used is refused at the start.
         link.route_with(Keys::default())?;
         Ok(link)
     }

@@ -111,6 +111,7 @@ impl RedisLedger {
     /// The same ledger by another clock.
     #[must_use]
     pub fn with_time(self, time: ServerTime) -> Self {
+        // Time that a test moves by hand is no wrong clock.
         let max_skew = self
             .max_skew
             .filter(|_| !matches!(time, ServerTime::Callers));

@@ -43,6 +43,7 @@ pub fn absorb(
 ) -> Result<()> {
     let mut changed = BTreeMap::new();
     for entry in entries {
+        // The newest charge is the ledger's time: one from a clock that is ahead would carry it along.
         let at = entry.at.min(now);
         if at > kept_from(account, now) && rows.known(account, &entry.id, now)?.is_none() {
             let place = add(rows, &entry.id, at)?;

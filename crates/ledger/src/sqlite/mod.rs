@@ -108,6 +108,7 @@ impl SqliteLedger {
                 sqlite::begin_at_once(&database).map_err(|error| broken(&error))?
         {
             let done = done(transaction, act, || database.in_place());
+            // Once more behind the commit: a file that was replaced in between has taken the charge with it.
             let done = done.and_then(|done| database.in_place().map(|()| done));
             return done.map_err(|error| broken(&database.confirmed(error)));
         }

@@ -24,6 +24,7 @@ impl SharedClient {
                 .refuse(&attempt, format!("{reason}; {why}; {REMEDY}"))
                 .await;
         }
+        // That needs the configuration alone, so an outage does not hide it.
         if let Some((limit, most)) = request.account.never_holds(request.cost, request.leave) {
             self.drop_charge(&attempt).await?;
             return Ok(Acquired::Never { limit, most });

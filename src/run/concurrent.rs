@@ -244,6 +244,7 @@ async fn complete(
         && (!listings.is_empty() || batches.shared.is_some())
         && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
     {
+        // What failed is the catalog or a lease, so nobody knows which of their ids are fetched.
         batches.waiting = listings.into_iter().collect();
         batches.reason = Some(reason);
     }

@@ -58,14 +58,19 @@ impl StopReason {
             Self::Interrupted(_) => PassOutcome::Interrupted,
         }
     }
-}
 
-impl StopReason {
     /// Returns the limit's refusal; `None` where no limit stopped the pass.
     pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
         match self {
             Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),
-            _ => None,
+            Self::Unserved(_)
+            | Self::Denied(_)
+            | Self::LedgerAway(_)
+            | Self::BadCursor(_)
+            | Self::OldCursor(_)
+            | Self::Failed(_)
+            | Self::Busy(_)
+            | Self::Interrupted(_) => None,
         }
     }
 }

@@ -137,11 +137,13 @@ impl Unlanded {
             return fs::remove_file(&self.path);
         }
         let beside = self.path.with_extension("new");
+        // A run that was killed here has left it behind.
         let _ = fs::remove_file(&beside);
         let mut file = private::open_to_lock(&beside)?;
         for line in left {
             writeln!(file, "{line}")?;
         }
+        // Only a file that is on the disk replaces the other: the pages in it are paid for.
         file.sync_all()?;
         fs::rename(beside, &self.path)
     }

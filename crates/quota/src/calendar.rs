@@ -215,6 +215,7 @@ impl Calendar {
 fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
     let hours = (0..24).filter_map(|hour| date.and_hms_opt(hour, 0, 0));
     let first: Option<DateTime<Tz>> = hours
+        // Where clocks are set back over it, midnight comes twice: the date begins with the first.
         .filter_map(|local| zone.from_local_datetime(&local).earliest())
         .next();
     let start = first.map_or_else(

@@ -54,6 +54,7 @@ impl Cost {
     /// Sets one component.
     pub fn set(&mut self, limit: &str, units: Units) {
         match units {
+            // Costs that take the same are equal, however they were made.
             Units::ZERO => self.0.remove(limit),
             units => self.0.insert(limit.to_owned(), units),
         };

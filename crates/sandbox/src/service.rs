@@ -203,7 +203,18 @@ impl Service {
             Some(FaultKind::BadCursor) => Some(Reason::BadCursor),
             Some(FaultKind::OldCursor) => Some(Reason::OldCursor),
             Some(FaultKind::Backend) => Some(Reason::Backend(hit.status.unwrap_or(503))),
-            _ => None,
+            Some(
+                FaultKind::Drop
+                | FaultKind::HalfBody
+                | FaultKind::Endless
+                | FaultKind::NoBody
+                | FaultKind::Html
+                | FaultKind::List
+                | FaultKind::NullRecords
+                | FaultKind::SameCursor
+                | FaultKind::PlainError,
+            )
+            | None => None,
         };
         let reply = reason.map_or(usual, |reason| refuse(request, &reason));
         hit.spoil(reply, request)

@@ -69,7 +69,7 @@ impl Authorization {
     /// The same after the request was charged: a token that is there is not renewed, since that takes long.
     ///
     /// # Errors
-    /// As `show`.
+    /// As [`Self::reveal`].
     pub async fn current(&self) -> Result<Carried, Failure> {
         let secrets = self.secrets().await?;
         let token = match &self.token {

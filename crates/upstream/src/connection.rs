@@ -173,9 +173,11 @@ impl Open {
         self.watch.arm(deadline);
         let answered = self.sender.send_request(request).await;
         match (answered, self.watch.disarm()) {
+            // Whatever the answer is: not a byte was written, so the server cannot have counted the request.
             (_, Some(unsent)) => Err(Broken::Unsent(unsent)),
             (Ok(response), None) => Ok(response),
             (Err(error), None) => {
+                // Only one that had waited tells how long the server keeps connections.
                 if let (Some(span), Some(pool)) = (self.idle_for(), self.pool.upgrade()) {
                     pool.broke_after(span);
                 }

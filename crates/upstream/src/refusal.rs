@@ -162,6 +162,7 @@ fn class_of(status: StatusCode) -> Class {
         401 | 403 | 407 => Class::Denied,
         429 => Class::SlowDown,
         408 | 425 | 500.. => Class::Transient,
+        // The rest, redirects included, would be the same again.
         _ => Class::Skip,
     }
 }

@@ -287,6 +287,7 @@ pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
         region: request.region,
         ids: request.ids,
         cursor: request.step.call.paging.cursor_text(request.page_cursor()),
+        // All pages of a pass are requested alike, in whichever run.
         now: request.began,
         since: request.since,
     }

@@ -111,6 +111,7 @@ fn is_outage(error: &RedisError) -> bool {
         ErrorKind::Server(kind) => is_outage_of_server(kind) || is_outage_in_words(error),
         ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
         ErrorKind::UnexpectedReturnType => false,
+        // The rest is of the connection: no script has replied.
         _ => true,
     }
 }

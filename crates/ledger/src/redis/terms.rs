@@ -44,6 +44,7 @@ impl Terms<'_> {
         let mut windows: Vec<(&Window, u64)> = Vec::new();
         for (number, (name, limit)) in (1..).zip(&self.sent.limits) {
             let window = limit.window();
+            // The limits of thousands of values have one window, whose periods are sent once.
             let like = windows.iter().find(|(sent, _)| *sent == window);
             let like = like.map(|(_, number)| *number);
             if like.is_none() {

@@ -172,6 +172,7 @@ impl Response {
         }
         let mut document =
             decode(&text, self.format).map_err(|error| self.not_read(&text, &error))?;
+        // Here, before anything is taken out of it: neither a record nor a cursor may hold a secret that was echoed.
         self.redactor.clean_document(&mut document);
         Ok(document)
     }

@@ -24,6 +24,7 @@ impl Response {
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
+        // Of the headers alone, for a response whose body cannot be read.
         *reported = reported::read(parts, &self, None);
         let cached = parts.request.known;
         if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
@@ -102,6 +103,7 @@ impl Response {
             .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
         says.read_last(&call.paging, found.last.as_ref());
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
+            // The records are paid for: they are landed, and the list stops behind them.
             Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
             onward => match onward? {
                 Onward {

@@ -156,7 +156,7 @@ impl AccessToken {
     /// The token that was revealed last, else a new one. Used after a request was charged, when nothing may take long.
     ///
     /// # Errors
-    /// As `show`.
+    /// As [`Self::reveal`].
     pub async fn current(&self, secrets: &SecretsInUse) -> Result<TokenInUse, Failure> {
         let current = self.cached.lock().await.in_use();
         match current {
@@ -181,6 +181,7 @@ impl AccessToken {
         secrets: &SecretsInUse,
     ) -> Result<Remedy, Failure> {
         let mut cached = self.cached.lock().await;
+        // Another request has renewed it meanwhile.
         if cached.generation > used.generation {
             return Ok(Remedy::Renewed);
         }
@@ -204,6 +205,7 @@ impl AccessToken {
         let dependencies = dependencies(&self.oauth, secrets).map_err(Failure::NotSent)?;
         let store = TokenStore::new(state_dir, credential, dependencies);
         let lock = store.lock().await.map_err(Failure::NotSent)?;
+        // Behind the lock: the process that held it may have stored a token.
         let stored = store.read();
         if let Some(token) = &stored
             && token.is_fresh(SystemClock.now())
@@ -215,6 +217,7 @@ impl AccessToken {
         let former = stored.and_then(|token| token.refresh);
         let issued = self.request(secrets, former.as_ref()).await?;
         let token = Token {
+            // A server that sends no new refresh token leaves the former one valid.
             refresh: issued.refresh.or(former),
             ..issued
         };

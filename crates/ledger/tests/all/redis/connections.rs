@@ -8,7 +8,7 @@ use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_ledger::{Acquired, ClientError, LedgerError};
 use ingest_quota::{Account, Outage, Timestamp};
 
-use super::machine::{Machine, Process, account, refusal};
+use super::machine::{Machine, Process, WINDOW, account, refusal};
 use super::{MAX_SKEW, TIMEOUT};
 use ingest_testing::parrot::Parrot;
 use ingest_testing::proxy::Proxy;
@@ -380,6 +380,16 @@ async fn a_server_whose_clock_is_an_hour_off_is_an_outage_and_hands_nothing_out(
     }
     assert_eq!(entries(&server, &account), 2);
     assert_eq!(machine.process().used(&account).await, 4);
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_ahead_since_its_clock_was_set_back_is_an_outage() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(10));
+    machine.process_later(WINDOW).take(&account, 1).await;
+    let newcomer = Machine::new(server.url());
+    is_an_outage(&newcomer.process(), &account, "max_skew").await;
+    assert_eq!(entries(&server, &account), 1);
 }
 
 #[tokio::test]

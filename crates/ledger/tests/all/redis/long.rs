@@ -248,3 +248,22 @@ async fn what_leaves_the_window_takes_its_blocks_with_it_and_leaves_the_rest_of_
     // Charges are kept for a grace longer than they count.
     assert_eq!(books.used("daily", later).await, 64);
 }
+
+#[tokio::test]
+async fn an_id_that_is_charged_again_after_its_window_leaves_its_old_block_right() {
+    let store = Standalone::open().await;
+    let account = account([("daily", limit(10_000, Some(WINDOW), None))]);
+    let books = Books::new(store.ledger(), account.clone());
+    let again = ChargeId::new("again");
+    for nth in 0..200 {
+        let now = moved(at(0.0), nth * 1_000);
+        match nth {
+            100 => books.take_as(&again, &daily(5), now).await,
+            _ => books.take(&daily(1), now).await,
+        };
+    }
+    let later = moved(at(0.0), 110_000) + account.longest_window();
+    books.take_as(&again, &daily(7), later).await;
+    holds_no_more_than_it_counts(&store, &account, later).await;
+    assert_eq!(books.used("daily", later).await, 7);
+}

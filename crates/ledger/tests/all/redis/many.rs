@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ingest_base::clock::{Clock, SystemClock};
-use ingest_ledger::redis::RedisLedger;
+use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_ledger::{Acquired, ChargeRequest, Purpose};
 use ingest_quota::{Account, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, permit, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{Books, account, floor, id, limit};
+use crate::books::{Books, MICROSECOND, account, at, floor, id, limit};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::RedisServer;
 
@@ -158,4 +158,20 @@ async fn floors_of_an_account_that_grows_move_to_its_limits() {
     books.take(&of(0..119), SystemClock.now()).await;
     assert!(!has_floors());
     assert_eq!(books.used("daily", SystemClock.now()).await, 41);
+}
+
+/// Their charges are read once for all of them.
+#[tokio::test]
+async fn a_report_of_many_limits_counts_a_charge_until_its_last_instant() {
+    let server = RedisServer::start();
+    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
+    let books = Books::new(Arc::new(ledger), with_values(120));
+    books.take(&of(0..119), at(1.0)).await;
+    let gone = limit(2, Some(WINDOW), None).window().expiry(at(1.0));
+    for (now, units) in [(gone - MICROSECOND, 1), (gone, 0)] {
+        let usage = books.usage(now).await;
+        let counted = usage.iter().filter(|usage| usage.used.get() == 1);
+        assert_eq!(counted.count(), units * 120, "{now}");
+    }
 }

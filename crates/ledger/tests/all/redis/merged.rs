@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_quota::{Account, Closing, Counting, Limit, Units, Window};
+use ingest_quota::{Account, Closing, Counting, Entry, Limit, Timestamp, Units, Window};
 
 use super::machine::{Machine, Process, WINDOW};
 use super::{MAX_SKEW, Standalone, TIMEOUT};
@@ -143,6 +143,10 @@ async fn what_a_limit_forgot_before_its_charges_were_merged_does_not_return_unit
     }
     books.reject(&cost([("burst", 1)]), at(1_600.3)).await;
     assert_eq!(books.used("daily", at(1_600.3)).await, 67);
+    books.take(&cost([("daily", 1)]), at(1_900.0)).await;
+    // What is kept for longer keeps the keys for longer.
+    let key = format!("PTTL ingest:{{{}}}:log", books.account.name);
+    assert!(store.0.ask::<u128>(&key) < 27 * WINDOW.as_millis());
 }
 
 #[tokio::test]
@@ -328,6 +332,17 @@ async fn what_is_merged_leaves_neither_units_nor_blocks_behind() {
     let now = later + secs(1);
     assert_eq!(ledger.mend(&account, now).await.unwrap(), [""; 0]);
     assert_eq!(books.used("daily", now).await, 459);
+    // The block that they became is divided.
+    let told = entry_each(200, start + Duration::from_millis(100));
+    books.absorb(&told, &[], now).await;
+    assert_eq!(ledger.mend(&account, now).await.unwrap(), [""; 0]);
+    assert_eq!(books.used("daily", now).await, 659);
+}
+
+fn entry_each(count: u64, first: Timestamp) -> Vec<Entry> {
+    let nth = |nth| first + Duration::from_micros(nth);
+    let told = (0..count).map(|number| entry(&fresh_id(), nth(number), cost([("daily", 1)])));
+    told.collect()
 }
 
 #[tokio::test]

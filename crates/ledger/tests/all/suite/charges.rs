@@ -264,11 +264,13 @@ pub(crate) async fn what_a_longer_window_holds_outlives_charges_by_a_shorter_one
         Books::new(store.ledger(), long),
         Books::new(store.ledger(), short),
     );
-    long.take(&cost([("daily", 5)]), at(0.0)).await;
+    // The shorter one begins the ledger.
+    short.take(&cost([("daily", 1)]), at(0.0)).await;
+    long.take(&cost([("daily", 5)]), at(1.0)).await;
     for nth in 0..200 {
         short
             .take(&cost([("daily", 1)]), at(200.0 + f64::from(nth)))
             .await;
     }
-    assert_eq!(long.used("daily", at(400.0)).await, 205);
+    assert_eq!(long.used("daily", at(400.0)).await, 206);
 }

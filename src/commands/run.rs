@@ -76,6 +76,7 @@ async fn run_in(
     global: &Global,
     args: &RunArgs,
 ) -> Result<Finished, Error> {
+    tracing::debug!("configuration read");
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
     let waits = Waits::default();
@@ -93,6 +94,7 @@ async fn run_in(
         waits: waits.clone(),
         ..waits.on("the run", "the ledger", context).await?
     };
+    tracing::debug!("catalog and ledger opened");
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     let kept = environment.land_kept(&context);
     waits.on("the run", "the catalog", kept).await?;
@@ -119,6 +121,7 @@ async fn run_in(
         metrics::write(&file, environment, figures).await;
     }
     close(context).await;
+    tracing::debug!("catalog and ledger closed");
     show(&report, watch.elapsed(), global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Finished { report, exit })

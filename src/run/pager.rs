@@ -8,6 +8,7 @@ use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::review::{Finding, ListRef, Review, Turn, Verdict};
+use ingest_base::clock::Monotonic;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
@@ -365,10 +366,12 @@ impl<'a> Pager<'a> {
             term: self.context.leases.term(&place_of_lease),
         };
         let records = landing.records.len() as u64;
+        let began = Monotonic::now();
         let landed = self.context.land(landing).await;
         let landed = landed.map_err(|not_landed| self.stats.keep(not_landed))?;
         self.stats.land(records, page.skipped);
         let (job, region) = (&self.job.name, self.region.key());
+        tracing::debug!(job, region, call = call.name, took = ?began.elapsed(), "page landed");
         self.context.progress.landed(job, &region, records);
         // The page is paid for and stays. But another run may walk the same list, so this one goes no further.
         if landed.lease_lost {

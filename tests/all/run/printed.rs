@@ -51,6 +51,20 @@ fn a_successful_run_without_a_terminal_prints_its_summary_alone_and_no_colour() 
 }
 
 #[test]
+fn twice_verbose_a_run_logs_where_its_time_goes() {
+    let ran = World::new().ingest(&["--region", "US", "--job", "trending", "-vv"]);
+    let parts = [
+        "configuration read",
+        "catalog and ledger opened",
+        "page fetched",
+        "page landed",
+        "catalog and ledger closed",
+    ];
+    let places = parts.map(|part| ran.stderr.find(part));
+    assert!(places.is_sorted() && places[0].is_some(), "{ran:?}");
+}
+
+#[test]
 fn whoever_stops_reading_early_is_no_error() {
     let world = World::new();
     let long: [&[&str]; 6] = [

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A pass as `pass_record` of both databases reads it.
+/// Passes as [`pass_record`](crate::rows::pass_record) reads them.
 macro_rules! pass_where {
     ($condition:literal) => {
         concat!(
@@ -13,7 +13,29 @@ macro_rules! pass_where {
         )
     };
 }
-pub(crate) use pass_where;
+
+/// Unfinished passes as [`open_pass`](crate::rows::open_pass) reads them.
+macro_rules! open_pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists
+            from pass where finished_at is null and ",
+            $condition
+        )
+    };
+}
+
+/// Passes over slices as [`ended_slice`](crate::rows::ended_slice) reads them.
+macro_rules! ended_slice_where {
+    ($condition:literal) => {
+        concat!(
+            "select id, outcome, started_at, finished_at, slice_from, slice_to, request, doubts, region
+            from pass where outcome in ('complete', 'doubtful', 'refused', 'abandoned') and ",
+            $condition
+        )
+    };
+}
+pub(crate) use {ended_slice_where, open_pass_where, pass_where};
 
 /// When a record changed, or was last seen by a release that did not store that.
 const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";

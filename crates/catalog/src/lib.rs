@@ -22,6 +22,7 @@ mod pass;
 mod places;
 pub mod postgres;
 mod query;
+mod rows;
 mod scratch;
 mod sqlite;
 mod text;

@@ -108,6 +108,17 @@ pub struct RegionState {
 }
 
 impl RegionState {
+    /// Forgets a refused and a doubtful pass that the last complete one outdates.
+    pub(crate) fn current(mut self) -> Self {
+        if self.last_refused <= self.last_complete {
+            self.last_refused = None;
+            self.refused_request = None;
+        }
+        let is_later = |pass: &DoubtfulPass| Some(pass.started_at) > self.last_complete;
+        self.doubtful = self.doubtful.filter(is_later);
+        self
+    }
+
     /// Returns when its last pass began, if that is doubtful.
     #[must_use]
     pub fn doubtful_since(&self) -> Option<Timestamp> {

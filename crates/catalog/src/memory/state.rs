@@ -185,7 +185,6 @@ impl State {
         let passes: Vec<(i64, &MemoryPass)> = self.of_slice(job, region, None).collect();
         let last = |end| Self::last(passes.iter().copied(), end);
         let complete = last(PassEnd::Complete);
-        let last_complete = complete.map(|(_, pass)| pass.started_at);
         let refused = last(PassEnd::Refused).map(|(_, pass)| pass.started_at);
         let doubtful = last(PassEnd::Doubtful);
         let doubtful = doubtful.map(|(_, pass)| DoubtfulPass {
@@ -194,25 +193,25 @@ impl State {
             doubts: Vec::new(),
         });
         let pages = |(_, pass): (i64, &MemoryPass)| pass.pages();
-        RegionState {
+        let state = RegionState {
             region: region.to_owned(),
-            last_complete,
+            last_complete: complete.map(|(_, pass)| pass.started_at),
             last_complete_pass: complete.map(|(id, _)| PassId(id)),
             since: self
                 .since
                 .get(&(job.to_owned(), region.to_owned()))
                 .cloned(),
-            last_refused: refused
-                .filter(|refused| last_complete.is_none_or(|complete| *refused > complete)),
+            last_refused: refused,
             // A refusal that the configuration outdated is not part of the state that a simulation begins with.
             refused_request: None,
-            doubtful: doubtful.filter(|doubtful| Some(doubtful.started_at) > last_complete),
+            doubtful,
             last_abandoned: last(PassEnd::Abandoned).map(|(_, pass)| pass.ended_at),
             unfinished: open_passes(passes.iter().copied()).pop(),
             last_pages: complete.map(pages).unwrap_or_default(),
             last_filled: complete.map(pages).unwrap_or_default(),
             last_notes: None,
-        }
+        };
+        state.current()
     }
 
     /// The slices of a region that have passes.

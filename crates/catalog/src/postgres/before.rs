@@ -8,7 +8,7 @@ use tokio_postgres::types::FromSql;
 
 use super::fence::LeaseKey;
 use super::functions::LANDING_STATE;
-use super::sql::{Columns, all_stored, parameters, restored, stored, time};
+use super::sql::{Values, all_stored, parameters, restored, stored, time};
 use super::{PostgresError, Transaction, passes};
 use crate::layout::KindLayout;
 use crate::values::integer;

@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::catalog::{PostgresCatalog, reading, writing};
-use super::sql::{Columns, Parametric, as_is, stored, time};
+use super::sql::{Columns, Parametric, Values, as_is, stored, time};
 use super::{Parameter, PostgresError, Transaction};
 use crate::CatalogError;
 use crate::copy::{CopiedRow, CopyStore, Holds, Table, Value};

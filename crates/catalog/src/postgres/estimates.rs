@@ -1,6 +1,6 @@
-use super::sql::{Columns, as_is, parameters, stored};
+use super::sql::{as_is, parameters, stored};
 use super::{PostgresError, Transaction};
-use crate::{CallFacts, Estimate, values};
+use crate::{CallFacts, Estimate, rows};
 
 const ALL: &str = "select upstream, call, units from estimate order by upstream, call";
 const LEARN: &str = "insert into estimate (upstream, call, units) values ($1, $2, $3)
@@ -12,14 +12,7 @@ const STORE_FACTS: &str = "insert into call_facts (upstream, call, facts) values
 
 pub async fn call_facts(tx: &Transaction<'_>) -> Result<Vec<CallFacts>, PostgresError> {
     let rows = tx.query(ALL_FACTS, &[]).await?;
-    let facts = |row: &tokio_postgres::Row| {
-        Ok(CallFacts {
-            upstream: row.text(0)?,
-            call: row.text(1)?,
-            facts: row.text(2)?,
-        })
-    };
-    rows.iter().map(facts).collect()
+    rows.iter().map(rows::call_facts).collect()
 }
 
 pub async fn store_facts(tx: &Transaction<'_>, facts: &CallFacts) -> Result<(), PostgresError> {
@@ -34,15 +27,7 @@ pub async fn store_facts(tx: &Transaction<'_>, facts: &CallFacts) -> Result<(), 
 
 pub async fn estimates(tx: &Transaction<'_>) -> Result<Vec<Estimate>, PostgresError> {
     let rows = tx.query(ALL, &[]).await?;
-    let estimate = |row: &tokio_postgres::Row| {
-        Ok(Estimate {
-            upstream: row.text(0)?,
-            call: row.text(1)?,
-            cost: values::cost(row.value(2)?)
-                .map_err(|error| PostgresError::Unusable(format!("an estimate: {error}")))?,
-        })
-    };
-    rows.iter().map(estimate).collect()
+    rows.iter().map(rows::estimate).collect()
 }
 
 pub async fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> Result<(), PostgresError> {

@@ -7,8 +7,7 @@ use uuid::Uuid;
 use super::connection::Transaction;
 use super::error::PostgresError;
 use super::lease::{Terms, job_of, region_of};
-use super::passes::slice_at;
-use super::sql::{Columns, parameters};
+use super::sql::{Columns, Values, parameters};
 use crate::{PassId, Resource, Term};
 use ingest_config::Region;
 
@@ -79,6 +78,6 @@ pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, P
 async fn resource_of(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
     let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
     let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
-    let region = Region::key_of(&row.text(1)?, slice_at(row, 2)?);
+    let region = Region::key_of(&row.text(1)?, row.slice(2)?);
     Ok(Resource::region(&row.text(0)?, &region))
 }

@@ -7,7 +7,7 @@
 use futures_util::future::try_join_all;
 use tokio_postgres::Row;
 
-use super::sql::{Columns, all_stored, parameters, stored, time};
+use super::sql::{Columns, Values, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::PassId;
 use crate::page::LandingPage;

@@ -1,10 +1,9 @@
 //! Where the lists of ids continue: the ends of their last complete lists.
 
-use super::sql::{Columns, all_stored, parameters, stored, time};
+use super::sql::{all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
-use crate::pass::lasting;
-use crate::{IdSince, PassId};
+use crate::{IdSince, PassId, rows};
 
 const SINCES: &str = "select id_since.id, began, greatest, request, cursor
     from unnest($3) with ordinality named (id, place)
@@ -24,15 +23,7 @@ pub async fn id_sinces(
     let rows = tx
         .query(SINCES, parameters![job, call, all_stored(ids)])
         .await?;
-    let since = |row: &tokio_postgres::Row| {
-        Ok(IdSince {
-            id: row.text(0)?,
-            began: row.time(1)?,
-            greatest: row.optional_text(2)?,
-            lasting: lasting(row.optional_text(3)?, row.optional_text(4)?),
-        })
-    };
-    rows.iter().map(since).collect()
+    rows.iter().map(rows::id_since).collect()
 }
 
 /// Stores the end of a complete list of an id with its last page, for the job of the pass.

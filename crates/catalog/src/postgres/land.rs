@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use super::before::Before;
 use super::connection::sent;
 use super::functions::{ADVANCE_PASS, INDEX_RECORDS, STORE_RECORDS};
-use super::sql::{Columns, as_is, parameters, stored as stored_text, time};
+use super::sql::{Values, as_is, parameters, stored as stored_text, time};
 use super::words::Vectors;
 use super::{PostgresError, Transaction, gone, id_since, lasting, passes, tags, views};
 use crate::layout::KindLayout;

@@ -1,6 +1,6 @@
 //! The cursors at the ends of lists, with which the next pass begins.
 
-use super::sql::{Columns, parameters, stored};
+use super::sql::{Columns, Values, parameters, stored};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
 use crate::{LastingCursor, LastingCursors, PassId};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-use super::sql::{Columns, parameters, stored};
+use super::sql::{Columns, Values, parameters, stored};
 use super::{PostgresError, Transaction, lock_pass, recall};
 use crate::copy::listing_again;
 use crate::listings::{Children, parents_of};

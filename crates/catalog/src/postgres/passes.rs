@@ -6,9 +6,10 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
-use super::sql::{Columns, all_stored, as_is, parameters, stored, time};
+use super::sql::{Columns, Values, all_stored, as_is, parameters, stored, time};
 use super::{PostgresError, Transaction, lock_pass};
-use crate::either::pass_where;
+use crate::either::{ended_slice_where, open_pass_where, pass_where};
+use crate::rows::{self, ended_slice, pass_record};
 use crate::values::{self, integer};
 use crate::{
     DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
@@ -19,7 +20,8 @@ use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
 /// The passes of each region that the next run needs.
-const STATES: &str = "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
+const STATES: &str = concat!(
+    "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
         uncut.started_at, uncut.greatest, refused.request, complete.notes,
         doubtful.started_at, doubtful.request, doubtful.doubts, unfinished.*
     from unnest($2) with ordinality region (name, place)
@@ -38,37 +40,27 @@ const STATES: &str = "select region.name, complete.id, complete.started_at, refu
     left join lateral (select started_at, greatest from pass
         where job = $1 and pass.region = region.name and outcome = 'complete' and not cut and started_at <= $3 and slice_from is null
         order by started_at desc limit 1) uncut on true
-    left join lateral (select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
-        where job = $1 and pass.region = region.name and finished_at is null and slice_from is null
-        order by started_at desc, id desc limit 1) unfinished on true
-    order by region.place";
-const OPEN: &str =
-    "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
-    where job = $1 and finished_at is null order by started_at, id";
-macro_rules! open_slices {
-    ($which:literal) => {
-        concat!(
-            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
-    where job = $1 and region = any($2) and finished_at is null and ",
-            $which,
-            " order by started_at, id"
-        )
-    };
-}
-macro_rules! ended_slices {
-    ($which:literal) => {
-        concat!(
-            "select id, region, started_at, finished_at, slice_from, slice_to, outcome, request, doubts from pass
-    where job = $1 and region = any($2) and outcome in ('complete', 'doubtful', 'refused', 'abandoned') and started_at <= $3 and ",
-            $which,
-            " order by started_at, id"
-        )
-    };
-}
-const OPEN_SLICES: &str = open_slices!("slice_from is not null");
-const OPEN_SLICE: &str = open_slices!("slice_from = $3 and slice_to = $4");
-const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
-const ENDED_SLICE: &str = ended_slices!("slice_from = $4 and slice_to = $5");
+    left join lateral (",
+    open_pass_where!(
+        "job = $1 and pass.region = region.name and slice_from is null
+        order by started_at desc, id desc limit 1"
+    ),
+    ") unfinished on true
+    order by region.place"
+);
+const OPEN: &str = open_pass_where!("job = $1 order by started_at, id");
+const OPEN_SLICES: &str = open_pass_where!(
+    "job = $1 and region = any($2) and slice_from is not null order by started_at, id"
+);
+const OPEN_SLICE: &str = open_pass_where!(
+    "job = $1 and region = any($2) and slice_from = $3 and slice_to = $4 order by started_at, id"
+);
+const ENDED_SLICES: &str = ended_slice_where!(
+    "job = $1 and region = any($2) and started_at <= $3 and slice_from is not null order by started_at, id"
+);
+const ENDED_SLICE: &str = ended_slice_where!(
+    "job = $1 and region = any($2) and started_at <= $3 and slice_from = $4 and slice_to = $5 order by started_at, id"
+);
 const LAST_COMPLETE: &str =
     "select region.place, last.id from unnest($2) with ordinality region (name, place)
     cross join lateral (select id, started_at from pass
@@ -76,10 +68,10 @@ const LAST_COMPLETE: &str =
         order by started_at desc, id desc limit $3) last
     order by region.place, last.started_at desc, last.id desc";
 const POSITIONS: &str =
-    "select distinct on (pass, step) pass, step, page, cursor, request, empty_pages
+    "select distinct on (pass, step) step, page, cursor, request, empty_pages, pass
     from checkpoint where pass = any($1) order by pass, step, page desc";
 const BATCHES: &str =
-    "select pass, step, ids, missing, cursors, began, empty_pages, greatest from batch
+    "select step, ids, missing, cursors, began, empty_pages, greatest, pass from batch
     where pass = any($1) order by pass, step, ids";
 const RESTART: &str = "insert into restart (pass, step) values ($1, $2) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = $1 and step = $2";
@@ -150,24 +142,15 @@ pub async fn region_states(
 
 fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, PostgresError> {
     let complete: Option<i64> = row.value(1)?;
-    let last_complete = row.optional_time(2)?;
-    let refused = row
-        .optional_time(3)?
-        .filter(|refused| last_complete.is_none_or(|complete| *refused > complete));
-    let refused_request = row.optional_text(7)?.filter(|_| refused.is_some());
-    let region = row.text(0)?;
     let unfinished: Option<i64> = row.value(UNFINISHED)?;
     let unfinished = unfinished
         .map(|_| details.open_pass(row, UNFINISHED))
         .transpose()?;
-    let doubtful = row
-        .optional_time(9)?
-        .filter(|began| last_complete.is_none_or(|complete| *began > complete));
-    let doubtful = doubtful.map(|started_at| {
+    let doubtful = row.optional_time(9)?.map(|started_at| {
         Ok::<_, PostgresError>(DoubtfulPass {
             started_at,
             request: row.optional_text(10)?,
-            doubts: doubts_at(row, 11)?,
+            doubts: row.doubts(11)?,
         })
     });
     let since = row.optional_time(5)?.map(|began| {
@@ -178,25 +161,21 @@ fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, Postgre
     });
     let positions = complete.and_then(|pass| details.positions.get(&pass));
     let positions = positions.map(Vec::as_slice).unwrap_or_default();
-    Ok(RegionState {
-        region,
-        last_complete,
+    let state = RegionState {
+        region: row.text(0)?,
+        last_complete: row.optional_time(2)?,
         last_complete_pass: complete.map(PassId),
         since: since.transpose()?,
-        last_refused: refused,
-        refused_request,
+        last_refused: row.optional_time(3)?,
+        refused_request: row.optional_text(7)?,
         doubtful: doubtful.transpose()?,
         last_abandoned: row.optional_time(4)?,
         unfinished,
         last_pages: pages(positions),
         last_filled: filled(positions),
         last_notes: row.optional_text(8)?,
-    })
-}
-
-/// Reads a column with doubts, or null.
-fn doubts_at(row: &Row, column: usize) -> Result<Vec<Doubted>, PostgresError> {
-    Ok(values::doubts(row.optional_text(column)?.as_deref()))
+    };
+    Ok(state.current())
 }
 
 /// Adds doubts to a pass, each once.
@@ -233,45 +212,22 @@ impl Details {
             async { tx.query(BATCHES, parameters![passes]).await },
         )?;
         for row in of_steps {
-            positions
-                .entry(row.value(0)?)
-                .or_default()
-                .push(StepPosition {
-                    step: row.step(1)?,
-                    pages: row.count(2)?,
-                    cursor: row.optional_text(3)?,
-                    request: row.optional_text(4)?,
-                    empty_pages: row.count(5)?,
-                });
+            let of_pass = positions.entry(row.value(5)?).or_default();
+            of_pass.push(rows::step_position(&row)?);
         }
         for row in of_batches {
-            batches.entry(row.value(0)?).or_default().push(OpenBatch {
-                step: row.step(1)?,
-                ids: row.json(2)?,
-                missing: row.json(3)?,
-                cursors: row.json(4)?,
-                began: row.time(5)?,
-                empty_pages: row.count(6)?,
-                greatest: row.optional_text(7)?,
-            });
+            let of_pass = batches.entry(row.value(7)?).or_default();
+            of_pass.push(rows::open_batch(&row)?);
         }
         Ok(Self { positions, batches })
     }
 
-    /// The unfinished pass whose id, region, start, greatest value, slice, doubts and kind are in these columns and the following.
+    /// The unfinished pass whose columns begin at `column`.
     fn open_pass(&mut self, row: &Row, column: usize) -> Result<OpenPass, PostgresError> {
         let id: i64 = row.value(column)?;
-        Ok(OpenPass {
-            id: PassId(id),
-            region: row.text(column + 1)?,
-            started_at: row.time(column + 2)?,
-            greatest: row.optional_text(column + 3)?,
-            slice: slice_at(row, column + 4)?,
-            steps: self.positions.get(&id).cloned().unwrap_or_default(),
-            batches: self.batches.remove(&id).unwrap_or_default(),
-            doubts: doubts_at(row, column + 6)?,
-            relists: row.value(column + 7)?,
-        })
+        let steps = self.positions.get(&id).cloned().unwrap_or_default();
+        let batches = self.batches.remove(&id).unwrap_or_default();
+        rows::open_pass(row, column, steps, batches)
     }
 }
 
@@ -300,7 +256,7 @@ pub async fn slices(
         .await?;
     let mut ended: HashMap<String, Vec<EndedSlice>> = HashMap::new();
     for row in rows {
-        let of_region = ended.entry(row.text(1)?).or_default();
+        let of_region = ended.entry(row.text(8)?).or_default();
         of_region.extend(ended_slice(&row)?);
     }
     let rows = tx.query(OPEN_SLICES, parameters![job, names]).await?;
@@ -336,30 +292,6 @@ pub async fn slice(
         .await?;
     let open = with_details(tx, &rows).await?;
     Ok(slice_states(region, &ended, open).pop())
-}
-
-fn ended_slice(row: &Row) -> Result<Option<EndedSlice>, PostgresError> {
-    let Some((end, slice)) = PassEnd::parse(row.value(6)?).zip(slice_at(row, 4)?) else {
-        return Ok(None);
-    };
-    Ok(Some(EndedSlice {
-        slice,
-        pass: PassId(row.value(0)?),
-        end,
-        started_at: row.time(2)?,
-        finished_at: row.time(3)?,
-        request: row.optional_text(7)?,
-        doubts: doubts_at(row, 8)?,
-    }))
-}
-
-/// Reads two columns that hold the edges of a slice, or null.
-pub fn slice_at(row: &Row, column: usize) -> Result<Option<Slice>, PostgresError> {
-    let edges = (row.optional_time(column)?, row.optional_time(column + 1)?);
-    Ok(match edges {
-        (Some(from), Some(to)) => Some(Slice { from, to }),
-        _ => None,
-    })
 }
 
 /// The edges of a slice as columns.
@@ -654,27 +586,4 @@ pub async fn failures(
 pub async fn pass(tx: &Transaction<'_>, pass: PassId) -> Result<Option<PassRecord>, PostgresError> {
     let rows = tx.query(PASS, parameters![pass.0]).await?;
     rows.first().map(pass_record).transpose()
-}
-
-fn pass_record(row: &Row) -> Result<PassRecord, PostgresError> {
-    let units: &str = row.value(7)?;
-    Ok(PassRecord {
-        job: row.text(0)?,
-        region: row.text(1)?,
-        started_at: row.time(2)?,
-        // The table's constraint allows no other word.
-        outcome: row.value::<Option<&str>>(3)?.and_then(PassEnd::parse),
-        pages: row.count(4)?,
-        records: row.count(5)?,
-        requests: row.count(6)?,
-        units: values::cost(units)
-            .map_err(|error| PostgresError::Unusable(format!("the units of a pass: {error}")))?,
-        finished_at: row.optional_time(8)?,
-        slice: slice_at(row, 9)?,
-        id: PassId(row.value(11)?),
-        left_at: row.optional_time(12)?,
-        failed: row.value(13)?,
-        notes: row.optional_text(14)?,
-        doubts: doubts_at(row, 15)?,
-    })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio_postgres::Row;
 
 use super::recall::{self, LastFetched};
-use super::sql::{Columns, parameters, stored, takes_id};
+use super::sql::{Columns, Values, parameters, stored, takes_id};
 use super::{PostgresError, Transaction};
 use crate::{PassId, PassScope, PendingId, PendingQuery};
 use ingest_base::plain::plain;

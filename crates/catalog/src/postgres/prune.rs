@@ -1,6 +1,6 @@
 //! Deletes what an upstream has not returned for too long.
 
-use super::sql::{Columns, parameters, stored, time};
+use super::sql::{Values, parameters, stored, time};
 use super::{Postgres, PostgresError, Transaction, tags};
 use ingest_quota::Timestamp;
 

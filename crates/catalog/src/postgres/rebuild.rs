@@ -1,6 +1,6 @@
 //! Rebuilds the full-text index from the records.
 
-use super::sql::{Columns, parameters};
+use super::sql::{Columns, Values, parameters};
 use super::views::Layouts;
 use super::words::Vectors;
 use super::{Postgres, PostgresError, Transaction};

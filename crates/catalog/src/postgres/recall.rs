@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::sql::{Columns, all_stored, parameters, stored};
+use super::sql::{Columns, Values, all_stored, parameters, stored};
 use super::{PostgresError, Transaction};
 use crate::listings::Listings;
 use crate::places::{ids_in, split};

@@ -1,9 +1,8 @@
 //! Records for an export, in pages, and by name.
 
-use tokio_postgres::Row;
-
-use super::sql::{Columns, parameters, stored, time};
+use super::sql::{parameters, stored, time};
 use super::{PostgresError, Transaction};
+use crate::rows::stored_record;
 use crate::{RecordsPage, RecordsQuery, StoredRecord};
 
 macro_rules! declare {
@@ -125,17 +124,4 @@ pub async fn record(
         )
         .await?;
     rows.first().map(stored_record).transpose()
-}
-
-fn stored_record(row: &Row) -> Result<StoredRecord, PostgresError> {
-    Ok(StoredRecord {
-        upstream: row.text(0)?,
-        kind: row.text(1)?,
-        id: row.text(2)?,
-        first_seen: row.time(3)?,
-        last_seen: row.time(4)?,
-        body: row.value(5)?,
-        gone_at: row.optional_time(6)?,
-        position: row.value(7)?,
-    })
 }

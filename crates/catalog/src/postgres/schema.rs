@@ -1,7 +1,7 @@
 //! What the schema of a catalog holds, version by version.
 
 use super::functions::VERSION_4;
-use super::sql::{Columns, as_is, parameters};
+use super::sql::{Values, as_is, parameters};
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 
 /// The statements that take a schema from each version to the next. Released ones are never changed: a change is a new one.

@@ -8,7 +8,7 @@ use std::future::Future;
 use chrono::{DateTime, Utc};
 use tokio_postgres::Row;
 
-use super::sql::{Columns, as_is, parameters, stored, time};
+use super::sql::{Columns, Values, as_is, parameters, stored, time};
 use super::views::Layouts;
 use super::words::{Matching, matching};
 use super::{Parameter, PostgresError, Transaction};

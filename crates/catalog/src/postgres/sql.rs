@@ -11,6 +11,7 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
 use super::{Parameter, PostgresError};
+pub use crate::rows::Columns;
 use crate::values::clamped;
 use ingest_quota::Timestamp;
 
@@ -114,56 +115,52 @@ pub fn restored(text: &str) -> String {
     text.replace("\u{1A}0", "\0").replace("\u{1A}1", "\u{1A}")
 }
 
-/// Reads the columns of a row.
-pub trait Columns {
-    /// A column of any type, null if its type says so.
+/// Reads values of the server's own types.
+pub trait Values {
+    /// Reads a column of any type, null if its type says so.
     fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError>;
+}
 
-    /// A text, as it was before it was [`stored`].
+impl Values for Row {
+    fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError> {
+        Ok(self.try_get(column)?)
+    }
+}
+
+impl Columns for Row {
+    type Error = PostgresError;
+
+    fn integer(&self, column: usize) -> Result<i64, PostgresError> {
+        self.value(column)
+    }
+
+    fn truth(&self, column: usize) -> Result<bool, PostgresError> {
+        self.value(column)
+    }
+
     fn text(&self, column: usize) -> Result<String, PostgresError> {
         self.value(column).map(restored)
     }
 
-    /// A text or null.
     fn optional_text(&self, column: usize) -> Result<Option<String>, PostgresError> {
         let text: Option<&str> = self.value(column)?;
         Ok(text.map(restored))
+    }
+
+    fn verbatim(&self, column: usize) -> Result<&str, PostgresError> {
+        self.value(column)
     }
 
     fn time(&self, column: usize) -> Result<Timestamp, PostgresError> {
         self.value(column).map(|at: DateTime<Utc>| at.into())
     }
 
-    /// A time or null.
     fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, PostgresError> {
         let at: Option<DateTime<Utc>> = self.value(column)?;
         Ok(at.map(Into::into))
     }
 
-    /// A number that is not negative.
-    fn count(&self, column: usize) -> Result<u64, PostgresError> {
-        let count: i64 = self.value(column)?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-
-    /// The index of a step.
-    fn step(&self, column: usize) -> Result<usize, PostgresError> {
-        let step = self.count(column)?;
-        Ok(usize::try_from(step).unwrap_or(usize::MAX))
-    }
-
-    fn json<T: serde::de::DeserializeOwned>(&self, column: usize) -> Result<T, PostgresError> {
-        let json: &str = self.value(column)?;
-        serde_json::from_str(json).map_err(|error| {
-            PostgresError::Unusable(format!(
-                "a column is not the JSON that it should be: {error}"
-            ))
-        })
-    }
-}
-
-impl Columns for Row {
-    fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError> {
-        Ok(self.try_get(column)?)
+    fn unusable(_: usize, what: &str, error: serde_json::Error) -> PostgresError {
+        PostgresError::Unusable(format!("{what}: {error}"))
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::sql::{Columns, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
+use crate::rows;
 use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_quota::Timestamp;
 
@@ -107,14 +108,7 @@ pub async fn cached_page(
 
 pub async fn tags(tx: &Transaction<'_>, upstream: &str) -> Result<Vec<Tag>, PostgresError> {
     let rows = tx.query(ALL, parameters![stored(upstream)]).await?;
-    let tag = |row: &tokio_postgres::Row| {
-        Ok(Tag {
-            request: row.text(0)?,
-            name: row.text(1)?,
-            next: row.optional_text(2)?,
-        })
-    };
-    rows.iter().map(tag).collect()
+    rows.iter().map(rows::tag).collect()
 }
 
 /// Deletes the tags of a call's pages.

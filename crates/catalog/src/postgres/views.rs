@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use tokio_postgres::Row;
 
 use super::select;
-use super::sql::{Columns, as_is, parameters, stored};
+use super::sql::{Columns, Values, as_is, parameters, stored};
 use super::{Postgres, PostgresError, Transaction};
 use crate::layout::{self, KindLayout};
 use crate::page::LandingPage;
+use crate::rows;
 use ingest_config::Pointer;
 
 const REMEMBER: &str = "insert into kind (upstream, kind, call, text, columns) values ($1, $2, $3, $4, $5)
@@ -56,7 +57,10 @@ impl Layouts {
         let mut layouts: BTreeMap<(String, String), Vec<KindLayout>> = BTreeMap::new();
         for row in tx.query(LAYOUTS, &[]).await? {
             let kind = (row.text(0)?, row.text(1)?);
-            layouts.entry(kind).or_default().push(read_layout(&row, 2)?);
+            layouts
+                .entry(kind)
+                .or_default()
+                .push(rows::layout(&row, 2)?);
         }
         Ok(Self(layouts))
     }
@@ -66,13 +70,6 @@ impl Layouts {
         let layouts = self.0.get(&(upstream.to_owned(), kind.to_owned()));
         layouts.map_or_else(Vec::new, |layouts| layout::text_pointers(layouts))
     }
-}
-
-fn read_layout(row: &Row, column: usize) -> Result<KindLayout, PostgresError> {
-    Ok(KindLayout {
-        text: row.text(column)?,
-        columns: row.text(column + 1)?,
-    })
 }
 
 /// Replaces the views whose columns are not those that are stored now. A page that was paid for must not be lost because

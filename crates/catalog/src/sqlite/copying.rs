@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use rusqlite::types::{ToSql, ToSqlOutput, Value as Stored};
 use rusqlite::{Connection, Row, TransactionBehavior, params_from_iter};
 
-use super::{SqliteCatalog, columns, views};
+use super::{SqliteCatalog, views};
 use crate::copy::{CopiedRow, CopyStore, Holds, Table, Value};
+use crate::rows::Columns;
 use crate::{CatalogError, values};
 use ingest_quota::Timestamp;
 
@@ -134,7 +135,7 @@ fn copied(row: &Row<'_>, table: &Table) -> rusqlite::Result<CopiedRow> {
                 (Stored::Null, _) => Value::Null,
                 (Stored::Integer(number), Holds::Truth) => Value::Truth(number != 0),
                 (Stored::Integer(number), _) => Value::Integer(number),
-                (Stored::Text(_), Holds::Time) => Value::Time(columns::read_time(row, place)?),
+                (Stored::Text(_), Holds::Time) => Value::Time(row.time(place)?),
                 (Stored::Text(text), _) => Value::Text(text),
                 (Stored::Real(_) | Stored::Blob(_), _) => Value::Null,
             })

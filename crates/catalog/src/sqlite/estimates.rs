@@ -1,7 +1,6 @@
 use rusqlite::{Connection, Transaction};
 
-use super::columns;
-use crate::{CallFacts, Estimate};
+use crate::{CallFacts, Estimate, rows};
 
 const LEARN: &str = "insert into estimate (upstream, call, units) values (?1, ?2, ?3)
     on conflict do update set units = excluded.units";
@@ -10,13 +9,7 @@ const STORE_FACTS: &str = "insert into call_facts (upstream, call, facts) values
 
 pub fn estimates(connection: &Connection) -> rusqlite::Result<Vec<Estimate>> {
     let mut statement = connection.prepare_cached("select upstream, call, units from estimate")?;
-    let rows = statement.query_map([], |row| {
-        Ok(Estimate {
-            upstream: row.get(0)?,
-            call: row.get(1)?,
-            cost: columns::read_cost(row, 2)?,
-        })
-    })?;
+    let rows = statement.query_map([], |row| rows::estimate(row))?;
     rows.collect()
 }
 
@@ -30,13 +23,7 @@ pub fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> rusqlite::Result<()> 
 pub fn call_facts(connection: &Connection) -> rusqlite::Result<Vec<CallFacts>> {
     let mut statement =
         connection.prepare_cached("select upstream, call, facts from call_facts")?;
-    let rows = statement.query_map([], |row| {
-        Ok(CallFacts {
-            upstream: row.get(0)?,
-            call: row.get(1)?,
-            facts: row.get(2)?,
-        })
-    })?;
+    let rows = statement.query_map([], |row| rows::call_facts(row))?;
     rows.collect()
 }
 

@@ -3,10 +3,9 @@
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
 use super::columns;
-use crate::pass::lasting;
-use crate::{IdSince, PassId};
+use crate::{IdSince, PassId, rows};
 
-const SINCE: &str = "select began, greatest, request, cursor from id_since where job = ?1 and call = ?2 and id = ?3";
+const SINCE: &str = "select id, began, greatest, request, cursor from id_since where job = ?1 and call = ?2 and id = ?3";
 const STORE: &str = "insert into id_since (job, call, id, began, greatest, request, cursor)
     select job, ?2, ?3, ?4, ?5, ?6, ?7 from pass where id = ?1
     on conflict do update set began = excluded.began, greatest = excluded.greatest,
@@ -22,14 +21,7 @@ pub fn id_sinces(
     let mut statement = connection.prepare_cached(SINCE)?;
     let mut sinces = Vec::new();
     for id in ids {
-        let since = statement.query_row((job, call, id), |row| {
-            Ok(IdSince {
-                id: id.clone(),
-                began: columns::read_time(row, 0)?,
-                greatest: row.get(1)?,
-                lasting: lasting(row.get(2)?, row.get(3)?),
-            })
-        });
+        let since = statement.query_row((job, call, id), |row| rows::id_since(row));
         sinces.extend(since.optional()?);
     }
     Ok(sinces)

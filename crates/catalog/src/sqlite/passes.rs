@@ -3,7 +3,8 @@
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, params};
 
 use super::{StoreError, columns};
-use crate::either::pass_where;
+use crate::either::{ended_slice_where, open_pass_where, pass_where};
+use crate::rows::{self, Columns};
 use crate::{
     DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
     RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states, values,
@@ -12,37 +13,25 @@ use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
-const OPEN_OF_REGION: &str = "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
-    where job = ?1 and region = ?2 and slice_from is null and outcome is null and finished_at is null
-    order by started_at desc, id desc limit 1";
-const OPEN: &str =
-    "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass where job = ?1 and finished_at is null
-    order by started_at, id";
-macro_rules! open_slices {
-    ($which:literal) => {
-        concat!(
-            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists from pass
-    where job = ?1 and region = ?2 and outcome is null and finished_at is null and ",
-            $which,
-            " order by started_at, id"
-        )
-    };
-}
-macro_rules! ended_slices {
-    ($which:literal) => {
-        concat!(
-            "select id, outcome, started_at, finished_at, slice_from, slice_to, request, doubts from pass
-    where job = ?1 and region = ?2 and outcome in ('complete', 'doubtful', 'refused', 'abandoned') and started_at <= ?3 and ",
-            $which,
-            " order by started_at, id"
-        )
-    };
-}
-const OPEN_SLICES: &str = open_slices!("slice_from is not null");
-const OPEN_SLICE: &str = open_slices!("slice_from = ?3 and slice_to = ?4");
-const ENDED_SLICES: &str = ended_slices!("slice_from is not null");
-const ENDED_SLICE: &str = ended_slices!("slice_from = ?4 and slice_to = ?5");
-/// The cursor is that of the row with the greatest page.
+/// `outcome is null` too, here and below: no index has open passes by region, and one has passes by region and outcome.
+const OPEN_OF_REGION: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = ?2 and slice_from is null
+    order by started_at desc, id desc limit 1"
+);
+const OPEN: &str = open_pass_where!("job = ?1 order by started_at, id");
+const OPEN_SLICES: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = ?2 and slice_from is not null order by started_at, id"
+);
+const OPEN_SLICE: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = ?2 and slice_from = ?3 and slice_to = ?4 order by started_at, id"
+);
+const ENDED_SLICES: &str = ended_slice_where!(
+    "job = ?1 and region = ?2 and started_at <= ?3 and slice_from is not null order by started_at, id"
+);
+const ENDED_SLICE: &str = ended_slice_where!(
+    "job = ?1 and region = ?2 and started_at <= ?3 and slice_from = ?4 and slice_to = ?5 order by started_at, id"
+);
+// The other columns are those of the row with the greatest page: SQLite promises it.
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
 /// Earlier releases did not write when a batch began.
 const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
@@ -143,18 +132,14 @@ fn region_state(
 ) -> rusqlite::Result<RegionState> {
     let last = |end| last(connection, (job, region, now), end);
     let complete = last(PassEnd::Complete)?;
-    let last_complete = complete.as_ref().map(|ended| ended.started_at);
-    let refused = last(PassEnd::Refused)?
-        .filter(|refused| last_complete.is_none_or(|complete| refused.started_at > complete));
-    let doubtful = last(PassEnd::Doubtful)?
-        .filter(|ended| last_complete.is_none_or(|complete| ended.started_at > complete));
+    let (refused, doubtful) = (last(PassEnd::Refused)?, last(PassEnd::Doubtful)?);
     let steps = match &complete {
         Some(Ended { pass, .. }) => positions(connection, *pass)?,
         None => Vec::new(),
     };
-    Ok(RegionState {
+    let state = RegionState {
         region: region.to_owned(),
-        last_complete,
+        last_complete: complete.as_ref().map(|ended| ended.started_at),
         last_complete_pass: complete.as_ref().map(|ended| ended.pass),
         since: since(connection, (job, region, now))?,
         last_refused: refused.as_ref().map(|refused| refused.started_at),
@@ -169,7 +154,8 @@ fn region_state(
         last_pages: pages(&steps),
         last_filled: filled(&steps),
         last_notes: complete.and_then(|ended| ended.notes),
-    })
+    };
+    Ok(state.current())
 }
 
 /// The unfinished pass of a region that began last.
@@ -220,7 +206,7 @@ fn ended_slices(
     of: &[&dyn ToSql],
 ) -> rusqlite::Result<Vec<EndedSlice>> {
     let mut ended = connection.prepare_cached(sql)?;
-    let ended = ended.query_map(of, ended_slice)?;
+    let ended = ended.query_map(of, |row| rows::ended_slice(row))?;
     ended.filter_map(Result::transpose).collect()
 }
 
@@ -232,29 +218,6 @@ fn open_slices(
     let mut open = connection.prepare_cached(sql)?;
     open.query_map(of, |row| open_pass(connection, row))?
         .collect()
-}
-
-fn ended_slice(row: &Row<'_>) -> rusqlite::Result<Option<EndedSlice>> {
-    let word: String = row.get(1)?;
-    let ended = PassEnd::parse(&word).zip(columns::read_slice(row, 4)?);
-    let Some((end, slice)) = ended else {
-        return Ok(None);
-    };
-    Ok(Some(EndedSlice {
-        slice,
-        pass: PassId(row.get(0)?),
-        end,
-        started_at: columns::read_time(row, 2)?,
-        finished_at: columns::read_time(row, 3)?,
-        request: row.get(6)?,
-        doubts: read_doubts(row, 7)?,
-    }))
-}
-
-/// Reads a column with doubts, or null.
-fn read_doubts(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<Doubted>> {
-    let stored: Option<String> = row.get(column)?;
-    Ok(values::doubts(stored.as_deref()))
 }
 
 /// Adds doubts to a pass.
@@ -301,47 +264,18 @@ pub fn open_passes(connection: &Connection, job: &str) -> rusqlite::Result<Vec<O
 
 fn open_pass(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<OpenPass> {
     let id = PassId(row.get(0)?);
-    Ok(OpenPass {
-        id,
-        region: row.get(1)?,
-        started_at: columns::read_time(row, 2)?,
-        greatest: row.get(3)?,
-        slice: columns::read_slice(row, 4)?,
-        steps: positions(connection, id)?,
-        batches: batches(connection, id)?,
-        doubts: read_doubts(row, 6)?,
-        relists: row.get(7)?,
-    })
+    rows::open_pass(row, 0, positions(connection, id)?, batches(connection, id)?)
 }
 
 fn batches(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<OpenBatch>> {
     let mut statement = connection.prepare_cached(BATCHES)?;
-    let batches = statement.query_map([pass.0], |row| {
-        let step = row.get::<_, u32>(0)? as usize;
-        Ok(OpenBatch {
-            step,
-            ids: columns::read_json(row, 1)?,
-            missing: columns::read_json(row, 2)?,
-            cursors: columns::read_json(row, 3)?,
-            began: columns::read_time(row, 4)?,
-            empty_pages: row.get::<_, u32>(5)?.into(),
-            greatest: row.get(6)?,
-        })
-    })?;
+    let batches = statement.query_map([pass.0], |row| rows::open_batch(row))?;
     batches.collect()
 }
 
 fn positions(connection: &Connection, pass: PassId) -> rusqlite::Result<Vec<StepPosition>> {
     let mut statement = connection.prepare_cached(POSITIONS)?;
-    let positions = statement.query_map([pass.0], |row| {
-        Ok(StepPosition {
-            step: row.get::<_, u32>(0)? as usize,
-            pages: row.get::<_, u32>(1)?.into(),
-            cursor: row.get(2)?,
-            request: row.get(3)?,
-            empty_pages: row.get::<_, u32>(4)?.into(),
-        })
-    })?;
+    let positions = statement.query_map([pass.0], |row| rows::step_position(row))?;
     positions.collect()
 }
 
@@ -363,10 +297,10 @@ fn last(
     let ended = |row: &Row<'_>| {
         Ok(Ended {
             pass: PassId(row.get(0)?),
-            started_at: columns::read_time(row, 1)?,
-            finished_at: columns::read_time(row, 2)?,
+            started_at: row.time(1)?,
+            finished_at: row.time(2)?,
             request: row.get(3)?,
-            doubts: read_doubts(row, 4)?,
+            doubts: row.doubts(4)?,
             notes: row.get(5)?,
         })
     };
@@ -383,7 +317,7 @@ fn since(
 ) -> rusqlite::Result<Option<UncutPass>> {
     let uncut = |row: &Row<'_>| {
         Ok(UncutPass {
-            began: columns::read_time(row, 0)?,
+            began: row.time(0)?,
             greatest: row.get(1)?,
         })
     };
@@ -575,7 +509,7 @@ pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> 
 /// The passes that started at `since` or later, oldest first.
 pub fn history(connection: &Connection, since: Timestamp) -> rusqlite::Result<Vec<PassRecord>> {
     let mut statement = connection.prepare_cached(HISTORY)?;
-    let passes = statement.query_map([columns::time(since)], pass_record)?;
+    let passes = statement.query_map([columns::time(since)], |row| rows::pass_record(row))?;
     passes.collect()
 }
 
@@ -586,38 +520,12 @@ pub fn failures(
     most: u32,
 ) -> rusqlite::Result<Vec<PassRecord>> {
     let mut statement = connection.prepare_cached(FAILURES)?;
-    let passes = statement.query_map((columns::time(since), most), pass_record)?;
+    let passes = statement.query_map((columns::time(since), most), |row| rows::pass_record(row))?;
     passes.collect()
 }
 
 pub fn pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Option<PassRecord>> {
     let mut statement = connection.prepare_cached(PASS)?;
-    statement.query_row([pass.0], pass_record).optional()
-}
-
-fn pass_record(row: &Row<'_>) -> rusqlite::Result<PassRecord> {
-    let count = |column| {
-        row.get(column)
-            .map(|count: i64| u64::try_from(count).unwrap_or(0))
-    };
-    Ok(PassRecord {
-        job: row.get(0)?,
-        region: row.get(1)?,
-        started_at: columns::read_time(row, 2)?,
-        // The table's constraint allows no other word.
-        outcome: row
-            .get::<_, Option<String>>(3)?
-            .and_then(|end| PassEnd::parse(&end)),
-        pages: count(4)?,
-        records: count(5)?,
-        requests: count(6)?,
-        units: columns::read_cost(row, 7)?,
-        finished_at: columns::read_optional_time(row, 8)?,
-        slice: columns::read_slice(row, 9)?,
-        id: PassId(row.get(11)?),
-        left_at: columns::read_optional_time(row, 12)?,
-        failed: row.get(13)?,
-        notes: row.get(14)?,
-        doubts: read_doubts(row, 15)?,
-    })
+    let pass = statement.query_row([pass.0], |row| rows::pass_record(row));
+    pass.optional()
 }

@@ -7,6 +7,7 @@ use rusqlite::{CachedStatement, Connection, ToSql};
 
 use super::{columns, path};
 use crate::places::ids_in;
+use crate::rows::Columns;
 use crate::{PassId, PassScope, PendingId, PendingQuery};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
@@ -100,7 +101,7 @@ fn listed_by(
         Ok(ListedRecord {
             pass: PassId(row.get(0)?),
             started_at: row.get(1)?,
-            began: columns::read_time(row, 1)?,
+            began: row.time(1)?,
             unfinished: row.get(2)?,
             number: row.get(3)?,
         })

@@ -1,8 +1,9 @@
 //! Records for an export, in pages, and by name.
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::columns;
+use crate::rows::stored_record;
 use crate::{RecordsPage, RecordsQuery, StoredRecord};
 
 const RECORDS: &str = "select upstream, kind, id, first_seen, last_seen, body, gone_at, number from record
@@ -77,7 +78,7 @@ pub fn record(
 ) -> rusqlite::Result<Option<StoredRecord>> {
     connection
         .prepare_cached(RECORD)?
-        .query_row(name.each_ref(), stored_record)
+        .query_row(name.each_ref(), |row| stored_record(row))
         .optional()
 }
 
@@ -93,23 +94,10 @@ fn for_each(
     let changed_since = query.changed_since.map(columns::time);
     let after = after.unwrap_or(i64::MIN);
     let filters = (&query.kind, since, &query.region, changed_since, after);
-    for record in statement.query_map(filters, stored_record)? {
+    for record in statement.query_map(filters, |row| stored_record(row))? {
         if !each(record?) {
             break;
         }
     }
     Ok(())
-}
-
-fn stored_record(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
-    Ok(StoredRecord {
-        upstream: row.get(0)?,
-        kind: row.get(1)?,
-        id: row.get(2)?,
-        first_seen: columns::read_time(row, 3)?,
-        last_seen: columns::read_time(row, 4)?,
-        body: row.get(5)?,
-        gone_at: columns::read_optional_time(row, 6)?,
-        position: row.get(7)?,
-    })
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::text_index::TextIndex;
 use super::{StoreError, columns, views};
+use crate::rows::Columns;
 use crate::scratch::Scratch;
 use crate::text::text_of;
 use crate::words::Word;
@@ -359,7 +360,7 @@ impl Search<'_> {
 
     fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
         self.records
-            .query_row(FIRST_SEEN, [number], |row| columns::read_time(row, 0))
+            .query_row(FIRST_SEEN, [number], |row| row.time(0))
     }
 
     /// An index of the texts of these records.
@@ -410,8 +411,8 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
         id: row.get(2)?,
         excerpt: String::new(),
         body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
-        first_seen: columns::read_time(row, 4)?,
-        last_seen: columns::read_time(row, 5)?,
+        first_seen: row.time(4)?,
+        last_seen: row.time(5)?,
     };
     Ok((hit, length))
 }

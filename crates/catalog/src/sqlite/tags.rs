@@ -5,8 +5,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde_json::Value;
 
 use super::columns;
-use crate::Landing;
 use crate::page::LandingPage;
+use crate::{Landing, rows};
 use ingest_base::record::{CachedPage, Record, Tag};
 
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
@@ -85,13 +85,7 @@ pub fn cached_page(
 
 pub fn tags(connection: &Connection, upstream: &str) -> rusqlite::Result<Vec<Tag>> {
     let mut statement = connection.prepare_cached(ALL)?;
-    let tags = statement.query_map([upstream], |row| {
-        Ok(Tag {
-            request: row.get(0)?,
-            name: row.get(1)?,
-            next: row.get(2)?,
-        })
-    })?;
+    let tags = statement.query_map([upstream], |row| rows::tag(row))?;
     tags.collect()
 }
 

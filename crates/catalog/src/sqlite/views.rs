@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 use super::{path, typed};
 use crate::either::of_every_kind;
 use crate::layout::{self, KindLayout};
+use crate::rows;
 use ingest_config::{Pointer, Records};
 
 pub const SHAPE: &str =
@@ -20,13 +21,6 @@ pub const SHAPES: &str =
 const KINDS: &str = "select distinct upstream, kind from kind";
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
-fn read_layout(row: &rusqlite::Row<'_>) -> rusqlite::Result<KindLayout> {
-    Ok(KindLayout {
-        text: row.get(0)?,
-        columns: row.get(1)?,
-    })
-}
-
 /// Stores how a call's records are read, and replaces the kind's view if that changed.
 pub fn declare(
     tx: &Transaction<'_>,
@@ -37,7 +31,7 @@ pub fn declare(
     let (kind, shape) = (&records.kind, KindLayout::new(records));
     let stored = tx
         .prepare_cached(SHAPE)?
-        .query_row((upstream, kind, call), read_layout)
+        .query_row((upstream, kind, call), |row| rows::layout(row, 0))
         .optional()?;
     if stored.as_ref() == Some(&shape) {
         return Ok(());
@@ -109,7 +103,7 @@ fn shapes(
 ) -> rusqlite::Result<Vec<KindLayout>> {
     connection
         .prepare_cached(SHAPES)?
-        .query_map((upstream, kind), read_layout)?
+        .query_map((upstream, kind), |row| rows::layout(row, 0))?
         .collect()
 }
 

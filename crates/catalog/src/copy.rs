@@ -89,6 +89,12 @@ pub fn listing_again(position: &str, parent: &str) -> String {
     )
 }
 
+/// Returns the tables whose rows belong to a step of a pass.
+pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
+    let names_step = |table: &&Table| table.columns.iter().any(|(name, _)| *name == "step");
+    TABLES.iter().filter(names_step).map(|table| table.name)
+}
+
 /// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
 pub const TABLES: &[Table] = &[
     Table {

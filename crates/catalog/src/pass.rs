@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::OpenBatch;
+use super::copy::tables_of_steps;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
@@ -78,6 +79,26 @@ impl Rearrangement {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.moved.is_empty() && self.dropped.is_empty()
+    }
+
+    /// The statements that change the steps of a pass in either database. They contain nothing but numbers.
+    pub(crate) fn sql(&self, pass: PassId) -> String {
+        let pass = pass.0;
+        let mut sql = String::new();
+        for table in tables_of_steps() {
+            for step in &self.dropped {
+                sql += &format!("delete from {table} where pass = {pass} and step = {step};");
+            }
+            // No step has an index below zero: there, none is in the way of another.
+            for (from, to) in &self.moved {
+                sql += &format!(
+                    "update {table} set step = -1 - {to} where pass = {pass} and step = {from};"
+                );
+            }
+            sql +=
+                &format!("update {table} set step = -1 - step where pass = {pass} and step < 0;");
+        }
+        sql
     }
 }
 

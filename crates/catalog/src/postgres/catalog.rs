@@ -76,17 +76,24 @@ macro_rules! reading {
 }
 
 /// Writes in one transaction.
-macro_rules! writing {
-    ($catalog:ident, $tx:ident => $work:expr) => {{
+macro_rules! in_transaction {
+    ($postgres:expr, $tx:ident => $work:expr) => {{
         let work = || async {
-            let mut session = $catalog.postgres.session().await?;
+            let mut session = $postgres.session().await?;
             let $tx = session.begin().await?;
             let written = $work.await?;
             $tx.commit().await?;
             Ok(written)
         };
-        $catalog.done($catalog.postgres.repeated(work).await)
+        $postgres.repeated(work).await
     }};
 }
 
-pub(super) use {reading, writing};
+/// The same, with the error as callers of the catalog see it.
+macro_rules! writing {
+    ($catalog:ident, $tx:ident => $work:expr) => {
+        $catalog.done($crate::postgres::catalog::in_transaction!($catalog.postgres, $tx => $work))
+    };
+}
+
+pub(super) use {in_transaction, reading, writing};

@@ -433,11 +433,23 @@ impl Transaction<'_> {
         self.session.run(self.patience, statement).await
     }
 
-    /// Runs a statement; returns the number of rows that it changed.
+    /// Runs a statement.
     ///
     /// # Errors
     /// The statement or the connection failed, or no answer came in time.
     pub async fn execute(
+        &self,
+        sql: &str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<(), PostgresError> {
+        self.affected(sql, parameters).await.map(drop)
+    }
+
+    /// Runs a statement; returns the number of rows that it changed.
+    ///
+    /// # Errors
+    /// The statement or the connection failed, or no answer came in time.
+    pub async fn affected(
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],

@@ -107,7 +107,7 @@ async fn replace(
         Table::names(table.columns, ""),
         places(columns.len())
     );
-    tx.execute(&insert, &columns).await.map(drop)
+    tx.execute(&insert, &columns).await
 }
 
 fn select(table: &Table, before: &str) -> String {

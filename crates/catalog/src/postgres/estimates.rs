@@ -22,7 +22,6 @@ pub async fn store_facts(tx: &Transaction<'_>, facts: &CallFacts) -> Result<(), 
         parameters![upstream, call, stored(&facts.facts)],
     )
     .await
-    .map(drop)
 }
 
 pub async fn estimates(tx: &Transaction<'_>) -> Result<Vec<Estimate>, PostgresError> {
@@ -35,5 +34,4 @@ pub async fn learn(tx: &Transaction<'_>, estimate: &Estimate) -> Result<(), Post
     let (upstream, call) = (stored(&estimate.upstream), stored(&estimate.call));
     tx.execute(LEARN, parameters![upstream, call, as_is(&units)])
         .await
-        .map(drop)
 }

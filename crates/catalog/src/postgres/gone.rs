@@ -67,7 +67,6 @@ pub async fn remove(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), Post
     let ids = all_stored(&landing.removed);
     tx.execute(REMOVE, parameters![upstream, kind, ids, time(landing.now)])
         .await
-        .map(drop)
 }
 
 /// Marks what these lists of a pass lost. Returns the number of records.
@@ -115,7 +114,7 @@ pub async fn mark(
     current.retain(|id| Some(*id) != previous);
     current.push(pass.0);
     tx.query(LOCK, parameters![missing]).await?;
-    tx.execute(MARK, parameters![missing, time(now), current, pass.0])
+    tx.affected(MARK, parameters![missing, time(now), current, pass.0])
         .await
 }
 

@@ -46,5 +46,4 @@ pub async fn store(
         parameters![pass.0, call, id, began, greatest, request, cursor],
     )
     .await
-    .map(drop)
 }

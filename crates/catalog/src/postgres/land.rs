@@ -301,7 +301,6 @@ async fn store(
         parameters![upstream, kind, now, places, changed, ids, hashes, bodies],
     )
     .await
-    .map(drop)
 }
 
 async fn index(
@@ -320,7 +319,6 @@ async fn index(
         parameters![upstream, kind, ids, *lengths, *words],
     )
     .await
-    .map(drop)
 }
 
 async fn unindex(
@@ -334,7 +332,6 @@ async fn unindex(
     let (upstream, kind) = of_kind(page);
     tx.execute(UNINDEX, parameters![upstream, kind, stored.unindexed])
         .await
-        .map(drop)
 }
 
 /// The rows that a page adds to a listing.
@@ -392,9 +389,7 @@ async fn forget_absent(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), P
         return Ok(());
     }
     let (upstream, kind) = of_kind(page);
-    tx.execute(CAME, parameters![upstream, kind, ids])
-        .await
-        .map(drop)
+    tx.execute(CAME, parameters![upstream, kind, ids]).await
 }
 
 async fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), PostgresError> {
@@ -408,7 +403,6 @@ async fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), Po
         parameters![upstream, kind, ids, time(page.landing.now)],
     )
     .await
-    .map(drop)
 }
 
 async fn forget_batch(
@@ -422,7 +416,6 @@ async fn forget_batch(
     let ids = values::list(&batch.ids);
     tx.execute(FETCHED, parameters![pass.0, page.step, as_is(&ids)])
         .await
-        .map(drop)
 }
 
 /// A batch is in the catalog only between its pages.
@@ -453,7 +446,6 @@ async fn store_batch(
         ],
     )
     .await
-    .map(drop)
 }
 
 /// Stores what a page adds to its pass. Returns whether the step had its cursor before; the step is then done.
@@ -521,7 +513,6 @@ async fn count(
         ],
     )
     .await
-    .map(drop)
 }
 
 fn of_kind(page: &LandingPage) -> (Cow<'_, str>, Cow<'_, str>) {

@@ -43,7 +43,6 @@ pub async fn store(
     let (request, cursor) = (stored(&page.landing.request), stored(cursor));
     tx.execute(STORE, parameters![pass.0, page.step, request, cursor])
         .await
-        .map(drop)
 }
 
 /// Forgets the cursors of all passes of a region.
@@ -53,9 +52,7 @@ pub async fn forget(
     request: &str,
 ) -> Result<(), PostgresError> {
     let (job, region, request) = (stored(job), stored(region), stored(request));
-    tx.execute(FORGET, parameters![job, region, request])
-        .await
-        .map(drop)
+    tx.execute(FORGET, parameters![job, region, request]).await
 }
 
 /// Forgets the cursor of an id.
@@ -65,7 +62,5 @@ pub async fn forget_of_id(
     id: &str,
 ) -> Result<(), PostgresError> {
     let (job, call, id) = (stored(job), stored(call), stored(id));
-    tx.execute(FORGET_OF_ID, parameters![job, call, id])
-        .await
-        .map(drop)
+    tx.execute(FORGET_OF_ID, parameters![job, call, id]).await
 }

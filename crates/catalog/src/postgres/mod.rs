@@ -23,7 +23,6 @@ mod password;
 mod pending;
 mod prune;
 mod reader;
-mod rearrange;
 mod rebuild;
 mod recall;
 mod records;

@@ -1,14 +1,13 @@
 //! The parents of records that were requested by id: the records that named those ids.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
 use super::sql::{Columns, Values, parameters, stored};
 use super::{PostgresError, Transaction, lock_pass, recall};
 use crate::copy::listing_again;
 use crate::listings::{Children, parents_of};
-use crate::{NamedIds, PassId, PendingQuery, RecordIds};
+use crate::{NamedIds, PassId, PendingQuery};
 
 const NAMING: &str = "select listing.id from pass
     join listing on listing.pass = pass.id
@@ -69,28 +68,18 @@ pub async fn link(
         parameters![pass.0, step, positions, parents, last],
     )
     .await
-    .map(drop)
 }
 
 /// What the records name that the open passes list, in the order in which they list them.
 async fn named(tx: &Transaction<'_>, query: &PendingQuery) -> Result<Vec<NamedIds>, PostgresError> {
     let (job, upstream) = (stored(&query.job), stored(&query.upstream));
     let (call, kind) = (stored(&query.listed_by), stored(&query.listed_kind));
-    let mut seen: HashSet<Arc<str>> = HashSet::new();
-    let mut ids: Vec<Arc<str>> = Vec::new();
-    for row in tx
+    let rows = tx
         .query(NAMING, parameters![job, upstream, call, kind])
-        .await?
-    {
-        let id: Arc<str> = row.text(0)?.into();
-        if seen.insert(Arc::clone(&id)) {
-            ids.push(id);
-        }
-    }
-    let naming = RecordIds {
-        upstream: query.upstream.clone(),
-        kind: query.listed_kind.clone(),
-        ids,
-    };
+        .await?;
+    let ids = rows
+        .iter()
+        .map(|row| Ok::<_, PostgresError>(row.text(0)?.into()));
+    let naming = query.naming(ids)?;
     recall::named_ids(tx, &naming, &query.at).await
 }

@@ -13,7 +13,8 @@ use crate::rows::{self, ended_slice, pass_record};
 use crate::values::{self, integer};
 use crate::{
     DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
-    PassRef, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages,
+    slice_states,
 };
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
@@ -190,7 +191,6 @@ pub async fn store_doubts(
     let doubts = serde_json::json!(doubts).to_string();
     tx.execute(STORE_DOUBTS, parameters![pass.0, self::stored(&doubts)])
         .await
-        .map(drop)
 }
 
 /// Where passes stand, by their ids.
@@ -341,7 +341,7 @@ pub async fn store_review(
     let relists = landing.relists && matches!(landing.pass, PassRef::New { .. });
     let relist = async {
         match relists {
-            true => tx.execute(RELIST, parameters![pass.0]).await.map(drop),
+            true => tx.execute(RELIST, parameters![pass.0]).await,
             false => Ok(()),
         }
     };
@@ -359,7 +359,6 @@ pub async fn store_review(
             parameters![pass.0, self::stored(&doubts), landing.id],
         )
         .await
-        .map(drop)
     };
     tokio::try_join!(
         biased;
@@ -377,7 +376,7 @@ pub async fn restart_step(
     step: i64,
 ) -> Result<bool, PostgresError> {
     let region = lock_pass(tx, pass).await?;
-    if tx.execute(RESTART, parameters![pass.0, step]).await? == 0 {
+    if tx.affected(RESTART, parameters![pass.0, step]).await? == 0 {
         return Ok(false);
     }
     tx.postgres().terms().set_last_landing(&region, None);
@@ -386,19 +385,28 @@ pub async fn restart_step(
 }
 
 /// Forgets where a step stood and what it listed.
-pub async fn forget_step(
-    tx: &Transaction<'_>,
-    pass: PassId,
-    step: i64,
-) -> Result<(), PostgresError> {
-    let records = tx.execute(UNLIST, parameters![pass.0, step]).await?;
-    let pages = tx.execute(FORGET, parameters![pass.0, step]).await?;
+async fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), PostgresError> {
+    let records = tx.affected(UNLIST, parameters![pass.0, step]).await?;
+    let pages = tx.affected(FORGET, parameters![pass.0, step]).await?;
     tx.execute(
         UNCOUNT,
         parameters![pass.0, integer(pages), integer(records)],
     )
     .await
-    .map(drop)
+}
+
+/// Fits a pass to the steps that its job has now.
+pub async fn rearrange(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    change: &Rearrangement,
+) -> Result<(), PostgresError> {
+    let region = lock_pass(tx, pass).await?;
+    tx.postgres().terms().set_last_landing(&region, None);
+    for step in &change.dropped {
+        forget_step(tx, pass, integer(*step as u64)).await?;
+    }
+    tx.batch(&change.sql(pass)).await
 }
 
 /// Ends a step at its last landed page.
@@ -409,9 +417,7 @@ pub async fn end_step(
     cut: bool,
 ) -> Result<(), PostgresError> {
     lock_pass(tx, pass).await?;
-    tx.execute(END_STEP, parameters![pass.0, step, cut])
-        .await
-        .map(drop)
+    tx.execute(END_STEP, parameters![pass.0, step, cut]).await
 }
 
 /// Ends a pass. One that ended before stays as it is.
@@ -463,9 +469,7 @@ pub async fn end(
     now: Timestamp,
 ) -> Result<(), PostgresError> {
     let (outcome, now) = (as_is(end.as_str()), time(now));
-    tx.execute(FINISH, parameters![pass.0, outcome, now])
-        .await
-        .map(drop)
+    tx.execute(FINISH, parameters![pass.0, outcome, now]).await
 }
 
 /// Counts requests that brought no page.
@@ -495,7 +499,6 @@ pub async fn count_unproductive(
         ],
     )
     .await
-    .map(drop)
 }
 
 /// The passes that started at `since` or later, oldest first.
@@ -524,7 +527,6 @@ pub async fn store_outcome(
     let notes = notes.map(stored);
     tx.execute(STORE_OUTCOME, parameters![pass.0, time(now), failed, notes])
         .await
-        .map(drop)
 }
 
 /// Stores what the job requested in a refused pass.
@@ -535,7 +537,6 @@ pub async fn store_refusal(
 ) -> Result<(), PostgresError> {
     tx.execute(STORE_REFUSAL, parameters![pass.0, stored(request)])
         .await
-        .map(drop)
 }
 
 /// Returns a pass without a page that is stored already because its requests were counted; stores another one if it failed.

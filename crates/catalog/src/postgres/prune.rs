@@ -1,5 +1,6 @@
 //! Deletes what an upstream has not returned for too long.
 
+use super::catalog::in_transaction;
 use super::sql::{Values, parameters, stored, time};
 use super::{Postgres, PostgresError, Transaction, tags};
 use ingest_quota::Timestamp;
@@ -42,15 +43,7 @@ pub async fn drop_unseen(
 ) -> Result<u64, PostgresError> {
     let mut dropped = 0;
     loop {
-        let (records, versions) = postgres
-            .repeated(|| async {
-                let mut session = postgres.session().await?;
-                let tx = session.begin().await?;
-                let done = drop_some(&tx, upstream, since).await?;
-                tx.commit().await?;
-                Ok(done)
-            })
-            .await?;
+        let (records, versions) = in_transaction!(postgres, tx => drop_some(&tx, upstream, since))?;
         dropped += records;
         if records == 0 && versions == 0 {
             return Ok(dropped);
@@ -78,7 +71,7 @@ async fn drop_some(
         tx.execute(DROP, parameters![old]).await?;
     }
     let versions = tx
-        .execute(
+        .affected(
             DROP_OLD_VERSIONS,
             parameters![upstream_name, since_time, AT_ONCE],
         )

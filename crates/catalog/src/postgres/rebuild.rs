@@ -1,5 +1,6 @@
 //! Rebuilds the full-text index from the records.
 
+use super::catalog::in_transaction;
 use super::sql::{Columns, Values, parameters};
 use super::views::Layouts;
 use super::words::Vectors;
@@ -26,15 +27,7 @@ const REINDEX: &str = "reindex index record_text_words";
 pub async fn rebuild(postgres: &Postgres) -> Result<u64, PostgresError> {
     let (mut indexed, mut after) = (0_u64, 0_i64);
     loop {
-        let done = postgres
-            .repeated(|| async {
-                let mut session = postgres.session().await?;
-                let tx = session.begin().await?;
-                let done = some(&tx, after).await?;
-                tx.commit().await?;
-                Ok(done)
-            })
-            .await?;
+        let done = in_transaction!(postgres, tx => some(&tx, after))?;
         let Some((last, of_these)) = done else { break };
         (after, indexed) = (last, indexed + of_these);
     }

@@ -5,9 +5,7 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, writing};
 use super::land::{LandedPage, land};
 use super::sql::takes_id;
-use super::{
-    PostgresError, estimates, gone, lasting, parents, passes, prune, rearrange, tags, views,
-};
+use super::{PostgresError, estimates, gone, lasting, parents, passes, prune, tags, views};
 use crate::values::integer;
 use crate::{
     CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
@@ -41,7 +39,7 @@ impl PassStore for PostgresCatalog {
     }
 
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
-        writing!(self, tx => rearrange::rearrange(&tx, pass, change))
+        writing!(self, tx => passes::rearrange(&tx, pass, change))
     }
 
     async fn link_parents(

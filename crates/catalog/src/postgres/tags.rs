@@ -46,7 +46,6 @@ pub async fn remember(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), Po
         ],
     )
     .await
-    .map(drop)
 }
 
 /// Deletes the tags of pages that nobody requested for long, whenever one is stored.
@@ -60,7 +59,6 @@ pub async fn forget_aged(tx: &Transaction<'_>, page: &LandingPage) -> Result<(),
         parameters![upstream, time(page.tags_kept_since())],
     )
     .await
-    .map(drop)
 }
 
 /// The page that a request brought last; `None` if any of its records was deleted.
@@ -115,7 +113,6 @@ pub async fn tags(tx: &Transaction<'_>, upstream: &str) -> Result<Vec<Tag>, Post
 pub async fn forget(tx: &Transaction<'_>, upstream: &str, call: &str) -> Result<(), PostgresError> {
     tx.execute(FORGET, parameters![stored(upstream), stored(call)])
         .await
-        .map(drop)
 }
 
 /// Deletes the tags of pages that were last requested before `since`.
@@ -126,5 +123,4 @@ pub async fn forget_old(
 ) -> Result<(), PostgresError> {
     tx.execute(FORGET_OLD, parameters![stored(upstream), time(since)])
         .await
-        .map(drop)
 }

@@ -46,7 +46,6 @@ pub async fn remember(
         ],
     )
     .await
-    .map(drop)
 }
 
 /// How the records of each kind are read, by upstream and kind.

@@ -15,7 +15,6 @@ mod path;
 mod pending;
 mod prune;
 mod reader;
-mod rearrange;
 mod rebuild;
 mod recall;
 mod records;

@@ -1,6 +1,6 @@
 //! The parents of records that were requested by id: the records that named those ids.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use rusqlite::{Connection, Transaction};
@@ -8,7 +8,7 @@ use rusqlite::{Connection, Transaction};
 use super::{StoreError, recall};
 use crate::copy::listing_again;
 use crate::listings::{Children, parents_of};
-use crate::{PassId, PendingQuery, RecordIds};
+use crate::{PassId, PendingQuery};
 
 const NAMING: &str = "select listing.id from pass
     cross join listing on listing.pass = pass.id
@@ -76,19 +76,7 @@ fn parents(
     let mut statement = connection.prepare_cached(NAMING)?;
     let (job, upstream) = (&query.job, &query.upstream);
     let values = (job, upstream, &query.listed_by, &query.listed_kind);
-    let mut seen: HashSet<Arc<str>> = HashSet::new();
-    let mut ids: Vec<Arc<str>> = Vec::new();
-    for id in statement.query_map(values, |row| row.get::<_, Arc<str>>(0))? {
-        let id = id?;
-        if seen.insert(Arc::clone(&id)) {
-            ids.push(id);
-        }
-    }
-    let naming = RecordIds {
-        upstream: upstream.clone(),
-        kind: query.listed_kind.clone(),
-        ids,
-    };
+    let naming = query.naming(statement.query_map(values, |row| row.get(0))?)?;
     let named = recall::named_ids(connection, &naming, &query.at)?;
     Ok(parents_of(named))
 }

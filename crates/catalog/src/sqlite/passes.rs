@@ -7,7 +7,8 @@ use crate::either::{ended_slice_where, open_pass_where, pass_where};
 use crate::rows::{self, Columns};
 use crate::{
     DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
-    RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states, values,
+    Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    values,
 };
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
@@ -350,7 +351,7 @@ pub fn restart_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<boo
 }
 
 /// Forgets where a step stood and what it listed.
-pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), StoreError> {
+fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), StoreError> {
     let records = tx.prepare_cached(UNLIST)?.execute((pass.0, step))?;
     let pages = tx.prepare_cached(FORGET)?.execute((pass.0, step))?;
     tx.prepare_cached(UNCOUNT)?.execute((
@@ -359,6 +360,19 @@ pub fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), 
         values::integer(records as u64),
     ))?;
     Ok(())
+}
+
+/// Fits a pass to the steps that its job has now.
+pub fn rearrange(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    change: &Rearrangement,
+) -> Result<(), StoreError> {
+    must_exist(tx, pass)?;
+    for step in &change.dropped {
+        forget_step(tx, pass, values::integer(*step as u64))?;
+    }
+    Ok(tx.execute_batch(&change.sql(pass))?)
 }
 
 /// Ends a pass. One that ended before stays as it is.
@@ -495,7 +509,7 @@ fn without_page(
     failed.then(store).transpose()
 }
 
-pub fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {
+fn must_exist(tx: &Transaction<'_>, pass: PassId) -> Result<(), StoreError> {
     let exists: bool = tx
         .prepare_cached(EXISTS)?
         .query_row([pass.0], |row| row.get(0))?;

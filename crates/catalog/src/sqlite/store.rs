@@ -8,7 +8,7 @@ use rustix::fs::statvfs;
 
 use super::{
     SqliteCatalog, columns, estimates, gone, in_transaction, land, lasting, parents, passes, prune,
-    rearrange, tags,
+    tags,
 };
 use crate::page::LandingPage;
 use crate::values::integer;
@@ -75,7 +75,7 @@ impl PassStore for SqliteCatalog {
 
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
         let change = change.clone();
-        self.write(move |tx| rearrange::rearrange(tx, pass, &change))
+        self.write(move |tx| passes::rearrange(tx, pass, &change))
             .await
     }
 

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use ingest_catalog::{IdSince, Landing, LastingCursor, PassEnd, PassId, PassRef, StoredRecord};
+use ingest_base::record::Record;
+use ingest_catalog::{
+    IdSince, Landing, LastingCursor, PassEnd, PassId, PassRef, Rearrangement, StoredRecord,
+};
 use ingest_quota::{Cost, Units};
 use serde_json::json;
 
@@ -455,4 +458,40 @@ pub(crate) async fn the_list_of_an_id_begins_with_the_cursor_of_its_last_one(f: 
         ..since
     };
     assert_eq!(read(&f).await, [forgotten]);
+}
+
+pub(crate) async fn a_cursor_at_the_end_of_a_list_moves_and_is_dropped_with_its_step(f: Catalog) {
+    let list = |minute, step, records: Vec<Record>| {
+        let landing = Landing {
+            lasting: Some(format!("delta {minute}")),
+            now: at(minute),
+            step,
+            ..Page {
+                pass: new_pass("US", at(minute)),
+                ..Page::of(records)
+            }
+            .landing()
+        };
+        Arc::new(landing)
+    };
+    let first = list(1, 0, vec![video("a", "A"), video("b", "B")]);
+    let first = f.store.land(first).await.unwrap().pass;
+    let change = Rearrangement {
+        moved: vec![(0, 1)],
+        dropped: vec![],
+    };
+    f.store.rearrange(first, &change).await.unwrap();
+    f.store.complete(first, &[1], at(2)).await.unwrap();
+    // It names what changed: nothing. The list still has what the first pass named.
+    let second = f.store.land(list(3, 1, vec![])).await.unwrap().pass;
+    assert_eq!(f.store.complete(second, &[1], at(4)).await.unwrap(), 0);
+
+    let third = f.store.land(list(5, 0, vec![])).await.unwrap().pass;
+    let change = Rearrangement {
+        moved: vec![],
+        dropped: vec![0],
+    };
+    f.store.rearrange(third, &change).await.unwrap();
+    let known = f.store.lasting_cursors(&[third]).await.unwrap();
+    assert!(known.values().all(Vec::is_empty), "{known:?}");
 }

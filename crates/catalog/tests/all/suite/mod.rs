@@ -188,6 +188,7 @@ macro_rules! suite {
             pages_landed_at_once_through_several_handles_all_land
             a_complete_list_of_an_id_says_where_the_next_one_continues
             a_pass_begins_with_the_cursor_of_the_last_complete_one
+            a_cursor_at_the_end_of_a_list_moves_and_is_dropped_with_its_step
             the_list_of_an_id_begins_with_the_cursor_of_its_last_one
             an_export_is_in_the_order_of_first_sight_and_can_be_held_to_region_and_time
             records_are_read_page_by_page_and_by_name

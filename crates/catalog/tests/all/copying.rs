@@ -1,13 +1,20 @@
-//! A copy of a catalog: it leaves no column behind.
+//! A copy of a catalog leaves no column behind, and no column is there in vain.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use ingest_catalog::{PostgresCatalog, SqliteCatalog, TABLES};
+use ingest_base::record::{Doubted, Tag};
+use ingest_catalog::{
+    CallFacts, CopyStore, Estimate, IdSince, Landing, LastingCursor, OpenBatch, PassEnd, PassRef,
+    PassScope, PassStore, PendingQuery, PostgresCatalog, SqliteCatalog, TABLES,
+};
+use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
+use super::fixture::{JOB, Page, at, daily, pointer, video_of, videos};
 use super::places::database;
 
 /// What a copy makes anew or does not need, as `table` or `table.column`.
@@ -77,4 +84,145 @@ async fn a_copy_names_every_column_of_a_schema_of_postgres() {
     );
     let found = block_in_place(|| schema.rows(&sql));
     all_are_named(found.iter().map(|row| (row.get(0), row.get(1))).collect());
+}
+
+/// Stores something in every column.
+async fn fill(store: &dyn PassStore) {
+    let page = Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]);
+    let list = Landing {
+        pass: PassRef::New {
+            job: JOB.into(),
+            region: "US".into(),
+            slice: Some(Slice {
+                from: at(0),
+                to: at(1),
+            }),
+            started_at: at(2),
+        },
+        kind: Arc::new(Records {
+            history: true,
+            ..videos()
+        }),
+        step: 1,
+        next: Some("2".into()),
+        lasting: Some("delta".into()),
+        cut: true,
+        greatest: Some("[7]".into()),
+        empty_pages: 1,
+        doubts: vec![Doubted {
+            doubt: "doubt".into(),
+            call: "videos.list".into(),
+            text: "text".into(),
+        }],
+        relists: true,
+        requests: 1,
+        units: daily(3),
+        tag: Some(Tag {
+            request: "request".into(),
+            name: "tag".into(),
+            next: Some("2".into()),
+        }),
+        ..page.landing()
+    };
+    let pass = store.land(Arc::new(list.clone())).await.unwrap().pass;
+    let changed = Landing {
+        pass: PassRef::Open(pass),
+        records: vec![video_of("v1", "c3")],
+        removed: vec!["v2".into()],
+        next: None,
+        ..Landing {
+            kind: list.kind.clone(),
+            step: 1,
+            cut: true,
+            now: at(3),
+            ..page.landing()
+        }
+    };
+    store.land(Arc::new(changed)).await.unwrap();
+    let ids = vec!["c3".to_owned(), "absent".to_owned()];
+    let batch = Landing {
+        batch: Some(OpenBatch {
+            cursors: vec!["2".into()],
+            empty_pages: 1,
+            greatest: Some("[7]".into()),
+            ..OpenBatch::new(1, ids, at(2))
+        }),
+        since: Some(IdSince {
+            id: "c3".into(),
+            began: at(2),
+            greatest: Some("[7]".into()),
+            lasting: Some(LastingCursor {
+                request: "request".into(),
+                cursor: "delta".into(),
+            }),
+        }),
+        ..Page::channels(&["c3", "absent"], &["c3"]).landing()
+    };
+    let shared = store.land(Arc::new(batch)).await.unwrap().pass;
+    let naming = PendingQuery {
+        scope: PassScope::Open,
+        job: JOB.into(),
+        upstream: "youtube".into(),
+        listed_by: "videos.list".into(),
+        listed_kind: "video".into(),
+        at: pointer("/snippet/channelId"),
+        kind: "channel".into(),
+        fresh_since: at(0),
+    };
+    store.link_parents(shared, 1, naming).await.unwrap();
+    store.restart_step(pass, 2).await.unwrap();
+    let ended = PassRef::Open(pass);
+    store
+        .finish(&ended, PassEnd::Doubtful, at(4))
+        .await
+        .unwrap();
+    store
+        .store_outcome(&ended, true, Some("notes"), at(4))
+        .await
+        .unwrap();
+    store.store_refusal(pass, "request").await.unwrap();
+    let (upstream, call) = ("youtube".to_owned(), "videos.list".to_owned());
+    let estimate = Estimate {
+        upstream: upstream.clone(),
+        call: call.clone(),
+        cost: daily(1),
+    };
+    store.learn(estimate).await.unwrap();
+    let facts = CallFacts {
+        upstream,
+        call,
+        facts: "{}".into(),
+    };
+    store.store_call_facts(facts).await.unwrap();
+}
+
+/// Asserts that no column is null, false or zero in all rows: what writes its table would have forgotten it.
+async fn every_column_is_written(catalog: &(impl PassStore + CopyStore)) {
+    fill(catalog).await;
+    let mut forgotten = Vec::new();
+    for table in TABLES {
+        let rows = catalog.rows_after(table, None, 100).await.unwrap();
+        for (place, (column, _)) in table.columns.iter().enumerate() {
+            let is_empty =
+                |value: String| ["Null", "Integer(0)", "Truth(false)"].contains(&&*value);
+            if rows.iter().all(|row| is_empty(format!("{:?}", row[place]))) {
+                forgotten.push(format!("{}.{column}", table.name));
+            }
+        }
+    }
+    assert_eq!(forgotten, [""; 0]);
+}
+
+#[tokio::test]
+async fn every_column_of_a_file_is_written() {
+    let dir = TempDir::new().unwrap();
+    let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
+    every_column_is_written(&catalog).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_column_of_a_schema_of_postgres_is_written() {
+    let schema = block_in_place(|| PostgresServer::shared().schema());
+    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    every_column_is_written(&catalog).await;
 }

@@ -88,13 +88,6 @@ pub struct FinishOnDrop(pub Arc<Indexer>);
 
 impl Drop for FinishOnDrop {
     fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-impl FinishOnDrop {
-    /// Waits until every page is indexed, and until no thread has the files open.
-    pub fn finish(&self) {
         self.0.finish();
         // Until they end, they keep the files open.
         for thread in mem::take(&mut *locked(&self.0.threads)) {

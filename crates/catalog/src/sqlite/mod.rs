@@ -28,7 +28,6 @@ mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
@@ -44,36 +43,11 @@ use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
 /// it was opened: only a [`ReadWrite`] one is a [`PassStore`](super::PassStore).
 pub struct SqliteCatalog<A = ReadWrite> {
     path: PathBuf,
+    // Dropped before the files are: pages that wait are indexed then.
+    indexer: FinishOnDrop,
     database: Arc<Mutex<Database>>,
     index: Arc<TextIndex>,
-    indexer: FinishOnDrop,
     access: A,
-    /// Closes the index beside the catalog. Dropped last.
-    closing: JoinOnDrop,
-}
-
-/// Waits for a thread, if there is one.
-#[derive(Default)]
-struct JoinOnDrop(Option<JoinHandle<()>>);
-
-impl Drop for JoinOnDrop {
-    fn drop(&mut self) {
-        // A panic has ended the process.
-        let _ = self.0.take().map(JoinHandle::join);
-    }
-}
-
-/// Each file that was written waits for the disk when it is closed.
-impl<A> Drop for SqliteCatalog<A> {
-    fn drop(&mut self) {
-        if self.index.is_written() {
-            self.indexer.finish();
-            let index = Arc::clone(&self.index);
-            let thread = thread::Builder::new().name("close".to_owned());
-            // Without a thread it is closed after the catalog.
-            self.closing = JoinOnDrop(thread.spawn(move || index.close()).ok());
-        }
-    }
 }
 
 /// Opened for writing.
@@ -224,7 +198,6 @@ impl<A> SqliteCatalog<A> {
             indexer: FinishOnDrop(Arc::new(Indexer::new(path, Arc::clone(&index)))),
             index,
             access,
-            closing: JoinOnDrop::default(),
         }
     }
 

@@ -128,18 +128,6 @@ impl TextIndex {
         }
     }
 
-    /// Whether its file is open for writing.
-    pub fn is_written(&self) -> bool {
-        self.locked()
-            .as_ref()
-            .is_some_and(|index| index.files().is_some())
-    }
-
-    /// Closes its file.
-    pub fn close(&self) {
-        *self.locked() = None;
-    }
-
     /// Rebuilds the index from the records, even if its file is damaged. Returns the number of indexed records.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.locked();

@@ -403,7 +403,7 @@ impl Target for Listing<'_> {
         pager.notes.push(listed_anew(&why));
         let catalog = &pager.context.catalog;
         let request = request_of(pager.job, pager.step, pager.region);
-        catalog.forget_lasting((job, &region), &request).await?;
+        catalog.forget_lasting(job, &region, &request).await?;
         self.pass.lasting.remove(&self.index);
         match self.position() {
             Position::Start => Ok(()),

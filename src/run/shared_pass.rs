@@ -586,7 +586,7 @@ impl Target for Batch<'_> {
         pager.note(listed_anew(&why));
         if let Some(id) = self.batch.ids.first() {
             let catalog = &pager.context.catalog;
-            catalog.forget_lasting_of_id((job, call), id).await?;
+            catalog.forget_lasting_of_id(job, call, id).await?;
         }
         self.lasting = None;
         self.batch.start_over();

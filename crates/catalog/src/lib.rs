@@ -281,7 +281,8 @@ pub trait PassStore: PassReader {
     /// names the slice, have none.
     async fn forget_lasting(
         &self,
-        _region_of_job: (&str, &str),
+        _job: &str,
+        _region: &str,
         _request: &str,
     ) -> Result<(), CatalogError> {
         Ok(())
@@ -290,7 +291,8 @@ pub trait PassStore: PassReader {
     /// Deletes the cursor with which the next list of an id begins, which steps of this call, of this job, request.
     async fn forget_lasting_of_id(
         &self,
-        _call_of_job: (&str, &str),
+        _job: &str,
+        _call: &str,
         _id: &str,
     ) -> Result<(), CatalogError> {
         Ok(())

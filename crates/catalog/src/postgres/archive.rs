@@ -54,7 +54,7 @@ impl Archive for PostgresCatalog {
         kind: &str,
         id: &str,
     ) -> Result<Option<StoredRecord>, CatalogError> {
-        reading!(self, tx => records::record(&tx, (upstream, kind, id)))
+        reading!(self, tx => records::record(&tx, upstream, kind, id))
     }
 
     async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {

@@ -16,7 +16,8 @@ const STORE: &str = "insert into id_since (job, call, id, began, greatest, reque
 
 pub async fn id_sinces(
     tx: &Transaction<'_>,
-    (job, call): (&str, &str),
+    job: &str,
+    call: &str,
     ids: &[String],
 ) -> Result<Vec<IdSince>, PostgresError> {
     let (job, call) = (stored(job), stored(call));

@@ -89,13 +89,13 @@ pub async fn land(
     let vectors = stored.vectors()?;
     let cursor_repeats = match before.is_held {
         true => {
-            let rest = write(&tx, page, &before, (&stored, &vectors));
+            let rest = write(&tx, page, &before, &stored, &vectors);
             let all = async { tokio::try_join!(biased; storing, rest) };
             tx.commit_after(all).await?.1
         }
         false => {
             storing.await?;
-            write_without_lease(&tx, page, &before, (&stored, &vectors)).await?;
+            write_without_lease(&tx, page, &before, &stored, &vectors).await?;
             tx.commit().await?;
             false
         }
@@ -117,12 +117,13 @@ async fn write(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-    (stored, vectors): (&Stored<'_>, &Vectors),
+    stored: &Stored<'_>,
+    vectors: &Vectors,
 ) -> Result<bool, PostgresError> {
     let pass = before.pass;
     let (.., cursor_repeats, ()) = tokio::try_join!(
         biased;
-        index(tx, page, (stored, vectors)),
+        index(tx, page, stored, vectors),
         unindex(tx, page, stored),
         forget_absent(tx, page),
         store_absent(tx, page),
@@ -145,11 +146,12 @@ async fn write_without_lease(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-    (stored, vectors): (&Stored<'_>, &Vectors),
+    stored: &Stored<'_>,
+    vectors: &Vectors,
 ) -> Result<(), PostgresError> {
     tokio::try_join!(
         biased;
-        index(tx, page, (stored, vectors)),
+        index(tx, page, stored, vectors),
         unindex(tx, page, stored),
         count(tx, page, before),
     )?;
@@ -306,7 +308,8 @@ async fn store(
 async fn index(
     tx: &Transaction<'_>,
     page: &LandingPage,
-    (stored, vectors): (&Stored<'_>, &Vectors),
+    stored: &Stored<'_>,
+    vectors: &Vectors,
 ) -> Result<(), PostgresError> {
     if stored.indexed.is_empty() {
         return Ok(());

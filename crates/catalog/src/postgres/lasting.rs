@@ -48,7 +48,8 @@ pub async fn store(
 /// Forgets the cursors of all passes of a region.
 pub async fn forget(
     tx: &Transaction<'_>,
-    (job, region): (&str, &str),
+    job: &str,
+    region: &str,
     request: &str,
 ) -> Result<(), PostgresError> {
     let (job, region, request) = (stored(job), stored(region), stored(request));
@@ -58,7 +59,8 @@ pub async fn forget(
 /// Forgets the cursor of an id.
 pub async fn forget_of_id(
     tx: &Transaction<'_>,
-    (job, call): (&str, &str),
+    job: &str,
+    call: &str,
     id: &str,
 ) -> Result<(), PostgresError> {
     let (job, call, id) = (stored(job), stored(call), stored(id));

@@ -92,6 +92,18 @@ struct Held {
     last_landing: Option<Uuid>,
 }
 
+impl Held {
+    const fn new(term: Option<Term>, confirmed: Monotonic) -> Self {
+        Self {
+            term,
+            confirmed,
+            is_lost: false,
+            passes: Vec::new(),
+            last_landing: None,
+        }
+    }
+}
+
 impl Terms {
     /// The term under which this process holds a resource, or held one that it lost; `None` if it did not take it.
     pub fn of(&self, resource: &Resource) -> Option<Term> {
@@ -139,13 +151,7 @@ impl Terms {
         let Entry::Vacant(free) = held.entry(resource.clone()) else {
             return false;
         };
-        free.insert(Held {
-            term: None,
-            confirmed: Monotonic::now(),
-            is_lost: false,
-            passes: Vec::new(),
-            last_landing: None,
-        });
+        free.insert(Held::new(None, Monotonic::now()));
         true
     }
 
@@ -266,7 +272,9 @@ impl RowLeases {
         let mut attempt = 1;
         loop {
             let began = Monotonic::now();
-            let done = self.postgres.autocommit(sql, parameters, self.patience());
+            let done = self
+                .postgres
+                .autocommit(sql, parameters, patience(self.length));
             match done.await {
                 Err(PostgresError::Silent(_)) if first.elapsed() < self.trust() => {}
                 Err(error) if attempt == 1 && (error.ends_connection() || error.is_duplicate()) => {
@@ -278,16 +286,8 @@ impl RowLeases {
     }
 
     fn lease(&self, term: Term, began: Monotonic) -> Lease {
-        self.terms.locked().insert(
-            term.resource.clone(),
-            Held {
-                term: Some(term.clone()),
-                confirmed: began,
-                is_lost: false,
-                passes: Vec::new(),
-                last_landing: None,
-            },
-        );
+        let held = Held::new(Some(term.clone()), began);
+        self.terms.locked().insert(term.resource.clone(), held);
         Lease::new(Guard {
             term,
             terms: Arc::clone(&self.terms),
@@ -300,11 +300,11 @@ impl RowLeases {
         // The last quarter lies between the last request of this machine and the first of another one.
         self.length * 3 / 4
     }
+}
 
-    /// A quarter of the length: what one renewal, or the answer to one, may take.
-    fn patience(&self) -> Duration {
-        (self.length / 4).max(Duration::from_secs(1))
-    }
+/// A quarter of a lease's length: what one renewal, or the answer to one, may take.
+fn patience(length: Duration) -> Duration {
+    (length / 4).max(Duration::from_secs(1))
 }
 
 #[async_trait]
@@ -442,8 +442,9 @@ impl Renewal {
             return Ok(());
         }
         let began = Monotonic::now();
-        let patience = (self.length / 4).max(Duration::from_secs(1));
-        let rows = self.change(RENEW, (holder, &terms), patience).await?;
+        let rows = self
+            .change(RENEW, holder, &terms, patience(self.length))
+            .await?;
         let confirmed: Result<Vec<Resource>, _> = rows
             .iter()
             .map(|row| Ok::<_, PostgresError>(resource(row.try_get(0)?, row.try_get(1)?)))
@@ -462,7 +463,7 @@ impl Renewal {
             }
         }
         if !terms.is_empty()
-            && let Err(error) = self.change(RELEASE, (holder, &terms), LAST_RELEASES).await
+            && let Err(error) = self.change(RELEASE, holder, &terms, LAST_RELEASES).await
         {
             let resources: Vec<String> =
                 terms.iter().map(|term| term.resource.to_string()).collect();
@@ -479,7 +480,8 @@ impl Renewal {
     async fn change(
         &self,
         sql: &str,
-        (holder, terms): (Uuid, &[Term]),
+        holder: Uuid,
+        terms: &[Term],
         patience: Duration,
     ) -> Result<Vec<Row>, PostgresError> {
         let jobs: Vec<String> = terms.iter().map(|term| job_of(&term.resource)).collect();

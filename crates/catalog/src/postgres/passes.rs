@@ -274,7 +274,8 @@ pub async fn slices(
 /// One of these slices; `None` if it has no pass.
 pub async fn slice(
     tx: &Transaction<'_>,
-    (job, region): (&str, &str),
+    job: &str,
+    region: &str,
     slice: Slice,
     now: Timestamp,
 ) -> Result<Option<SliceState>, PostgresError> {
@@ -476,7 +477,8 @@ pub async fn end(
 pub async fn count_unproductive(
     tx: &Transaction<'_>,
     pass: &PassRef,
-    (requests, units): (u64, &Cost),
+    requests: u64,
+    units: &Cost,
     now: Timestamp,
 ) -> Result<(), PostgresError> {
     let pass = match pass {
@@ -514,7 +516,8 @@ pub async fn history(
 pub async fn store_outcome(
     tx: &Transaction<'_>,
     pass: &PassRef,
-    (failed, notes): (bool, Option<&str>),
+    failed: bool,
+    notes: Option<&str>,
     now: Timestamp,
 ) -> Result<(), PostgresError> {
     let found = match pass {

@@ -47,7 +47,7 @@ pub async fn pending_ids(
     let named = recall::named_by(tx, numbers.into_iter().collect(), &query.at).await?;
     let ids: HashSet<&Arc<str>> = named.values().flatten().collect();
     let ids: Vec<&str> = ids.into_iter().map(|id| &**id).collect();
-    let fetched = LastFetched::read(tx, (&query.upstream, &query.kind), &ids).await?;
+    let fetched = LastFetched::read(tx, &query.upstream, &query.kind, &ids).await?;
     let mut seen = HashSet::new();
     let mut pending = Vec::new();
     for listed in &listed {

@@ -39,7 +39,7 @@ impl PassReader for PostgresCatalog {
         slice: Slice,
         now: Timestamp,
     ) -> Result<Option<SliceState>, CatalogError> {
-        reading!(self, tx => passes::slice(&tx, (job, region), slice, now))
+        reading!(self, tx => passes::slice(&tx, job, region, slice, now))
     }
 
     async fn last_pages(
@@ -77,7 +77,7 @@ impl PassReader for PostgresCatalog {
         call: &str,
         ids: &[String],
     ) -> Result<Vec<IdSince>, CatalogError> {
-        reading!(self, tx => id_since::id_sinces(&tx, (job, call), ids))
+        reading!(self, tx => id_since::id_sinces(&tx, job, call, ids))
     }
 
     async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
@@ -97,7 +97,7 @@ impl PassReader for PostgresCatalog {
         kind: &str,
         request: &str,
     ) -> Result<Option<CachedPage>, CatalogError> {
-        reading!(self, tx => tags::cached_page(&tx, (upstream, kind), request))
+        reading!(self, tx => tags::cached_page(&tx, upstream, kind, request))
     }
 
     async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {

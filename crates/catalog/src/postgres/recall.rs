@@ -111,7 +111,8 @@ pub struct LastFetched(HashMap<String, Timestamp>);
 impl LastFetched {
     pub async fn read(
         tx: &Transaction<'_>,
-        (upstream, kind): (&str, &str),
+        upstream: &str,
+        kind: &str,
         ids: &[&str],
     ) -> Result<Self, PostgresError> {
         if ids.is_empty() {
@@ -136,7 +137,7 @@ pub async fn last_fetched(
     records: &RecordIds,
 ) -> Result<Vec<(Arc<str>, Timestamp)>, PostgresError> {
     let ids: Vec<&str> = records.ids.iter().map(|id| &**id).collect();
-    let fetched = LastFetched::read(tx, (&records.upstream, &records.kind), &ids).await?;
+    let fetched = LastFetched::read(tx, &records.upstream, &records.kind, &ids).await?;
     let of_ids = records.ids.iter();
     Ok(of_ids
         .filter_map(|id| Some((Arc::clone(id), fetched.at(id)?)))

@@ -115,7 +115,9 @@ pub async fn page(
 /// Returns the record of an upstream, a kind and an id.
 pub async fn record(
     tx: &Transaction<'_>,
-    (upstream, kind, id): (&str, &str, &str),
+    upstream: &str,
+    kind: &str,
+    id: &str,
 ) -> Result<Option<StoredRecord>, PostgresError> {
     let rows = tx
         .query(

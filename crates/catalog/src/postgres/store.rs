@@ -99,7 +99,7 @@ impl PassStore for PostgresCatalog {
         units: &Cost,
         now: Timestamp,
     ) -> Result<(), CatalogError> {
-        writing!(self, tx => passes::count_unproductive(&tx, pass, (requests, units), now))
+        writing!(self, tx => passes::count_unproductive(&tx, pass, requests, units, now))
     }
 
     async fn store_outcome(
@@ -109,7 +109,7 @@ impl PassStore for PostgresCatalog {
         notes: Option<&str>,
         now: Timestamp,
     ) -> Result<(), CatalogError> {
-        writing!(self, tx => passes::store_outcome(&tx, pass, (failed, notes), now))
+        writing!(self, tx => passes::store_outcome(&tx, pass, failed, notes, now))
     }
 
     async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
@@ -126,18 +126,20 @@ impl PassStore for PostgresCatalog {
 
     async fn forget_lasting(
         &self,
-        region_of_job: (&str, &str),
+        job: &str,
+        region: &str,
         request: &str,
     ) -> Result<(), CatalogError> {
-        writing!(self, tx => lasting::forget(&tx, region_of_job, request))
+        writing!(self, tx => lasting::forget(&tx, job, region, request))
     }
 
     async fn forget_lasting_of_id(
         &self,
-        call_of_job: (&str, &str),
+        job: &str,
+        call: &str,
         id: &str,
     ) -> Result<(), CatalogError> {
-        writing!(self, tx => lasting::forget_of_id(&tx, call_of_job, id))
+        writing!(self, tx => lasting::forget_of_id(&tx, job, call, id))
     }
 
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {

@@ -64,7 +64,8 @@ pub async fn forget_aged(tx: &Transaction<'_>, page: &LandingPage) -> Result<(),
 /// The page that a request brought last; `None` if any of its records was deleted.
 pub async fn cached_page(
     tx: &Transaction<'_>,
-    (upstream, kind): (&str, &str),
+    upstream: &str,
+    kind: &str,
     request: &str,
 ) -> Result<Option<CachedPage>, PostgresError> {
     let rows = tx

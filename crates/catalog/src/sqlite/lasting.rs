@@ -44,7 +44,8 @@ pub fn store(tx: &Transaction<'_>, page: &LandingPage, pass: PassId) -> rusqlite
 /// Forgets the cursors of all passes of a region.
 pub fn forget(
     tx: &Transaction<'_>,
-    (job, region): (&str, &str),
+    job: &str,
+    region: &str,
     request: &str,
 ) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET)?
@@ -53,11 +54,7 @@ pub fn forget(
 }
 
 /// Forgets the cursor of an id.
-pub fn forget_of_id(
-    tx: &Transaction<'_>,
-    (job, call): (&str, &str),
-    id: &str,
-) -> rusqlite::Result<()> {
+pub fn forget_of_id(tx: &Transaction<'_>, job: &str, call: &str, id: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(FORGET_OF_ID)?
         .execute((job, call, id))
         .map(drop)

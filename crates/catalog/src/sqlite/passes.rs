@@ -123,15 +123,17 @@ pub fn region_states(
     let now = columns::time(now);
     regions
         .iter()
-        .map(|region| region_state(connection, (job, region, &now)))
+        .map(|region| region_state(connection, job, region, &now))
         .collect()
 }
 
 fn region_state(
     connection: &Connection,
-    (job, region, now): (&str, &str, &str),
+    job: &str,
+    region: &str,
+    now: &str,
 ) -> rusqlite::Result<RegionState> {
-    let last = |end| last(connection, (job, region, now), end);
+    let last = |end| last(connection, job, region, end, now);
     let complete = last(PassEnd::Complete)?;
     let (refused, doubtful) = (last(PassEnd::Refused)?, last(PassEnd::Doubtful)?);
     let steps = match &complete {
@@ -142,7 +144,7 @@ fn region_state(
         region: region.to_owned(),
         last_complete: complete.as_ref().map(|ended| ended.started_at),
         last_complete_pass: complete.as_ref().map(|ended| ended.pass),
-        since: since(connection, (job, region, now))?,
+        since: since(connection, job, region, now)?,
         last_refused: refused.as_ref().map(|refused| refused.started_at),
         refused_request: refused.and_then(|refused| refused.request),
         doubtful: doubtful.map(|ended| DoubtfulPass {
@@ -191,7 +193,8 @@ pub fn slices(
 /// One of these slices; `None` if it has no pass.
 pub fn slice(
     connection: &Connection,
-    (job, region): (&str, &str),
+    job: &str,
+    region: &str,
     slice: Slice,
     now: Timestamp,
 ) -> rusqlite::Result<Option<SliceState>> {
@@ -292,8 +295,10 @@ struct Ended {
 
 fn last(
     connection: &Connection,
-    (job, region, now): (&str, &str, &str),
+    job: &str,
+    region: &str,
     end: PassEnd,
+    now: &str,
 ) -> rusqlite::Result<Option<Ended>> {
     let ended = |row: &Row<'_>| {
         Ok(Ended {
@@ -314,7 +319,9 @@ fn last(
 /// The last complete pass that `max_pages` did not cut.
 fn since(
     connection: &Connection,
-    region_of_job: (&str, &str, &str),
+    job: &str,
+    region: &str,
+    now: &str,
 ) -> rusqlite::Result<Option<UncutPass>> {
     let uncut = |row: &Row<'_>| {
         Ok(UncutPass {
@@ -324,7 +331,7 @@ fn since(
     };
     connection
         .prepare_cached(SINCE)?
-        .query_row(region_of_job, uncut)
+        .query_row((job, region, now), uncut)
         .optional()
 }
 
@@ -458,7 +465,8 @@ pub fn count_unproductive(
 pub fn store_outcome(
     tx: &Transaction<'_>,
     pass: &PassRef,
-    (failed, notes): (bool, Option<&str>),
+    failed: bool,
+    notes: Option<&str>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let stored = match pass {

@@ -45,7 +45,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
         now: Timestamp,
     ) -> Result<Option<SliceState>, CatalogError> {
         let [job, region] = [job, region].map(str::to_owned);
-        self.read(move |connection| passes::slice(connection, (&job, &region), slice, now))
+        self.read(move |connection| passes::slice(connection, &job, &region, slice, now))
             .await
     }
 

@@ -136,7 +136,7 @@ impl PassStore for SqliteCatalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, notes) = (pass.clone(), notes.map(str::to_owned));
-        self.write(move |tx| passes::store_outcome(tx, &pass, (failed, notes.as_deref()), now))
+        self.write(move |tx| passes::store_outcome(tx, &pass, failed, notes.as_deref(), now))
             .await
     }
 
@@ -159,21 +159,23 @@ impl PassStore for SqliteCatalog {
 
     async fn forget_lasting(
         &self,
-        (job, region): (&str, &str),
+        job: &str,
+        region: &str,
         request: &str,
     ) -> Result<(), CatalogError> {
         let [job, region, request] = [job, region, request].map(str::to_owned);
-        self.write(move |tx| Ok(lasting::forget(tx, (&job, &region), &request)?))
+        self.write(move |tx| Ok(lasting::forget(tx, &job, &region, &request)?))
             .await
     }
 
     async fn forget_lasting_of_id(
         &self,
-        (job, call): (&str, &str),
+        job: &str,
+        call: &str,
         id: &str,
     ) -> Result<(), CatalogError> {
         let [job, call, id] = [job, call, id].map(str::to_owned);
-        self.write(move |tx| Ok(lasting::forget_of_id(tx, (&job, &call), &id)?))
+        self.write(move |tx| Ok(lasting::forget_of_id(tx, &job, &call, &id)?))
             .await
     }
 

@@ -401,19 +401,10 @@ pub(crate) async fn a_pass_begins_with_the_cursor_of_the_last_complete_one(mut f
         gone.map(|one| one.id).collect::<Vec<_>>()
     };
     assert_eq!(gone(f.records("video").await), ["b"]);
-    f.store
-        .forget_lasting((JOB, "US"), "another")
-        .await
-        .unwrap();
-    f.store
-        .forget_lasting((JOB, "GB"), "request")
-        .await
-        .unwrap();
+    f.store.forget_lasting(JOB, "US", "another").await.unwrap();
+    f.store.forget_lasting(JOB, "GB", "request").await.unwrap();
     assert_eq!(of(&f, second).await, [cursor("delta 2")]);
-    f.store
-        .forget_lasting((JOB, "US"), "request")
-        .await
-        .unwrap();
+    f.store.forget_lasting(JOB, "US", "request").await.unwrap();
     assert_eq!(of(&f, second).await, []);
     // Another list that no longer has a record does not speak for the one that names changes.
     let other = |minute| Landing {
@@ -451,8 +442,10 @@ pub(crate) async fn the_list_of_an_id_begins_with_the_cursor_of_its_last_one(f: 
     let ids = ["c1".to_owned()];
     let read = async |f: &Catalog| f.store.id_sinces(JOB, "channels.list", &ids).await.unwrap();
     assert_eq!(read(&f).await, std::slice::from_ref(&since));
-    let of_call = (JOB, "channels.list");
-    f.store.forget_lasting_of_id(of_call, "c1").await.unwrap();
+    f.store
+        .forget_lasting_of_id(JOB, "channels.list", "c1")
+        .await
+        .unwrap();
     let forgotten = IdSince {
         lasting: None,
         ..since

@@ -12,7 +12,7 @@ use ingest::run::{
     self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RequestStats, RunReport, Silent,
 };
 use ingest_base::clock::Clock;
-use ingest_catalog::{LockFiles, SqliteCatalog};
+use ingest_catalog::SqliteCatalog;
 use ingest_config::{Config, Sources};
 use ingest_ledger as ledger;
 use ingest_ledger::Mode;
@@ -23,6 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use super::leases::MemoryLeases;
 use super::world::{sandbox_client, shipped};
 
 /// Twenty past midnight on 2026-03-01, UTC.
@@ -69,6 +70,7 @@ pub struct Lab {
     pub config: Config,
     pub sandbox: Sandbox,
     pub runtime: Runtime,
+    leases: MemoryLeases,
 }
 
 impl Lab {
@@ -111,6 +113,7 @@ impl Lab {
             config,
             sandbox,
             runtime,
+            leases: MemoryLeases::default(),
         }
     }
 
@@ -179,7 +182,7 @@ impl Lab {
             upstreams: upstreams(config),
             clock,
             unlanded: None,
-            leases: Arc::new(LockFiles::open(state).unwrap()),
+            leases: Arc::new(self.leases.clone()),
             stop: run::channel().1,
             blocked: Blocked::default(),
             known_calls: ingest::run::KnownCalls::default(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod browser;
 pub(crate) mod lab;
+pub(crate) mod leases;
 pub(crate) mod seeds;
 pub(crate) mod shared_world;
 pub(crate) mod world;

@@ -2,9 +2,10 @@
 //! proptest can shrink it.
 
 use proptest::prelude::*;
+use serde::Serialize;
 
 /// How the pages of a list follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Kind {
     Token,
     /// The token is the id of the last record.
@@ -29,7 +30,7 @@ impl Kind {
 }
 
 /// A name that the upstream has, and that the configuration has right or wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Name {
     Size,
     Param,
@@ -53,7 +54,7 @@ pub const NAMES: [Name; 8] = [
 ];
 
 /// What a response says of the number of all records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Total {
     Absent,
     Right,
@@ -66,7 +67,7 @@ pub enum Total {
 }
 
 /// Something that changes at the upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Change {
     /// This number of new records appears.
     Grow(u8),
@@ -81,7 +82,7 @@ pub enum Change {
 }
 
 /// Something that happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Event {
     Change(Change),
     /// A run, and what changes before its request of this number, counted from 0.
@@ -89,7 +90,7 @@ pub enum Event {
 }
 
 /// An upstream, its configuration, and what happens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct World {
     pub kind: Kind,
     /// The records at first.

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use serde::Serialize;
 
 /// What a check of a world returns.
 pub type Held = Result<(), TestCaseError>;
@@ -20,7 +21,7 @@ pub struct Variables {
 
 impl Variables {
     /// Lives through as many worlds as the environment says, otherwise `usual` ones.
-    pub fn live<P: Debug>(
+    pub fn live<P: Debug + Serialize>(
         &self,
         usual: u64,
         plans: &impl Strategy<Value = P>,
@@ -39,7 +40,11 @@ impl Variables {
                     eprintln!("seed {seed}: {}", why.chars().take(400).collect::<String>());
                 }
             } else if let Err(why) = runner.run_one(world, |plan| live(&plan)) {
-                panic!("{}={seed} {}=1: {why}", self.seed, self.count);
+                let stored = match &why {
+                    TestError::Fail(_, plan) => serde_json::to_string(plan).unwrap(),
+                    TestError::Abort(_) => String::new(),
+                };
+                panic!("{}={seed} {}=1: {why}\n{stored}", self.seed, self.count);
             }
         }
         assert_eq!(failed, 0, "worlds failed");

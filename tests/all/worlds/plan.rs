@@ -5,9 +5,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
 
 /// A configuration, and what happens in it, step by step.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct Plan {
     pub regions: u8,
     pub concurrency: u8,
@@ -27,7 +28,7 @@ pub struct Plan {
 }
 
 /// What the configuration of a world has beside limits, lists and jobs.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Extras {
     /// How regions are configured: 0 as a list, 1 as a table with values, 2 in a file.
     pub regions: u8,
@@ -37,7 +38,7 @@ pub struct Extras {
     pub history: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct LimitPlan {
     pub window: u8,
     pub headroom: u8,
@@ -48,7 +49,7 @@ pub struct LimitPlan {
     pub waits: bool,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct ListPlan {
     pub paging: u8,
     pub size: u8,
@@ -56,7 +57,7 @@ pub struct ListPlan {
     pub total: u8,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct JobPlan {
     pub account: u8,
     pub every: u8,
@@ -73,7 +74,7 @@ pub struct JobPlan {
     pub fetches: Vec<FetchPlan>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct FetchPlan {
     pub what: u8,
     pub batch: u8,
@@ -81,7 +82,7 @@ pub struct FetchPlan {
 }
 
 /// Something that happens.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 pub enum Event {
     /// Time passes.
     Wait(u8),
@@ -96,7 +97,7 @@ pub enum Event {
 }
 
 /// How a run ends before it is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Cut {
     /// It does not.
     No,

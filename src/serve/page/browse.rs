@@ -26,7 +26,7 @@ const DESCENDING: &str = "descending";
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct RecordsQuery {
     kind: Option<String>,
     region: Option<String>,
     seen_since: Option<String>,
@@ -38,7 +38,7 @@ struct Asked {
     cursor: Option<String>,
 }
 
-impl Asked {
+impl RecordsQuery {
     fn sort(&self) -> Option<&str> {
         self.sort.as_deref().filter(|sort| !sort.is_empty())
     }
@@ -59,13 +59,13 @@ impl Asked {
 type Columns = BTreeMap<String, Vec<Pointer>>;
 
 /// A record with its columns.
-struct Row {
+struct RecordRow {
     record: StoredRecord,
     name: String,
     values: Vec<(String, String)>,
 }
 
-impl Row {
+impl RecordRow {
     fn value(&self, column: &str) -> Option<&str> {
         let found = self.values.iter().find(|(name, _)| name == column);
         found.map(|(_, value)| value.as_str())
@@ -80,8 +80,8 @@ impl Row {
 
 /// `GET /records`
 pub async fn page(reader: Reader) -> Response {
-    let asked = reader.filters::<Asked>();
-    let form = form(&reader, asked.as_ref().unwrap_or(&Asked::default()));
+    let asked = reader.filters::<RecordsQuery>();
+    let form = form(&reader, asked.as_ref().unwrap_or(&RecordsQuery::default()));
     let content = match &asked {
         Ok(asked) => content(&reader, asked).await,
         Err(problem) => Err(problem.clone()),
@@ -89,7 +89,7 @@ pub async fn page(reader: Reader) -> Response {
     reader.view("/search", &form, content)
 }
 
-async fn content(reader: &Reader, asked: &Asked) -> Result<Markup, Problem> {
+async fn content(reader: &Reader, asked: &RecordsQuery) -> Result<Markup, Problem> {
     let Some(kind) = asked.kind.as_deref().filter(|kind| !kind.is_empty()) else {
         return Ok(html! { p { "Choose a kind of record." } });
     };
@@ -111,7 +111,7 @@ async fn content(reader: &Reader, asked: &Asked) -> Result<Markup, Problem> {
     ))
 }
 
-fn form(reader: &Reader, asked: &Asked) -> Markup {
+fn form(reader: &Reader, asked: &RecordsQuery) -> Markup {
     let environment = &reader.app.environment;
     let kind = asked.kind.as_deref().unwrap_or_default();
     let columns = export::columns(environment, kind).unwrap_or_default();
@@ -131,14 +131,14 @@ fn form(reader: &Reader, asked: &Asked) -> Markup {
 
 fn records_shown(
     reader: &Reader,
-    asked: &Asked,
+    asked: &RecordsQuery,
     (kind, columns): (&str, &Columns),
     (page, most): (RecordsPage, u32),
 ) -> Markup {
     let next = page.records.last().filter(|_| page.more);
     let next = next.map(|last| last.position.to_string());
     let rows = page.records.into_iter();
-    let mut rows: Vec<Row> = rows.map(|record| row(reader, columns, record)).collect();
+    let mut rows: Vec<RecordRow> = rows.map(|record| row(reader, columns, record)).collect();
     sort(&mut rows, asked);
     let read = rows.len() as u64;
     let hidden = read.saturating_sub(u64::from(most));
@@ -163,7 +163,7 @@ fn records_shown(
 }
 
 /// How many records there are, without counting those of further pages.
-fn hits(asked: &Asked, read: u64, has_more: bool) -> String {
+fn hits(asked: &RecordsQuery, read: u64, has_more: bool) -> String {
     let is_first = asked.cursor.as_deref().is_none_or(str::is_empty);
     match (has_more, is_first) {
         (true, true) => format!("More than {}", counted(read, "record")),
@@ -172,11 +172,11 @@ fn hits(asked: &Asked, read: u64, has_more: bool) -> String {
     }
 }
 
-fn row(reader: &Reader, columns: &Columns, record: StoredRecord) -> Row {
+fn row(reader: &Reader, columns: &Columns, record: StoredRecord) -> RecordRow {
     let body: Value = serde_json::from_str(&record.body).unwrap_or_default();
     let name = (&*record.upstream, &*record.kind, &*record.id);
     let values = columns_of(columns, &body).into_iter();
-    Row {
+    RecordRow {
         name: name_of(&reader.app.environment, name, &body),
         values: values
             .map(|(name, value)| (name.to_owned(), value))
@@ -185,7 +185,7 @@ fn row(reader: &Reader, columns: &Columns, record: StoredRecord) -> Row {
     }
 }
 
-fn sort(rows: &mut [Row], asked: &Asked) {
+fn sort(rows: &mut [RecordRow], asked: &RecordsQuery) {
     let is_descending = asked.order.as_deref() == Some(DESCENDING);
     match asked.sort() {
         None if is_descending => rows.reverse(),
@@ -212,7 +212,7 @@ fn compared(one: &str, other: &str) -> Ordering {
     }
 }
 
-fn cells_of(reader: &Reader, row: &Row, columns: &[&str]) -> Vec<Cell> {
+fn cells_of(reader: &Reader, row: &RecordRow, columns: &[&str]) -> Vec<Cell> {
     let record = &row.record;
     let to = reader.to_record((&record.upstream, &record.kind, &record.id));
     let values = columns.iter().map(|column| {
@@ -237,7 +237,12 @@ fn start_of(text: &str) -> String {
 }
 
 /// The address of the same records from another place, or of more of them.
-fn again(reader: &Reader, asked: &Asked, cursor: Option<&str>, limit: Option<&str>) -> String {
+fn again(
+    reader: &Reader,
+    asked: &RecordsQuery,
+    cursor: Option<&str>,
+    limit: Option<&str>,
+) -> String {
     let filters = [
         ("kind", asked.kind.as_deref()),
         ("region", asked.region.as_deref()),
@@ -251,7 +256,7 @@ fn again(reader: &Reader, asked: &Asked, cursor: Option<&str>, limit: Option<&st
 }
 
 /// The address of the same records in the read API.
-fn in_shape(kind: &str, asked: &Asked, shape: &str) -> String {
+fn in_shape(kind: &str, asked: &RecordsQuery, shape: &str) -> String {
     let filters = [
         ("region", &asked.region),
         ("seen_since", &asked.seen_since),

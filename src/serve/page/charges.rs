@@ -27,7 +27,7 @@ const MOST_CHARGES: usize = 200;
 /// The limit that is asked for.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct ChargesQuery {
     account: String,
     limit: String,
 }
@@ -98,7 +98,7 @@ pub async fn json(
     ))
 }
 
-async fn charges(app: &App, asked: Asked) -> Result<Charges, Problem> {
+async fn charges(app: &App, asked: ChargesQuery) -> Result<Charges, Problem> {
     let accounts = app.environment.accounts();
     let account = accounts.into_iter().find(|one| one.name == asked.account);
     let limit = account.as_ref().and_then(|account| {

@@ -26,8 +26,8 @@ use ingest_base::plain::plain;
 
 /// `GET /plan`
 pub async fn page(reader: Reader) -> Response {
-    let asked = reader.filters::<Asked>();
-    let form = form(&reader, asked.as_ref().unwrap_or(&Asked::default()));
+    let asked = reader.filters::<PlanQuery>();
+    let form = form(&reader, asked.as_ref().unwrap_or(&PlanQuery::default()));
     let content = match &asked {
         Ok(asked) => planned(&reader.app, asked)
             .await
@@ -52,7 +52,7 @@ pub async fn json(
 /// What the view is asked for.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct PlanQuery {
     region: Option<String>,
     job: Option<String>,
     schedule: Option<String>,
@@ -69,7 +69,7 @@ pub struct Planned {
     forecast: Option<Forecast>,
 }
 
-async fn planned(app: &App, asked: &Asked) -> Result<Planned, Problem> {
+async fn planned(app: &App, asked: &PlanQuery) -> Result<Planned, Problem> {
     let parameters = PlanParameters {
         region: asked.region.clone(),
         job: asked.job.clone(),
@@ -121,7 +121,7 @@ const SCREEN: Screen = Screen {
     style: Style::Plain,
 };
 
-fn form(reader: &Reader, asked: &Asked) -> Markup {
+fn form(reader: &Reader, asked: &PlanQuery) -> Markup {
     html! {
         form method="get" action="/plan" {
             (reader.kept())

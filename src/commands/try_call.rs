@@ -388,6 +388,7 @@ impl Tried {
             let tried = review::Tried {
                 job: &self.job,
                 step: request.step,
+                region: request.region,
                 ids: &self.ids,
                 since: request.since,
                 begins_at_cursor: request.lasting.is_some(),

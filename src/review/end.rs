@@ -1,6 +1,6 @@
 //! The end of a list: whether it is proved, and what speaks against it.
 
-use super::{Asked, Review, Turn, Verdict};
+use super::{Asked, Finding, Review, Turn, Verdict};
 use ingest_config::{Doubt, Lasting, Lead};
 use ingest_upstream::{End, Missing, Page, signs_of_end};
 
@@ -62,8 +62,8 @@ impl Review<'_> {
         if all_came || (!is_capped && is_whole && self.tells(page.listed, full)) {
             return None;
         }
-        Some(match (turn.is_last, is_capped) {
-            (true, _) if !turn.names_since => Beyond::Nothing,
+        Some(match (self.is_last(turn), is_capped) {
+            (true, _) if !self.names_since() => Beyond::Nothing,
             (_, true) => Beyond::Page,
             (_, false) => Beyond::Proof(Asked::Assumed(page.listed)),
         })
@@ -75,12 +75,60 @@ impl Review<'_> {
         let total = page.unread.total.as_ref().map(|(_, total)| *total);
         let is_denied =
             page.unread.next.is_some() || total.is_some_and(|total| total > page.listed);
-        let is_single = turn.before == 0 && !turn.is_last && turn.ids.is_empty();
+        let is_single = turn.before == 0 && !self.is_last(turn) && turn.ids.is_empty();
         is_denied && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
     }
 
+    /// Finds that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
+    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new or changed, once a
+    /// pass has found its first records: many APIs leave out an empty list.
+    pub fn judge_missing_list(&self, turn: Turn<'_>, verdict: &mut Verdict) {
+        let is_first = turn.since.is_none() || turn.since == self.job.since.first.as_ref();
+        let is_of_what_is_new = self.names_since() && !is_first;
+        let Some(records) = &self.call.records else {
+            return;
+        };
+        if self.step.ids.is_some() || is_of_what_is_new || turn.begins_at_cursor {
+            return;
+        }
+        let text = format!(
+            "no response of {} has a list at `{}`; check its records.at",
+            self.call.name, records.at
+        );
+        // One page without a list can be the answer that there is nothing.
+        verdict.add(Some(match self.shown.led_on {
+            true => self.find(Doubt::NoRecords, text),
+            false => Finding::Note(text),
+        }));
+    }
+
+    /// Returns what speaks against a list that `max_pages` ends although it goes on, where that loses records: if it names
+    /// `{since}`, and the next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and
+    /// where the last page has the cursor of the next pass.
+    #[must_use]
+    pub fn cut(&self) -> Option<Finding> {
+        let call = &self.call.name;
+        let text = match (self.region.slice.is_some(), self.names_since()) {
+            (true, _) => format!(
+                "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
+                choose shorter slices for what is left (`slices.step`)"
+            ),
+            (false, true) => format!(
+                "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
+            ),
+            (false, false) if matches!(self.call.paging.lasting(), Some(Lasting::At(_))) => {
+                format!(
+                    "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
+                )
+            }
+            (false, false) => return None,
+        };
+        Some(self.find(Doubt::Cut, text))
+    }
+
     fn check(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
-        let is_wanted = turn.is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
+        let is_only = self.step.max_pages == Some(1);
+        let is_wanted = is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
         if !is_wanted {
             self.check_next(page, turn, verdict);
         }
@@ -90,7 +138,7 @@ impl Review<'_> {
         }
         self.note_caps(page, verdict);
         let is_whole = self.fetched == turn.before.saturating_add(1);
-        if turn.ids.is_empty() && !turn.is_last && !self.is_unchanged {
+        if turn.ids.is_empty() && !self.is_last(turn) && !self.is_unchanged {
             self.check_total(page, is_whole, verdict);
         }
         if is_whole {

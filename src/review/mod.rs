@@ -11,7 +11,7 @@ mod tried;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_base::record::Doubted;
-use ingest_config::{Call, Doubt, Upstream};
+use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Page};
 
 pub use findings::{Findings, ListRef, RegionalRecords};
@@ -39,7 +39,10 @@ fn can_be_cap(records: u64, size: u64) -> bool {
 /// One list while it is read.
 #[derive(Debug)]
 pub struct Review<'a> {
-    upstream: &'a Upstream,
+    job: &'a Job,
+    step: &'a Step,
+    region: &'a Region,
+    /// The call of the step.
     call: &'a Call,
     /// What earlier lists of the call showed.
     known: Known,
@@ -49,9 +52,10 @@ pub struct Review<'a> {
     landed_before: u64,
     /// What this list shows.
     shown: Known,
-    /// Pages, and those with records.
+    /// Pages, those with records, and those that had no list where the configuration expects one.
     fetched: u64,
     with_records: u64,
+    without_list: u64,
     /// Records that the responses listed.
     listed: u64,
     previous: Previous,
@@ -85,29 +89,31 @@ enum Asked {
 pub struct Turn<'a> {
     /// Pages before it, those of earlier runs included.
     pub before: u64,
-    /// Whether `max_pages` allows no further one.
-    pub is_last: bool,
-    /// Whether only one page is wanted.
-    pub is_only: bool,
-    /// Whether a list that ends too early would lose records for good: its step names `{since}`.
-    pub names_since: bool,
-    /// Whether it begins at the cursor of the last pass.
+    /// The value of `{since}`; `None`: the Unix epoch.
+    pub since: Option<&'a SinceValue>,
+    /// Whether its list begins at the cursor of the last pass.
     pub begins_at_cursor: bool,
     /// The ids of a batch; empty in a step that lists.
     pub ids: &'a [String],
 }
 
 /// What follows from a page.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Verdict {
     /// The cursor of the next page; `None` if the list ends.
     pub next: Option<String>,
+    /// Whether `max_pages` ends the list here although it continues.
+    pub is_cut: bool,
     /// Whether the next page is requested only to prove that the list ended.
     pub is_proof: bool,
     /// Whether the page is empty and was requested only to prove that.
     pub has_proved: bool,
     /// Whether the end is proved.
     pub is_proved: bool,
+    /// Whether no page so far has a list where the configuration expects one.
+    pub has_no_list: bool,
+    /// What speaks against the list if the catalog finds that the page repeats its cursor without a new record.
+    pub if_repeats: Finding,
     /// The doubts that are not accepted.
     pub doubts: Vec<Doubted>,
     /// What else is worth knowing.
@@ -123,13 +129,30 @@ pub enum Finding {
     Note(String),
 }
 
+impl Verdict {
+    fn add(&mut self, finding: Option<Finding>) {
+        match finding {
+            Some(Finding::Doubt(doubt)) => self.doubts.push(doubt),
+            Some(Finding::Note(note)) => self.notes.push(note),
+            None => {}
+        }
+    }
+}
+
 impl<'a> Review<'a> {
     /// Begins with a list whose region's last complete pass had this many pages with records.
     #[must_use]
-    pub fn new(upstream: &'a Upstream, call: &'a Call, known: Known, last_pages: u64) -> Self {
+    pub fn new(
+        (job, step): (&'a Job, &'a Step),
+        region: &'a Region,
+        known: Known,
+        last_pages: u64,
+    ) -> Self {
         Self {
-            upstream,
-            call,
+            job,
+            step,
+            region,
+            call: &step.call,
             shown: Known {
                 config: known.config.clone(),
                 ..Known::default()
@@ -139,6 +162,7 @@ impl<'a> Review<'a> {
             landed_before: 0,
             fetched: 0,
             with_records: 0,
+            without_list: 0,
             listed: 0,
             previous: Previous::default(),
             reordered: 0,
@@ -172,36 +196,69 @@ impl<'a> Review<'a> {
         }
     }
 
+    /// Whether it has seen a page.
+    #[must_use]
+    pub const fn has_begun(&self) -> bool {
+        self.fetched > 0
+    }
+
     /// Returns what follows from a page.
     pub fn see(&mut self, page: &Page, turn: Turn<'_>) -> Verdict {
         if self.fetched == 0 {
             self.landed_before = turn.before;
         }
-        let asked = self.asked.take();
         let (repeats, overlaps) = self.previous.compare(&page.records);
         self.count(page, overlaps);
         let mut verdict = Verdict {
             next: page.next.clone(),
-            ..Verdict::default()
+            is_cut: false,
+            is_proof: false,
+            has_proved: false,
+            is_proved: false,
+            has_no_list: self.without_list == self.fetched,
+            if_repeats: self.find(Doubt::CursorRepeats, self.same_cursor()),
+            doubts: Vec::new(),
+            notes: Vec::new(),
         };
+        self.follow(page, turn, repeats, &mut verdict);
+        // Only at the end: a page before it may lack a list that a later one has.
+        if verdict.next.is_none() && verdict.has_no_list && verdict.doubts.is_empty() {
+            self.judge_missing_list(turn, &mut verdict);
+        }
+        if page.skipped > 0 && (self.names_since() || self.call.paging.lasting().is_some()) {
+            let text = format!(
+                "{}: records have no id at `records.id`, and the next list does not have them again",
+                self.call.name
+            );
+            self.doubt(Doubt::IdsMissing, text, &mut verdict);
+        }
+        verdict.is_cut = verdict.next.is_some() && !verdict.is_proof && self.is_last(turn);
+        if verdict.is_cut {
+            verdict.add(self.cut());
+        }
+        verdict
+    }
+
+    /// Decides whether the list goes on behind a page.
+    fn follow(&mut self, page: &Page, turn: Turn<'_>, repeats: Repeats, verdict: &mut Verdict) {
+        let asked = self.asked.take();
         if asked.is_some() && page.listed == 0 && page.next.is_none() {
             verdict.has_proved = true;
             self.prove(asked);
         }
-        if self.stops(page, (asked, repeats), &mut verdict) {
+        if self.stops(page, (asked, repeats), verdict) {
             verdict.next = None;
-            return verdict;
+            return;
         }
         if let (Some(Asked::Assumed(listed)), false) = (asked, page.listed == 0) {
             self.cap = Some(listed);
         }
         if verdict.next.is_none() {
-            self.end(page, turn, &mut verdict);
+            self.end(page, turn, verdict);
         }
         if verdict.next.is_some() && !verdict.is_proof {
             self.lead_on(page);
         }
-        verdict
     }
 
     /// The upstream refused the further page, so there is none.
@@ -212,6 +269,7 @@ impl<'a> Review<'a> {
 
     fn count(&mut self, page: &Page, overlaps: bool) {
         self.fetched += 1;
+        self.without_list += u64::from(page.lacks_list);
         self.listed = self.listed.saturating_add(page.listed);
         self.overlapping += u64::from(overlaps);
         self.is_unchanged |= page.unchanged;
@@ -338,20 +396,15 @@ impl<'a> Review<'a> {
 
     /// Adds a doubt, or a note if the configuration accepts it. Returns whether it is a doubt.
     fn doubt(&self, doubt: Doubt, text: String, verdict: &mut Verdict) -> bool {
-        match self.find(doubt, text) {
-            Finding::Doubt(doubt) => {
-                verdict.doubts.push(doubt);
-                true
-            }
-            Finding::Note(note) => {
-                verdict.notes.push(note);
-                false
-            }
-        }
+        let finding = self.find(doubt, text);
+        let is_doubt = matches!(finding, Finding::Doubt(_));
+        verdict.add(Some(finding));
+        is_doubt
     }
 
     fn find(&self, doubt: Doubt, text: String) -> Finding {
-        let (upstream, call, name) = (&self.upstream.name, &self.call.name, doubt.name());
+        let upstream = &self.job.credential.upstream.name;
+        let (call, name) = (&self.call.name, doubt.name());
         if self.call.trust.contains(&doubt) {
             return Finding::Note(format!("{text} (accepted: {name})"));
         }
@@ -364,29 +417,15 @@ impl<'a> Review<'a> {
         })
     }
 
-    /// Returns what speaks against a list that the catalog found to repeat its cursor without a new record.
-    #[must_use]
-    pub fn cursor_repeats(&self) -> Finding {
-        self.find(Doubt::CursorRepeats, self.same_cursor())
+    /// Whether a list that ends too early would lose records for good.
+    fn names_since(&self) -> bool {
+        self.job.names(self.step, &Variable::Since)
     }
 
-    /// Returns what speaks against a list of which records have no id.
-    #[must_use]
-    pub fn ids_missing(&self) -> Finding {
-        let text = format!(
-            "{}: records have no id at `records.id`, and the next list does not have them again",
-            self.call.name
-        );
-        self.find(Doubt::IdsMissing, text)
-    }
-
-    /// Returns what speaks against a list of which no page had records where they are expected: a note where it has one page.
-    #[must_use]
-    pub fn no_list(&self, text: String) -> Finding {
-        match self.shown.led_on {
-            true => self.find(Doubt::NoRecords, text),
-            false => Finding::Note(text),
-        }
+    /// Whether `max_pages` allows no page behind this one.
+    fn is_last(&self, turn: Turn<'_>) -> bool {
+        let most = self.step.max_pages;
+        most.is_some_and(|most| turn.before.saturating_add(1) >= most)
     }
 
     /// Returns how the list goes on behind a page, and why.

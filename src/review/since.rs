@@ -1,9 +1,8 @@
 //! The greatest value that a list has at its job's `since.at`, and notes where the list and `{since}` do not fit each other.
 
-use super::{Finding, Review};
 use ingest_base::plain::plain;
 use ingest_base::record::Record;
-use ingest_config::{Doubt, Job, Lasting, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, SinceValue, Step, Variable};
 
 /// The greatest value that a list, or one before it, had at `since.at`.
 #[derive(Debug, Clone, Default)]
@@ -141,32 +140,6 @@ pub fn sent_unread(job: &Job, step: &Step, since: &SinceValue) -> Option<String>
 
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
-}
-
-impl Review<'_> {
-    /// Returns what speaks against a list that `max_pages` ends although it goes on, where that loses records: if it names
-    /// `{since}`, and the next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and
-    /// where the last page has the cursor of the next pass.
-    #[must_use]
-    pub fn cut(&self, job: &Job, step: &Step, region: &Region) -> Option<Finding> {
-        let call = &step.call.name;
-        let text = match (region.slice.is_some(), job.names(step, &Variable::Since)) {
-            (true, _) => format!(
-                "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
-            choose shorter slices for what is left (`slices.step`)"
-            ),
-            (false, true) => format!(
-                "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
-            ),
-            (false, false) if matches!(step.call.paging.lasting(), Some(Lasting::At(_))) => {
-                format!(
-                    "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
-                )
-            }
-            (false, false) => return None,
-        };
-        Some(self.find(Doubt::Cut, text))
-    }
 }
 
 /// The note about lists that begin at the first value of `since` and have no record at all.

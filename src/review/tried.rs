@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Known, Review, SeenValues, Turn, older_than_since};
 use ingest_base::record::{Doubted, Record};
-use ingest_config::{Job, Pointer, SinceValue, Step, Variable};
+use ingest_config::{Job, Pointer, Region, SinceValue, Step, Variable};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
 
 const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
@@ -16,6 +16,7 @@ pub struct Tried<'a> {
     /// The job; of one credential.
     pub job: &'a Job,
     pub step: &'a Step,
+    pub region: &'a Region,
     /// The ids; none in a step that lists.
     pub ids: &'a [String],
     /// The value of `{since}`; `None`: the Unix epoch.
@@ -48,13 +49,10 @@ impl Tried<'_> {
             .names_since()
             .then(|| SeenValues::read(job, step, &page.records));
         let unread = values.as_mut().and_then(|values| values.unread.take());
-        let mut review = Review::new(&job.credential.upstream, &step.call, Known::default(), 0);
-        let is_only = step.max_pages == Some(1);
+        let mut review = Review::new((job, step), self.region, Known::default(), 0);
         let turn = Turn {
             before: 0,
-            is_last: is_only,
-            is_only,
-            names_since: self.names_since(),
+            since: self.since,
             begins_at_cursor: self.begins_at_cursor,
             ids: self.ids,
         };

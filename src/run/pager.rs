@@ -7,12 +7,12 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::review::{Finding, ListRef, Review, Turn, Verdict};
+use crate::review::{Finding, ListRef, Review, Turn};
 use ingest_base::clock::Monotonic;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
-use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Lasting, Region, SinceValue, Step};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
 use tokio::sync::OwnedMutexGuard;
@@ -75,8 +75,8 @@ pub trait Target {
 
 /// Why a list ends behind its last landed page.
 pub enum Ended {
-    /// `max_pages` is now below the pages landed.
-    AtMost,
+    /// `max_pages` is now below the pages landed. What speaks against the list then.
+    AtMost(Vec<Doubted>),
     /// Nothing follows: a further page was empty, or is known to be. Whether that is proved, and the doubts about the list.
     Proved(bool, Vec<Doubted>),
 }
@@ -95,6 +95,8 @@ pub struct NextPage {
     pub completes: bool,
     /// The doubts that the page adds.
     pub doubts: Vec<Doubted>,
+    /// What speaks against the list if the page repeats its cursor without a new record.
+    pub if_repeats: Finding,
     /// Pages of the list, this one included.
     pub pages: u64,
     /// How many of them are empty, in a row at the end.
@@ -140,16 +142,13 @@ pub struct Pager<'a> {
     /// The doubts about its lists.
     pub doubts: Vec<Doubted>,
     /// What its pages show.
-    pub review: Review<'a>,
+    review: Review<'a>,
     /// What the list requests, once that is needed.
     request: OnceLock<String>,
     /// Held while a further page is requested that tells how lists of the call end.
     proof: Option<OwnedMutexGuard<()>>,
     /// The pages with records in the last complete list of the region.
     last_pages: u64,
-    /// Pages fetched, and how many of them had no list where the configuration expects one.
-    fetched: u64,
-    without_list: u64,
 }
 
 impl<'a> Pager<'a> {
@@ -170,12 +169,10 @@ impl<'a> Pager<'a> {
             stats: PassStats::default(),
             notes: Vec::new(),
             doubts: Vec::new(),
-            review: review(context, job, step, last_pages),
+            review: review(context, (job, step), region, last_pages),
             request: OnceLock::new(),
             proof: None,
             last_pages,
-            fetched: 0,
-            without_list: 0,
         }
     }
 
@@ -197,7 +194,8 @@ impl<'a> Pager<'a> {
                 Position::Done => return self.learn().await,
                 // A further page that tells how the list ended is not one of its pages.
                 Position::At { pages, .. } if self.is_last(*pages) && self.proof.is_none() => {
-                    target.end(self, Ended::AtMost).await?;
+                    let cut = self.review.cut().and_then(|cut| self.add(cut));
+                    target.end(self, Ended::AtMost(Vec::from_iter(cut))).await?;
                     continue;
                 }
                 Position::Start => (None, 0, 0),
@@ -244,7 +242,7 @@ impl<'a> Pager<'a> {
 
     /// Whether the page requested last follows a page that was full, and the upstream did not name it.
     fn may_be_behind_the_end(&self) -> bool {
-        self.fetched > 0 && self.step.call.paging.can_lead_behind_the_end()
+        self.review.has_begun() && self.step.call.paging.can_lead_behind_the_end()
     }
 
     /// Starts over where a cursor is not accepted: without the one with which the pass began, if that can be meant.
@@ -264,13 +262,13 @@ impl<'a> Pager<'a> {
 
     /// Forgets what the pages so far show: the list is read from its beginning.
     fn forget(&mut self) {
-        (self.fetched, self.without_list) = (0, 0);
-        self.review = review(self.context, self.job, self.step, self.last_pages);
+        let list = (self.job, self.step);
+        self.review = review(self.context, list, self.region, self.last_pages);
     }
 
     /// Whether no page was fetched yet of a list that goes on at a position which the program counted itself.
     fn resumes_where_it_counted(&self, cursor: Option<&str>) -> bool {
-        cursor.is_some() && self.fetched == 0 && self.step.call.paging.counts_itself()
+        cursor.is_some() && !self.review.has_begun() && self.step.call.paging.counts_itself()
     }
 
     /// Returns what the list requests, whatever the time.
@@ -291,19 +289,20 @@ impl<'a> Pager<'a> {
         notes.into_iter().for_each(|note| self.note(note));
     }
 
-    /// Adds what speaks against the list if `max_pages` ends it here. Returns the doubt; `None` if there is none, or it is a note.
-    pub fn cut(&mut self) -> Option<Doubted> {
-        let finding = self.review.cut(self.job, self.step, self.region)?;
-        self.add(finding)
+    /// Adds doubts, each once.
+    fn doubt_all(&mut self, doubts: &[Doubted]) {
+        for doubt in doubts {
+            if !self.doubts.contains(doubt) {
+                self.doubts.push(doubt.clone());
+            }
+        }
     }
 
     /// Adds a finding. Returns the doubt; `None` if it is a note.
     pub fn add(&mut self, finding: Finding) -> Option<Doubted> {
         match finding {
             Finding::Doubt(doubt) => {
-                if !self.doubts.contains(&doubt) {
-                    self.doubts.push(doubt.clone());
-                }
+                self.doubt_all(std::slice::from_ref(&doubt));
                 Some(doubt)
             }
             Finding::Note(note) => {
@@ -416,8 +415,6 @@ impl<'a> Pager<'a> {
         pages: u64,
         empty_pages: u64,
     ) -> Result<(), StopReason> {
-        self.fetched += 1;
-        self.without_list += u64::from(page.lacks_list);
         // Held until what the page proves is known to the lists that wait for it.
         let _proof = self.proof.take();
         let Parameters {
@@ -426,25 +423,15 @@ impl<'a> Pager<'a> {
             lasting,
             ..
         } = target.parameters();
-        let ends = self.is_last(pages + 1);
         let turn = Turn {
             before: pages,
-            is_last: ends,
-            is_only: self.step.max_pages == Some(1),
-            names_since: self.job.names(self.step, &Variable::Since),
+            since,
             begins_at_cursor: lasting.is_some(),
             ids,
         };
-        let mut verdict = self.review.see(&page, turn);
-        // Only at the end: a page before it may lack a list that a later one has.
-        if verdict.next.is_none() {
-            self.judge_missing_list(since, turn.begins_at_cursor, &mut verdict);
-        }
-        self.notes.append(&mut verdict.notes);
-        self.doubts.extend(verdict.doubts.iter().cloned());
-        if page.skipped > 0 && (turn.names_since || self.step.call.paging.lasting().is_some()) {
-            verdict.doubts.extend(self.add(self.review.ids_missing()));
-        }
+        let verdict = self.review.see(&page, turn);
+        self.note_all(verdict.notes);
+        self.doubt_all(&verdict.doubts);
         // An empty page that alone has the cursor of the next pass is landed with it.
         let is_named = matches!(self.step.call.paging.lasting(), Some(Lasting::At(_)));
         if verdict.has_proved && !(is_named && page.lasting.is_some()) {
@@ -455,8 +442,7 @@ impl<'a> Pager<'a> {
         let is_empty = page.records.is_empty() && page.removed.is_empty();
         let lacks_some = self.leave_out(&mut page);
         let dead_end = page.dead_end.take();
-        let has_no_list = self.fetched == self.without_list;
-        let is_cut = ends && verdict.next.is_some() && !verdict.is_proof;
+        let (is_cut, has_no_list) = (verdict.is_cut, verdict.has_no_list);
         let is_unproved = verdict.next.is_none() && !verdict.is_proved;
         let next = NextPage {
             is_cut,
@@ -464,6 +450,7 @@ impl<'a> Pager<'a> {
             completes: verdict.next.is_none() && verdict.is_proved && !has_no_list,
             next: verdict.next.filter(|_| !is_cut),
             doubts: verdict.doubts,
+            if_repeats: verdict.if_repeats,
             pages: pages + 1,
             empty_pages: match is_empty {
                 true => empty_pages.saturating_add(1),
@@ -511,7 +498,7 @@ impl<'a> Pager<'a> {
     /// Keeps what the list shows of its call, unless it is doubtful.
     async fn learn(&mut self) -> Result<(), StopReason> {
         let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
-        if !self.doubts.is_empty() || self.fetched == 0 {
+        if !self.doubts.is_empty() || !self.review.has_begun() {
             return Ok(());
         }
         let shown = self.review.shown();
@@ -563,40 +550,15 @@ impl<'a> Pager<'a> {
             call.paging.empty_pages()
         )))
     }
-
-    /// Finds that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
-    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new or changed, once a
-    /// pass has found its first records: many APIs leave out an empty list.
-    fn judge_missing_list(
-        &self,
-        since: Option<&SinceValue>,
-        names_changes: bool,
-        verdict: &mut Verdict,
-    ) {
-        let is_of_what_is_new = since.is_some()
-            && since != self.job.since.first.as_ref()
-            && self.job.names(self.step, &Variable::Since);
-        if let Some(records) = &self.step.call.records
-            && self.step.ids.is_none()
-            && !is_of_what_is_new
-            && !names_changes
-            && verdict.doubts.is_empty()
-            && self.fetched == self.without_list
-        {
-            let text = format!(
-                "no response of {} has a list at `{}`; check its records.at",
-                self.step.call.name, records.at
-            );
-            match self.review.no_list(text) {
-                Finding::Doubt(doubt) => verdict.doubts.push(doubt),
-                Finding::Note(note) => verdict.notes.push(note),
-            }
-        }
-    }
 }
 
-fn review<'a>(context: &Context, job: &'a Job, step: &'a Step, last_pages: u64) -> Review<'a> {
-    let (upstream, call) = (&job.credential.upstream, &step.call);
-    let known = context.known_calls.of(upstream, call);
-    Review::new(upstream, call, known, last_pages)
+fn review<'a>(
+    context: &Context,
+    (job, step): (&'a Job, &'a Step),
+    region: &'a Region,
+    last_pages: u64,
+) -> Review<'a> {
+    let known = &context.known_calls;
+    let known = known.of(&job.credential.upstream, &step.call);
+    Review::new((job, step), region, known, last_pages)
 }

@@ -302,13 +302,10 @@ impl Target for Listing<'_> {
             pager.stats.findings.see_ids(job, call, &page.page.records);
         }
         let names_since = job.names(pager.step, &Variable::Since);
-        let mut doubts = std::mem::take(&mut page.doubts);
-        if page.is_cut {
-            doubts.extend(pager.cut());
-        }
+        let doubts = std::mem::take(&mut page.doubts);
         // An upstream that has one cursor for the whole list ends it with an empty page.
         let is_empty = page.page.records.is_empty() && page.page.removed.is_empty();
-        let repeated = (!is_empty).then(|| pager.review.cursor_repeats());
+        let repeated = (!is_empty).then(|| page.if_repeats.clone());
         let doubted = [&doubts, &pager.doubts, &self.pass.doubts];
         let is_doubtful = doubted.iter().any(|doubts| !doubts.is_empty());
         let lasting = self.lasting(&page, pager.step);
@@ -359,7 +356,7 @@ impl Target for Listing<'_> {
     async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
         let names_since = pager.job.names(pager.step, &Variable::Since);
         let (cut, proved, doubts) = match why {
-            Ended::AtMost => (names_since, false, Vec::from_iter(pager.cut())),
+            Ended::AtMost(doubts) => (names_since, false, doubts),
             Ended::Proved(proved, doubts) => (false, proved, doubts),
         };
         if let Some(id) = self.pass.id() {

@@ -527,10 +527,7 @@ impl Target for Batch<'_> {
         let repeated = next.is_none() && page.next.is_some() && !is_empty;
         let mut doubts = page.doubts;
         if repeated {
-            doubts.extend(pager.add(pager.review.cursor_repeats()));
-        }
-        if page.is_cut {
-            doubts.extend(pager.cut());
+            doubts.extend(pager.add(page.if_repeats));
         }
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
@@ -547,7 +544,7 @@ impl Target for Batch<'_> {
 
     async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
         let (proved, doubts) = match why {
-            Ended::AtMost => (false, Vec::from_iter(pager.cut())),
+            Ended::AtMost(doubts) => (false, doubts),
             Ended::Proved(proved, doubts) => (proved, doubts),
         };
         self.is_done = true;

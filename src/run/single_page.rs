@@ -88,14 +88,11 @@ impl SinglePage<'_> {
         let known = context.known_calls.of(upstream, &step.call);
         let turn = Turn {
             before: 0,
-            is_last,
-            is_only: is_last,
-            names_since: self.job.names(step, &Variable::Since),
+            since: self.request.since,
             begins_at_cursor: self.request.lasting.is_some(),
             ids: &[],
         };
-        let verdict = Review::new(upstream, &step.call, known, 0).see(page, turn);
-        let is_cut = is_last && verdict.next.is_some() && !verdict.is_proof;
+        let verdict = Review::new((self.job, step), self.region, known, 0).see(page, turn);
         let lasts = !is_last && verdict.doubts.is_empty() && self.region.slice.is_none();
         let landing = Landing {
             id: Uuid::now_v7(),
@@ -106,8 +103,8 @@ impl SinglePage<'_> {
             kind: Arc::clone(records),
             records: page.records.clone(),
             request: request_of(self.job, step, self.region),
-            next: verdict.next.filter(|_| !is_cut),
-            cut: is_cut && self.job.names(step, &Variable::Since),
+            next: verdict.next.filter(|_| !verdict.is_cut),
+            cut: verdict.is_cut && self.job.names(step, &Variable::Since),
             greatest: None,
             empty_pages: u64::from(page.records.is_empty() && page.removed.is_empty()),
             requested: Vec::new(),

@@ -128,6 +128,9 @@ fn records_without_an_id_are_doubtful_where_no_later_list_has_them() {
     let trusted = world.json(&["--region", "US", "--dry-run"]);
     assert_ne!(trusted["outcome"], "failed", "{trusted}");
     world.set("upstreams.api.calls.list.trust=[]");
+    let tried = world.json(&["try", "api", "list"]);
+    let notes = tried["notes"].to_string();
+    assert!(notes.contains("doubtful (ids-missing)"), "{tried}");
     let ran = world.ingest(&["--region", "US", "-q"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("(ids-missing)"), "{ran:?}");

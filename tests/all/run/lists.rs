@@ -417,6 +417,11 @@ fn a_list_that_max_pages_cuts_is_not_fresh_where_it_names_since() {
         format!("{}{}", checked.stdout, checked.stderr).contains("max_pages"),
         "{checked:?}"
     );
+    let tried = world.json(&["try", "rows", "list"]);
+    assert!(
+        tried["notes"].to_string().contains("doubtful (cut)"),
+        "{tried}"
+    );
     let report = run(&world);
     assert_eq!(
         (outcome(&report), doubt(&report)),

@@ -20,12 +20,13 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -395,17 +396,61 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Begins a transaction that writes; `None` if it would have to wait for another process.
-///
-/// # Errors
-/// When SQLite cannot begin it for another reason.
-pub fn begin_at_once(connection: &Connection) -> rusqlite::Result<Option<Transaction<'_>>> {
-    WAITS.set(false);
-    let begun = Transaction::new_unchecked(connection, TransactionBehavior::Immediate);
-    WAITS.set(true);
-    match begun {
-        Err(error) if is_busy(&error) => Ok(None),
-        begun => begun.map(Some),
+/// A transaction that writes, undone unless it is committed. Its statements are kept: to prepare them each time takes as long
+/// as a statement of a charge.
+#[derive(Debug)]
+pub struct Writing<'c> {
+    connection: &'c Connection,
+}
+
+impl<'c> Writing<'c> {
+    /// Begins one; waits for other processes.
+    ///
+    /// # Errors
+    /// When SQLite cannot begin it.
+    pub fn begin(connection: &'c Connection) -> rusqlite::Result<Self> {
+        connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(Self { connection })
+    }
+
+    /// Begins one; `None` if it would have to wait for another process.
+    ///
+    /// # Errors
+    /// When SQLite cannot begin it for another reason.
+    pub fn begin_at_once(connection: &'c Connection) -> rusqlite::Result<Option<Self>> {
+        WAITS.set(false);
+        let begun = Self::begin(connection);
+        WAITS.set(true);
+        match begun {
+            Err(error) if is_busy(&error) => Ok(None),
+            begun => begun.map(Some),
+        }
+    }
+
+    /// Writes what was changed.
+    ///
+    /// # Errors
+    /// When SQLite cannot write it; nothing is changed then.
+    pub fn commit(self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        // A failure can have ended it already. SQLite undoes what is left of it when the connection closes.
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+}
+
+impl Deref for Writing<'_> {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.connection
     }
 }
 

@@ -94,7 +94,21 @@ impl Files {
     /// # Errors
     /// Names the file that was moved, deleted or replaced.
     pub fn in_place(&self) -> rusqlite::Result<()> {
-        let displaced = self.paths.iter().zip(&self.found).find(|(path, found)| {
+        self.in_place_from(0)
+    }
+
+    /// The same of the log and its index alone, without which nothing may be written: another process then writes another
+    /// log, or this one at the same time.
+    ///
+    /// # Errors
+    /// Names the file that was moved, deleted or replaced.
+    pub fn log_in_place(&self) -> rusqlite::Result<()> {
+        self.in_place_from(1)
+    }
+
+    fn in_place_from(&self, first: usize) -> rusqlite::Result<()> {
+        let mut files = self.paths.iter().zip(&self.found).skip(first);
+        let displaced = files.find(|(path, found)| {
             FileState::read(path).map(FileState::identity) != found.map(FileState::identity)
         });
         displaced.map_or(Ok(()), |(path, _)| Err(error(path)))

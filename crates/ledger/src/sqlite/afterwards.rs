@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Result;
 
+use super::Moment;
 use super::rows::{LogPosition, Rows};
 use ingest_quota::admission::{History, kept_from};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
@@ -74,7 +75,7 @@ fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<LogPosition> {
 }
 
 /// Closes a limit, unless it is closed for longer.
-pub fn close(rows: Rows<'_>, limit: &str, closing: Closing, now: Timestamp) -> Result<()> {
-    let existing = rows.limit(limit).closing()?;
-    rows.close(limit, closing.over(existing, now))
+pub fn close(rows: Rows<'_>, limit: &str, closing: Closing, moment: Moment) -> Result<()> {
+    let existing = rows.limit(limit, moment.newest).closing()?;
+    rows.close(limit, closing.over(existing, moment.now))
 }

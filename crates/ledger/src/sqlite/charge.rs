@@ -17,7 +17,7 @@ pub fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Deci
     };
     let limits = account
         .charged(cost)
-        .map(|(name, limit)| LimitState::read(name, limit, rows.limit(name), now))
+        .map(|(name, limit)| LimitState::read(name, limit, rows.limit(name, moment.newest), now))
         .collect::<Result<Vec<_>>>()?;
     if let Some(place) = rows.known(account, charge.id, now)? {
         return Ok(claim.decide_repeated(&limits, rows.held(account, place)?));

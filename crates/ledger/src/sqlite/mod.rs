@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Connection;
 
-use self::rows::Rows;
+use self::rows::{Newest, Rows};
 use self::schema::SCHEMA;
 use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use ingest_base::apart::apart;
@@ -28,7 +28,7 @@ use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
 };
 use ingest_sqlite as sqlite;
-use ingest_sqlite::{Database, Files, OpenError};
+use ingest_sqlite::{Database, Files, OpenError, Writing};
 
 /// A ledger that is this far ahead of its machine's clock is reported.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
@@ -105,24 +105,17 @@ impl SqliteLedger {
     ) -> Result<T, LedgerError> {
         if let Ok(database) = self.database.try_lock()
             && let Some(transaction) =
-                sqlite::begin_at_once(&database).map_err(|error| broken(&error))?
+                Writing::begin_at_once(&database).map_err(|error| broken(&error))?
         {
-            let done = done(transaction, act, || database.in_place());
-            // Once more behind the commit: a file that was replaced in between has taken the charge with it.
+            let done = done(transaction, act, database.files());
+            // Behind the commit: a file that was replaced before it has taken the charge with it.
             let done = done.and_then(|done| database.in_place().map(|()| done));
             return done.map_err(|error| broken(&database.confirmed(error)));
         }
         self.apart(move |database| {
             let files = database.files().cloned();
-            let in_place = || files.as_ref().map_or(Ok(()), Files::in_place);
-            let written = database.change(|connection| {
-                let behavior = TransactionBehavior::Immediate;
-                done(
-                    connection.transaction_with_behavior(behavior)?,
-                    act,
-                    in_place,
-                )
-            });
+            let written = database
+                .change(|connection| done(Writing::begin(connection)?, act, files.as_ref()));
             written.map_err(|error| database.confirmed(error))
         })
         .await
@@ -144,15 +137,16 @@ impl SqliteLedger {
     }
 }
 
-/// Acts, and commits unless a file was deleted or replaced: a log that was deleted alone is written into the ledger's file
-/// when the process ends, so a charge in it would count though its request was never sent.
+/// Acts, and commits unless the log was deleted or replaced: one that was deleted alone is written into the ledger's file when
+/// the process ends, so a charge in it would count though its request was never sent. The ledger's own file is compared
+/// once, behind the commit.
 fn done<T>(
-    transaction: Transaction<'_>,
+    transaction: Writing<'_>,
     act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    in_place: impl FnOnce() -> rusqlite::Result<()>,
+    files: Option<&Files>,
 ) -> rusqlite::Result<T> {
     let answer = act(&transaction)?;
-    in_place()?;
+    files.map_or(Ok(()), Files::log_in_place)?;
     transaction.commit().map(|()| answer)
 }
 
@@ -169,21 +163,23 @@ struct Moment {
     now: Timestamp,
     /// The number of charges made at this microsecond.
     n: i64,
+    newest: Newest,
 }
 
 impl Moment {
     fn read(rows: Rows<'_>, callers: Timestamp) -> rusqlite::Result<Self> {
         let newest = rows.newest()?;
-        newest
+        let charged_at = newest.charge.map(|charge| charge.at);
+        charged_at
             .iter()
-            .for_each(|newest| say_ahead(newest.at.since(callers)));
-        let newest_at = newest.map(|newest| newest.at);
-        let now = ledger_time(callers, newest_at, rows.newest_floor()?);
-        let at_once = newest.filter(|newest| newest.at == now);
+            .for_each(|at| say_ahead(at.since(callers)));
+        let now = ledger_time(callers, charged_at, newest.floor);
+        let at_once = newest.charge.filter(|charge| charge.at == now);
         Ok(Self {
             callers,
             now,
-            n: at_once.map_or(0, |newest| newest.n.saturating_add(1)),
+            n: at_once.map_or(0, |charge| charge.n.saturating_add(1)),
+            newest,
         })
     }
 }
@@ -211,8 +207,10 @@ fn say_ahead(ahead: Duration) {
     }
 }
 
-fn usage(rows: Rows<'_>, account: &Account, now: Timestamp) -> rusqlite::Result<Vec<LimitUsage>> {
-    let usage = |(name, limit)| LimitState::read(name, limit, rows.limit(name), now)?.usage();
+fn usage(rows: Rows<'_>, account: &Account, moment: Moment) -> rusqlite::Result<Vec<LimitUsage>> {
+    let usage = |(name, limit)| {
+        LimitState::read(name, limit, rows.limit(name, moment.newest), moment.now)?.usage()
+    };
     account.limits.iter().map(usage).collect()
 }
 
@@ -285,7 +283,7 @@ impl Ledger for SqliteLedger {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.write(move |connection| {
             let rows = Rows::new(connection, &account);
-            afterwards::close(rows, &limit, closing, Moment::read(rows, now)?.now)
+            afterwards::close(rows, &limit, closing, Moment::read(rows, now)?)
         })
         .await
     }
@@ -309,7 +307,7 @@ impl Ledger for SqliteLedger {
         let account = account.clone();
         self.read(move |connection| {
             let rows = Rows::new(connection, &account.name);
-            usage(rows, &account, Moment::read(rows, now)?.now)
+            usage(rows, &account, Moment::read(rows, now)?)
         })
         .await
     }
@@ -330,8 +328,9 @@ impl LocalLedger for SqliteLedger {
                 return Ok(None);
             };
             let rows = Rows::new(connection, &account.name);
-            let now = Moment::read(rows, now)?.now;
-            let state = LimitState::read(&name, limit, rows.limit(&name), now)?;
+            let moment = Moment::read(rows, now)?;
+            let history = rows.limit(&name, moment.newest);
+            let state = LimitState::read(&name, limit, history, moment.now)?;
             state.falls_to(most).map(Some)
         })
         .await
@@ -354,7 +353,7 @@ impl LocalLedger for SqliteLedger {
     async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
         let name = account.name.clone();
         let newest = self.read(move |connection| Rows::new(connection, &name).newest());
-        Ok(newest.await?.map(|newest| newest.at))
+        Ok(newest.await?.charge.map(|charge| charge.at))
     }
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {

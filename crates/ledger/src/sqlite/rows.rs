@@ -16,6 +16,16 @@ pub struct LogPosition {
     pub n: i64,
 }
 
+/// The newest of an account, and what few accounts have: so that it is not looked for at each limit of a charge.
+#[derive(Debug, Clone, Copy)]
+pub struct Newest {
+    pub charge: Option<LogPosition>,
+    /// The time of the newest floor.
+    pub floor: Option<Timestamp>,
+    /// Whether a limit may have a closing, over or not.
+    pub has_closings: bool,
+}
+
 /// The rows of one account: each method is one statement, prepared once for the life of the connection.
 #[derive(Clone, Copy)]
 pub struct Rows<'c> {
@@ -31,17 +41,28 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// The newest charge.
-    pub fn newest(&self) -> Result<Option<LogPosition>> {
-        let sql = "SELECT at, n FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
-        self.find(sql, (self.account,), place)
+    /// What the account's time follows from.
+    pub fn newest(&self) -> Result<Newest> {
+        let sql = "SELECT at, n, (SELECT max(at) FROM floor WHERE account = ?1),
+                       EXISTS (SELECT 1 FROM closing WHERE account = ?1)
+                   FROM charge WHERE account = ?1 ORDER BY at DESC, n DESC LIMIT 1";
+        let newest = self.find(sql, (self.account,), |row| {
+            Ok(Newest {
+                charge: Some(place(row)?),
+                floor: row.get::<_, Option<i64>>(2)?.map(Timestamp::from_micros),
+                has_closings: row.get(3)?,
+            })
+        })?;
+        newest.map_or_else(|| self.newest_of_uncharged(), Ok)
     }
 
-    /// The time of the newest floor.
-    pub fn newest_floor(&self) -> Result<Option<Timestamp>> {
+    fn newest_of_uncharged(&self) -> Result<Newest> {
         let sql = "SELECT max(at) FROM floor WHERE account = ?1";
-        self.one(sql, (self.account,), |row| {
-            Ok(row.get::<_, Option<i64>>(0)?.map(Timestamp::from_micros))
+        let floor = self.one(sql, (self.account,), |row| row.get::<_, Option<i64>>(0))?;
+        Ok(Newest {
+            charge: None,
+            floor: floor.map(Timestamp::from_micros),
+            has_closings: true,
         })
     }
 
@@ -324,8 +345,12 @@ impl<'c> Rows<'c> {
     }
 
     /// The history of one limit.
-    pub const fn limit(self, limit: &'c str) -> LimitRows<'c> {
-        LimitRows { rows: self, limit }
+    pub const fn limit(self, limit: &'c str, newest: Newest) -> LimitRows<'c> {
+        LimitRows {
+            rows: self,
+            limit,
+            newest,
+        }
     }
 
     fn find<T>(
@@ -361,6 +386,7 @@ impl<'c> Rows<'c> {
 pub struct LimitRows<'c> {
     rows: Rows<'c>,
     limit: &'c str,
+    newest: Newest,
 }
 
 impl History for LimitRows<'_> {
@@ -389,6 +415,9 @@ impl History for LimitRows<'_> {
     }
 
     fn floors(&self, from: Timestamp) -> Result<Vec<FloorTotal>> {
+        if self.newest.floor.is_none_or(|newest| newest < from) {
+            return Ok(Vec::new());
+        }
         let sql = "SELECT at, used, coalesce((
                 SELECT total FROM taken WHERE account = ?1 AND limit_name = ?2 AND taken.at <= floor.at
                 ORDER BY at DESC, n DESC LIMIT 1), 0)
@@ -406,6 +435,9 @@ impl History for LimitRows<'_> {
     }
 
     fn closing(&self) -> Result<Option<ClosingState>> {
+        if !self.newest.has_closings {
+            return Ok(None);
+        }
         let sql = "SELECT until, probing, probe_interval FROM closing WHERE account = ?1 AND limit_name = ?2";
         self.rows
             .find(sql, (self.rows.account, self.limit), closing)

@@ -1,15 +1,17 @@
-use rusqlite::Result;
+use rusqlite::{Connection, Result};
 
 use super::super::Charge;
 use super::rows::{LimitRows, LogPosition, Rows, signed};
 use super::{Moment, merge};
 use ingest_quota::admission::{Claim, ClosingState, LimitState};
-use ingest_quota::{Decision, Grant};
+use ingest_quota::{Decision, Grant, Timestamp};
 
 /// Decides on a charge, and records it if it is granted.
-pub fn charge(rows: Rows<'_>, charge: Charge<'_>, moment: Moment) -> Result<Decision> {
-    let now = moment.now;
+pub fn charge(connection: &Connection, charge: Charge<'_>, callers: Timestamp) -> Result<Decision> {
     let Charge { account, cost, .. } = charge;
+    let rows = Rows::new(connection, &account.name);
+    let moment = Moment::read(rows, callers)?;
+    let now = moment.now;
     let claim = Claim {
         account,
         cost,

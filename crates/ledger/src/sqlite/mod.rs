@@ -101,17 +101,36 @@ impl SqliteLedger {
     /// Writes all or nothing. On this thread when no other process holds the lock: that is faster than waking another thread.
     async fn write<T: Send + 'static>(
         &self,
+        act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        match self.write_at_once(&act)? {
+            Some(written) => Ok(written),
+            None => self.write_apart(act).await,
+        }
+    }
+
+    /// Writes on this thread; `None` when that would have to wait.
+    fn write_at_once<T>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, LedgerError> {
+        let Ok(database) = self.database.try_lock() else {
+            return Ok(None);
+        };
+        let begun = Writing::begin_at_once(&database).map_err(|error| broken(&error))?;
+        let Some(transaction) = begun else {
+            return Ok(None);
+        };
+        let done = done(transaction, act, database.files());
+        // Behind the commit: a file that was replaced before it has taken the charge with it.
+        let done = done.and_then(|done| database.in_place().map(|()| Some(done)));
+        done.map_err(|error| broken(&database.confirmed(error)))
+    }
+
+    async fn write_apart<T: Send + 'static>(
+        &self,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
-        if let Ok(database) = self.database.try_lock()
-            && let Some(transaction) =
-                Writing::begin_at_once(&database).map_err(|error| broken(&error))?
-        {
-            let done = done(transaction, act, database.files());
-            // Behind the commit: a file that was replaced before it has taken the charge with it.
-            let done = done.and_then(|done| database.in_place().map(|()| done));
-            return done.map_err(|error| broken(&database.confirmed(error)));
-        }
         self.apart(move |database| {
             let files = database.files().cloned();
             let written = database
@@ -217,14 +236,18 @@ fn usage(rows: Rows<'_>, account: &Account, moment: Moment) -> rusqlite::Result<
 #[async_trait]
 impl Ledger for SqliteLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        if let Some(decision) =
+            self.write_at_once(|connection| charge::charge(connection, charge, now))?
+        {
+            return Ok(decision);
+        }
         let (account, id, purpose) = (
             charge.account.clone(),
             charge.id.clone(),
             charge.purpose.clone(),
         );
         let (cost, leave) = (charge.cost.clone(), charge.leave.clone());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account.name);
+        self.write_apart(move |connection| {
             let charge = Charge {
                 account: &account,
                 id: &id,
@@ -232,7 +255,7 @@ impl Ledger for SqliteLedger {
                 leave: &leave,
                 purpose: &purpose,
             };
-            charge::charge(rows, charge, Moment::read(rows, now)?)
+            charge::charge(connection, charge, now)
         })
         .await
     }

@@ -1,7 +1,7 @@
 //! One Redis charge: the time in the server, the time of the round trip, and the bytes; beside the ways in which others
 //! count.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,8 @@ struct Bench {
     plan: &'static Plan,
 }
 
-pub(crate) async fn charges(plan: &'static Plan) -> Table {
+/// The figures, and the ratios that are wanted of them.
+pub(crate) async fn charges(plan: &'static Plan) -> [Table; 2] {
     let server = RedisServer::start();
     let client = Client::open(server.url().expose().clone()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
@@ -120,7 +121,7 @@ pub(crate) async fn charges(plan: &'static Plan) -> Table {
         }
     }
     all.sort_by_key(|scenario| scenario.what);
-    written(&all)
+    [written(&all), ratios(&all)]
 }
 
 /// A script that others write for a charge.
@@ -365,6 +366,53 @@ fn written(scenarios: &[Scenario]) -> Table {
             ratio(one.client.median(), one.nothing.median()),
             one.bytes.to_string(),
         ]);
+    }
+    table
+}
+
+/// What is wanted, by the time in the server: of each fill of the window.
+fn ratios(scenarios: &[Scenario]) -> Table {
+    let mut table = table([
+        "Server time of one Redis charge",
+        "units in the window",
+        "measured",
+        "wanted",
+    ]);
+    let times = |what, cost, fill| {
+        let same = |one: &&Scenario| (one.what, one.cost, one.fill) == (what, cost, fill);
+        scenarios
+            .iter()
+            .find(same)
+            .map_or(f64::NAN, Scenario::server)
+    };
+    let (ours, rejected, theirs) = ("ours, granted", "ours, rejected", "a member a unit");
+    let fills: BTreeSet<u32> = scenarios.iter().map(|one| one.fill).collect();
+    for fill in fills {
+        let rows = [
+            (
+                "cost 1, ours against a member a unit",
+                times(ours, 1, fill) / times(theirs, 1, fill),
+                "at most 2",
+            ),
+            (
+                "cost 100, a member a unit against ours",
+                times(theirs, 100, fill) / times(ours, 100, fill),
+                "at least 6",
+            ),
+            (
+                "cost 1, a rejection against a grant",
+                times(rejected, 1, fill) / times(ours, 1, fill),
+                "at most 2",
+            ),
+        ];
+        for (what, measured, wanted) in rows {
+            table.add_row([
+                what.to_owned(),
+                fill.to_string(),
+                format!("{measured:.2}"),
+                wanted.to_owned(),
+            ]);
+        }
     }
     table
 }

@@ -1,7 +1,5 @@
 //! SQL that both databases understand.
 
-use std::collections::BTreeMap;
-
 /// Passes as [`pass_record`](crate::rows::pass_record) reads them.
 macro_rules! pass_where {
     ($condition:literal) => {
@@ -47,8 +45,8 @@ const PARENT: &str = "(select case when min(listing.parent) = max(listing.parent
             where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
                 and listing.parent is not null)) as parent";
 
-/// What a view selects of a record, without the names that columns of its kind have.
-pub fn of_every_kind<C>(columns: &BTreeMap<String, C>) -> impl Iterator<Item = String> {
+/// The select statement of a kind's view, with the name and the expression of each column of its own.
+pub fn view_of(upstream: &str, kind: &str, own: &[(String, String)]) -> String {
     let of_all = [
         ("id", "record.id"),
         ("first_seen", "record.first_seen"),
@@ -57,8 +55,40 @@ pub fn of_every_kind<C>(columns: &BTreeMap<String, C>) -> impl Iterator<Item = S
         ("gone_at", "record.gone_at"),
         ("parent", PARENT),
     ];
-    of_all
+    // A kind's own column takes the place of one with the same name.
+    let of_all = of_all
         .into_iter()
-        .filter(|(name, _)| !columns.keys().any(|c| c.eq_ignore_ascii_case(name)))
-        .map(|(_, selected)| selected.to_owned())
+        .filter(|(name, _)| !own.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)))
+        .map(|(_, selected)| selected.to_owned());
+    let own = own
+        .iter()
+        .map(|(column, expression)| format!("{expression} as {}", name(column)));
+    let selected: Vec<String> = of_all.chain(own).collect();
+    format!(
+        "select {} from record where upstream = {} and kind = {}",
+        selected.join(", "),
+        literal(upstream),
+        literal(kind)
+    )
+}
+
+/// The first of these values that is not null.
+pub fn first_of(expressions: &[String]) -> String {
+    match expressions {
+        [one] => one.clone(),
+        several => format!("coalesce({})", several.join(", ")),
+    }
+}
+
+/// Quotes a text for SQL.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\0', "\u{FFFD}").replace('\'', "''"))
+}
+
+/// Quotes a name for SQL, whatever it holds.
+pub fn name(text: &str) -> String {
+    format!(
+        "\"{}\"",
+        text.replace('\0', "\u{FFFD}").replace('"', "\"\"")
+    )
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::either::of_every_kind;
+use super::sql::stored;
+use crate::either::{first_of, literal, view_of};
 use ingest_config::{Column, ColumnType};
 
 /// The longest name of PostgreSQL, in bytes.
@@ -22,26 +23,11 @@ pub fn definition(
     if columns.is_empty() {
         return None;
     }
-    let own = columns
-        .iter()
-        .map(|(column, places)| format!("{} as {}", first_of(places), name(&fitted(column))));
-    let selected: Vec<String> = of_every_kind(columns).chain(own).collect();
-    Some(format!(
-        "select {} from record where upstream = {} and kind = {}",
-        selected.join(", "),
-        literal(&super::sql::stored(upstream)),
-        literal(&super::sql::stored(kind))
-    ))
-}
-
-/// Quotes a text for SQL.
-pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\0', "\u{FFFD}").replace('\'', "''"))
-}
-
-/// Quotes a name for SQL, whatever it holds.
-pub fn name(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
+    let own = columns.iter();
+    let own: Vec<_> = own
+        .map(|(column, places)| (fitted(column), value_of(places)))
+        .collect();
+    Some(view_of(&stored(upstream), &stored(kind), &own))
 }
 
 /// A name that PostgreSQL does not cut: a long one ends in its hash.
@@ -58,7 +44,7 @@ fn fitted(name: &str) -> String {
 }
 
 /// The first place that has a value. Places of different types are text.
-fn first_of(places: &[Column]) -> String {
+fn value_of(places: &[Column]) -> String {
     let kinds: Vec<Option<ColumnType>> = places.iter().map(|column| column.kind).collect();
     let is_one_type = kinds.windows(2).all(|pair| pair.first() == pair.last());
     let mut expressions: Vec<String> = Vec::new();
@@ -71,10 +57,7 @@ fn first_of(places: &[Column]) -> String {
             expressions.push(expression);
         }
     }
-    match expressions.as_slice() {
-        [one] => one.clone(),
-        several => format!("coalesce({})", several.join(", ")),
-    }
+    first_of(&expressions)
 }
 
 fn typed(column: &Column) -> String {

@@ -163,20 +163,16 @@ impl PostgresCatalog {
             let tx = session.begin().await?;
             land(tx, landing, &prepared).await
         };
-        let landed = match self.postgres.repeated(work).await {
+        let page = match self.postgres.repeated(work).await {
             Err(PostgresError::Landed(landed)) => LandedPage {
                 landed,
                 is_new_layout: false,
                 words: 0,
             },
-            landed => landed?,
+            page => page?,
         };
-        let LandedPage {
-            landed,
-            is_new_layout,
-            words,
-        } = landed;
-        self.merging.add(words);
+        let landed = page.landed;
+        self.merging.add(page.words);
         if let Some(term) = &landing.term {
             let terms = self.postgres.terms();
             terms.walks(&term.resource, landed.pass);
@@ -184,7 +180,7 @@ impl PostgresCatalog {
                 terms.set_last_landing(&term.resource, Some(landing.id));
             }
         }
-        if is_new_layout {
+        if page.is_new_layout {
             views::refresh(&self.postgres).await;
         }
         Ok(landed)

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 use super::select;
 use super::sql::{Columns, Values, as_is, parameters, stored};
 use super::{Postgres, PostgresError, Transaction};
+use crate::either;
 use crate::layout::{self, KindLayout};
 use crate::page::LandingPage;
 use crate::rows;
@@ -139,10 +140,10 @@ async fn replace(postgres: &Postgres, view: &View) -> Result<(), PostgresError> 
         tx.end();
         return Ok(());
     }
-    let name = select::name(&view.name);
+    let name = either::name(&view.name);
     tx.batch(&format!("drop view if exists {name}")).await?;
     if let Some(definition) = &view.definition {
-        let mark = select::literal(&mark(definition));
+        let mark = either::literal(&mark(definition));
         let create =
             format!("create view {name} as {definition}; comment on view {name} is {mark}");
         tx.batch(&create).await?;

@@ -1,5 +1,6 @@
 //! JSON pointers as SQL expressions.
 
+use crate::either::literal;
 use crate::places::{self, is_index};
 use ingest_config::Pointer;
 
@@ -58,19 +59,6 @@ fn all_values(document: &str, arrays: &[String], last: &str) -> String {
         "(select coalesce(json_group_array({value}), '[]') from {} where {})",
         walks.join(" cross join "),
         conditions.join(" and ")
-    )
-}
-
-/// Quotes a text for SQL.
-pub fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\0', "\u{FFFD}").replace('\'', "''"))
-}
-
-/// Quotes a name for SQL, whatever it holds.
-pub fn name(text: &str) -> String {
-    format!(
-        "\"{}\"",
-        text.replace('\0', "\u{FFFD}").replace('"', "\"\"")
     )
 }
 

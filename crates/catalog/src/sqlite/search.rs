@@ -42,7 +42,7 @@ macro_rules! passing {
 const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
 const PASSES: &str = passing!("1");
 const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
-pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN, views::SHAPE, views::SHAPES];
+pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN, views::LAYOUT, views::LAYOUTS];
 
 const MATCHES: &str =
     "select rowid from record_text where record_text match ?1 order by rowid desc";
@@ -68,6 +68,7 @@ const READ: usize = 2000;
 /// The most bytes of them.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The time that a search may take for the numbers of matches.
+// Together they bound a search: of 10,000,000 records the longest took 0.3 s (docs/benchmarks.md).
 const TO_FIND: Duration = Duration::from_millis(80);
 /// The same where filters may leave so few records that their texts are soon compared: enough for rare words.
 const TO_FIND_FILTERED: Duration = Duration::from_millis(25);
@@ -142,7 +143,7 @@ enum SearchEnd {
     All,
     /// It found as many as it looked for; this is the number of the last.
     Enough(i64),
-    /// Its time was over. It looked at the records from this number on.
+    /// Its time ran out. It looked at the records from this number on.
     Late(i64),
 }
 
@@ -236,6 +237,7 @@ impl Search<'_> {
         (time, passed): (Duration, &RefCell<Vec<i64>>),
     ) -> rusqlite::Result<(Vec<i64>, SearchEnd)> {
         passed.take();
+        // Before the interrupt, so that it mostly ends with a number down to which it looked.
         let until = computed() + time * 3 / 4;
         let mut statement = match words {
             Some(_) => index.prepare_cached(MATCHES)?,
@@ -250,6 +252,7 @@ impl Search<'_> {
             if passed.borrow().len() >= most {
                 return Ok((passed.take(), SearchEnd::Enough(number)));
             }
+            // Not for each: the time of a thread is a system call.
             if examined % 256 == 0 && computed() > until {
                 return Ok((passed.take(), SearchEnd::Late(number)));
             }

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::{path, typed};
-use crate::either::of_every_kind;
+use crate::either::{first_of, name, view_of};
 use crate::layout::{self, KindLayout};
 use crate::rows;
 use ingest_config::{Pointer, Records};
 
-pub const SHAPE: &str =
+pub const LAYOUT: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 and call = ?3";
 const REMEMBER: &str =
     "insert into kind (upstream, kind, call, text, columns) values (?1, ?2, ?3, ?4, ?5)
     on conflict do update set text = excluded.text, columns = excluded.columns";
-pub const SHAPES: &str =
+pub const LAYOUTS: &str =
     "select text, columns from kind where upstream = ?1 and kind = ?2 order by call";
 
 const KINDS: &str = "select distinct upstream, kind from kind";
@@ -28,16 +28,16 @@ pub fn declare(
     call: &str,
     records: &Records,
 ) -> rusqlite::Result<()> {
-    let (kind, shape) = (&records.kind, KindLayout::new(records));
+    let (kind, layout) = (&records.kind, KindLayout::new(records));
     let stored = tx
-        .prepare_cached(SHAPE)?
+        .prepare_cached(LAYOUT)?
         .query_row((upstream, kind, call), |row| rows::layout(row, 0))
         .optional()?;
-    if stored.as_ref() == Some(&shape) {
+    if stored.as_ref() == Some(&layout) {
         return Ok(());
     }
     tx.prepare_cached(REMEMBER)?
-        .execute((upstream, kind, call, &shape.text, &shape.columns))?;
+        .execute((upstream, kind, call, &layout.text, &layout.columns))?;
     create_view(tx, upstream, kind)
 }
 
@@ -78,8 +78,9 @@ fn outdated(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> 
             .prepare_cached(VIEW)?
             .query_row([&view], |row| row.get(0))
             .optional()?;
-        let columns = columns(&shapes(connection, &upstream, &kind)?);
+        let columns = columns(&layouts(connection, &upstream, &kind)?);
         let selects = selects(&upstream, &kind, &columns);
+        // SQLite keeps the statement as it was written, name and all.
         if found.is_some_and(|found| !found.ends_with(&selects)) {
             outdated.push((upstream, kind));
         }
@@ -93,16 +94,16 @@ pub fn text_pointers(
     upstream: &str,
     kind: &str,
 ) -> rusqlite::Result<Vec<Pointer>> {
-    Ok(layout::text_pointers(&shapes(connection, upstream, kind)?))
+    Ok(layout::text_pointers(&layouts(connection, upstream, kind)?))
 }
 
-fn shapes(
+fn layouts(
     connection: &Connection,
     upstream: &str,
     kind: &str,
 ) -> rusqlite::Result<Vec<KindLayout>> {
     connection
-        .prepare_cached(SHAPES)?
+        .prepare_cached(LAYOUTS)?
         .query_map((upstream, kind), |row| rows::layout(row, 0))?
         .collect()
 }
@@ -111,15 +112,20 @@ fn shapes(
 /// reported.
 fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Result<()> {
     let view = format!("{upstream}_{kind}");
-    let columns = columns(&shapes(tx, upstream, kind)?);
-    let drop_it = format!("drop view if exists main.{}", path::name(&view));
+    let columns = columns(&layouts(tx, upstream, kind)?);
+    let drop_it = format!("drop view if exists main.{}", name(&view));
     let created = tx
         .execute_batch(&drop_it)
         .and_then(|()| match columns.is_empty() {
             true => Ok(()),
-            false => tx.execute_batch(&definition(&view, upstream, kind, &columns)),
+            false => tx.execute_batch(&format!(
+                "create view main.{} as {}",
+                name(&view),
+                selects(upstream, kind, &columns)
+            )),
         });
     match created {
+        // The error ended the transaction, so the page is not stored either.
         Err(error) if tx.is_autocommit() => Err(error),
         Err(error) => {
             tracing::warn!(view, %error, "the catalog has no view of this kind");
@@ -129,36 +135,18 @@ fn create_view(tx: &Transaction<'_>, upstream: &str, kind: &str) -> rusqlite::Re
     }
 }
 
-fn definition(
-    view: &str,
-    upstream: &str,
-    kind: &str,
-    columns: &BTreeMap<String, Vec<String>>,
-) -> String {
-    format!(
-        "create view main.{} as {}",
-        path::name(view),
-        selects(upstream, kind, columns)
-    )
-}
-
 /// The select statement of a kind's view.
 fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
-    let own = columns
-        .iter()
-        .map(|(name, found)| format!("{} as {}", first_of(found), path::name(name)));
-    let selected: Vec<String> = of_every_kind(columns).chain(own).collect();
-    format!(
-        "select {} from record where upstream = {} and kind = {}",
-        selected.join(", "),
-        path::literal(upstream),
-        path::literal(kind)
-    )
+    let own = columns.iter();
+    let own: Vec<_> = own
+        .map(|(name, found)| (name.clone(), first_of(found)))
+        .collect();
+    view_of(upstream, kind, &own)
 }
 
 /// Expressions by column.
-fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
-    let columns = layout::columns(shapes).into_iter();
+fn columns(layouts: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
+    let columns = layout::columns(layouts).into_iter();
     let with_expressions = columns.map(|(name, places)| {
         let mut found: Vec<String> = Vec::new();
         for column in places {
@@ -172,11 +160,4 @@ fn columns(shapes: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
         (name, found)
     });
     with_expressions.collect()
-}
-
-fn first_of(expressions: &[String]) -> String {
-    match expressions {
-        [one] => one.clone(),
-        several => format!("coalesce({})", several.join(", ")),
-    }
 }

@@ -97,6 +97,7 @@ impl Clock for CorrectedClock {
 #[derive(Debug, Clone, Copy)]
 pub struct Monotonic(Timespec);
 
+// On Linux the usual one stands still while the machine is suspended, and the lease of a database does not.
 #[cfg(target_os = "linux")]
 const MONOTONIC: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -126,7 +127,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline that is `lifetime` after `from`.
+    /// The deadline that is `within` after `from`.
     #[must_use]
     pub const fn new(from: Monotonic, within: Duration) -> Self {
         Self { from, within }

@@ -52,6 +52,7 @@ const LONGEST: usize = 160;
 pub fn one_line(text: &str) -> String {
     let plain = without_escapes(text);
     let mut words = String::new();
+    // Each word has a character, so no more words than these are shown.
     for word in plain.split_whitespace().take(LONGEST) {
         if !words.is_empty() {
             words.push(' ');

@@ -78,7 +78,8 @@ impl Account {
         self.of_each_window().max_by_key(|limit| limit.span())
     }
 
-    /// The limits, of neighbours by name with one window the first alone: the limits of thousands of values have one window.
+    /// The limits, but of neighbours by name that have the same window only the first.
+    // A limit by value has thousands of neighbours with its window.
     fn of_each_window(&self) -> impl Iterator<Item = &Limit> {
         let mut last = None;
         self.limits.values().filter(move |limit| {

@@ -84,7 +84,7 @@ impl Limit {
         used + units + leave <= self.enforced()
     }
 
-    /// Returns until when a limit stays closed that the upstream reported exhausted at `now`: a grace past its reset;
+    /// Returns until when a limit stays closed after the upstream reported it exhausted at `now`: a grace past its reset;
     /// `None` when the reset is unknown.
     #[must_use]
     pub fn closed_until(&self, now: Timestamp) -> Option<Timestamp> {

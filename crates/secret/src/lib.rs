@@ -154,6 +154,7 @@ impl Secret {
     /// and again only after the upstream accepted a secret.
     pub async fn rejected(&self, revealed: &Revealed) -> Result<Remedy, SecretError> {
         let mut cached = self.cached.lock().await;
+        // Another request has fetched a newer one meanwhile.
         if cached.reading > revealed.reading {
             return Ok(Remedy::Renewed);
         }

@@ -155,6 +155,7 @@ async fn from_command(words: &[String], patience: Duration) -> Result<SecretStri
     command
         .args(arguments)
         .stdin(Stdio::null())
+        // Dropped when it takes too long: it must not run on.
         .kill_on_drop(true);
     match tokio::time::timeout(patience, command.output()).await {
         Err(_) => Err(SecretProblem::Hung {

@@ -40,6 +40,7 @@ impl Before {
             )));
         };
         check_unknown(row, landing)?;
+        // From here on a commit whose answer is lost can be looked up.
         tx.identify(row.value(2)?);
         let layout = row.value::<Option<String>>(6)?.zip(row.value(7)?);
         Ok(Self {

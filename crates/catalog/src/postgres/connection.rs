@@ -23,6 +23,7 @@ use crate::CatalogError;
 use ingest_config::{PostgresUrl, SecretSource};
 
 /// How long a task waits for a connection that another one of this process uses.
+// Without an end, tasks that wait for each other would keep a run from ending.
 const WAITING: Duration = Duration::from_secs(30);
 /// A connection that was idle for longer is tested before it is used.
 const FRESH: Duration = Duration::from_secs(5);
@@ -122,7 +123,7 @@ impl Postgres {
     /// An error of this database as callers of the catalog see it.
     #[must_use]
     pub fn error(&self, error: PostgresError) -> CatalogError {
-        error.of(self.shown())
+        error.at(self.shown())
     }
 
     /// A connection for one task. A task must have only one at a time, or tasks could wait for each other's without end.
@@ -181,6 +182,7 @@ impl Postgres {
     ) -> Result<Vec<Row>, PostgresError> {
         let mut session = self.session().await?;
         let transaction = session.begin_reading().await?;
+        // The beginning is sent with the statement, and its end is not waited for.
         let rows = transaction.query(sql, parameters).await?;
         transaction.end();
         Ok(rows)
@@ -287,6 +289,8 @@ impl Session {
     /// The connection is lost.
     pub async fn begin(&mut self) -> Result<Transaction<'_>, PostgresError> {
         let begin = format!(
+            // READ COMMITTED whatever the server defaults to: what follows a lock must read what was committed before the lock was
+            // granted. All settings are of the transaction, since a pooler gives the connection to somebody else after it.
             "begin isolation level read committed read write;
             set local search_path to \"{}\";
             set local statement_timeout to '{}s';
@@ -304,6 +308,7 @@ impl Session {
     /// The connection is lost.
     pub async fn begin_reading(&mut self) -> Result<Transaction<'_>, PostgresError> {
         let begin = format!(
+            // Several statements see one state.
             "begin isolation level repeatable read read only;
             set local search_path to \"{}\";
             set local statement_timeout to '{}s'",
@@ -365,6 +370,7 @@ impl Session {
         let connected = self.connected.as_ref();
         connected
             .map(|connected| &connected.client)
+            // A session without a connection is being dropped.
             .ok_or(PostgresError::InDoubt)
     }
 }

@@ -108,7 +108,7 @@ impl PostgresError {
 
     /// The error as callers of the catalog see it; `shown` is the database's URL.
     #[must_use]
-    pub fn of(self, shown: &str) -> CatalogError {
+    pub fn at(self, shown: &str) -> CatalogError {
         let message = format!("{shown}: catalog operation failed: {self}");
         match self.is_passing() {
             true => CatalogError::Unavailable(message),

@@ -12,8 +12,8 @@ use crate::{PassId, Resource, Term};
 use ingest_config::Region;
 
 const OF_PASS: &str = "select job, region, slice_from, slice_to from pass where id = $1";
-/// The lock of the lease's row makes the next holder wait for the end of the transaction: it changes the term, which is part of
-/// a unique key. A renewal does not change the key, so it does not wait. Both rows are read as they are once they are locked.
+// The lock of the lease's row makes the next holder wait for the end of the transaction: it changes the term, which is part of
+// a unique key. A renewal does not change the key, so it does not wait. Both rows are read as they are once they are locked.
 const LOCK: &str = "select pg_current_xact_id()::text, (select true from lease
         where job = $2 and region = $3 and holder = $4 and term = $5
             and ($6 is null or exists (select 1 from checkpoint where landing = $6)) for key share)

@@ -15,6 +15,7 @@ use ingest_quota::Timestamp;
 
 /// The last complete pass of the same region of the job, the step in it that requested the same, and that request if the list begins
 /// passes at cursors and this one did not begin at the last pass's.
+// The edges of a slice are null outside of slices: hence `is not distinct from`.
 const BEFORE: &str = "select before.id, checkpoint.step, (select own.request from lasting_cursor own
         where own.pass = pass.id and own.step = $2 and (pass.relists or not exists (select 1 from lasting_cursor last
             where last.pass = before.id and last.request = own.request and last.cursor is not null)))
@@ -31,7 +32,7 @@ const MISSING: &str = "select record.number from listing
         on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
     where listing.pass = $1 and listing.step = $2
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = $3)";
-/// What the passes before it named does not speak for the list any more.
+/// Releases what earlier passes named: it no longer counts as in the list.
 const RELEASE: &str = "delete from lasting_cursor where request = $2 and pass <> $1 and pass in (
     select former.id from pass join pass former on former.job = pass.job and former.region = pass.region where pass.id = $1)
     returning pass, step";
@@ -42,7 +43,7 @@ const CURRENT: &str = "select id from (
     union all select id from pass where finished_at is null";
 const LOCK: &str =
     "select 1 from record where number = any($1) order by upstream, kind, id for update";
-/// Another machine may have seen a record meanwhile.
+// Another machine may have seen a record meanwhile.
 const MARK: &str = "update record set gone_at = $2 where number = any($1)
     and gone_at is null and last_seen < (select started_at from pass where id = $4)
     and not exists (select 1 from listing
@@ -52,7 +53,7 @@ const MARK: &str = "update record set gone_at = $2 where number = any($1)
             on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
             and listing.requested is null)";
-/// In the order in which landings lock records.
+// In the order in which landings lock records.
 const REMOVE: &str = "with removed as (select number from record
         where upstream = $1 and kind = $2 and id = any($3) and gone_at is null order by upstream, kind, id for update)
     update record set gone_at = $4 from removed where record.number = removed.number";
@@ -78,6 +79,7 @@ pub async fn mark(
 ) -> Result<u64, PostgresError> {
     let mut missing: Vec<i64> = Vec::new();
     let mut previous = None;
+    // Sent behind the lock, in the same round trip: what they read is no earlier state.
     let before = try_join_all(steps.iter().map(|step| before(tx, pass, *step)));
     let (_, before) = tokio::try_join!(biased; lock_pass(tx, pass), before)?;
     for rows in before {
@@ -113,6 +115,7 @@ pub async fn mark(
     // The pass, which is about to end, replaces the one before.
     current.retain(|id| Some(*id) != previous);
     current.push(pass.0);
+    // In the order of their keys, in which landings lock them too. `update` alone would take any order.
     tx.query(LOCK, parameters![missing]).await?;
     tx.affected(MARK, parameters![missing, time(now), current, pass.0])
         .await

@@ -18,6 +18,8 @@ use crate::page::{LandingPage, Row, Text};
 use crate::values::{self, integer};
 use crate::{Landed, Landing, OpenBatch, PassId, PassRef};
 
+// `offset 0` keeps the lookup of each record by its key apart. Without it, and without statistics of the table, the planner
+// reads all records of the kind.
 const KEEP_VERSION: &str =
     "insert into record_version (upstream, kind, id, pass, replaced_at, body)
     select record.upstream, record.kind, record.id, $3, $4, record.body
@@ -30,6 +32,7 @@ const LOCK: &str = "select 1 from unnest($3) page (id) cross join lateral
 const UNINDEX: &str = "delete from record_text where number in
     (select record.number from unnest($3) page (id) cross join lateral
         (select number from record where upstream = $1 and kind = $2 and id = page.id offset 0) record)";
+// Locked in the order of the ids, as everywhere: two machines that wait for each other's rows end in a deadlock.
 const CAME: &str = "delete from absent where (upstream, kind, id) in
     (select absent.* from unnest($3) page (id) cross join lateral
         (select upstream, kind, id from absent where upstream = $1 and kind = $2 and id = page.id for update) absent)";
@@ -39,7 +42,7 @@ const FETCHED: &str = "delete from batch where pass = $1 and step = $2 and ids =
 const BEGUN: &str =
     "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
     values ($1, $2, $3, $4, $5, $6, $7, $8)";
-/// A pass that another machine's run would otherwise continue beside its own.
+// A pass that another machine's run would otherwise continue beside its own.
 const FAILED: &str = "update pass set outcome = 'failed', finished_at = $2 where id = $1";
 
 /// A page that was stored.
@@ -123,6 +126,7 @@ async fn write(
     let pass = before.pass;
     let (.., cursor_repeats, ()) = tokio::try_join!(
         biased;
+        // `biased` sends them in this order, which is that of all landings: tables are locked in one order.
         index(tx, page, stored, vectors),
         unindex(tx, page, stored),
         forget_absent(tx, page),
@@ -265,6 +269,7 @@ async fn keep_versions(
         return Ok(());
     }
     let (upstream, kind) = of_kind(page);
+    // Former bodies are numbered in the order of the page, as in a file.
     let mut rows: Vec<_> = layer.rows.iter().collect();
     rows.sort_by_key(|(_, numbered)| numbered.at);
     let ids: Vec<Cow<'_, str>> = rows.iter().map(|(id, _)| (*id).clone()).collect();
@@ -378,6 +383,7 @@ impl<'p> ListedRecords<'p> {
 
 /// The requested ids that came, or that did not, in their order.
 fn answers(page: &LandingPage, wanted: bool) -> Vec<Cow<'_, str>> {
+    // Sorted, for the order of the locks.
     let ids: BTreeSet<Cow<'_, str>> = page
         .answers()
         .filter(|(_, came)| *came == wanted)

@@ -67,6 +67,7 @@ const RELEASE: &str = "update {}.lease as lease set expires_at = clock_timestamp
         and lease.holder = $4 and lease.expires_at > clock_timestamp()";
 
 /// The longest time that the last releases of a process may take.
+// A run ends within 10 s of a signal, whatever the database does.
 const LAST_RELEASES: Duration = Duration::from_secs(5);
 
 /// The most leases that one statement releases.

@@ -40,6 +40,7 @@ impl Merging {
         if appended < APPENDED || is_denied || self.is_running.swap(true, Ordering::Relaxed) {
             return;
         }
+        // Before the merge: what is appended during it counts for the next one.
         self.appended.store(0, Ordering::Relaxed);
         let this = Arc::clone(self);
         tokio::spawn(async move {

@@ -21,6 +21,7 @@ use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
 /// The passes of each region that the next run needs.
+// One statement for all regions: each further one would be a round trip.
 const STATES: &str = concat!(
     "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
         uncut.started_at, uncut.greatest, refused.request, complete.notes,
@@ -80,7 +81,9 @@ const FORGET: &str = "delete from checkpoint where pass = $1 and step = $2";
 const UNCOUNT: &str = "update pass set pages = pages - $2, records = records - $3 where id = $1";
 const END_STEP: &str = "update checkpoint set cursor = null, cut = $3 where pass = $1 and step = $2
     and page = (select max(page) from checkpoint where pass = $1 and step = $2)";
+// Locked, because the sum is computed here.
 const UNITS: &str = "select units from pass where id = $1 for update";
+// A sum beyond the greatest integer would fail, and the page with it: `requests` stays there.
 pub const COUNT: &str = "update pass set pages = pages + $2, records = records + $3, units = $5,
         requests = least(requests, 9223372036854775807 - $4) + $4, greatest = coalesce($6, greatest)
     where id = $1";
@@ -93,17 +96,18 @@ const FINISH: &str = "with fetched as (delete from batch where pass = $1)
         cut = exists (select 1 from checkpoint where checkpoint.pass = $1 and checkpoint.cut)
     where id = $1 and finished_at is null";
 const STORE_OUTCOME: &str = "update pass set left_at = $2, failed = $3, notes = $4 where id = $1";
-/// One statement, since none that is sent with the commit may wait for another: both are lists in JSON.
+// One statement, since none that is sent with the commit may wait for another: both are lists in JSON.
 const STORE_DOUBTS: &str =
     "update pass set doubts = coalesce(left(doubts, -1) || ',' || substr($2, 2), $2) where id = $1";
-/// The cursor of a page that leads on is null where it repeats.
+// The cursor of a page that leads on is null where it repeats.
 const STORE_IF_REPEATS: &str =
     "update pass set doubts = coalesce(left(doubts, -1) || ',' || substr($2, 2), $2) where id = $1
     and exists (select 1 from checkpoint where landing = $3 and cursor is null)";
-/// The function that begins a pass is older than this column.
+// The function that begins a pass is older than this column.
 const RELIST: &str = "update pass set relists = true where id = $1";
 const STORE_REFUSAL: &str = "update pass set request = $2 where id = $1";
 /// The pass that landed no page and began at this time; for a failure (`$5`) also the last one that failed before any request.
+// The edge of a slice is null outside of slices, which no `=` finds.
 const FAILED: &str = "select id from pass
     where job = $1 and region = $2 and slice_from is not distinct from $3 and outcome = 'failed'
         and (started_at = $4 or ($5 and requests = 0))
@@ -206,6 +210,7 @@ impl Details {
         if passes.is_empty() {
             return Ok(Self { positions, batches });
         }
+        // Sent together: one round trip for both.
         let (of_steps, of_batches) = tokio::try_join!(
             biased;
             async { tx.query(POSITIONS, parameters![passes]).await },
@@ -380,6 +385,7 @@ pub async fn restart_step(
     if tx.affected(RESTART, parameters![pass.0, step]).await? == 0 {
         return Ok(false);
     }
+    // The fence must not demand a page that is deleted here.
     tx.postgres().terms().set_last_landing(&region, None);
     forget_step(tx, pass, step).await?;
     Ok(true)
@@ -396,7 +402,7 @@ async fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<()
     .await
 }
 
-/// Fits a pass to the steps that its job has now.
+/// Adapts a pass to the steps that its job has now.
 pub async fn rearrange(
     tx: &Transaction<'_>,
     pass: PassId,

@@ -8,7 +8,7 @@ use ingest_quota::Timestamp;
 /// Rows deleted in one transaction, so that other machines can land pages in between.
 const AT_ONCE: i64 = 1_000;
 
-/// A record that is being landed is not old any more.
+// A record that is being landed is not old any more.
 const OLD: &str = "select number from record where upstream = $1 and last_seen < $2
     order by last_seen, number limit $3 for update skip locked";
 const COUNT: &str = "select count(*) from record where upstream = $1 and last_seen < $2";

@@ -10,6 +10,7 @@ use crate::page::Text;
 /// Records indexed in one transaction, so that other machines can land pages in between.
 const AT_ONCE: i64 = 200;
 
+// Locked, so that no landing indexes another text of a record between the statements below.
 const RECORDS: &str = "select number, upstream, kind, body from record where number > $1
     order by number limit $2 for update";
 const UNINDEX: &str = "delete from record_text where number = any($1)";
@@ -27,12 +28,13 @@ const REINDEX: &str = "reindex index record_text_words";
 pub async fn rebuild(postgres: &Postgres) -> Result<u64, PostgresError> {
     let (mut indexed, mut after) = (0_u64, 0_i64);
     loop {
-        let done = in_transaction!(postgres, tx => some(&tx, after))?;
+        let done = in_transaction!(postgres, tx => rebuild_some(&tx, after))?;
         let Some((last, of_these)) = done else { break };
         (after, indexed) = (last, indexed + of_these);
     }
     let mut session = postgres.session().await?;
     let tx = session.begin().await?;
+    // It takes as long as the catalog is large.
     tx.batch("set local statement_timeout to 0").await?;
     tx.execute(ORPHANS, &[]).await?;
     tx.batch(REINDEX).await?;
@@ -41,7 +43,10 @@ pub async fn rebuild(postgres: &Postgres) -> Result<u64, PostgresError> {
 }
 
 /// Returns the last number, and how many of the records have text; `None` after the last record.
-async fn some(tx: &Transaction<'_>, after: i64) -> Result<Option<(i64, u64)>, PostgresError> {
+async fn rebuild_some(
+    tx: &Transaction<'_>,
+    after: i64,
+) -> Result<Option<(i64, u64)>, PostgresError> {
     let rows = tx.query(RECORDS, parameters![after, AT_ONCE]).await?;
     let layouts = Layouts::read(tx).await?;
     let (mut numbers, mut hashes) = (Vec::new(), Vec::new());

@@ -17,7 +17,7 @@ const LISTINGS: &str = "select step, call, kind, id, requested is not null, pass
     where pass = any($1) order by pass, step, position";
 /// How many passes one statement reads: their listings are in memory twice while it does.
 const AT_ONCE: usize = 500;
-/// PostgreSQL cannot read a place of JSON that contains U+0000 anywhere: such a body is returned whole.
+// PostgreSQL cannot read a place of JSON that contains U+0000 anywhere: such a body is returned whole.
 const PARTS: &str = "select number,
         case when strpos(body, '\\u0000') = 0 then (body::json #> $2)::text end,
         case when strpos(body, '\\u0000') > 0 then body end

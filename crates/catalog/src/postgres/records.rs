@@ -21,8 +21,8 @@ macro_rules! declare {
     };
 }
 const DECLARE: &str = declare!("");
-/// A statement of its own: in `$3 is null or exists (…)` the server would look for each record of the catalog in the listings,
-/// where it can begin with the few that a region lists.
+// A statement of its own: in `$3 is null or exists (…)` the server would look for each record of the catalog in the listings,
+// where it can begin with the few that a region lists.
 const DECLARE_OF_REGION: &str = declare!(
     "
         and exists (select 1 from listing join pass on pass.id = listing.pass
@@ -66,6 +66,7 @@ impl Records {
         )
         .await?;
         Ok(Self {
+            // Few at first, since the length of bodies is not known yet.
             next: 8,
             is_done: false,
         })

@@ -256,6 +256,7 @@ async fn within<T>(
     tx: &Transaction<'_>,
     part: impl Future<Output = Result<T, PostgresError>>,
 ) -> Result<Option<T>, PostgresError> {
+    // A timeout ends the transaction only back to the savepoint.
     tx.batch("savepoint part; set local statement_timeout to '250ms'")
         .await?;
     let done = match part.await {

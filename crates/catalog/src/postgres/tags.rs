@@ -12,12 +12,13 @@ use crate::rows;
 use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_quota::Timestamp;
 
-/// Of two requests with one hash the later one is kept, which costs a page at most.
+// Of two requests with one hash the later one is kept, which costs a page at most.
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
     values ($1, $2, $3, $4, $5, $6, $7, $8)
     on conflict (upstream, hashtextextended(request, 0)) do update set request = excluded.request,
         call = excluded.call, name = excluded.name, kind = excluded.kind, ids = excluded.ids,
         next = excluded.next, at = excluded.at";
+// By its hash, which is what the index has: an entry holds no text of any length.
 const CACHED: &str = "select name, ids, next from tag where upstream = $1
     and hashtextextended(request, 0) = hashtextextended($2, 0) and request = $2 and kind = $3";
 const BODIES: &str =

@@ -41,7 +41,7 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
                 .read_once(|connection| records::records(connection, &query, each));
             if let Err(error) = read {
                 // Fails only if nobody reads any more.
-                let _ = sender.blocking_send(Err(StoreError::from(error).of(&path)));
+                let _ = sender.blocking_send(Err(StoreError::from(error).at(&path)));
             }
         });
         poll_fn(move |context| receiver.poll_recv(context)).boxed()
@@ -73,6 +73,7 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.on_its_thread(move |database| {
+            // What this process landed is found, and what others landed is waited for.
             indexer.finish();
             let newest = index.catch_up(database)?;
             database.read(|connection| {

@@ -101,12 +101,12 @@ fn replace(connection: &Connection, table: &Table, rows: &[CopiedRow]) -> rusqli
     Ok(())
 }
 
-/// Earlier releases did not write when a batch began.
 fn select(table: &Table) -> String {
     let names = table
         .columns
         .iter()
         .map(|(name, _)| match (table.name, *name) {
+            // Earlier releases did not write when a batch began, and PostgreSQL demands it.
             ("batch", "began") => {
                 "coalesce(began, (select started_at from pass where id = batch.pass)) as began"
             }

@@ -13,6 +13,7 @@ use ingest_quota::Timestamp;
 
 /// The last complete pass of the same region of the job, the step in it that requested the same, and that request if the list begins
 /// passes at cursors and this one did not begin at the last pass's.
+// The edges of a slice are null outside of slices: hence `is`.
 const BEFORE: &str = "select before.id, checkpoint.step, (select own.request from lasting_cursor own
         where own.pass = pass.id and own.step = ?2 and (pass.relists or not exists (select 1 from lasting_cursor last
             where last.pass = before.id and last.request = own.request and last.cursor is not null)))
@@ -24,16 +25,18 @@ const BEFORE: &str = "select before.id, checkpoint.step, (select own.request fro
     where pass.id = ?1
     order by before.started_at desc, before.id desc limit 1";
 /// What the pass has listed was seen since it started.
+// `cross join` keeps the order: what one step listed, and each of those records by its key.
 const MISSING: &str = "select record.number from listing
     cross join record
         on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
     where listing.pass = ?1 and listing.step = ?2
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = ?3)";
-/// What the passes before it named does not speak for the list any more.
+/// Releases what earlier passes named: it no longer counts as in the list.
 const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass <> ?1 and pass in (
     select former.id from pass join pass former on former.job = pass.job and former.region = pass.region where pass.id = ?1)
     returning pass, step";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
+// `id` is that of the row with the greatest start: SQLite promises it beside `max`.
 const CURRENT: &str =
     "select id, max(started_at) from pass where outcome = 'complete' group by job, region, slice_from, slice_to
     union all select id, started_at from pass where finished_at is null";

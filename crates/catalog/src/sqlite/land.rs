@@ -10,8 +10,8 @@ use crate::{Landed, OpenBatch, PassId, PassRef};
 
 const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
-/// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
-/// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
+// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
+// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
 const STORE: &str =
     "insert into record (upstream, kind, id, first_seen, last_seen, changed_at, text_hash, body)
     values (?1, ?2, ?3, ?4, ?4, ?4, ?5, ?6)
@@ -25,19 +25,28 @@ const KEEP_VERSION: &str =
     select upstream, kind, id, ?4, ?5, body from record
     where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
-/// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
+// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
+// `mark` tells the entry from one with its number in another history, as after a file was restored.
 const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
-const LIST: &str = "insert into listing (pass, step, position, call, upstream, kind, id)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7) on conflict do nothing";
-/// A row that the parents of its record were written to since is the same one. Names its index: SQLite would rather go through all
-/// rows of the step.
-const LIST_REQUESTED: &str =
-    "insert into listing (pass, step, position, call, upstream, kind, id, requested)
-    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
+/// Adds a row of a listing. One list of columns for both statements, so that neither can miss one.
+macro_rules! list {
+    ($row:literal) => {
+        concat!(
+            "insert into listing (pass, step, position, call, upstream, kind, id, requested) ",
+            $row
+        )
+    };
+}
+const LIST: &str = list!("values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) on conflict do nothing");
+// A row that the parents of its record were written to since is the same one. Names its index: SQLite would rather go through all
+// rows of the step.
+const LIST_REQUESTED: &str = list!(
+    "select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
         select 1 from listing indexed by listing_of_record
-        where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)";
+        where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)"
+);
 const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
 const ABSENT: &str = "insert into absent (upstream, kind, id, at) values (?1, ?2, ?3, ?4)
     on conflict do update set at = excluded.at";
@@ -191,14 +200,12 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
     let mut last = before;
     for row in &page.rows {
         let position = last.saturating_add(1);
-        let (kind, id) = (page.kind(), &row.id);
-        let listed = match page.requested_by(row) {
-            None => statement.execute(params![
-                pass.0, page.step, position, call, upstream, kind, id
-            ])?,
-            Some(requested) => tx.prepare_cached(LIST_REQUESTED)?.execute(params![
-                pass.0, page.step, position, call, upstream, kind, id, requested
-            ])?,
+        let (kind, id, requested) = (page.kind(), &row.id, page.requested_by(row));
+        let (pass, step) = (pass.0, page.step);
+        let values = params![pass, step, position, call, upstream, kind, id, requested];
+        let listed = match requested {
+            None => statement.execute(values)?,
+            Some(_) => tx.prepare_cached(LIST_REQUESTED)?.execute(values)?,
         };
         if listed > 0 {
             last = position;

@@ -88,6 +88,7 @@ impl SqliteCatalog {
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut database = sqlite::open(path, Self::SCHEMA)?;
         let index = database.change(|connection| {
+            // Another release may have defined the views in another way.
             views::refresh(connection)?;
             Ok(TextIndex::open(path, connection))
         });
@@ -232,13 +233,13 @@ impl<A> SqliteCatalog<A> {
         worked
             .map_err(StoreError::from)
             .and_then(|result| result)
-            .map_err(|error| error.of(&self.path))
+            .map_err(|error| error.at(&self.path))
     }
 }
 
 impl StoreError {
     /// The error as callers of the catalog at `path` see it.
-    fn of(self, path: &Path) -> CatalogError {
+    fn at(self, path: &Path) -> CatalogError {
         let error = match self {
             Self::Sqlite(error) => Self::Sqlite(sqlite::confirmed(path, error)),
             other => other,
@@ -263,6 +264,8 @@ fn in_transaction<T>(
     connection: &mut Connection,
     work: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    // A transaction that reads first and writes then fails at once where another process wrote in between: SQLite does not
+    // wait for a lock that would not help it.
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let done = work(&tx)?;
     tx.commit()?;

@@ -14,7 +14,7 @@ use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
-/// `outcome is null` too, here and below: no index has open passes by region, and one has passes by region and outcome.
+// `outcome is null` too, here and below: no index has open passes by region, and one has passes by region and outcome.
 const OPEN_OF_REGION: &str = open_pass_where!(
     "outcome is null and job = ?1 and region = ?2 and slice_from is null
     order by started_at desc, id desc limit 1"
@@ -34,7 +34,7 @@ const ENDED_SLICE: &str = ended_slice_where!(
 );
 // The other columns are those of the row with the greatest page: SQLite promises it.
 const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
-/// Earlier releases did not write when a batch began.
+// Earlier releases did not write when a batch began.
 const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
     coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
     from batch join pass on pass.id = batch.pass where batch.pass = ?1 order by batch.step, batch.ids";
@@ -57,6 +57,7 @@ const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
 const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
 const UNITS: &str = "select units from pass where id = ?1";
+// A sum beyond the greatest integer would be a floating-point number, which the column rejects: `requests` stays there.
 const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3, units = ?5,
     requests = min(requests, 9223372036854775807 - ?4) + ?4
     where id = ?1";
@@ -73,11 +74,12 @@ const DOUBTS: &str = "select doubts from pass where id = ?1";
 const STORE_DOUBTS: &str = "update pass set doubts = ?2 where id = ?1";
 const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
 /// The pass that landed no page and began at this time; for a failure (`?5`) also the last one that failed before any request.
+// The edge of a slice is null outside of slices, which no `=` finds.
 const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1";
 const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
-/// A history reads most passes, so no index would make it faster.
+// A history reads most passes, so no index would make it faster.
 const HISTORY: &str = pass_where!("started_at >= ?1 order by started_at, id");
 const FAILURES: &str =
     pass_where!("failed = 1 and left_at >= ?1 order by left_at desc, id desc limit ?2");
@@ -369,7 +371,7 @@ fn forget_step(tx: &Transaction<'_>, pass: PassId, step: i64) -> Result<(), Stor
     Ok(())
 }
 
-/// Fits a pass to the steps that its job has now.
+/// Adapts a pass to the steps that its job has now.
 pub fn rearrange(
     tx: &Transaction<'_>,
     pass: PassId,

@@ -12,7 +12,7 @@ use crate::{PassId, PassScope, PendingId, PendingQuery};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 
-/// `cross join` keeps the joins in the order of the indexes: open passes of the job, their listings, the listed records.
+// `cross join` keeps the joins in the order of the indexes: open passes of the job, their listings, the listed records.
 const LISTED_BY_OPEN: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
     from pass
     cross join listing on listing.pass = pass.id
@@ -31,7 +31,7 @@ const LISTED_BY_PASS: &str = "select pass.id, pass.started_at, pass.finished_at 
         and listing.upstream = ?2 and listing.call = ?3 and listing.kind = ?4
     order by listing.step, listing.position";
 const PART: &str = "select body -> ?2 from record where number = ?1";
-/// Empty, which sorts before every time, for an id that was never requested.
+// Empty, which sorts before every time, for an id that was never requested.
 pub const FETCHED: &str = "select max(
     coalesce((select last_seen from record where upstream = ?1 and kind = ?2 and id = ?3), ''),
     coalesce((select at from absent where upstream = ?1 and kind = ?2 and id = ?3), ''))";

@@ -60,6 +60,7 @@ pub fn drop_unseen(
 
 fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Before the records are gone: it selects the same ones.
     tx.prepare_cached(CHANGED)?
         .execute((upstream, since, AT_ONCE))?;
     for versions in [DROP_VERSIONS, DROP_OLD_VERSIONS] {

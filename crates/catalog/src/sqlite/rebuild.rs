@@ -15,7 +15,7 @@ const RECORDS: &str = "select number, upstream, kind, body, text_hash from recor
 const RECORD: &str = "select upstream, kind, body from record where number = ?1";
 const NEWEST_CHANGE: &str =
     "select seq, mark from text_change where seq = (select max(seq) from text_change)";
-/// Another process may have changed the record meanwhile.
+// Another process may have changed the record meanwhile.
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1 and text_hash is not ?2 and text_hash is ?3";
 /// The statements whose cost must not grow with the catalog.
 pub const STATEMENTS: &[&str] = &[RECORD, NEWEST_CHANGE, REHASH];
@@ -31,6 +31,7 @@ struct Rehash {
 pub fn rebuild(index: &mut Connection, records: &mut Connection) -> rusqlite::Result<u64> {
     let tx = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
     tx.execute(EMPTY, [])?;
+    // One state of the catalog: what changes later is behind its newest change, and the next writer follows it.
     let snapshot = records.transaction()?;
     let (indexed, rehashes) = fill(&tx, &snapshot)?;
     text_index::set_followed(&tx, newest(&snapshot)?)?;

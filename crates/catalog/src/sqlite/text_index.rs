@@ -70,8 +70,8 @@ pub const STATEMENTS: &[&str] = &[
     FORGET,
 ];
 
-/// The entries of the log that are kept although the index has applied them. A power cut can undo committed changes of the
-/// index, but not more than its write-ahead log holds, which is fewer. An index that lacks more entries is rebuilt.
+/// The entries of the log that are kept although the index has applied them. An index that lacks more is rebuilt.
+// A power cut can undo committed changes of the index, but not more than its write-ahead log holds, which is fewer.
 const KEPT: i64 = 10_000;
 
 /// How long a search waits for the index of pages that a run landed just before.
@@ -102,6 +102,7 @@ impl TextIndex {
             Ok(database) => *index.locked() = Some(database),
             Err(error) => index.report(&error.to_string()),
         }
+        // A process that was killed may have left changes that no index holds.
         index.follow(records, &[]);
         if let Err(error) = index.shorten_log(records) {
             index.report(&sqlite::explain(&error));
@@ -131,6 +132,7 @@ impl TextIndex {
     /// Rebuilds the index from the records, even if its file is damaged. Returns the number of indexed records.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.locked();
+        // A damaged file fails here, and is made anew.
         if let Some(Ok(indexed)) = database
             .as_mut()
             .map(|database| database.change(|index| rebuild::rebuild(index, records)))

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::environment::{Environment, unknown, unknown_region};
+#[cfg(feature = "serve")]
+use super::environment::unknown;
+use super::environment::{Environment, unknown_region};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::table::{cost, count, instant, span};
@@ -123,7 +125,7 @@ impl Charging {
     /// Finds the credential and the limits in the configuration.
     #[cfg(feature = "serve")]
     pub fn of_units(environment: &Environment, args: &UnitsArgs<'_>) -> Result<Self, Error> {
-        let credential = credential_named(environment, args.credential)?;
+        let credential = Arc::clone(environment.credential(args.credential)?);
         let region = region(environment, args.region)?;
         let units = in_ledger(&credential, args.cost, &region)
             .map_err(|why| without_region("the cost", args.region, why))?;
@@ -132,7 +134,7 @@ impl Charging {
             .find(|limit| !credential.account.limits.contains_key(*limit))
         {
             let known = credential.limits.keys().map(String::as_str);
-            return Err(Error::Usage(unknown("limit", lacking, known)));
+            return Err(unknown("limit", lacking, known));
         }
         if units.is_none() {
             return Err(Error::Usage("a charge needs at least one unit".to_owned()));
@@ -210,7 +212,7 @@ fn region(environment: &Environment, code: Option<&str>) -> Result<Arc<Region>, 
     let found = regions.iter().find(|region| region.code == code);
     found
         .cloned()
-        .ok_or_else(|| Error::Usage(unknown_region(&environment.config, code)))
+        .ok_or_else(|| unknown_region(&environment.config, code))
 }
 
 /// Why a cost has no name of a limit in the ledger.
@@ -240,12 +242,8 @@ fn find(
     credential: &str,
     call: &str,
 ) -> Result<(Arc<Credential>, Arc<Call>), Error> {
-    let credential = &credential_named(environment, credential)?;
-    let calls = &credential.upstream.calls;
-    let known = calls.keys().map(String::as_str);
-    let call = calls
-        .get(call)
-        .ok_or_else(|| Error::Usage(unknown("call", call, known)))?;
+    let credential = environment.credential(credential)?;
+    let call = environment.call(credential, call)?;
     match call
         .cost
         .limits()
@@ -258,13 +256,6 @@ fn find(
             call.name, credential.name, credential.name
         ))),
     }
-}
-
-fn credential_named(environment: &Environment, name: &str) -> Result<Arc<Credential>, Error> {
-    let credentials = &environment.config.credentials;
-    let known = credentials.keys().map(String::as_str);
-    let found = credentials.get(name).cloned();
-    found.ok_or_else(|| Error::Usage(unknown("credential", name, known)))
 }
 
 /// The purpose of a charge that no job makes.

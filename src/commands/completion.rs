@@ -90,14 +90,7 @@ fn with_all(mut names: Vec<String>) -> Vec<String> {
 }
 
 fn kinds() -> Vec<String> {
-    let mut kinds = of_config(|config| {
-        let calls = config.upstreams.values().flat_map(|one| one.calls.values());
-        calls
-            .filter_map(|call| Some(call.records.as_ref()?.kind.clone()))
-            .collect()
-    });
-    kinds.sort();
-    kinds
+    of_config(|config| config.kinds().into_iter().map(str::to_owned).collect())
 }
 
 fn calls() -> Vec<String> {

@@ -215,9 +215,33 @@ impl Environment {
         let mut walked = self.config.jobs.iter().flat_map(|job| &job.regions);
         let code = code.filter(|code| *code != Region::SHARED);
         match code.filter(|code| walked.all(|region| region.code != *code)) {
-            Some(code) => Err(Error::Usage(unknown_region(&self.config, code))),
+            Some(code) => Err(unknown_region(&self.config, code)),
             None => Ok(()),
         }
+    }
+
+    /// Rejects a kind that no call returns, because nothing would ever be found.
+    pub fn expect_kind(&self, kind: &str) -> Result<(), Error> {
+        let known = self.config.kinds();
+        match known.contains(kind) {
+            true => Ok(()),
+            false => Err(unknown("kind of record", kind, known.into_iter())),
+        }
+    }
+
+    /// The credential of a name that the command line has.
+    pub fn credential(&self, name: &str) -> Result<&Arc<Credential>, Error> {
+        let credentials = &self.config.credentials;
+        let known = credentials.keys().map(String::as_str);
+        let found = credentials.get(name);
+        found.ok_or_else(|| unknown("credential", name, known))
+    }
+
+    /// The call of a name that the command line has.
+    pub fn call<'a>(&self, credential: &'a Credential, name: &str) -> Result<&'a Arc<Call>, Error> {
+        let calls = &credential.upstream.calls;
+        let known = calls.keys().map(String::as_str);
+        calls.get(name).ok_or_else(|| unknown("call", name, known))
     }
 
     /// Rejects jobs and regions that the configuration lacks.
@@ -462,7 +486,7 @@ impl Environment {
                 .iter()
                 .all(|job| job.regions.iter().all(|known| known.code != *region))
             {
-                return Err(Error::Usage(unknown_region(&self.config, region)));
+                return Err(unknown_region(&self.config, region));
             }
         }
         let selected = |region: &&Arc<Region>| {
@@ -483,7 +507,7 @@ impl Environment {
             .iter()
             .find(|wanted| known().all(|name| name != *wanted))
         {
-            return Err(Error::Usage(unknown("job", missing, known())));
+            return Err(unknown("job", missing, known()));
         }
         let wanted = |job: &&Arc<Job>| names.is_empty() || names.contains(&job.name);
         Ok(self.config.jobs.iter().filter(wanted).cloned().collect())
@@ -574,24 +598,34 @@ fn is_missing(path: &Path) -> bool {
     matches!(path.try_exists(), Ok(false))
 }
 
-/// Returns a message about an unknown name.
-pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
+/// The account of a name that the command line has.
+pub fn account_named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
+    let known = accounts.iter().map(|account| &*account.name);
+    let found = accounts.iter().find(|account| account.name == name);
+    found
+        .cloned()
+        .ok_or_else(|| unknown("account", name, known))
+}
+
+/// Returns an error about an unknown name.
+pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let known: Vec<&str> = known.collect();
     let hint = closest(name, &known)
         .map(|close| format!("; did you mean `{close}`{}?", without(name, close)));
-    format!(
+    Error::Usage(format!(
         "unknown {what} `{name}`{}; defined: {}",
         hint.unwrap_or_default(),
         known.join(", ")
-    )
+    ))
 }
 
-/// Returns a message about an unknown region. Any two codes of two letters are close, so only those with the same letters, in
+/// Returns an error about an unknown region. Any two codes of two letters are close, so only those with the same letters, in
 /// whatever case and order, are suggested. Of many regions, only their number is shown.
-pub fn unknown_region(config: &Config, code: &str) -> String {
+pub fn unknown_region(config: &Config, code: &str) -> Error {
     let codes: Vec<&str> = config.regions.iter().map(|region| &*region.code).collect();
     if codes.contains(&code) {
-        return format!("region `{code}` is configured, but no selected job walks it");
+        let what = format!("region `{code}` is configured, but no selected job walks it");
+        return Error::Usage(what);
     }
     let same_letters = codes.iter().find(|known| letters(known) == letters(code));
     let is_name = code.chars().count() > LONGEST_CODE;
@@ -604,7 +638,9 @@ pub fn unknown_region(config: &Config, code: &str) -> String {
         0..=SHOWN_REGIONS => codes.join(", "),
         many => counted(many as u64, "region"),
     };
-    format!("unknown region `{code}`{hint} defined: {defined}")
+    Error::Usage(format!(
+        "unknown region `{code}`{hint} defined: {defined}"
+    ))
 }
 
 /// With more characters, one that is wrong or too many still leaves one region meant.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::cells::Cells;
-use super::environment::{Environment, unknown};
+use super::environment::Environment;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetFile;
 use super::progress::Working;
@@ -20,7 +20,7 @@ use super::replace::file_to_replace;
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
 use ingest_catalog::{Archive, RecordsQuery, StoredRecord};
-use ingest_config::{ColumnType, Pointer, Records};
+use ingest_config::{ColumnType, Pointer};
 
 /// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
@@ -100,25 +100,10 @@ pub fn csv_lines(
 
 /// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
 fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
-    let calls = environment
-        .config
-        .upstreams
-        .values()
-        .flat_map(|upstream| upstream.calls.values());
-    let all: Vec<&Records> = calls.filter_map(|call| call.records.as_deref()).collect();
-    if all.iter().all(|records| records.kind != kind) {
-        let mut known: Vec<&str> = all.iter().map(|records| &*records.kind).collect();
-        known.sort_unstable();
-        known.dedup();
-        return Err(Error::Usage(unknown(
-            "kind of record",
-            kind,
-            known.into_iter(),
-        )));
-    }
+    environment.expect_kind(kind)?;
     let mut columns: BTreeMap<String, ExportColumn> = BTreeMap::new();
-    for (name, column) in all
-        .iter()
+    let of_kind = environment.config.records();
+    for (name, column) in of_kind
         .filter(|records| records.kind == kind)
         .flat_map(|records| &records.columns)
     {
@@ -231,23 +216,21 @@ struct LineFormat {
 }
 
 /// Writes records in one of the formats.
-enum Writer<W: Write + Send> {
-    Ndjson {
-        lines: BufWriter<W>,
-        changes_only: bool,
-    },
+struct Writer<W: Write + Send> {
+    to: Sink<W>,
+    changes_only: bool,
+}
+
+enum Sink<W: Write + Send> {
+    Ndjson(BufWriter<W>),
     Csv {
-        changes_only: bool,
         lines: Box<csv::Writer<W>>,
         cells: Cells,
         columns: Vec<ExportColumn>,
         begun: bool,
     },
     #[cfg(feature = "parquet")]
-    Parquet {
-        file: Box<ParquetFile<W>>,
-        changes_only: bool,
-    },
+    Parquet(Box<ParquetFile<W>>),
 }
 
 /// The columns of every kind.
@@ -255,41 +238,34 @@ const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
 impl<W: Write + Send> Writer<W> {
     fn new(format: LineFormat, to: W) -> io::Result<Self> {
-        Ok(match format.shape {
-            Shape::Ndjson => Self::Ndjson {
-                lines: BufWriter::new(to),
-                changes_only: format.changes_only,
-            },
-            Shape::Csv => Self::Csv {
+        let to = match format.shape {
+            Shape::Ndjson => Sink::Ndjson(BufWriter::new(to)),
+            Shape::Csv => Sink::Csv {
                 lines: Box::new(csv::Writer::from_writer(to)),
                 cells: format.cells,
                 columns: format.columns,
-                changes_only: format.changes_only,
                 begun: false,
             },
             #[cfg(feature = "parquet")]
-            Shape::Parquet => Self::Parquet {
-                file: Box::new(ParquetFile::begin(to, format.columns)?),
-                changes_only: format.changes_only,
-            },
+            Shape::Parquet => Sink::Parquet(Box::new(ParquetFile::begin(to, format.columns)?)),
+        };
+        Ok(Self {
+            to,
+            changes_only: format.changes_only,
         })
     }
 
     fn record(&mut self, record: &StoredRecord) -> io::Result<()> {
-        match self {
-            Self::Ndjson {
-                lines,
-                changes_only,
-            } => json_line(lines, record, *changes_only),
-            Self::Csv {
+        match &mut self.to {
+            Sink::Ndjson(lines) => json_line(lines, record, self.changes_only),
+            Sink::Csv {
                 lines,
                 cells,
                 columns,
-                changes_only,
                 begun,
             } => {
                 begin(lines, columns, begun)?;
-                let body = body_of(record, *changes_only);
+                let body = body_of(record, self.changes_only);
                 let gone_at = record.gone_at.map(|at| at.to_string()).unwrap_or_default();
                 let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
                 let text = |text: &str| cells.text(text).into_owned();
@@ -300,18 +276,14 @@ impl<W: Write + Send> Writer<W> {
                     .map_err(failed)
             }
             #[cfg(feature = "parquet")]
-            Self::Parquet { file, changes_only } => {
-                file.record(record, &body_of(record, *changes_only))
-            }
+            Sink::Parquet(file) => file.record(record, &body_of(record, self.changes_only)),
         }
     }
 
     fn finish(self) -> io::Result<W> {
-        match self {
-            Self::Ndjson { lines, .. } => {
-                lines.into_inner().map_err(io::IntoInnerError::into_error)
-            }
-            Self::Csv {
+        match self.to {
+            Sink::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
+            Sink::Csv {
                 mut lines,
                 columns,
                 mut begun,
@@ -324,7 +296,7 @@ impl<W: Write + Send> Writer<W> {
                     .map_err(|error| io::Error::other(error.to_string()))
             }
             #[cfg(feature = "parquet")]
-            Self::Parquet { file, .. } => file.finish(),
+            Sink::Parquet(file) => file.finish(),
         }
     }
 }

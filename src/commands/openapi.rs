@@ -82,35 +82,31 @@ struct Param {
 
 /// Returns the draft for a call such as `GET:/things`.
 pub fn draft(text: &str, call: &str) -> Result<String, Error> {
-    let usage = |why: String| Error::Usage(why);
     let document: Value = serde_json::from_str(text)
         .or_else(|_| serde_yaml_ng::from_str(text))
-        .map_err(|error| usage(format!("the description is neither JSON nor YAML: {error}")))?;
+        .map_err(|error| {
+            Error::Usage(format!("the description is neither JSON nor YAML: {error}"))
+        })?;
     let (method, path) = call.split_once(':').ok_or_else(|| {
-        usage(format!(
+        Error::Usage(format!(
             "`{call}` is no call; write for example GET:/things"
         ))
     })?;
     let found = Description::find(&document, method, path);
-    let found = found.ok_or_else(|| usage(unknown(&document, call)))?;
+    let found = found.ok_or_else(|| Error::Usage(unknown(&document, call)))?;
     Ok(found.text())
 }
 
 fn unknown(document: &Value, call: &str) -> String {
     let mut calls = Vec::new();
-    for (path, item) in document
-        .get("paths")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
+    for (path, item) in members(document, "paths") {
         let methods = item.as_object().into_iter().flatten();
         let methods = methods.filter(|(_, operation)| operation.get("responses").is_some());
         calls.extend(methods.map(|(method, _)| format!("{}:{path}", method.to_uppercase())));
     }
     discovered(document, &mut |method| {
-        let text = |key: &str| method.get(key).and_then(Value::as_str).unwrap_or_default();
-        calls.push(format!("{}:/{}", text("httpMethod"), text("path")));
+        let (method, path) = (text(method, "httpMethod"), text(method, "path"));
+        calls.push(format!("{method}:/{path}"));
     });
     if calls.is_empty() {
         return "the file describes no call; expected OpenAPI 3 or a Google discovery document"
@@ -124,15 +120,19 @@ fn unknown(document: &Value, call: &str) -> String {
 
 /// Visits the methods of a discovery document.
 fn discovered<'a>(resource: &'a Value, visit: &mut impl FnMut(&'a Value)) {
-    let members = |key: &str| {
-        resource
-            .get(key)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-    };
-    members("methods").for_each(|(_, method)| visit(method));
-    members("resources").for_each(|(_, inner)| discovered(inner, visit));
+    members(resource, "methods").for_each(|(_, method)| visit(method));
+    members(resource, "resources").for_each(|(_, inner)| discovered(inner, visit));
+}
+
+/// The members of an object that is a member of another one; none where it is missing.
+fn members<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let object = value.get(key).and_then(Value::as_object);
+    object.into_iter().flatten()
+}
+
+/// The text of a member; empty where it is missing.
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A name in lower case without marks.
@@ -167,12 +167,10 @@ fn key(name: &str) -> String {
 impl<'a> Description<'a> {
     fn find(document: &'a Value, method: &str, path: &str) -> Option<Self> {
         let wanted = path.trim_start_matches('/');
-        let paths = document.get("paths").and_then(Value::as_object);
-        let item = paths.and_then(|paths| {
-            let mut items = paths.iter();
-            items.find(|(path, _)| path.trim_start_matches('/') == wanted)
-        });
-        if let Some((path, item)) = item {
+        let mut paths = members(document, "paths");
+        if let Some((path, item)) =
+            paths.find(|(path, _)| path.trim_start_matches('/') == wanted)
+        {
             let operation = item.get(method.to_ascii_lowercase())?;
             return Some(Self {
                 document,
@@ -185,14 +183,8 @@ impl<'a> Description<'a> {
         }
         let mut found = None;
         discovered(document, &mut |operation| {
-            let text = |key: &str| {
-                operation
-                    .get(key)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            };
-            let is_path = [text("path"), text("flatPath")].contains(&wanted);
-            if is_path && text("httpMethod").eq_ignore_ascii_case(method) {
+            let is_path = [text(operation, "path"), text(operation, "flatPath")].contains(&wanted);
+            if is_path && text(operation, "httpMethod").eq_ignore_ascii_case(method) {
                 found = Some(operation);
             }
         });
@@ -228,32 +220,15 @@ impl<'a> Description<'a> {
     /// The properties of an object's schema, those of the parts of `allOf` included.
     fn properties(&self, schema: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let schema = self.resolved(schema);
-        let own = schema.get("properties").and_then(Value::as_object);
-        let own = own.into_iter().flatten();
-        let mut all: Vec<_> = own
-            .map(|(name, schema)| (name.as_str(), self.resolved(schema)))
-            .collect();
         let parts = schema.get("allOf").and_then(Value::as_array);
         let parts = parts.into_iter().flatten();
-        all.extend(parts.flat_map(|part| match part.get("$ref") {
-            // One level is enough, and ends for schemas that refer to themselves.
-            Some(_) => {
-                let own = self
-                    .resolved(part)
-                    .get("properties")
-                    .and_then(Value::as_object);
-                let own = own.into_iter().flatten();
-                own.map(|(name, schema)| (name.as_str(), self.resolved(schema)))
-                    .collect()
-            }
-            None => {
-                let own = part.get("properties").and_then(Value::as_object);
-                let own = own.into_iter().flatten();
-                own.map(|(name, schema)| (name.as_str(), self.resolved(schema)))
-                    .collect::<Vec<_>>()
-            }
-        }));
-        all
+        // One level of parts is enough, and ends for schemas that refer to themselves.
+        let parts = parts.map(|part| self.resolved(part));
+        std::iter::once(schema)
+            .chain(parts)
+            .flat_map(|schema| members(schema, "properties"))
+            .map(|(name, schema)| (name.as_str(), self.resolved(schema)))
+            .collect()
     }
 
     fn base_url(&self) -> (String, bool) {
@@ -383,8 +358,7 @@ impl<'a> Description<'a> {
         properties.sort_by_key(|(name, schema)| (schema.get("items").is_none(), rank(name)));
         let mut inner = properties.into_iter();
         inner.find_map(|(name, schema)| {
-            let name = name.replace('~', "~0").replace('/', "~1");
-            self.records(schema, &format!("{at}/{name}"), depth + 1)
+            self.records(schema, &(at.to_owned() + &pointer(name)), depth + 1)
         })
     }
 
@@ -491,16 +465,16 @@ impl<'a> Description<'a> {
         let Some(scheme) = scheme.map(|scheme| self.resolved(scheme)) else {
             return ("auth = \"none\"".to_owned(), false);
         };
-        let text = |key: &str| scheme.get(key).and_then(Value::as_str).unwrap_or_default();
+        let name = text(scheme, "name");
         let auth = match (
-            text("type"),
-            text("in"),
-            text("scheme").to_ascii_lowercase().as_str(),
+            text(scheme, "type"),
+            text(scheme, "in"),
+            text(scheme, "scheme").to_ascii_lowercase().as_str(),
         ) {
-            ("apiKey", "query", _) => format!("auth = {{ query = {} }}", quoted(text("name"))),
+            ("apiKey", "query", _) => format!("auth = {{ query = {} }}", quoted(name)),
             ("apiKey", "header", _) => format!(
                 "auth = {{ header = {} }}",
-                quoted(&text("name").to_ascii_lowercase())
+                quoted(&name.to_ascii_lowercase())
             ),
             ("http", _, "basic") => "auth = { basic = { user = \"{secret}\" } }".to_owned(),
             _ => "auth = { bearer = true }".to_owned(),
@@ -678,13 +652,7 @@ fn type_of(schema: &Value) -> Option<&'static str> {
             .find(|kind| *kind != "null"),
         other => other.and_then(Value::as_str),
     };
-    match (
-        kind?,
-        schema
-            .get("format")
-            .and_then(Value::as_str)
-            .unwrap_or_default(),
-    ) {
+    match (kind?, text(schema, "format")) {
         ("integer", _) | ("string", "int64" | "uint64") => Some("integer"),
         ("number", _) => Some("real"),
         ("boolean", _) => Some("boolean"),

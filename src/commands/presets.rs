@@ -129,7 +129,7 @@ fn text_of(name: Option<&str>) -> Result<Cow<'static, str>, Error> {
         Some(preset) => Ok(preset.text.into()),
         None => {
             let names = presets.iter().map(|preset| preset.name);
-            Err(Error::Usage(unknown("preset", name, names.chain([BLANK]))))
+            Err(unknown("preset", name, names.chain([BLANK])))
         }
     }
 }

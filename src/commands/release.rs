@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::environment::{Environment, unknown};
+use super::environment::{Environment, account_named};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::{Error, output};
@@ -43,18 +43,9 @@ pub async fn locate(
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
     match account {
-        Some(name) => one_of(ledger, named(accounts, name)?, id).await,
+        Some(name) => one_of(ledger, account_named(accounts, name)?, id).await,
         None => find(ledger, accounts, id).await,
     }
-}
-
-fn named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Account>, Error> {
-    let known = accounts.iter().map(|account| &*account.name);
-    let found = accounts
-        .iter()
-        .find(|account| account.name == name)
-        .cloned();
-    found.ok_or_else(|| Error::Usage(unknown("account", name, known)))
 }
 
 /// Returns the charge in a named account: another machine can have charged an id that this one does not have.

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::environment::{Environment, unknown};
+use super::environment::{Environment, account_named, unknown};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::table::{counted, instant};
@@ -16,28 +16,10 @@ use ingest_quota::{Account, Timestamp, Units};
 /// Opens the limit for all runs of all machines.
 pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let accounts = || {
-        environment
-            .config
-            .credentials
-            .values()
-            .map(|credential| &credential.account)
-    };
-    let account = accounts()
-        .find(|account| account.name == args.account)
-        .ok_or_else(|| {
-            Error::Usage(unknown(
-                "account",
-                &args.account,
-                accounts().map(|account| &*account.name),
-            ))
-        })?;
+    let account = &*account_named(&environment.accounts(), &args.account)?;
     if !account.limits.contains_key(&args.limit) {
-        return Err(Error::Usage(unknown(
-            "limit",
-            &args.limit,
-            account.limits.keys().map(String::as_str),
-        )));
+        let known = account.limits.keys().map(String::as_str);
+        return Err(unknown("limit", &args.limit, known));
     }
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;

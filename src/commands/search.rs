@@ -1,11 +1,10 @@
 //! `ingest search`: full-text search of the records. Costs nothing.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
 
-use super::environment::{CATALOG_FILE, Environment, PRACTICE, unknown};
+use super::environment::{CATALOG_FILE, Environment, PRACTICE};
 use super::output::{Message, Screen};
 use super::table::{count, instant};
 use super::{Error, output};
@@ -54,7 +53,9 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
 
 /// Returns the records that the arguments name.
 pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<SearchResults, Error> {
-    is_known(environment, args.kind.as_deref())?;
+    if let Some(kind) = &args.kind {
+        environment.expect_kind(kind)?;
+    }
     environment.expect_region(args.region.as_deref())?;
     let query = SearchQuery {
         words: args.words.join(" "),
@@ -85,26 +86,6 @@ fn nothing_in(state_dir: &Path) -> String {
     }
     "No records found: the catalog is empty. To search what sandbox runs stored, add --sandbox"
         .to_owned()
-}
-
-/// Rejects a kind that no call returns, because nothing would ever be found.
-fn is_known(environment: &Environment, kind: Option<&str>) -> Result<(), Error> {
-    let calls = environment
-        .config
-        .upstreams
-        .values()
-        .flat_map(|upstream| upstream.calls.values());
-    let known: BTreeSet<&str> = calls
-        .filter_map(|call| Some(&*call.records.as_ref()?.kind))
-        .collect();
-    match kind.filter(|kind| !known.contains(kind)) {
-        Some(kind) => Err(Error::Usage(unknown(
-            "kind of record",
-            kind,
-            known.into_iter(),
-        ))),
-        None => Ok(()),
-    }
 }
 
 fn found(hit: &SearchHit) -> FoundHit<'_> {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::next_since::NextSince;
-use super::environment::{Environment, unknown, unknown_region};
+use super::environment::{Environment, unknown_region};
 use super::output::Message;
 use super::run::context;
 use super::status::DoubtShown;
@@ -44,7 +44,7 @@ struct Tried {
 }
 
 /// The result, as JSON shows it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Report {
     job: Option<String>,
     region: String,
@@ -120,17 +120,8 @@ impl Tried {
     /// The first step of a job with this credential that has the call; otherwise the call without parameters.
     fn find(environment: &Environment, args: &TryArgs) -> Result<Self, Error> {
         let config = &environment.config;
-        let credentials = config.credentials.keys().map(String::as_str);
-        let credential = config
-            .credentials
-            .get(&args.credential)
-            .ok_or_else(|| Error::Usage(unknown("credential", &args.credential, credentials)))?;
-        let calls = credential.upstream.calls.keys().map(String::as_str);
-        let call = credential
-            .upstream
-            .calls
-            .get(&args.call)
-            .ok_or_else(|| Error::Usage(unknown("call", &args.call, calls)))?;
+        let credential = environment.credential(&args.credential)?;
+        let call = environment.call(credential, &args.call)?;
         if call.path.is_none() || call.records.is_none() {
             let name = &call.name;
             return Err(Error::Usage(format!(
@@ -366,23 +357,8 @@ impl Tried {
             region: self.region.code.clone(),
             message: shown.as_ref().err().map(Failure::to_string),
             request: shown.ok(),
-            status: None,
             class: "not_sent",
-            rule: None,
-            records: Vec::new(),
-            record_count: 0,
-            size: None,
-            next: None,
-            goes_on: None,
-            doubts: Vec::new(),
-            lasting: None,
-            next_since: None,
-            reported: Vec::new(),
-            reported_cost: BTreeMap::new(),
-            charged: None,
-            landed: false,
-            missing: BTreeSet::new(),
-            notes: Vec::new(),
+            ..Report::default()
         };
         if let Some(trial) = trial {
             let tried = review::Tried {
@@ -432,7 +408,7 @@ fn region(job: &Job, config: &Config, args: &TryArgs) -> Result<Arc<Region>, Err
     let found = job.regions.iter().find(|region| region.code == *code);
     found
         .map(Arc::clone)
-        .ok_or_else(|| Error::Usage(unknown_region(config, code)))
+        .ok_or_else(|| unknown_region(config, code))
 }
 
 /// The same job, of whose requests each is sent once and returns the page even if it is unchanged.

@@ -395,7 +395,7 @@ impl App {
                 .limits()
                 .find(|limit| !account.limits.contains_key(*limit))
             {
-                return Err(Problem::bad_request(unknown("limit", limit, known())));
+                return Err(unknown("limit", limit, known()).into());
             }
             match charge {
                 Some(charge) => ledger.settle(&account, &charge, &units).await?,

@@ -54,7 +54,7 @@ mod set;
 mod shown;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -116,4 +116,18 @@ pub struct Config {
     pub credentials: BTreeMap<String, Arc<Credential>>,
     /// The jobs, in the order of the file.
     pub jobs: Vec<Arc<Job>>,
+}
+
+impl Config {
+    /// What responses contain, of every call that has records.
+    pub fn records(&self) -> impl Iterator<Item = &Records> {
+        let calls = self.upstreams.values().flat_map(|one| one.calls.values());
+        calls.filter_map(|call| call.records.as_deref())
+    }
+
+    /// The kinds of records.
+    #[must_use]
+    pub fn kinds(&self) -> BTreeSet<&str> {
+        self.records().map(|records| &*records.kind).collect()
+    }
 }

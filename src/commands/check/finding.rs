@@ -26,6 +26,14 @@ pub const fn good(what: String, detail: String) -> CheckFinding {
     }
 }
 
+pub const fn warning(what: String, detail: String) -> CheckFinding {
+    CheckFinding {
+        what,
+        verdict: Verdict::Warning,
+        detail,
+    }
+}
+
 pub const fn bad(what: String, detail: String) -> CheckFinding {
     CheckFinding {
         what,

@@ -9,7 +9,7 @@ mod spend;
 
 use std::sync::Arc;
 
-use self::finding::{CheckFinding, Verdict, bad, good, in_words};
+use self::finding::{CheckFinding, Verdict, bad, good, in_words, warning};
 use serde_json::json;
 
 use super::advice::advice;
@@ -32,7 +32,8 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut findings = vec![configuration(&environment)];
     findings.extend(readable::secrets_for_all(&environment.config));
-    findings.extend(advice(&environment.config).into_iter().map(warning));
+    let advice = advice(&environment.config).into_iter();
+    findings.extend(advice.map(|(what, detail)| warning(what, detail)));
     if args.config_only {
         return show(&findings, global);
     }
@@ -97,14 +98,6 @@ fn configuration(environment: &Environment) -> CheckFinding {
         .map(|(number, what)| counted(number as u64, what))
         .join(", ");
     good(config.path.display().to_string(), counted)
-}
-
-fn warning((what, detail): (String, String)) -> CheckFinding {
-    CheckFinding {
-        what,
-        verdict: Verdict::Warning,
-        detail,
-    }
 }
 
 /// Checks that the secrets can be read. They are sent nowhere, unless an access token is to be requested with them.

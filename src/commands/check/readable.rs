@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::finding::{CheckFinding, Verdict};
+use super::finding::{CheckFinding, warning};
 use ingest_config::{Config, LedgerStore};
 
 const OTHERS_READ: u32 = 0o004;
@@ -17,15 +17,12 @@ pub fn secrets_for_all(config: &Config) -> Option<CheckFinding> {
         return None;
     }
     let path = config.path.display();
-    Some(CheckFinding {
-        what: format!("permissions of {path}"),
-        verdict: Verdict::Warning,
-        detail: format!(
-            "every user of this machine can read the file, which contains {}: run `chmod o-r \
-            {path}`, and make the user that runs `ingest` its owner or a member of its group",
-            held.join(" and ")
-        ),
-    })
+    let detail = format!(
+        "every user of this machine can read the file, which contains {}: run `chmod o-r \
+        {path}`, and make the user that runs `ingest` its owner or a member of its group",
+        held.join(" and ")
+    );
+    Some(warning(format!("permissions of {path}"), detail))
 }
 
 /// The secrets that the file itself holds: a `--set` is not in it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::finding::{CheckFinding, Verdict, bad, good};
+use super::finding::{CheckFinding, bad, good, warning};
 use crate::commands::environment::Environment;
 use crate::commands::table::{cost, count, instant};
 use crate::run::{truth, truth_of_a_refusal};
@@ -15,13 +15,14 @@ pub async fn once_each(environment: &Environment, ledger: &dyn LedgerClient) -> 
     let mut findings = Vec::new();
     for credential in environment.config.credentials.values() {
         let what = format!("a call with credential {}", credential.name);
-        findings.push(match cheapest(environment, credential) {
-            Some(trial) => trial.make(environment, ledger, what).await,
-            None => CheckFinding {
-                what,
-                verdict: Verdict::Warning,
-                detail: "skipped: no job has a listing step with this credential".to_owned(),
-            },
+        let Some(trial) = cheapest(environment, credential) else {
+            let why = "skipped: no job has a listing step with this credential";
+            findings.push(warning(what, why.to_owned()));
+            continue;
+        };
+        findings.push(match trial.make(environment, ledger).await {
+            Ok(returned) => good(what, returned),
+            Err(why) => bad(what, why),
         });
     }
     findings
@@ -57,48 +58,34 @@ fn cheapest<'a>(
 }
 
 impl Trial<'_> {
+    /// Returns what the call returned, or why it failed.
     async fn make(
         &self,
         environment: &Environment,
         ledger: &dyn LedgerClient,
-        what: String,
-    ) -> CheckFinding {
-        let upstream = match environment.upstream(self.credential) {
-            Ok(upstream) => upstream,
-            Err(why) => return bad(what, format!("was not made: {why}")),
-        };
-        let connection = match upstream.connect().await {
-            Ok(connection) => connection,
-            Err(failure) => return bad(what, format!("was not made: {failure}")),
-        };
-        let permit = match self.ask(environment, ledger).await {
-            Ok(permit) => permit,
-            Err(why) => return bad(what, format!("not sent: {why}")),
-        };
+    ) -> Result<String, String> {
+        let upstream = environment.upstream(self.credential);
+        let upstream = upstream.map_err(|why| format!("was not made: {why}"))?;
+        let connection = upstream.connect().await;
+        let connection = connection.map_err(|failure| format!("was not made: {failure}"))?;
+        let permit = self.ask(environment, ledger).await;
+        let permit = permit.map_err(|why| format!("not sent: {why}"))?;
         let call = &self.step.call;
         let Exchange { page, reported } = upstream
             .fetch(self.request(environment), connection, permit.deadline)
             .await;
-        let spent = match self.settle(ledger, &permit, &reported, page.is_ok()).await {
-            Ok(spent) => spent,
-            Err(error) => {
-                return bad(
-                    what,
-                    format!("cannot record the reported cost in the ledger: {error}"),
-                );
-            }
-        };
+        let spent = self.settle(ledger, &permit, &reported, page.is_ok()).await;
+        let spent = spent.map_err(|error| {
+            format!("cannot record the reported cost in the ledger: {error}")
+        })?;
         match page {
             Ok(page) => {
                 let (records, region) = (page.records.len(), &self.region.code);
-                good(
-                    what,
-                    format!(
-                        "{} for {region} returned {records} records; cost {}",
-                        call.name,
-                        cost(&spent)
-                    ),
-                )
+                Ok(format!(
+                    "{} for {region} returned {records} records; cost {}",
+                    call.name,
+                    cost(&spent)
+                ))
             }
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = ledger.release(&self.credential.account, &permit).await;
@@ -106,15 +93,13 @@ impl Trial<'_> {
                     |error| format!("the charge was not released ({error})"),
                     |()| "nothing was charged".to_owned(),
                 );
-                bad(
-                    what,
-                    format!("{} was not sent, {spent}: {failure}", call.name),
-                )
+                Err(format!("{} was not sent, {spent}: {failure}", call.name))
             }
-            Err(failure) => bad(
-                what,
-                format!("{}: {failure}; cost {}", call.name, cost(&spent)),
-            ),
+            Err(failure) => Err(format!(
+                "{}: {failure}; cost {}",
+                call.name,
+                cost(&spent)
+            )),
         }
     }
 

@@ -170,22 +170,11 @@ const VIEWS: [(&str, &str); 4] = [
     ("/plan", "Plan"),
 ];
 
-/// The kinds of record that the configuration names.
-fn kinds(config: &Config) -> BTreeSet<&str> {
-    let calls = config
-        .upstreams
-        .values()
-        .flat_map(|upstream| upstream.calls.values());
-    calls
-        .filter_map(|call| Some(&*call.records.as_ref()?.kind))
-        .collect()
-}
-
 /// The fields of a form for a kind and a region.
 fn kind_and_region(config: &Config, kind: Option<&str>, region: Option<&str>) -> Markup {
     let regions = config.regions.iter().map(|region| &*region.code).collect();
     html! {
-        (choice(("kind", "Kind"), &kinds(config), kind, "any"))
+        (choice(("kind", "Kind"), &config.kinds(), kind, "any"))
         (choice(("region", "Region"), &regions, region, "any"))
     }
 }

@@ -9,7 +9,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 
 use super::{
-    Detail, Reader, columns_of, details, kind_and_region, kinds, lines, linked, name_of, text_field,
+    Detail, Reader, columns_of, details, kind_and_region, lines, linked, name_of, text_field,
 };
 use crate::commands::table::counted;
 use crate::commands::{export, search};
@@ -65,7 +65,7 @@ async fn content(reader: &Reader, asked: &SearchParameters) -> Result<Markup, Pr
 fn browse(reader: &Reader) -> Markup {
     html! {
         ul class="legend" {
-            @for kind in kinds(&reader.app.environment.config) {
+            @for kind in reader.app.environment.config.kinds() {
                 li { a href=(reader.to("/records", &[("kind", Some(kind))])) { "All records of kind " (plain(kind)) } }
             }
         }

@@ -638,9 +638,7 @@ pub fn unknown_region(config: &Config, code: &str) -> Error {
         0..=SHOWN_REGIONS => codes.join(", "),
         many => counted(many as u64, "region"),
     };
-    Error::Usage(format!(
-        "unknown region `{code}`{hint} defined: {defined}"
-    ))
+    Error::Usage(format!("unknown region `{code}`{hint} defined: {defined}"))
 }
 
 /// With more characters, one that is wrong or too many still leaves one region meant.

@@ -168,9 +168,7 @@ impl<'a> Description<'a> {
     fn find(document: &'a Value, method: &str, path: &str) -> Option<Self> {
         let wanted = path.trim_start_matches('/');
         let mut paths = members(document, "paths");
-        if let Some((path, item)) =
-            paths.find(|(path, _)| path.trim_start_matches('/') == wanted)
-        {
+        if let Some((path, item)) = paths.find(|(path, _)| path.trim_start_matches('/') == wanted) {
             let operation = item.get(method.to_ascii_lowercase())?;
             return Some(Self {
                 document,

@@ -1,7 +1,6 @@
 //! Parameters and bodies of requests: `params`, and `json`, `form` or `graphql`.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::slice;
 
 use serde_json::{Map, Number, Value, json};
@@ -267,54 +266,31 @@ fn with_variables(
     JsonTemplate::Object(members)
 }
 
-/// Keys of which a table has one at most: the body of its requests.
-pub struct OneBody<K>(PhantomData<K>);
+/// Keys of which a table has one at most: the body of its requests. The function returns the bodies that are present.
+pub struct OneBody<K>(fn(K) -> Bodies);
 
-/// Keys that are each a body.
-pub trait BodyKey: Keys {
-    /// The bodies that are present.
-    fn bodies(self) -> [Option<Body>; 3];
+type Bodies = [Option<Body>; 3];
+
+pub const CALL_BODY: OneBody<CallBody> = OneBody(|keys| bodies(keys.json, keys.form, keys.graphql));
+pub const STEP_BODY: OneBody<StepBody> = OneBody(|keys| bodies(keys.json, keys.form, keys.graphql));
+
+fn bodies(
+    json: Option<JsonTemplate>,
+    form: Option<Params>,
+    graphql: Option<JsonTemplate>,
+) -> Bodies {
+    [
+        json.map(Body::Json),
+        form.map(Body::Form),
+        graphql.map(Body::Json),
+    ]
 }
 
-impl BodyKey for CallBody {
-    fn bodies(self) -> [Option<Body>; 3] {
-        let Self {
-            json,
-            form,
-            graphql,
-        } = self;
-        [
-            json.map(Body::Json),
-            form.map(Body::Form),
-            graphql.map(Body::Json),
-        ]
-    }
-}
-
-impl BodyKey for StepBody {
-    fn bodies(self) -> [Option<Body>; 3] {
-        let Self {
-            json,
-            form,
-            graphql,
-        } = self;
-        [
-            json.map(Body::Json),
-            form.map(Body::Form),
-            graphql.map(Body::Json),
-        ]
-    }
-}
-
-impl<K> OneBody<K> {
-    pub const NEW: Self = Self(PhantomData);
-}
-
-impl<K: BodyKey> Presence for OneBody<K> {
+impl<K: Keys> Presence for OneBody<K> {
     type Value = Option<Body>;
 
     fn read(&self, section: &Item<'_>, _: &'static str) -> Option<Option<Body>> {
-        let bodies = K::read(section)?.bodies();
+        let bodies = (self.0)(K::read(section)?);
         let mut present = bodies.into_iter().flatten();
         let body = present.next();
         if present.next().is_some() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::body::{Body, CallBody, OneBody, PARAMS, Params};
+use super::body::{Body, CALL_BODY, PARAMS, Params};
 use super::declare::{
     AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required,
     SCALAR, Shape, TEXT, TRUTH, Table, Type, Words, keys, table,
@@ -44,7 +44,7 @@ keys! {
         /// in a list stands for one for each id. A step can override them.
         params: Params = Or(PARAMS, "{}", "{ fields = 'id,title', tag = ['new', 'free'] }"),
         /// The body of every request; `None` without one.
-        body: Option<Body> = OneBody::<CallBody>::NEW,
+        body: Option<Body> = CALL_BODY,
         /// How the pages of a list follow each other.
         paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
         /// What a response contains. Omit it for a call that is only charged by hand.

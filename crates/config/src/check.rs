@@ -10,7 +10,7 @@ mod views;
 
 use super::item::Item;
 use super::names::advice;
-use super::{Auth, Config, Upstream};
+use super::{Auth, Call, Config, Job, Upstream};
 
 /// Reports the contradictions within the tables of a configuration that are right, where others are not: what depends on those is
 /// not known.
@@ -58,12 +58,11 @@ fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
     {
         return;
     }
-    if let Some(item) = root.find(&["upstreams", &upstream.name, "base_url"]) {
-        item.refuse::<()>(
-            "a secret is sent only over https, or over http to this machine",
-            "write https://",
-        );
-    }
+    root.refuse_at(
+        &["upstreams", &upstream.name, "base_url"],
+        "a secret is sent only over https, or over http to this machine",
+        "write https://",
+    );
 }
 
 /// A client of the server can charge only credentials that exist.
@@ -72,10 +71,8 @@ fn clients(config: &Config, root: &Item<'_>) {
         for (place, credential) in client.charge.iter().flatten().enumerate() {
             let place = ["serve", "clients", name, "charge", &place.to_string()];
             let known = || config.credentials.keys().map(String::as_str);
-            if known().all(|known| known != credential)
-                && let Some(item) = root.find(&place)
-            {
-                item.refuse::<()>("unknown credential", advice(credential, known()));
+            if known().all(|known| known != credential) {
+                root.refuse_at(&place, "unknown credential", advice(credential, known()));
             }
         }
     }
@@ -87,33 +84,27 @@ fn descriptors(config: &Config, root: &Item<'_>) {
         return;
     };
     for (place, descriptor) in envoy.descriptors.iter().enumerate() {
-        let at = |key| {
+        let refuse = |key, expected, instead: &str| {
             let place = place.to_string();
-            root.find(&["serve", "envoy", "descriptors", &place, key])
+            let place = ["serve", "envoy", "descriptors", &place, key];
+            root.refuse_at(&place, expected, instead);
         };
         let Some(credential) = config.credentials.get(&descriptor.credential) else {
             let known = config.credentials.keys().map(String::as_str);
-            if let Some(item) = at("credential") {
-                item.refuse::<()>("unknown credential", advice(&descriptor.credential, known));
-            }
+            let advice = advice(&descriptor.credential, known);
+            refuse("credential", "unknown credential", &advice);
             continue;
         };
         let calls = &credential.upstream.calls;
         match (&descriptor.call, &descriptor.cost) {
             (Some(call), None) if !calls.contains_key(call) => {
                 let known = calls.keys().map(String::as_str);
-                if let Some(item) = at("call") {
-                    item.refuse::<()>("unknown call", advice(call, known));
-                }
+                refuse("call", "unknown call", &advice(call, known));
             }
             (Some(_), None) | (None, Some(_)) => {}
             (Some(_), Some(_)) | (None, None) => {
-                if let Some(item) = at("entries") {
-                    item.refuse::<()>(
-                        "a descriptor charges a call or units",
-                        "set `call` or `cost`",
-                    );
-                }
+                let expected = "a descriptor charges a call or units";
+                refuse("entries", expected, "set `call` or `cost`");
             }
         }
     }
@@ -138,16 +129,17 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
             .flat_map(|one| one.limits.values())
             .filter_map(|one| one.upstream_name.as_deref())
     };
+    if credentials.is_empty() {
+        return;
+    }
     let refuse = |limit: &str, place: usize, key: &[&str]| {
         let place = place.to_string();
         let place = ["upstreams", &upstream.name, "errors", &place];
-        let item = root.find(&[&place, key].concat());
-        if let Some(item) = item.filter(|_| !credentials.is_empty()) {
-            item.refuse::<()>(
-                "no credential of this upstream has this limit",
-                advice(limit, names()),
-            );
-        }
+        root.refuse_at(
+            &[&place, key].concat(),
+            "no credential of this upstream has this limit",
+            advice(limit, names()),
+        );
     };
     for (place, rule) in upstream.errors.iter().enumerate() {
         let limit = rule.limit.as_deref();
@@ -162,4 +154,14 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
             }
         }
     }
+}
+
+/// A call, as the document has it.
+fn call_in<'a>(root: &Item<'a>, upstream: &Upstream, call: &Call) -> Option<Item<'a>> {
+    root.find(&["upstreams", &upstream.name, "calls", &call.name])
+}
+
+/// A step of a job, as the document has it.
+fn step_in<'a>(root: &Item<'a>, job: &Job, at: usize) -> Option<Item<'a>> {
+    root.find(&["jobs", &job.name, "steps", &at.to_string()])
 }

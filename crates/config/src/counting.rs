@@ -1,8 +1,6 @@
 //! `counting` and `buckets`, of the limits of an account and of those on readers.
 
-use serde_json::json;
-
-use super::declare::{Leaf, Shape};
+use super::declare::{Leaf, whole};
 use ingest_quota::Counting;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +36,4 @@ pub const COUNTING: &[(&str, CountingWord, &str)] = &[
     ),
 ];
 
-pub const BUCKETS: Leaf<u32> = Leaf {
-    read: |item| u32::try_from(item.number(1..=10_000)?).ok(),
-    shape: || {
-        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 10_000 });
-        Shape::scalar("integer from 1", schema)
-    },
-};
+pub const BUCKETS: Leaf<u32> = whole::<_, 1, 10_000>();

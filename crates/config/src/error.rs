@@ -67,6 +67,19 @@ pub struct Problem {
     pub instead: String,
 }
 
+impl Problem {
+    /// A problem of a text that has no paths yet.
+    pub fn of_text(place: String, expected: impl Into<String>, instead: impl Into<String>) -> Self {
+        Self {
+            place,
+            path: String::new(),
+            value: None,
+            expected: expected.into(),
+            instead: instead.into(),
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.place)?;

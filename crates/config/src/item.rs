@@ -101,6 +101,13 @@ impl<'a> Item<'a> {
         self.complain(dotted(&path), value, expected, instead)
     }
 
+    /// Reports the same of the value at a path below this one, if that is present.
+    pub fn refuse_at(&self, path: &[&str], expected: impl Display, instead: impl Display) {
+        if let Some(item) = self.find(path) {
+            item.refuse::<()>(expected, instead);
+        }
+    }
+
     /// The same without the value, which may be a secret.
     pub fn refuse_unseen<T>(&self, expected: impl Display, instead: impl Display) -> Option<T> {
         self.complain(dotted(&self.path()), None, expected, instead)

@@ -4,15 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::body::{self, Body, OneBody, PARAMS, Param, Params, StepBody};
+use super::body::{self, Body, PARAMS, Param, Params, STEP_BODY};
 use super::declare::{
     COUNT, DURATION, DURATION_OR_ZERO, LEAVE, Later, ListOf, Optional, Or, POINTER, Place,
     Required, TEXT, Table, Type, keys, table,
 };
 use super::item::{self, Item};
 use super::names::{Named, advice};
-use super::since::{Since, SinceType};
-use super::slices::{Slices, SlicesType};
+use super::since::{SINCE, Since};
+use super::slices::{SLICES, Slices};
 use super::{Call, Credential, Pointer, Region, Template, Then, Upstream, Variable};
 use ingest_quota::{Cost, Timestamp};
 
@@ -190,13 +190,13 @@ keys! {
         /// next pass. `usage.md` has a section on it. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
         /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
         /// advance it, and an id that is new begins with the first value.
-        since: Option<Since> = Optional(SinceType, "'2024-01-01'"),
+        since: Option<Since> = Optional(SINCE, "'2024-01-01'"),
         /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
         /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
         /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
         /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused; if unset, a day.
         /// What the newest slice does not contain yet is for another job.
-        slices: Option<Slices> = Optional(SlicesType, "{ from = '2024-01-01', step = '30d' }"),
+        slices: Option<Slices> = Optional(SLICES, "{ from = '2024-01-01', step = '30d' }"),
         /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
         steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
     }
@@ -211,7 +211,7 @@ keys! {
         /// Query parameters, which override those of the call. Their values are templates; a list repeats a parameter.
         params: Params = Or(PARAMS, "{}", "{ sort = 'popular', country = '{region}' }"),
         /// What overrides the body of the call.
-        body: Option<Body> = OneBody::<StepBody>::NEW,
+        body: Option<Body> = STEP_BODY,
         /// The most pages of a pass. If unset, until the list ends.
         max_pages: Option<u64> = Optional(COUNT, "4"),
         /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`.

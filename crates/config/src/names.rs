@@ -1,7 +1,6 @@
 //! Names: how they are written, and suggestions for misspelt ones.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::item::Item;
@@ -52,17 +51,13 @@ pub fn without(name: &str, meant: &str) -> String {
 
 /// Several names, of which one is to be chosen.
 pub fn choice(known: &[&str]) -> String {
-    let mut text = String::new();
-    for (at, name) in known.iter().take(20).enumerate() {
-        let _ = write!(text, "{}{}", if at == 0 { "" } else { ", " }, quoted(name));
-    }
-    if known.len() == 1 {
-        text
-    } else {
-        format!(
-            "one of {text}{}",
-            if known.len() > 20 { ", ..." } else { "" }
-        )
+    const MOST: usize = 20;
+    let shown: Vec<String> = known.iter().take(MOST).map(|name| quoted(name)).collect();
+    let shown = shown.join(", ");
+    match known.len() {
+        1 => shown,
+        0..=MOST => format!("one of {shown}"),
+        _ => format!("one of {shown}, ..."),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::body::{Body, CallBody, OneBody, PARAMS, Params};
+use super::body::{Body, CALL_BODY, PARAMS, Params};
 use super::declare::{
     AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, OneOrMore, Optional, Or, PAGES, POINTER,
     Required, Shape, TEXT, Tagged, Type, Words, keys, table,
@@ -144,7 +144,7 @@ keys! {
         /// Query parameters, instead of those of the call and the step.
         params: Params = Or(PARAMS, "{}", "{ keep_alive = '1m' }"),
         /// The body, instead of that of the call and the step.
-        body: Option<Body> = OneBody::<CallBody>::NEW,
+        body: Option<Body> = CALL_BODY,
     }
 }
 

@@ -10,7 +10,7 @@ use super::counting::{BUCKETS, COUNTING, CountingWord};
 use super::credential::{SECRET, SecretSource};
 use super::declare::{
     COST, COUNT, DURATION, Leaf, ListOf, Named, Optional, Or, Required, Shape, TEXT, Type, Words,
-    keys, table,
+    keys, table, whole,
 };
 use super::item::{Item, all};
 use ingest_quota::{Cost, Limit, Units, Window};
@@ -269,10 +269,4 @@ const HOST: Leaf<String> = Leaf {
     },
 };
 
-const HOPS: Leaf<usize> = Leaf {
-    read: |item| usize::try_from(item.number(0..=100)?).ok(),
-    shape: || {
-        let schema = json!({ "type": "integer", "minimum": 0, "maximum": 100 });
-        Shape::scalar("integer from 0", schema)
-    },
-};
+const HOPS: Leaf<usize> = whole::<_, 0, 100>();

@@ -14,18 +14,19 @@ pub fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
     let (path, value) = split(set).ok_or_else(|| malformed(set))?;
     let origin = Origin::Set(Arc::from(dotted(&path)));
     let value = Node::of_set(value, &origin);
-    put(root, &path, &value, &origin).map_err(|(depth, what)| in_the_way(&path, depth, what))
+    put(root, &path, &value, &origin).map_err(|(depth, what)| no_table(&path, depth, what))
 }
 
-/// The path and the value, around the first `=` outside quotes.
+/// The path and the value.
 fn split(set: &str) -> Option<(Vec<String>, &str)> {
-    let at = parting(set)?;
+    let at = equals_sign(set)?;
     let path = segments(set.get(..at)?)?;
     // As in a line of TOML, blanks around the value are ignored.
     Some((path, set.get(at + 1..)?.trim()))
 }
 
-fn parting(set: &str) -> Option<usize> {
+/// The position of the first `=` outside quotes.
+fn equals_sign(set: &str) -> Option<usize> {
     let (mut quote, mut escaped) = (None, false);
     for (at, letter) in set.char_indices() {
         match (quote, letter) {
@@ -115,21 +116,16 @@ fn empty(origin: &Origin) -> Node {
 /// The text may contain a secret if the `=` was forgotten, so only what can be a path is shown.
 fn malformed(set: &str) -> Problem {
     let path = |letter: &char| letter.is_alphanumeric() || "._-\"'".contains(*letter);
-    Problem {
-        place: format!(
-            "--set {}",
-            set.chars().take_while(path).take(60).collect::<String>()
-        ),
-        path: String::new(),
-        value: None,
-        expected: "expected a dotted path, `=` and a value".to_owned(),
-        instead: "write for example --set ledger.timeout=1s; put a key that contains a dot in \
-            quotes"
-            .to_owned(),
-    }
+    let shown: String = set.chars().take_while(path).take(60).collect();
+    Problem::of_text(
+        format!("--set {shown}"),
+        "expected a dotted path, `=` and a value",
+        "write for example --set ledger.timeout=1s; put a key that contains a dot in quotes",
+    )
 }
 
-fn in_the_way(path: &[String], depth: usize, what: &str) -> Problem {
+/// What stands at a depth of the path has no keys.
+fn no_table(path: &[String], depth: usize, what: &str) -> Problem {
     let above = dotted(path.get(..depth).unwrap_or(path));
     let key = path.get(depth).map_or_else(String::new, |key| quoted(key));
     Problem {
@@ -143,22 +139,13 @@ fn in_the_way(path: &[String], depth: usize, what: &str) -> Problem {
 
 /// The problem of a file that is not text.
 pub fn not_utf8(file: &Path, line: usize) -> Problem {
-    Problem {
-        place: format!("{}:{line}", file.display()),
-        path: String::new(),
-        value: None,
-        expected: "the file is not UTF-8".to_owned(),
-        instead: "save the file as UTF-8".to_owned(),
-    }
+    let place = format!("{}:{line}", file.display());
+    Problem::of_text(place, "the file is not UTF-8", "save the file as UTF-8")
 }
 
 /// The problem of a file that is not TOML.
 pub fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
-    Problem {
-        place: format!("{}:{line}", file.display()),
-        path: String::new(),
-        value: None,
-        expected: format!("not valid TOML: {message}"),
-        instead: "see https://toml.io for the syntax".to_owned(),
-    }
+    let place = format!("{}:{line}", file.display());
+    let expected = format!("not valid TOML: {message}");
+    Problem::of_text(place, expected, "see https://toml.io for the syntax")
 }

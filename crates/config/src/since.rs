@@ -195,38 +195,35 @@ const FORMAT: Leaf<TimeFormat> = Leaf {
 };
 
 /// A date or a time, or a table of [`SinceKeys`].
-pub struct SinceType;
-
-impl Type for SinceType {
-    type Value = Since;
-
-    fn read(&self, item: Item<'_>) -> Option<Since> {
-        if item.is_table() {
-            let keys = TABLE.read(item.clone())?;
-            let first = match (keys.first, &keys.format) {
-                (first, None) => first.map(SinceValue::Text),
-                (first, Some(format)) => Some(first_of(&item, first, format)?),
-            };
-            return Some(Since {
-                at: Some(keys.at),
-                first,
-                format: keys.format,
-            });
-        }
-        match moment(&item.as_text()?) {
-            Some(at) => Some(Since {
-                first: Some(SinceValue::Time(at)),
-                ..Since::default()
-            }),
-            None => item.refuse(
-                "expected a date, or a time in RFC 3339",
-                "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
-            ),
-        }
-    }
-
-    fn shape(&self) -> Shape {
+pub const SINCE: Leaf<Since> = Leaf {
+    read: since,
+    shape: || {
         let schema = json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" });
         Shape::scalar("date or time", schema).or(TABLE.shape())
+    },
+};
+
+fn since(item: Item<'_>) -> Option<Since> {
+    if item.is_table() {
+        let keys = TABLE.read(item.clone())?;
+        let first = match (keys.first, &keys.format) {
+            (first, None) => first.map(SinceValue::Text),
+            (first, Some(format)) => Some(first_of(&item, first, format)?),
+        };
+        return Some(Since {
+            at: Some(keys.at),
+            first,
+            format: keys.format,
+        });
+    }
+    match moment(&item.as_text()?) {
+        Some(at) => Some(Since {
+            first: Some(SinceValue::Time(at)),
+            ..Since::default()
+        }),
+        None => item.refuse(
+            "expected a date, or a time in RFC 3339",
+            "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
+        ),
     }
 }

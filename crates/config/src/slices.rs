@@ -7,7 +7,9 @@ use chrono::{Months, NaiveTime};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::declare::{DURATION, Leaf, Or, Required, Shape, Type, Words, keys};
+use super::declare::{
+    AndThen, DURATION, Leaf, Or, Required, Shape, Table, Type, Words, keys, table,
+};
 use super::item::Item;
 use super::since::moment;
 use ingest_quota::Timestamp;
@@ -33,25 +35,16 @@ impl fmt::Display for Slice {
     }
 }
 
-/// How a job's backfill is divided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slices {
-    from: Timestamp,
-    step: SliceStep,
-    to: SliceEnd,
-    order: SliceOrder,
-}
-
 /// The length of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SliceStep {
+pub enum SliceStep {
     Span(Duration),
     Months(u32),
 }
 
 /// Where the last slice ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SliceEnd {
+pub enum SliceEnd {
     /// This long before now: slices appear as time passes.
     Ago(Duration),
     At(Timestamp),
@@ -59,7 +52,7 @@ enum SliceEnd {
 
 /// Which slice is walked first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SliceOrder {
+pub enum SliceOrder {
     NewestFirst,
     OldestFirst,
 }
@@ -196,7 +189,9 @@ fn without(slice: Slice, taken: &[Slice]) -> Vec<Slice> {
 }
 
 keys! {
-    struct SlicesKeys {
+    /// How a job's backfill is divided.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Slices {
         /// The start of the first slice: a date or a time.
         from: Timestamp = Required(MOMENT, "'2024-01-01'"),
         /// The length of a slice: a duration, or `week`, `month`, `3 months`, `year` of the calendar, in UTC.
@@ -222,31 +217,16 @@ const ORDERS: &[(&str, SliceOrder, &str)] = &[
     ),
 ];
 
-/// A table of [`SlicesKeys`].
-pub struct SlicesType;
+pub const SLICES: AndThen<Table<Slices>, Slices> = AndThen(table(), with_its_end);
 
-impl Type for SlicesType {
-    type Value = Slices;
-
-    fn read(&self, item: Item<'_>) -> Option<Slices> {
-        let keys = super::declare::table::<SlicesKeys>().read(item.clone())?;
-        let slices = Slices {
-            from: keys.from,
-            step: keys.step,
-            to: keys.to,
-            order: keys.order,
-        };
-        match keys.to {
-            SliceEnd::At(end) if end <= keys.from => item.find(&["to"])?.refuse(
-                "expected an end after `from`",
-                "write a later date, or \"now\"",
-            ),
-            SliceEnd::At(_) | SliceEnd::Ago(_) => Some(slices),
-        }
-    }
-
-    fn shape(&self) -> Shape {
-        super::declare::table::<SlicesKeys>().shape()
+/// Whether the backfill has a span of time.
+fn with_its_end(item: &Item<'_>, slices: Slices) -> Option<Slices> {
+    match slices.to {
+        SliceEnd::At(end) if end <= slices.from => item.find(&["to"])?.refuse(
+            "expected an end after `from`",
+            "write a later date, or \"now\"",
+        ),
+        SliceEnd::At(_) | SliceEnd::Ago(_) => Some(slices),
     }
 }
 

@@ -245,19 +245,7 @@ impl Template {
     /// Returns the text with every variable replaced by its value. Secrets stay variables.
     #[must_use]
     pub fn render(&self, values: &Values<'_>) -> String {
-        self.render_with(values, str::to_owned)
-    }
-
-    /// The same, with each value encoded for where it goes; the text around the variables stays as it is.
-    #[must_use]
-    pub fn render_with(&self, values: &Values<'_>, encode: impl Fn(&str) -> String) -> String {
-        self.parts
-            .iter()
-            .map(|part| match part {
-                TemplatePart::Literal(text) => text.clone(),
-                part => encode(&part.of(values)),
-            })
-            .collect()
+        self.parts.iter().map(|part| part.of(values)).collect()
     }
 
     /// The variables that it uses, in order.
@@ -467,6 +455,20 @@ fn is_variable(name: &str) -> bool {
     Template::variable_names().contains(&name)
 }
 
+/// What precedes the offset and the format of a time, the part that it is, and how the two are read.
+type TimePart = (
+    &'static str,
+    fn(Date) -> TemplatePart,
+    fn(&str) -> Option<Date>,
+);
+
+const TIMES: [TimePart; 4] = [
+    ("date:", TemplatePart::Date, Date::of_day),
+    ("since:", TemplatePart::Since, Date::of_second),
+    ("slice.from:", TemplatePart::SliceFrom, Date::of_second),
+    ("slice.to:", TemplatePart::SliceTo, Date::of_second),
+];
+
 fn variable(name: &str) -> Result<TemplatePart, TemplateError> {
     if name.is_empty() {
         return Err(TemplateError::Nameless);
@@ -474,24 +476,11 @@ fn variable(name: &str) -> Result<TemplatePart, TemplateError> {
     if name.contains('{') {
         return Err(TemplateError::Unbalanced);
     }
-    let invalid = || TemplateError::Date(name.to_owned());
-    if let Some(date) = name.strip_prefix("date:") {
-        return Ok(TemplatePart::Date(Date::of_day(date).ok_or_else(invalid)?));
-    }
-    if let Some(date) = name.strip_prefix("since:") {
-        return Ok(TemplatePart::Since(
-            Date::of_second(date).ok_or_else(invalid)?,
-        ));
-    }
-    if let Some(date) = name.strip_prefix("slice.from:") {
-        return Ok(TemplatePart::SliceFrom(
-            Date::of_second(date).ok_or_else(invalid)?,
-        ));
-    }
-    if let Some(date) = name.strip_prefix("slice.to:") {
-        return Ok(TemplatePart::SliceTo(
-            Date::of_second(date).ok_or_else(invalid)?,
-        ));
+    for (prefix, part, read) in TIMES {
+        if let Some(date) = name.strip_prefix(prefix) {
+            let date = read(date).ok_or_else(|| TemplateError::Date(name.to_owned()))?;
+            return Ok(part(date));
+        }
     }
     if name == "id" {
         return Ok(TemplatePart::Variable(Variable::Id));

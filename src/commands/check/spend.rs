@@ -75,9 +75,8 @@ impl Trial<'_> {
             .fetch(self.request(environment), connection, permit.deadline)
             .await;
         let spent = self.settle(ledger, &permit, &reported, page.is_ok()).await;
-        let spent = spent.map_err(|error| {
-            format!("cannot record the reported cost in the ledger: {error}")
-        })?;
+        let spent = spent
+            .map_err(|error| format!("cannot record the reported cost in the ledger: {error}"))?;
         match page {
             Ok(page) => {
                 let (records, region) = (page.records.len(), &self.region.code);
@@ -95,11 +94,7 @@ impl Trial<'_> {
                 );
                 Err(format!("{} was not sent, {spent}: {failure}", call.name))
             }
-            Err(failure) => Err(format!(
-                "{}: {failure}; cost {}",
-                call.name,
-                cost(&spent)
-            )),
+            Err(failure) => Err(format!("{}: {failure}; cost {}", call.name, cost(&spent))),
         }
     }
 

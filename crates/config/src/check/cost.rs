@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::{call_in, step_in};
 use crate::item::Item;
 use crate::names::advice;
 use crate::{Call, Config, Credential, CredentialLimit, Job, Step, Upstream};
@@ -25,13 +26,8 @@ pub fn costs(config: &Config, root: &Item<'_>) {
 
 /// Every limit that a call charges must be one of each credential.
 fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
-    let Some(cost) = root.find(&[
-        "upstreams",
-        &credential.upstream.name,
-        "calls",
-        &call.name,
-        "cost",
-    ]) else {
+    let call_item = call_in(root, &credential.upstream, call);
+    let Some(cost) = call_item.and_then(|call| call.find(&["cost"])) else {
         return;
     };
     for limit in call
@@ -47,7 +43,7 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
 
 /// A call must charge the limits that it settles, and a cheaper call must exist.
 fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else {
+    let Some(item) = call_in(root, upstream, call) else {
         return;
     };
     for limit in call
@@ -55,10 +51,8 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
         .keys()
         .filter(|limit| call.cost.of(limit) == Units::ZERO)
     {
-        let Some(item) = item.find(&["settle", limit]) else {
-            continue;
-        };
-        item.refuse::<()>(
+        item.refuse_at(
+            &["settle", limit],
             "the call does not charge this limit",
             format!("add {limit} to the call's `cost`, with its estimate"),
         );
@@ -67,10 +61,10 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
         .cheaper
         .as_ref()
         .filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
-        && let Some(item) = item.find(&["cheaper", "call"])
     {
         let known = upstream.calls.keys().map(String::as_str);
-        item.refuse::<()>(
+        item.refuse_at(
+            &["cheaper", "call"],
             format!("upstream {:?} has no call of this name", upstream.name),
             advice(&cheaper.call, known),
         );
@@ -140,12 +134,12 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
         };
         let leave = job.leave.of(name);
         let left = limit.enforced().saturating_sub(leave);
-        if units > left && leave < limit.enforced() {
-            let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string(), "call"])
-            else {
-                continue;
-            };
-            item.refuse::<()>(
+        if units > left
+            && leave < limit.enforced()
+            && let Some(step) = step_in(root, job, at)
+        {
+            step.refuse_at(
+                &["call"],
                 format!(
                     "the call can never be granted: it costs {units} of {name:?}, of which at \
                     most {} can be used",

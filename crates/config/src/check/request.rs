@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::paging;
+use super::{call_in, paging, step_in};
 use crate::body::body_of;
 use crate::item::Item;
 use crate::names::{advice, quoted};
 use crate::tree::Kind;
-use crate::{Auth, Call, Config, Job, Step, Template, TemplateError, Upstream, Variable};
+use crate::{Auth, Call, Config, Job, Region, Step, Template, TemplateError, Upstream, Variable};
 
 /// A template, with where it was written.
 type Written<'a> = (Item<'a>, Template);
@@ -21,18 +21,13 @@ pub fn requests(config: &Config, root: &Item<'_>) {
         .map(String::as_str)
         .collect();
     for upstream in config.upstreams.values() {
-        upstream
-            .calls
-            .values()
-            .for_each(|call| check_call(upstream, call, root, &values));
-        upstream
-            .calls
-            .values()
-            .for_each(|call| resends(config, upstream, call, root));
+        let calls = || upstream.calls.values();
+        calls().for_each(|call| check_call(upstream, call, root, &values));
+        calls().for_each(|call| resends(config, upstream, call, root));
     }
     for job in &config.jobs {
         for (at, step) in job.steps.iter().enumerate() {
-            if let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string()]) {
+            if let Some(item) = step_in(root, job, at) {
                 check_step(job, step, &item, &values);
             }
         }
@@ -48,7 +43,7 @@ fn uses_since(job: &Job, root: &Item<'_>) {
         if step.ids.is_some()
             && job.names(step, &Variable::Since)
             && !calls.insert(&step.call.name)
-            && let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string()])
+            && let Some(item) = step_in(root, job, at)
         {
             item.refuse::<()>(
                 format!(
@@ -74,9 +69,9 @@ fn uses_since(job: &Job, root: &Item<'_>) {
     if let Some(first) = &job.since.first
         && first.moment().is_none()
         && let Some(timed) = job.steps.iter().find_map(|step| job.timed_since(step))
-        && let Some(item) = root.find(&["jobs", &job.name, "since", "first"])
     {
-        item.refuse::<()>(
+        root.refuse_at(
+            &["jobs", &job.name, "since", "first"],
             format!("expected a time, since {timed} shifts or formats it"),
             "write for example \"2024-01-01\", or name its form, such as format = \"%d.%m.%Y\"",
         );
@@ -98,16 +93,15 @@ fn uses_slices(job: &Job, root: &Item<'_>) {
             a job without slices",
         );
     }
-    if let Some(since) = root.find(&["jobs", &job.name, "since"]) {
-        since.refuse::<()>(
-            "a job with `slices` has no {since}: each slice has its own {slice.from}",
-            "remove the key",
-        );
-    }
+    root.refuse_at(
+        &["jobs", &job.name, "since"],
+        "a job with `slices` has no {since}: each slice has its own {slice.from}",
+        "remove the key",
+    );
 }
 
 fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeSet<&str>) {
-    let Some(item) = root.find(&["upstreams", &upstream.name, "calls", &call.name]) else {
+    let Some(item) = call_in(root, upstream, call) else {
         return;
     };
     let params = item.find(&["params"]);
@@ -157,15 +151,8 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
 
 /// What is sent with every page must be a parameter of the call, or of a step that lists by it.
 fn resends(config: &Config, upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    let path = [
-        "upstreams",
-        &upstream.name,
-        "calls",
-        &call.name,
-        "page",
-        "resend",
-    ];
-    let names = root.find(&path).and_then(|resend| resend.one_or_more());
+    let page = call_in(root, upstream, call).and_then(|call| call.find(&["page", "resend"]));
+    let names = page.and_then(|resend| resend.one_or_more());
     let of_upstream = |job: &&Arc<Job>| job.credential.upstream.name == upstream.name;
     let steps = config.jobs.iter().filter(of_upstream);
     let steps = steps
@@ -427,14 +414,11 @@ fn asks_for_ids(
     let names = |(_, template): &&Written<'_>| names_ids(template, may_be_of_region);
     let asking = all.iter().find(names);
     match (&step.ids, asking) {
-        (Some(_), None) => {
-            item.find(&["ids"]).and_then(|ids| {
-                ids.refuse::<()>(
-                    "no parameter of this step uses the ids",
-                    "write for example params = { id = \"{ids}\" }",
-                )
-            });
-        }
+        (Some(_), None) => item.refuse_at(
+            &["ids"],
+            "no parameter of this step uses the ids",
+            "write for example params = { id = \"{ids}\" }",
+        ),
         (None, Some((written, _))) => {
             written.refuse::<()>(
                 format!(
@@ -524,7 +508,7 @@ fn no_since(job: &Job, has_several_ids: bool) -> Option<(String, &'static str)> 
 }
 
 fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
-    let has = |region: &&std::sync::Arc<crate::Region>| region.values.contains_key(name);
+    let has = |region: &&Arc<Region>| region.values.contains_key(name);
     let lacking: Vec<&str> = job
         .regions
         .iter()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::step_in;
 use crate::item::Item;
 use crate::names::choice;
 use crate::{Config, Credential, Job, Limits, Step};
@@ -90,7 +91,7 @@ fn without_separator(item: &Item<'_>, name: Option<&str>) {
 
 /// Whose quota a request uses must be known before it is sent.
 fn charges(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
-    let Some(item) = root.find(&["jobs", &job.name, "steps", &at.to_string()]) else {
+    let Some(item) = step_in(root, job, at) else {
         return;
     };
     for name in step.call.cost.limits() {

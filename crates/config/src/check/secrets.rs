@@ -1,5 +1,6 @@
 //! Every secret that a request contains exists, and every configured secret is sent.
 
+use super::call_in;
 use crate::item::Item;
 use crate::tree::Kind;
 use crate::{Auth, Config, Credential, Template};
@@ -10,7 +11,7 @@ type Use<'a> = (Item<'a>, Option<String>);
 pub fn secrets(config: &Config, root: &Item<'_>) {
     for upstream in config.upstreams.values() {
         for call in upstream.calls.values() {
-            let call = root.find(&["upstreams", &upstream.name, "calls", &call.name]);
+            let call = call_in(root, upstream, call);
             let places = ["path", "records"].map(|key| call.as_ref()?.find(&[key]));
             places.iter().flatten().for_each(only_where_it_is_sent);
         }

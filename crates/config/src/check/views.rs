@@ -24,10 +24,9 @@ pub fn views(config: &Config, root: &Item<'_>) {
                 "records",
                 "kind",
             ];
-            if first != kind
-                && let Some(item) = root.find(&place)
-            {
-                item.refuse::<()>(
+            if first != kind {
+                root.refuse_at(
+                    &place,
                     format!(
                         "kind {:?} of upstream {:?} already has the catalog view {view:?}",
                         first.1, first.0

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Leaf, Shape};
+use super::{Leaf, Shape, Type};
 use crate::item::{self, Item};
 use crate::pointer::PointerError;
 use crate::tree::Kind;
@@ -33,15 +33,9 @@ pub const SCALAR: Leaf<String> = Leaf {
     },
 };
 /// A whole number from 1.
-pub const COUNT: Leaf<u64> = Leaf {
-    read: |item| item.number(1..=MOST_COUNT),
-    shape: || integer(1, MOST_COUNT),
-};
+pub const COUNT: Leaf<u64> = whole::<_, 1, 1_000_000_000>();
 /// A whole number from 0, for numbers of pages.
-pub const PAGES: Leaf<u64> = Leaf {
-    read: |item| item.number(0..=1_000_000),
-    shape: || integer(0, 1_000_000),
-};
+pub const PAGES: Leaf<u64> = whole::<_, 0, 1_000_000>();
 pub const BYTES: Leaf<u64> = Leaf {
     read: bytes,
     shape: || {
@@ -61,24 +55,18 @@ pub const DURATION_OR_ZERO: Leaf<Duration> = Leaf {
     shape: || span("duration, zero included"),
 };
 /// Units, zero included.
-pub const UNITS: Leaf<Units> = Leaf {
-    read: units,
-    shape: || integer(0, MOST_UNITS),
-};
+pub const UNITS: Leaf<Units> = whole::<_, 0, MOST_UNITS>();
 /// Units of a limit, at least 1.
-pub const SOME_UNITS: Leaf<Units> = Leaf {
-    read: some_units,
-    shape: || integer(1, MOST_UNITS),
-};
+pub const SOME_UNITS: Leaf<Units> = whole::<_, 1, MOST_UNITS>();
 /// Units by limit; a plain number is units of the limit that is named `daily`.
 pub const COST: Leaf<Cost> = Leaf {
-    read: |item| units_by_limit(item, some_units),
-    shape: || by_limit(1),
+    read: |item| units_by_limit(item, &SOME_UNITS),
+    shape: || by_limit(&SOME_UNITS),
 };
 /// The same, zero included.
 pub const LEAVE: Leaf<Cost> = Leaf {
-    read: |item| units_by_limit(item, units),
-    shape: || by_limit(0),
+    read: |item| units_by_limit(item, &UNITS),
+    shape: || by_limit(&UNITS),
 };
 pub const POINTER: Leaf<Pointer> = Leaf {
     read: pointer,
@@ -96,17 +84,23 @@ pub const TEMPLATE: Leaf<Template> = Leaf {
     },
 };
 
-fn integer(least: u64, most: u64) -> Shape {
-    let schema = json!({ "type": "integer", "minimum": least, "maximum": most });
-    Shape::scalar(&format!("integer from {least}"), schema)
+/// A whole number from `LEAST` to `MOST`.
+pub const fn whole<T: TryFrom<u64>, const LEAST: u64, const MOST: u64>() -> Leaf<T> {
+    Leaf {
+        read: |item| T::try_from(item.number(LEAST..=MOST)?).ok(),
+        shape: || {
+            let schema = json!({ "type": "integer", "minimum": LEAST, "maximum": MOST });
+            Shape::scalar(&format!("integer from {LEAST}"), schema)
+        },
+    }
 }
 
 fn span(label: &str) -> Shape {
     Shape::scalar(label, json!({ "type": "string", "pattern": "^[0-9]" }))
 }
 
-fn by_limit(least: u64) -> Shape {
-    let units = integer(least, MOST_UNITS).schema;
+fn by_limit(units: &Leaf<Units>) -> Shape {
+    let units = units.shape().schema;
     let table = json!({ "type": "object", "additionalProperties": units });
     Shape::scalar(
         "integer (units of the limit `daily`), or table of units by limit",
@@ -118,7 +112,6 @@ fn by_limit(least: u64) -> Shape {
 const MOST_UNITS: u64 = 1_000_000_000_000_000;
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 const MOST_BYTES: u64 = 1 << 40;
-const MOST_COUNT: u64 = 1_000_000_000;
 
 /// Checks a name that the file chooses: it becomes part of the ledger's keys and of messages.
 pub fn name(item: &Item<'_>) -> Option<()> {
@@ -201,19 +194,10 @@ fn bytes(item: Item<'_>) -> Option<u64> {
     })
 }
 
-/// Units, zero included.
-fn units(item: Item<'_>) -> Option<Units> {
-    item.number(0..=MOST_UNITS).map(Units::new)
-}
-
-/// Units of a limit, at least 1.
-fn some_units(item: Item<'_>) -> Option<Units> {
-    item.number(1..=MOST_UNITS).map(Units::new)
-}
-
-fn units_by_limit(item: Item<'_>, units: fn(Item<'_>) -> Option<Units>) -> Option<Cost> {
+fn units_by_limit(item: Item<'_>, units: &Leaf<Units>) -> Option<Cost> {
     if item.is_number() {
-        return units(item).map(|units| Cost::from_iter([("daily".to_owned(), units)]));
+        let units = units.read(item);
+        return units.map(|units| Cost::from_iter([("daily".to_owned(), units)]));
     }
     if !item.is_table() {
         return item.refuse(
@@ -221,7 +205,7 @@ fn units_by_limit(item: Item<'_>, units: fn(Item<'_>) -> Option<Units>) -> Optio
             "write for example { daily = 1 }",
         );
     }
-    let component = |entry: Item<'_>| Some((entry.name().to_owned(), units(entry)?));
+    let component = |entry: Item<'_>| Some((entry.name().to_owned(), units.read(entry)?));
     let components: Option<Vec<_>> = item::all(item.entries()?.into_iter().map(component));
     components.map(Cost::from_iter)
 }

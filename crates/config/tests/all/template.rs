@@ -75,26 +75,6 @@ fn without_a_last_pass_since_is_the_epoch_and_the_first_page_has_no_cursor() {
 }
 
 #[test]
-fn values_are_encoded_and_the_text_around_them_is_not() {
-    let region = Region {
-        code: "a/b".to_owned(),
-        ..Region::default()
-    };
-    let values = Values {
-        region: &region,
-        ids: &[],
-        cursor: None,
-        now: Timestamp::from_micros(0),
-        since: None,
-    };
-    let template = Template::parse("of/{region}").unwrap();
-    assert_eq!(
-        template.render_with(&values, |value| value.replace('/', "%2F")),
-        "of/a%2Fb"
-    );
-}
-
-#[test]
 fn a_template_tells_what_it_names() {
     let named = Template::parse("{region}{{no}}{city}{date:-1d:%d}{ids}")
         .unwrap()

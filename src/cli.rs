@@ -207,6 +207,7 @@ fn refuse(error: &clap::Error) -> ! {
     let arguments: Vec<String> = env::args_os()
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
+    // clap rejected the line and says nothing of its options, so `--format json` is looked for in the words.
     let asks_for_json = arguments
         .windows(2)
         .any(|pair| pair == ["--format", "json"])

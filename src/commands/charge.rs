@@ -112,6 +112,7 @@ impl Charging {
         let cost = cost.map_err(|why| without_region(&call.name, args.region.as_deref(), why))?;
         let cheap_max = environment.config.ledger.cheap_max;
         let single = call.outage_policy(cheap_max);
+        // `--times` can make many cheap calls one large charge. It goes ahead in an outage only where the call's own `outage` says so.
         let as_single = cost.largest() <= cheap_max || call.outage.is_some();
         Ok(Self {
             outage: if as_single { single } else { Outage::Refuse },
@@ -176,6 +177,7 @@ impl Charging {
             account: &self.credential.account,
             id: Some(&self.id),
             cost: &self.cost,
+            // Only jobs have `leave`: it keeps units for what is charged by hand, among others.
             leave: &Cost::none(),
             outage: self.outage,
             purpose: &self.purpose,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ingest_base::clock::{Clock, CorrectedClock, Monotonic, SystemClock};
 use ingest_catalog::{Postgres, postgres};
-use ingest_config::{LedgerConfig, LedgerStore};
+use ingest_config::LedgerConfig;
 use ingest_ledger::redis::{Finding, inspect};
 use ingest_quota::Timestamp;
 
@@ -23,8 +23,10 @@ pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &Ledge
     let Ok(told) = postgres::server_time(database).await else {
         return;
     };
+    // The server read its clock somewhere within the exchange; the middle is wrong by half of it at most.
     let (own, theirs) = (SystemClock.now(), told + began.elapsed() / 2);
     let apart = own.since(theirs).max(theirs.since(own));
+    // A slow answer makes the comparison less exact, and a clock is corrected only where it is surely wrong.
     if apart <= CLOSE + began.elapsed() {
         return clock.correct(None);
     }
@@ -46,7 +48,7 @@ pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &Ledge
 
 /// Whether a shared ledger's clock is nearer to this machine's clock, `own`, than to the database's, which is `apart` from it.
 async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool {
-    let LedgerStore::Redis(url) = &ledger.store else {
+    let Some(url) = ledger.store.redis() else {
         return false;
     };
     let config = LedgerConfig {

@@ -20,10 +20,10 @@ use ingest_catalog::{
 #[cfg(feature = "sandbox")]
 use ingest_config::ConfigError;
 #[cfg(feature = "sandbox")]
-use ingest_config::{Auth, Upstream};
+use ingest_config::{Auth, LedgerStore, Upstream};
 use ingest_config::{
-    Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, LedgerStore, Region,
-    Sources, Step, closest, without,
+    Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, Region, Sources, Step,
+    closest, without,
 };
 use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
@@ -178,8 +178,10 @@ impl Environment {
 
     /// The same, for a command that only uses the ledger.
     pub fn expect_ledger(&self, global: &Global) -> Result<(), Error> {
-        let is_local = self.config.ledger.store == LedgerStore::Sqlite;
-        if is_local && self.is_named(global) && is_missing(&self.state_dir) {
+        if self.config.ledger.store.is_file()
+            && self.is_named(global)
+            && is_missing(&self.state_dir)
+        {
             let missing = self.nothing_stored("the state directory", &self.state_dir);
             return Err(Error::Usage(missing));
         }
@@ -595,6 +597,7 @@ const BUILT_IN: &str = "built-in quotas.toml";
 pub const PRACTICE: &str = "sandbox";
 
 fn is_missing(path: &Path) -> bool {
+    // What cannot be looked at may exist: whoever opens it reports why it cannot be used.
     matches!(path.try_exists(), Ok(false))
 }
 
@@ -663,6 +666,7 @@ fn state_dir(global: &Global) -> Result<PathBuf, Error> {
     };
     let first_of_systemd = || {
         let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
+        // systemd separates the directories of `StateDirectory=` with colons.
         env::split_paths(&directories).next()
     };
     global

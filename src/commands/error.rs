@@ -49,7 +49,12 @@ impl Error {
     pub const fn exit(&self) -> Exit {
         match self {
             Self::Usage(_) | Self::Config(_) => Exit::Usage,
-            _ => Exit::Failed,
+            Self::Refused(_)
+            | Self::State(_)
+            | Self::Catalog(_)
+            | Self::Ledger(_)
+            | Self::Client(_)
+            | Self::Io { .. } => Exit::Failed,
         }
     }
 

@@ -24,12 +24,14 @@ pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn Ledger
     environment.compare_clocks().await;
     let ledger = open(environment, Mode::ReadWrite)?;
     let is_empty = ledger.is_empty().await?;
-    if environment.config.ledger.store != LedgerStore::Sqlite {
+    if !environment.config.ledger.store.is_file() {
         fill(environment, &*ledger, is_empty).await?;
+        // After the charges of the file are in it: from here on, other machines charge the account there.
         claimed.finish(environment).await?;
         return Ok(ledger);
     }
     let charging = Charging::begin(&environment.state_dir).await?;
+    // Only a ledger that is empty needs the other processes to be gone, and hardly any is.
     let is_empty = is_empty && charging.alone_while_empty(&*ledger).await?;
     fill(environment, &*ledger, is_empty).await?;
     charging.share().await?;

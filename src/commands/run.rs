@@ -202,7 +202,7 @@ fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
     }
 }
 
-/// Whether nothing is worse than a doubt.
+/// Whether the worst outcome is a doubt.
 fn only_doubtful(report: &RunReport) -> bool {
     let worst = report.passes.iter().map(|pass| pass.outcome).max();
     worst == Some(PassOutcome::Doubtful)

@@ -48,6 +48,7 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(page::routes())
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
+        // The last layer is the outermost: what the guard refuses is compressed too.
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
         .layer(CompressionLayer::new())
@@ -78,6 +79,7 @@ pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     query.map(|Query(parameters)| parameters).map_err(|error| {
         let text = ingest_base::plain::one_line(&error.body_text());
         let why = text
+            // axum's words before the reason name its types and not the parameter.
             .rsplit_once("query string: ")
             .map_or(&*text, |(_, why)| why);
         Problem::bad_request(format!("the query: {why}"))

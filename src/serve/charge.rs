@@ -30,7 +30,7 @@ use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_le
 use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
-use ingest_config::{LedgerStore, Region};
+use ingest_config::Region;
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
@@ -357,7 +357,7 @@ fn named(
     }
 }
 
-/// Finds a charge in the only account, which need not be told by its id, or in the one that has it.
+/// Finds the account of a charge: the only one, or the one that has its id.
 async fn locate(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
@@ -371,6 +371,7 @@ async fn locate(
 }
 
 fn fingerprint(body: &ChargeBody) -> [u8; 32] {
+    // Of what the body means: a client that repeats a request may write it with other spaces or another order.
     super::client::digest_of(serde_json::json!(body).to_string().as_bytes())
 }
 
@@ -420,7 +421,7 @@ impl App {
         T: Send + 'static,
         F: Future<Output = Result<T, Problem>> + Send,
     {
-        if self.environment.config.ledger.store != LedgerStore::Sqlite {
+        if !self.environment.config.ledger.store.is_file() {
             let open = || open(&self.environment);
             let ledger = self.charges.shared.get_or_try_init(open).await?;
             return work(Arc::clone(ledger)).await;

@@ -2,8 +2,8 @@
 
 use axum::http::{HeaderMap, HeaderName};
 
-/// A header that comes several times, or is no ASCII text. What a proxy in front read of it, this server could read
-/// differently, so such a request gets nothing.
+/// A header that comes several times, or is no ASCII text. A proxy in front may have read it differently from this server, so
+/// such a request is refused.
 #[derive(Debug, Clone, Copy)]
 pub struct Unclear;
 

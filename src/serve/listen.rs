@@ -24,6 +24,7 @@ pub fn listeners(config: &ServeConfig) -> Result<Vec<TcpListener>, Error> {
             vec![bind(config.listen)?]
         }
     };
+    // Sockets of systemd are bound to what its unit says, not to `serve.listen`.
     for listener in &listeners {
         let address = listener.local_addr();
         refuse_without_clients(

@@ -85,6 +85,7 @@ impl From<Error> for Problem {
             | Error::Ledger(_)
             | Error::Client(_)
             | Error::Io { .. } => {
+                // The error names files and databases of this machine, which are not the client's to know.
                 tracing::error!("{error}");
                 let detail = "the state of this server cannot be read or written; its log says why";
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)

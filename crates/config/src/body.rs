@@ -365,6 +365,7 @@ fn param(item: Item<'_>) -> Option<Param> {
 
 const JSON: Leaf<JsonTemplate> = Leaf {
     read: |item| match item.kind() {
+        // `json_of` has reported each text that is no template.
         Kind::Table(_) | Kind::List(_) => JsonTemplate::parse(json_of(item)?).ok(),
         Kind::Text(_) | Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => {
             item.refuse("expected a table or a list", "write { name = value }")

@@ -118,6 +118,7 @@ impl Call {
     /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
     #[must_use]
     pub fn outage_policy(&self, cheap_max: Units) -> Outage {
+        // By the largest: units of different limits do not add up.
         let by_cost = if self.cost.largest() <= cheap_max {
             Outage::Allow
         } else {
@@ -206,6 +207,7 @@ const METHOD: Leaf<Method> = Leaf {
         let text = item.text()?;
         let in_capitals = text.len() > 2 && text.bytes().all(|letter| letter.is_ascii_uppercase());
         match Method::from_bytes(text.as_bytes()) {
+            // CONNECT opens a tunnel: its response is no page.
             Ok(method) if in_capitals && method != Method::CONNECT => Some(method),
             Ok(_) | Err(_) => item.refuse(
                 "expected an HTTP method in capitals",

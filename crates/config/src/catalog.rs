@@ -104,6 +104,7 @@ fn schema(item: Item<'_>) -> Option<String> {
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
     let begins_well =
         !name.starts_with(|first: char| first.is_ascii_digit()) && !name.starts_with("pg_");
+    // PostgreSQL cuts longer identifiers and keeps `pg_` for itself.
     if name.is_empty() || name.len() > 63 || !name.chars().all(is_right) || !begins_well {
         return item.refuse(
             "expected lower-case letters, digits and `_`, and not a name that begins with a digit or `pg_`",

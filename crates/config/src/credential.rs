@@ -34,7 +34,7 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Whether every limit of it is one of another credential too.
+    /// Whether the other credential charges each limit of this one too.
     #[must_use]
     pub fn shares_limits(&self, other: &Self) -> bool {
         let mut own = self.limits.values().map(|limit| &limit.ledger_name);
@@ -249,6 +249,7 @@ pub fn all(
             .for_each(|other| keep_apart(item, &read, other));
         own.insert(item.name().to_owned(), read);
     }
+    // A second pass, because each account has limits of all its credentials, also of those further down.
     let charged: BTreeMap<&str, Limits> = own
         .iter()
         .map(|(name, own)| (name.as_str(), own.charged(accounts.get(&own.account))))

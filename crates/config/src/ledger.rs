@@ -113,6 +113,27 @@ pub enum LedgerStore {
     Redis(RedisUrl),
 }
 
+impl LedgerStore {
+    /// Whether it is a file of this machine, which several processes open and a restore can replace.
+    // Callers ask here and compare nothing, so that the compiler asks about another kind of ledger.
+    #[must_use]
+    pub const fn is_file(&self) -> bool {
+        match self {
+            Self::Sqlite => true,
+            Self::Redis(_) => false,
+        }
+    }
+
+    /// The URL of the Redis, where it is one.
+    #[must_use]
+    pub const fn redis(&self) -> Option<&RedisUrl> {
+        match self {
+            Self::Sqlite => None,
+            Self::Redis(url) => Some(url),
+        }
+    }
+}
+
 impl std::fmt::Display for LedgerStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -185,7 +206,7 @@ fn store(item: Item<'_>) -> Option<LedgerStore> {
 
 /// Whether the URL uses what is configured beside it. A ledger in a file ignores all of it, as `--sandbox` needs.
 fn with_its_url(item: &Item<'_>, ledger: LedgerConfig) -> Option<LedgerConfig> {
-    let LedgerStore::Redis(url) = &ledger.store else {
+    let Some(url) = ledger.store.redis() else {
         return Some(ledger);
     };
     if let (Some(item), true) = (item.find(&["password"]), url.has_password()) {

@@ -36,6 +36,7 @@ impl Surroundings<'_> {
     fn places(&self) -> Vec<PathBuf> {
         let own = self
             .set("XDG_CONFIG_HOME")
+            // The XDG specification says that a relative path is ignored.
             .filter(|home| home.is_absolute())
             .or_else(|| self.set("HOME").map(|home| home.join(".config")));
         let own = own.map(|directory| directory.join("ingest").join(FILE));
@@ -107,6 +108,7 @@ fn find(
     for path in &places {
         match std::fs::read(path) {
             Err(error)
+                // A file where a directory is expected: nothing is at this place. Any other error may hide a configuration.
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
             Err(error) => return Err(unreadable(path, NamedBy::Place, &error)),
             Ok(bytes) => return Ok((path.clone(), text(path, bytes)?)),

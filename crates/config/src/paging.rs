@@ -581,7 +581,7 @@ impl Paging {
         }
     }
 
-    /// The count of ours that a page's parameter carries; 0 if the cursor is none.
+    /// The count of ours that a page's parameter carries; 0 without a cursor.
     fn count(&self, cursor: Option<&str>) -> Result<u64, NotANumber> {
         match self {
             Self::Offset(ByOffset { first, .. }) => Ok(count(cursor, 0)?.saturating_add(*first)),
@@ -789,7 +789,7 @@ impl Paging {
     }
 
     /// The number of records before the page at `cursor`, in a list with pages of `size` records: what a stand-in serves.
-    /// `decode` reads its opaque cursors. `None` if the cursor is none of the list.
+    /// `decode` reads its opaque cursors. `None` if the cursor does not belong to the list.
     pub fn position(
         &self,
         cursor: Option<&str>,

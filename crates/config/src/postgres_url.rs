@@ -116,7 +116,7 @@ impl PostgresUrl {
     /// Reads a URL.
     ///
     /// # Errors
-    /// When it is none, or names something that is not supported.
+    /// The text is no such URL, or it names something that is not supported.
     pub fn parse(text: &str) -> Result<Self, PostgresUrlError> {
         let rest = without_scheme(text).ok_or(PostgresUrlError::Scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -136,6 +136,7 @@ impl PostgresUrl {
             password: password.map(filled).transpose()?.flatten(),
             ..Parts::default()
         };
+        // In libpq, a `+` is a plus; in a form it is a space.
         for (key, value) in form_urlencoded::parse(query.replace('+', "%2B").as_bytes()) {
             parts.set(&key, value.into_owned())?;
         }

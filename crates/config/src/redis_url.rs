@@ -14,7 +14,7 @@ use url::Url;
 /// The latter two speak TLS with `?tls=true`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    /// The URL with its first host alone: a port that is followed by a comma is none to the parser of URLs.
+    /// The URL with its first host alone: the parser of URLs accepts no comma after a port.
     first: Url,
     /// The other hosts, as `host` or `host:port`.
     others: Vec<String>,
@@ -96,7 +96,7 @@ impl RedisUrl {
     /// Reads a URL in any of the forms above.
     ///
     /// # Errors
-    /// When it is none of them.
+    /// The text has none of these forms.
     pub fn parse(text: &str) -> Result<Self, RedisUrlError> {
         let (text, others) = without_other_hosts(text);
         let url = Self {

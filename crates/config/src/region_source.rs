@@ -154,6 +154,7 @@ fn run(words: &[String]) -> Result<String, String> {
     let Some(mut output) = child.stdout.take() else {
         return Err(failed("has no output".to_owned()));
     };
+    // Beside the waiting: a command that fills the pipe would wait for a reader until it is killed.
     let reading = std::thread::spawn(move || {
         let mut text = String::new();
         output.read_to_string(&mut text).map(|_| text)
@@ -183,6 +184,7 @@ fn run(words: &[String]) -> Result<String, String> {
 
 /// Reads a list of regions, as the value of `regions` could be written.
 fn parsed(text: &str, origin: &Origin) -> Result<Kind, String> {
+    // Spreadsheets begin a CSV file with a byte order mark.
     let text = text.trim_start_matches('\u{feff}').trim();
     let node = |kind| Node {
         origin: origin.clone(),

@@ -46,6 +46,7 @@ fn equals_sign(set: &str) -> Option<usize> {
 
 /// The segments of a dotted path: TOML's own reading of a dotted key.
 fn segments(path: &str) -> Option<Vec<String>> {
+    // Unquoted, they would make the line below another line, a table or a comment.
     if path.contains(['\n', '\r', '[', '#']) && !path.contains(['"', '\'']) {
         return None;
     }

@@ -9,6 +9,7 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
     let segments: Vec<&str> = path.iter().map(String::as_str).collect();
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
+        // Whole tables: what they hold may be a secret at the wrong place.
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
         ["serve"] | ["serve", "clients"] | ["serve", "clients", _] => None,
         ["serve", "envoy"] => None,

@@ -59,8 +59,8 @@ impl SinceValue {
         self.moment().map(|moment| moment.time())
     }
 
-    /// Compares two values of records: as numbers, as times or as texts. A number is a time beside one, and a time is greater
-    /// than a text that is none.
+    /// Compares two values of records: as numbers, as times or as texts. A number is taken as a time where the other value is
+    /// a time, and a time is greater than any other text.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let texts = || self.text().cmp(&other.text());

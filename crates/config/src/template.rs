@@ -431,6 +431,7 @@ fn push(parts: &mut Vec<TemplatePart>, text: &str) {
 
 /// Reads what begins with a brace, and returns what follows it.
 fn brace<'t>(parts: &mut Vec<TemplatePart>, text: &'t str) -> Result<&'t str, TemplateError> {
+    // Other template languages write `{{name}}`. Here that is the text `{name}`, which would be sent as it is.
     let doubled = text
         .strip_prefix("{{")
         .and_then(|inner| inner.split_once("}}"));

@@ -133,6 +133,7 @@ type Locate<'a> = &'a dyn Fn(usize) -> Origin;
 /// The entries of a table in the order of the file, each with the line of its key.
 fn entries(table: &DeTable<'_>, locate: Locate<'_>) -> Vec<Entry> {
     let mut found: Vec<_> = table.iter().collect();
+    // The parser sorts by name; jobs and regions count in the order of the file.
     found.sort_by_key(|(key, _)| key.span().start);
     let entry = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| Entry {
         key: key.get_ref().to_string(),

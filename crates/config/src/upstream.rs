@@ -188,6 +188,7 @@ fn base_url(item: Item<'_>) -> Option<Url> {
     if !matches!(url.scheme(), "http" | "https") {
         return item.refuse("expected an http or https URL", example);
     }
+    // Messages and logs show this URL.
     if !url.username().is_empty() || url.password().is_some() {
         return item.refuse(
             "expected a URL without a user or password",

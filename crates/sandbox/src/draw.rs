@@ -14,7 +14,7 @@ use super::words::{self, Language};
 use ingest_config::{Moment, TimeFormat};
 use ingest_quota::Timestamp;
 
-/// Nothing in the invented world is newer: it does not age, so that a later run finds the same again.
+/// Nothing in the invented world is newer. The instant is fixed, so that a later run finds the same records.
 const NEWEST: Timestamp = Timestamp::from_micros(1_762_000_000_000_000);
 const TWO_YEARS: u64 = 2 * 365 * 24 * 60 * 60;
 

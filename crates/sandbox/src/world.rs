@@ -181,7 +181,7 @@ impl Question<'_> {
         let is_paged = self.shape.call.page.is_some() && size > 0;
         let next = (is_paged && end < total).then(|| self.token(end, Direction::Next));
         if let (Lead::LastRecord(at), true) = (self.request.route.call.paging.lead(), is_paged) {
-            // Of the last page too: behind its last record is an empty page.
+            // On the last page too: an empty page follows its last record.
             put_into_last(&mut items, at, &self.token(end, Direction::Next));
         }
         let mut facts = Facts::new();

@@ -54,7 +54,7 @@ struct Waiting {
 pub enum Broken {
     /// No byte of the request was written.
     Unsent(Unsent),
-    /// A part of it was: it is unknown whether the server counted it.
+    /// A part of the request was written: it is unknown whether the server counted it.
     InDoubt(hyper::Error),
 }
 

@@ -60,7 +60,7 @@ impl Http {
     /// A connection that is ready for a request. Nothing is sent on it.
     ///
     /// # Errors
-    /// There is none.
+    /// No connection can be made.
     pub async fn connect(&self) -> Result<Connection, Failure> {
         let connection = Connection::open(&self.pool, &self.connector).await;
         connection.map_err(Failure::Unreachable)

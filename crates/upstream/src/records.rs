@@ -285,7 +285,7 @@ fn holds_object(value: &Value) -> bool {
     }
 }
 
-/// The member that holds a value that is no object, in a record that is made of it and of its name.
+/// The member for a value that is not an object: records by name are made of the name and the value.
 const SCALAR: &str = "value";
 
 /// The id of a record. `None` if a part of it is missing, blank, or contains what no database stores exactly.

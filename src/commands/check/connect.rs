@@ -13,7 +13,7 @@ use super::finding::{CheckFinding, Verdict, bad, good};
 use crate::commands::environment::Environment;
 use ingest_catalog::postgres::{self, About};
 use ingest_catalog::{Postgres, PostgresError};
-use ingest_config::{LedgerStore, Upstream};
+use ingest_config::Upstream;
 use ingest_ledger as ledger;
 use ingest_ledger::LedgerClient;
 
@@ -63,7 +63,7 @@ pub async fn answers(environment: &Environment, ledger: &dyn LedgerClient) -> Re
 /// Checks that a Redis answers, permits all commands that the scripts need, and is configured to lose nothing.
 async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<CheckFinding> {
     let config = &environment.config.ledger;
-    let LedgerStore::Redis(url) = &config.store else {
+    let Some(url) = config.store.redis() else {
         return Vec::new();
     };
     let what = format!("the ledger ({})", config.store);
@@ -142,6 +142,7 @@ fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
 
 async fn connect(upstream: &Upstream) -> Result<String, String> {
     let (to, host, port) = at(upstream);
+    // A URL writes an IPv6 address in brackets, which are no part of the address.
     let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
     let socket = connected.map_err(|error| format!("{to} cannot be reached: {error}"))?;
     if upstream.base_url.scheme() != "https" {

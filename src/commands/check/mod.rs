@@ -45,6 +45,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     if args.connect {
         findings.extend(connect::everything(&environment, ledger.as_deref()).await);
     }
+    // No request is sent without a charge, so none where the ledger cannot be read.
     if args.spend && ledger.is_some() {
         environment.create_state_dir()?;
         let ledger = charging_ledger(&environment).await?;
@@ -125,7 +126,7 @@ async fn secrets(environment: &Environment, connects: bool) -> Vec<CheckFinding>
 /// Whether passwords and certificates of a shared ledger can be read.
 async fn secrets_of_ledger(environment: &Environment) -> Option<CheckFinding> {
     let config = &environment.config.ledger;
-    if config.store == LedgerStore::Sqlite || config.access == RedisAccess::default() {
+    if config.store.is_file() || config.access == RedisAccess::default() {
         return None;
     }
     let what = "secrets of the ledger".to_owned();

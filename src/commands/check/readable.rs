@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::finding::{CheckFinding, warning};
-use ingest_config::{Config, LedgerStore};
+use ingest_config::{Config, RedisUrl};
 
 const OTHERS_READ: u32 = 0o004;
 
@@ -27,12 +27,10 @@ pub fn secrets_for_all(config: &Config) -> Option<CheckFinding> {
 
 /// The secrets that the file itself holds: a `--set` is not in it.
 fn held(config: &Config, text: &str) -> Vec<&'static str> {
-    let password = match &config.ledger.store {
-        LedgerStore::Redis(url) => url
-            .expose_password()
-            .filter(|password| !password.is_empty()),
-        LedgerStore::Sqlite => None,
-    };
+    let url = config.ledger.store.redis();
+    let password = url
+        .and_then(RedisUrl::expose_password)
+        .filter(|password| !password.is_empty());
     let notify = &config.notify;
     let urls = [
         &notify.start,

@@ -10,7 +10,6 @@ use crate::commands::environment::Environment;
 use ingest_base::private;
 use ingest_catalog::postgres::{self, RecordedLedger};
 use ingest_catalog::{Postgres, PostgresError};
-use ingest_config::LedgerStore;
 
 /// The file with the identity of this machine's ledger file. Beside it, and not in it: a ledger that was deleted and filled again
 /// from the catalog is the same one.
@@ -102,7 +101,7 @@ async fn claim_all(
         }
         let own = own_file(environment);
         let is_own = own.as_ref() == Some(&recorded.ledger);
-        if is_own && environment.config.ledger.store != LedgerStore::Sqlite {
+        if is_own && !environment.config.ledger.store.is_file() {
             claimed.replaced.push((name.clone(), recorded.ledger));
         } else {
             return Err(Rejected::Another(another(
@@ -141,7 +140,7 @@ fn another(account: &str, recorded: &RecordedLedger, own: &Claimed, database: &P
 
 /// The identity of the configured ledger.
 fn identity(environment: &Environment) -> Result<String, Error> {
-    if let LedgerStore::Redis(url) = &environment.config.ledger.store {
+    if let Some(url) = environment.config.ledger.store.redis() {
         return Ok(url.identity());
     }
     if environment.database().is_none() {

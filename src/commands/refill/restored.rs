@@ -17,7 +17,7 @@ pub async fn charged_since(
     account: &Account,
     added: Option<Timestamp>,
 ) -> Result<Vec<Entry>, Error> {
-    if environment.config.ledger.store != LedgerStore::Sqlite {
+    if !environment.config.ledger.store.is_file() {
         return Ok(Vec::new());
     }
     let now = environment.clock.now();

@@ -231,7 +231,7 @@ impl KnownDescriptor {
         settled.await.map_err(refused)
     }
 
-    /// What a charge of hits would be told now. Charges nothing.
+    /// How a charge of `hits` would be answered now. Charges nothing.
     async fn look(&self, app: &App, hits: u64) -> Result<DescriptorStatus, Status> {
         let (account, cost) = (Arc::clone(&self.account), self.cost.times(hits));
         let now = app.environment.clock.now();

@@ -194,8 +194,8 @@ fn text_field(name: &str, label: &str, value: Option<&str>, example: &str) -> Ma
     }
 }
 
-/// A field of a form that has one of these values, or none, which is `otherwise`. The list has the chosen one even if it is none
-/// of them.
+/// A field of a form with these values to choose from; without one, it shows `otherwise`. The list has the chosen value even if
+/// it is not one of these.
 fn choice(
     (name, label): (&str, &str),
     values: &BTreeSet<&str>,

@@ -269,6 +269,24 @@ fn a_terminal_that_does_not_know_its_width_is_taken_to_be_80_columns_wide() {
     );
 }
 
+/// Nothing else asks whether a new subcommand works in the state of sandbox runs: it is in `STATEFUL` of `src/cli.rs`, or here.
+#[test]
+fn every_subcommand_takes_sandbox_or_is_known_to_need_no_state() {
+    let command = ingest::cli::command();
+    let stateless = command
+        .get_subcommands()
+        .filter(|subcommand| {
+            let mut options = subcommand.get_arguments();
+            !options.any(|option| option.get_id() == "sandbox")
+        })
+        .map(clap::Command::get_name);
+    let stateless: Vec<&str> = stateless.collect();
+    assert_eq!(
+        stateless.join(" "),
+        "check init presets catalog schema try sandbox completions man"
+    );
+}
+
 #[test]
 fn settings_count_before_and_after_a_subcommand() {
     let world = World::new();

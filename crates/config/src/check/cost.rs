@@ -98,6 +98,7 @@ fn leave(job: &Job, root: &Item<'_>) {
     } else {
         Vec::new()
     };
+    // A cost drops entries of zero units, and the limits that they name must exist all the same.
     let named = entries.iter().map(|entry| entry.name().to_owned());
     let names: BTreeSet<LimitName> = named.chain(job.leave.limits().cloned()).collect();
     for name in &names {

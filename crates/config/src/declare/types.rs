@@ -116,6 +116,7 @@ const MOST_BYTES: u64 = 1 << 40;
 /// Checks a name that the file chooses: it becomes part of the ledger's keys and of messages.
 pub fn name(item: &Item<'_>) -> Option<()> {
     let name = item.name();
+    // Braces in a name would end the hash tag that keeps the keys of an account in one slot of a Redis cluster.
     if name.is_empty()
         || name.len() > 200
         || name

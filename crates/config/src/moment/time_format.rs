@@ -23,7 +23,7 @@ impl TimeFormat {
         Self(Cow::Borrowed(text))
     }
 
-    /// A format to write by; `None` if it is none.
+    /// A format for writing; `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_format =
@@ -31,7 +31,7 @@ impl TimeFormat {
         is_format.then(|| Self(text.to_owned().into()))
     }
 
-    /// Whether texts of it can be read: they say at least the year, and no zone by its name.
+    /// Whether texts in this format can be read: they have at least the year, and no zone by its name.
     #[must_use]
     pub fn can_be_read(&self) -> bool {
         let text = Moment::at(SAMPLE).written(self);

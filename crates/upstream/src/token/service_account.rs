@@ -32,7 +32,7 @@ impl ServiceAccountKey {
     /// Reads the JSON document that Google issues.
     ///
     /// # Errors
-    /// It is another document. The error contains nothing of it.
+    /// The document is not one of these. The error contains nothing of it.
     pub fn parse(document: &str) -> Result<Self, String> {
         serde_json::from_str(document).map_err(|error| {
             format!(

@@ -182,3 +182,21 @@ fn what_sqlite_says_comes_with_a_remedy() {
         assert!(message.contains(remedy), "{message}");
     }
 }
+
+/// A charge is not granted where one of the files is gone, and does not count either.
+#[tokio::test]
+async fn a_file_that_is_gone_takes_no_charge() {
+    for (gone, counted) in [("ledger.db", 0), ("ledger.db-wal", 1), ("ledger.db-shm", 1)] {
+        let file = File::new();
+        let books = Books::new(file.ledger(), daily());
+        books.take(&cost([("daily", 1)]), at(0.0)).await;
+        std::fs::remove_file(file.path().with_file_name(gone)).unwrap();
+        let message = failure(&*books.ledger, &books.account).await;
+        let said = "was deleted, moved or replaced while it was in use";
+        assert!(message.contains(&format!("{gone} {said}")), "{message}");
+        let account = books.account.clone();
+        drop(books);
+        let again = Books::new(file.ledger(), account);
+        assert_eq!(again.used("daily", at(1.0)).await, counted, "{gone}");
+    }
+}

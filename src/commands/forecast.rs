@@ -80,7 +80,7 @@ pub async fn report(
     };
     let jobs = match forecast.cut {
         true => None,
-        false => foresight::what_fits(&*catalog, &*ledger, plan).await?,
+        false => foresight::what_fits(&*catalog, &*ledger, plan, &forecast).await?,
     };
     Ok(Forecast {
         cut: jobs.is_none(),

@@ -296,7 +296,8 @@ fn cost_of(
             cost.add(&job.credential.in_ledger(&units, region).unwrap_or(units));
             Some(())
         };
-        if step.ids.is_some() {
+        // Without a scope, the pages of all regions charge the same limits.
+        if step.ids.is_some() || !job.credential.is_scoped(&step.call.cost) {
             add(&shared, &range)?;
             continue;
         }

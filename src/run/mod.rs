@@ -97,7 +97,7 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
     let mut queue = VecDeque::from(due);
     let (mut walked, mut admission) = (Walked::default(), Admission::default());
     context.progress.planned(queue.len());
-    while !queue.is_empty() {
+    while !queue.is_empty() && context.stop.signal().is_none() {
         // For each group anew: what the regions before it really used is known by now.
         let admitted = admission.next(context, &mut queue, walked.requests());
         let admitted = context
@@ -113,6 +113,8 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
             }
         }
     }
+    let left = Vec::from(queue);
+    walked.add_not_walked(&left, PassOutcome::Interrupted, None);
     walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
     // A signal asks for a quick end, and the next run deletes the same records.
     if context.stop.signal().is_none()

@@ -74,11 +74,11 @@ impl Walked {
             let (regions, outcome) = (candidates.len(), outcome.name());
             tracing::error!(target: FAILURE, outcome, regions, detail = %why, "regions not walked");
         }
-        self.remember(why);
+        let detail = self.say(why);
         self.passes
             .extend(candidates.iter().map(|candidate| PassReport {
                 outcome,
-                detail: why.and_then(self::why),
+                detail: detail.clone(),
                 ..blank(&candidate.job, &candidate.region)
             }));
     }
@@ -90,7 +90,7 @@ impl Walked {
         (notes, mut doubts): (Vec<String>, Vec<Doubted>),
         stats: &PassStats,
     ) -> PassReport {
-        let why = reason.and_then(why).into_iter();
+        let why = self.say(reason).into_iter();
         let mut seen: Vec<Doubted> = Vec::new();
         doubts.retain(|doubt| {
             let is_new = !seen.contains(doubt);
@@ -105,7 +105,6 @@ impl Walked {
             .chain(skipped(stats));
         let findings = stats.findings.notes(report.resumed);
         let notes: Vec<String> = notes.chain(findings).collect();
-        self.remember(reason);
         self.unmetered += stats.unmetered;
         self.requests = self.requests.saturating_add(stats.requests);
         let pass = PassReport {
@@ -127,16 +126,21 @@ impl Walked {
         pass
     }
 
-    /// Keeps the limit that stopped a pass: its text names a time, and later charges of this run can change that.
-    fn remember(&mut self, reason: Option<&StopReason>) {
-        if let Some(
-            reason @ (StopReason::Stopped(_) | StopReason::Exhausted(..) | StopReason::Paused(..)),
-        ) = reason
-        {
-            self.reasons
-                .entry(reason.to_string())
-                .or_insert_with(|| reason.clone());
+    /// Returns the text of a reason; `None` where the outcome says it all. Keeps a limit that stopped a pass: its text names a time,
+    /// and later charges of this run can change that.
+    fn say(&mut self, reason: Option<&StopReason>) -> Option<String> {
+        let reason = reason?;
+        // One refusal stops all regions behind it.
+        if let Some((said, _)) = self.reasons.iter().find(|(_, known)| *known == reason) {
+            return Some(said.clone());
         }
+        let said = why(reason)?;
+        if let StopReason::Stopped(_) | StopReason::Exhausted(..) | StopReason::Paused(..) = reason
+        {
+            let known = self.reasons.entry(said.clone());
+            known.or_insert_with(|| reason.clone());
+        }
+        Some(said)
     }
 
     /// Merges the batches of several admitted groups into one row a job. A region walks once.
@@ -166,24 +170,21 @@ fn log_end(pass: &PassReport) {
         requests,
         ..
     } = pass;
-    let region = pass.key();
-    let (outcome, units, detail) = (
-        pass.outcome.name(),
-        logged(&pass.units),
-        pass.detail.as_deref().unwrap_or_default(),
-    );
+    let outcome = pass.outcome.name();
+    let detail = pass.detail.as_deref().unwrap_or_default();
+    // What is made for the log is made in the arguments: they are read only where somebody listens.
     if pass.outcome.is_failure() {
-        tracing::error!(target: FAILURE, job, region, outcome, pages, records, requests, units, detail, "pass \
-            failed");
+        tracing::error!(target: FAILURE, job, region = pass.key(), outcome, pages, records, requests,
+            units = logged(&pass.units), detail, "pass failed");
     } else {
         tracing::info!(
             job,
-            region,
+            region = pass.key(),
             outcome,
             pages,
             records,
             requests,
-            units,
+            units = logged(&pass.units),
             detail,
             "pass ended"
         );
@@ -237,46 +238,47 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
     for account in &accounts {
         limits.extend(limit_reports(&*context.ledger, account).await);
     }
-    let passes = refreshed(context, &accounts, &limits, &walked).await;
+    // Where every pass is complete, another credential was used, or nothing was left to do.
+    let stopped_by = match outcome {
+        Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,
+        Some(RunOutcome::Stopped | RunOutcome::Failed | RunOutcome::Interrupted) => {
+            let stops = stops(context, selection, &walked);
+            soonest(context, &accounts, &limits, stops).await
+        }
+    };
+    let mut passes = walked.passes;
+    for (said, reason) in walked.reasons {
+        let says = refreshed(context, &accounts, &limits, reason).await;
+        if says != said {
+            for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
+                *detail = detail.replace(&said, &says);
+            }
+        }
+    }
     RunReport {
         outcome: outcome.unwrap_or(RunOutcome::NothingDue),
         requests: passes.iter().map(|pass| pass.requests).sum(),
         passes,
         unmetered_units: walked.unmetered,
-        deletions: walked.deletions.clone(),
-        // Where every pass is complete, another credential was used, or nothing was left to do.
-        stopped_by: match outcome {
-            Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,
-            Some(RunOutcome::Stopped | RunOutcome::Failed | RunOutcome::Interrupted) => {
-                let stops = stops(context, selection, &walked);
-                soonest(context, &accounts, &limits, stops).await
-            }
-        },
+        deletions: walked.deletions,
+        stopped_by,
         limits,
     }
 }
 
-/// Returns the passes, their texts saying when the charges fit by everything charged until now.
+/// Returns the text of a reason, saying when the charge fits by everything charged until now.
 async fn refreshed(
     context: &Context,
     accounts: &[Arc<Account>],
     limits: &[LimitReport],
-    walked: &Walked,
-) -> Vec<PassReport> {
-    let mut passes = walked.passes.clone();
-    for (said, reason) in &walked.reasons {
-        let mut reason = reason.clone();
-        if let Some(stop) = reason.stop()
-            && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
-        {
-            refresh(stop, &*context.ledger, account, limits).await;
-        }
-        let says = reason.to_string();
-        for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
-            *detail = detail.replace(said, &says);
-        }
+    mut reason: StopReason,
+) -> String {
+    if let Some(stop) = reason.stop()
+        && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
+    {
+        refresh(stop, &*context.ledger, account, limits).await;
     }
-    passes
+    reason.to_string()
 }
 
 /// Returns the refusals for which a pass waits. A job with several credentials can be complete although one of them was

@@ -9,7 +9,7 @@ use ingest_ledger::ClientError;
 use ingest_quota::Units;
 
 /// Why a pass stops before its end. Its pages and its cursor stay in the catalog.
-#[derive(Debug, Clone, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StopReason {
     /// A charge did not fit a limit.
     #[error("{}", stopped(.0))]

@@ -73,6 +73,13 @@ impl Credential {
             .collect()
     }
 
+    /// Whether the names of the limits of `cost` in the ledger depend on the region.
+    #[must_use]
+    pub fn is_scoped(&self, cost: &Cost) -> bool {
+        let mut limits = cost.limits().filter_map(|limit| self.limits.get(limit));
+        limits.any(|limit| limit.scope.is_some())
+    }
+
     /// Returns the name in the ledger of a limit, for a request for `region`.
     ///
     /// # Errors

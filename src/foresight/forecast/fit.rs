@@ -63,12 +63,22 @@ impl From<CatalogError> for FitError {
     }
 }
 
+/// Returns what fits of each job. `all_fits`: whether nothing is refused as it is; `None` where that is not known.
 pub async fn fits(
     snapshot: &Snapshot,
     balances: &HashMap<String, Balance>,
     plan: Plan<'_>,
+    all_fits: Option<bool>,
 ) -> Result<Vec<JobFit>, FitError> {
-    let all_fits = refuses_nothing(snapshot, balances, plan).await?;
+    let guesses = Guesses {
+        snapshot,
+        balances,
+        plan,
+    };
+    let all_fits = match all_fits {
+        Some(all_fits) => all_fits,
+        None => guesses.fit(plan.selection).await?,
+    };
     let between = shortest_between(plan.starts).as_secs();
     let mut fits = Vec::new();
     for (job, regions) in plan.selection {
@@ -81,17 +91,17 @@ pub async fn fits(
                 regions.truncate(regions.len() - fewer)
             })
         };
-        let spans = if all_fits {
-            spans_up_to(job)
-        } else {
-            SPANS.len()
-        };
-        let every = first_that_fits(spans, with_every, snapshot, balances, plan).await?;
         let fewer = match all_fits {
             true => Some(0),
-            false => {
-                first_that_fits(regions.len() + 1, with_regions, snapshot, balances, plan).await?
+            false => guesses.first(regions.len(), None, with_regions).await?,
+        };
+        // Where the other jobs alone do not fit, no interval helps.
+        let every = match fewer {
+            Some(_) => {
+                let fits = as_long_as_now(job).filter(|_| all_fits);
+                guesses.first(SPANS.len() - 1, fits, with_every).await?
             }
+            None => None,
         };
         fits.push(JobFit {
             job: job.name.clone(),
@@ -106,6 +116,12 @@ pub async fn fits(
     Ok(fits)
 }
 
+/// Whether a job has several credentials: it goes on where one is refused.
+pub fn has_fallbacks(selection: &Selection) -> bool {
+    let mut jobs = selection.iter();
+    jobs.any(|(job, _)| !job.fallbacks.is_empty())
+}
+
 /// Returns the shortest time between two runs. No job can run more often, whatever its `every`.
 fn shortest_between(starts: &[Timestamp]) -> Duration {
     starts
@@ -115,13 +131,10 @@ fn shortest_between(starts: &[Timestamp]) -> Duration {
         .unwrap_or_default()
 }
 
-/// Returns how many of the spans to try where a job fits as it is: up to the first that is as long as its own.
-fn spans_up_to(job: &Job) -> usize {
+/// Returns the first of the spans that is as long as a job's own interval.
+fn as_long_as_now(job: &Job) -> Option<usize> {
     let own = job.every.map_or(0, |every| every.as_secs());
-    SPANS
-        .iter()
-        .position(|span| *span >= own)
-        .map_or(SPANS.len(), |index| index + 1)
+    SPANS.iter().position(|span| *span >= own)
 }
 
 /// Returns the selection with one job changed.
@@ -139,54 +152,63 @@ fn changed(
     selection
 }
 
-/// Returns the first guess with which nothing is refused. Each guess charges less than the one before, so bisection finds it.
-async fn first_that_fits(
-    guesses: usize,
-    guess: impl Fn(usize) -> Selection,
-    snapshot: &Snapshot,
-    balances: &HashMap<String, Balance>,
-    plan: Plan<'_>,
-) -> Result<Option<usize>, FitError> {
-    let (mut from, mut to) = (0, guesses);
-    while from < to {
-        let middle = from + (to - from) / 2;
-        let selection = guess(middle);
-        let fits = refuses_nothing(
-            snapshot,
-            balances,
-            Plan {
-                selection: &selection,
-                ..plan
-            },
-        )
-        .await?;
-        if fits { to = middle } else { from = middle + 1 }
-    }
-    Ok((from < guesses).then_some(from))
+/// Guesses, each of which is simulated.
+struct Guesses<'a> {
+    snapshot: &'a Snapshot,
+    balances: &'a HashMap<String, Balance>,
+    plan: Plan<'a>,
 }
 
-/// Simulates the schedule up to the first charge that is refused.
-async fn refuses_nothing(
-    snapshot: &Snapshot,
-    balances: &HashMap<String, Balance>,
-    plan: Plan<'_>,
-) -> Result<bool, FitError> {
-    let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
-    let mut jobs = plan.selection.iter();
-    let has_fallbacks = jobs.any(|(job, _)| !job.fallbacks.is_empty());
-    for start in plan.starts {
-        if plan.is_late().await {
-            return Err(FitError::Late);
+impl Guesses<'_> {
+    /// Returns the first guess of those up to `last` with which nothing is refused. Each charges less than the one before, so
+    /// bisection finds it. `fits`: one that is known to fit.
+    async fn first(
+        &self,
+        last: usize,
+        fits: Option<usize>,
+        guess: impl Fn(usize) -> Selection,
+    ) -> Result<Option<usize>, FitError> {
+        // Where the last guess does not fit, none does.
+        if fits.is_none() && !self.fit(&guess(last)).await? {
+            return Ok(None);
         }
-        let report = simulation.run(*start, plan.concurrency).await?;
-        // A job with several credentials goes on where one is refused.
-        let refused = match has_fallbacks {
-            true => report.stopped_by.is_some(),
-            false => !simulation.refused().is_empty(),
-        };
-        if refused {
-            return Ok(false);
+        let (mut from, mut to) = (0, fits.unwrap_or(last));
+        while from < to {
+            // Not the middle: the simulation of a guess that does not fit ends at a refusal, mostly of one of the first runs.
+            let next = from + (to - from) / 3;
+            if self.fit(&guess(next)).await? {
+                to = next;
+            } else {
+                from = next + 1;
+            }
         }
+        Ok(Some(from))
     }
-    Ok(true)
+
+    /// Simulates the schedule up to the first charge that is refused.
+    async fn fit(&self, selection: &Selection) -> Result<bool, FitError> {
+        let plan = self.plan;
+        let has_fallbacks = has_fallbacks(selection);
+        let bounds = match has_fallbacks {
+            true => Bounds::Enforced,
+            false => Bounds::Decisive,
+        };
+        let simulation = self
+            .snapshot
+            .simulation(selection, self.balances, bounds, plan.from);
+        for start in plan.starts {
+            if plan.is_late().await {
+                return Err(FitError::Late);
+            }
+            let report = simulation.run(*start, plan.concurrency).await?;
+            let refused = match has_fallbacks {
+                true => report.stopped_by.is_some(),
+                false => simulation.has_refused(),
+            };
+            if refused {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }

@@ -206,8 +206,8 @@ pub async fn forecast(
     })
 }
 
-/// Returns how often each job could run, and over how many regions; `None` if the time is over before. The schedule is simulated
-/// for every guess. Writes nothing.
+/// Returns how often each job of a forecast could run, and over how many regions; `None` if the time is over before. The schedule
+/// is simulated for every guess. Writes nothing.
 ///
 /// # Errors
 /// When the catalog cannot be read.
@@ -215,20 +215,28 @@ pub async fn what_fits(
     catalog: &dyn PassReader,
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
+    forecast: &Forecast,
 ) -> Result<Option<Vec<JobFit>>, CatalogError> {
     // A backfill takes whatever is left, so it has no interval.
     let selection = plan
         .selection
         .iter()
         .filter(|(job, _)| job.slices.is_none());
+    let selection: Selection = selection.cloned().collect();
+    let is_whole = selection.len() == plan.selection.len();
+    // The forecast has simulated it already.
+    let all_fits = is_whole.then(|| match fit::has_fallbacks(&selection) {
+        true => forecast.stopped_runs == 0,
+        false => forecast.limits.iter().all(|one| one.first_hit.is_none()),
+    });
     let plan = Plan {
-        selection: &selection.cloned().collect(),
+        selection: &selection,
         ..plan
     };
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let balances = balances(ledger, &accounts, plan.from).await;
-    match fit::fits(&snapshot, &balances, plan).await {
+    match fit::fits(&snapshot, &balances, plan, all_fits).await {
         Ok(jobs) => Ok(Some(jobs)),
         Err(fit::FitError::Late) => Ok(None),
         Err(fit::FitError::Catalog(error)) => Err(error),

@@ -99,7 +99,7 @@ impl Simulations {
     /// Whether a limit stops the run, as far as that is known.
     pub fn meets_a_limit(&self) -> bool {
         let fitting = self.fitting.as_ref();
-        fitting.is_none_or(|fitting| !fitting.simulation.refused().is_empty())
+        fitting.is_none_or(|fitting| fitting.simulation.has_refused())
     }
 
     fn requests(&self) -> Option<&Simulated> {

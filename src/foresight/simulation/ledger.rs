@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
+use crate::run::{Signal, StopSender};
 use ingest_config::Credential;
 use ingest_ledger::{
     Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
@@ -68,6 +69,8 @@ pub struct LimitFit {
 pub enum Bounds {
     /// They hold.
     Enforced,
+    /// They hold, and the first charge that is refused stops the run, of which nothing else is of interest then.
+    Decisive,
     /// Every charge fits, so that all requests of the run are seen.
     Lifted,
 }
@@ -80,6 +83,7 @@ pub struct SimulatedLedger {
     credentials: Vec<Arc<Credential>>,
     ledger: MemoryLedger,
     decisions: Mutex<Decisions>,
+    run: StopSender,
 }
 
 #[derive(Debug, Default)]
@@ -93,6 +97,7 @@ impl SimulatedLedger {
         balances: &HashMap<String, Balance>,
         bounds: Bounds,
         credentials: Vec<Arc<Credential>>,
+        run: StopSender,
     ) -> Self {
         let ledger = MemoryLedger::default();
         for (account, balance) in balances {
@@ -108,6 +113,7 @@ impl SimulatedLedger {
             credentials,
             ledger,
             decisions: Mutex::default(),
+            run,
         }
     }
 
@@ -117,6 +123,10 @@ impl SimulatedLedger {
 
     pub fn refused(&self) -> Vec<Refused> {
         self.decisions().refused.clone()
+    }
+
+    pub fn has_refused(&self) -> bool {
+        !self.decisions().refused.is_empty()
     }
 
     /// Returns when a rejected charge fits each of its limits.
@@ -242,13 +252,16 @@ impl Decisions {
 impl Ledger for SimulatedLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
         let decision = match self.bounds {
-            Bounds::Enforced => self.ledger.charge(charge, now).await?,
+            Bounds::Enforced | Bounds::Decisive => self.ledger.charge(charge, now).await?,
             Bounds::Lifted => self.grant(charge, now).await?,
         };
         match &decision {
             Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
             Decision::Rejected(rejection) if !self.is_waited_for(charge.account, rejection) => {
                 self.decisions().refuse(charge, rejection, now);
+                if self.bounds == Bounds::Decisive {
+                    self.run.send(Signal::Terminate);
+                }
             }
             _ => {}
         }

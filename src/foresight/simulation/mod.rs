@@ -21,7 +21,7 @@ use crate::run::admission::Admission;
 use crate::run::due::fairest_first;
 use crate::run::{
     self, Blocked, Candidate, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, RunReport,
-    Selection, Silent, Waits, candidates, channel,
+    Selection, Silent, Stop, Waits, candidates, channel,
 };
 use ingest_base::clock::Clock;
 use ingest_catalog::memory::{MemoryCatalog, RegionAtStart};
@@ -92,12 +92,14 @@ impl Snapshot {
         let jobs: Vec<Arc<Job>> = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
         let credentials = jobs.iter().flat_map(|job| job.credentials());
         let credentials = credentials.cloned().collect();
+        let (run, stop) = channel();
         Simulation {
             selection: selection.clone(),
             clock: Arc::new(SimulatedClock::at(now)),
             catalog: Arc::new(self.catalog()),
-            ledger: Arc::new(SimulatedLedger::new(balances, bounds, credentials)),
+            ledger: Arc::new(SimulatedLedger::new(balances, bounds, credentials, run)),
             upstream: Arc::new(SimulatedUpstream::new(Arc::clone(&self.snapshot), jobs)),
+            stop,
         }
     }
 }
@@ -119,6 +121,7 @@ pub struct Simulation {
     catalog: Arc<MemoryCatalog>,
     ledger: Arc<SimulatedLedger>,
     upstream: Arc<SimulatedUpstream>,
+    stop: Stop,
 }
 
 impl Simulation {
@@ -179,6 +182,12 @@ impl Simulation {
         self.ledger.refused()
     }
 
+    /// Whether a charge was rejected.
+    #[must_use]
+    pub fn has_refused(&self) -> bool {
+        self.ledger.has_refused()
+    }
+
     /// Returns when a rejected charge fits each of its limits, after everything that the simulation granted.
     ///
     /// # Errors
@@ -214,7 +223,7 @@ impl Simulation {
             clock,
             leases: self.catalog.clone(),
             unlanded: None,
-            stop: channel().1,
+            stop: self.stop.clone(),
             waits: Waits::unlisted(),
             blocked: Blocked::default(),
             request_stats: RequestStats::default(),

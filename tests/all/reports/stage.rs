@@ -148,7 +148,9 @@ impl Stage {
             concurrency: 4,
             stop: None,
         };
-        let fits = foresight::what_fits(&*self.catalog, &self.ledger(), plan).await;
+        let (catalog, ledger) = (&*self.catalog, self.ledger());
+        let forecast = foresight::forecast(catalog, &ledger, plan).await.unwrap();
+        let fits = foresight::what_fits(catalog, &ledger, plan, &forecast).await;
         fits.unwrap().unwrap()
     }
 

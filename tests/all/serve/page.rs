@@ -176,6 +176,29 @@ fn a_forecast_that_takes_longer_than_a_page_has_time_ends_earlier_and_says_so() 
 }
 
 #[test]
+fn a_forecast_over_every_code_of_two_letters_is_cut_and_answered() {
+    let letters = 'A'..='Z';
+    let codes = letters.clone().flat_map(|first| {
+        let code = move |second| format!("\"{first}{second}\"");
+        letters.clone().map(code)
+    });
+    let regions = format!("regions=[{}]", codes.collect::<Vec<_>>().join(","));
+    let served = Served::new(&[MANY, "serve.query_timeout=20s", &regions]);
+    // 57,600 runs over 676 regions: no machine simulates them within half of that time, and only their end is left out.
+    let answer = served.get("/plan.json?region=all&schedule=*+*+*+*+*&days=40");
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let plan = answer.json();
+    let due = plan["steps"].as_array().unwrap().iter();
+    let searched = due.filter(|step| step["call"] == "search.list");
+    assert_eq!(searched.count(), 676);
+    let forecast = &plan["forecast"];
+    assert_eq!(forecast["cut"], true);
+    let runs = forecast["runs"].as_u64().unwrap();
+    assert!((1..57_600).contains(&runs), "{runs}");
+    assert_eq!(forecast["jobs"], serde_json::json!([]));
+}
+
+#[test]
 fn a_pass_over_a_slice_leads_to_the_passes_over_its_region() {
     let text = r#"
 regions = ["US", "GB"]

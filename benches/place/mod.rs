@@ -259,6 +259,6 @@ fn fill_ledger(directory: &Path, charges: i64) {
     connection.execute_batch(&fill).unwrap();
 }
 
-fn shipped() -> PathBuf {
+pub fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml")
 }

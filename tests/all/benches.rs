@@ -7,6 +7,8 @@
 
 #[path = "../../benches/economy.rs"]
 mod economy;
+#[path = "../../benches/forecast.rs"]
+mod forecast;
 #[path = "../../benches/growth/main.rs"]
 mod growth;
 #[path = "../../benches/landing.rs"]
@@ -31,6 +33,11 @@ mod shared_landing;
 #[test]
 fn economy_runs() {
     economy::shortened();
+}
+
+#[test]
+fn forecast_runs() {
+    forecast::shortened();
 }
 
 #[test]

@@ -117,7 +117,7 @@ fn sections(document: &Document) -> Option<Sections> {
         ledger: root.ledger.or(default.ledger)?,
         catalog: root.catalog.or(default.catalog)?,
         notify: root.notify.or(default.notify)?,
-        serve: root.serve?,
+        serve: root.serve.or(default.serve)?,
         upstreams: upstreams.right,
         credentials: credentials.right,
         jobs: jobs.into_iter().map(Into::into).collect(),

@@ -663,6 +663,21 @@ fn everything_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
+fn a_section_that_is_wrong_hides_no_mistake_between_others() {
+    for wrong in ["serve.query_timeout=soon", "ledger.timeout=soon"] {
+        let found = problems(
+            SMALL,
+            &[wrong, "upstreams.things.calls.'things.list'.path={city}"],
+        );
+        let paths: Vec<_> = found.iter().map(|problem| problem.path.as_str()).collect();
+        assert!(
+            paths.iter().any(|path| path.starts_with("upstreams")),
+            "{wrong}: {paths:?}"
+        );
+    }
+}
+
+#[test]
 fn a_call_that_is_only_charged_by_hand_needs_neither_path_nor_records() {
     right(
         SMALL,

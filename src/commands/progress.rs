@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
 use super::output::shown;
@@ -93,7 +94,7 @@ struct Pages {
 }
 
 fn locked<T>(state: &Mutex<T>) -> MutexGuard<'_, T> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 impl Progress for Picture {

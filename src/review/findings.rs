@@ -4,11 +4,12 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ingest_base::record::Record;
 use ingest_config::{Job, Region, Step};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
+use parking_lot::Mutex;
 
 /// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
 /// hashes are compared: a mistake in the configuration shows in any of them.
@@ -285,7 +286,7 @@ impl RegionalRecords {
         let of_call = findings.0.entry(call.clone()).or_default();
         of_call.regions.of_ids |= of_ids;
         of_call.landed += u64::try_from(records.len()).unwrap_or(u64::MAX);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         for record in records {
             let key = hash(&(upstream, call, &record.id));
             let is_full = all.len() >= COMPARED;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::outcome::StoppedBy;
 use ingest_quota::{Account, Cost, Timestamp, Units};
+use parking_lot::Mutex;
 
 /// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]
@@ -55,7 +55,8 @@ impl Blocked {
                 && units > Units::ZERO
                 && refusal.claim == Some(units + leave.of(limit))
         };
-        self.state()
+        self.state
+            .lock()
             .stops
             .iter()
             .find(answers)
@@ -64,7 +65,7 @@ impl Blocked {
 
     /// Records that a charge of `claim` units did not fit a limit.
     pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(RefusedCharge {
+        self.state.lock().stops.push(RefusedCharge {
             claim: Some(claim),
             stopped_by,
             at: now,
@@ -74,7 +75,7 @@ impl Blocked {
     /// Records that the last refusal of a limit applies to another charge too, once for each call and claim: the pass that it was
     /// recorded for can go on with another credential, and the one of this charge then waits for it alone.
     pub fn repeat(&self, own: &StoppedBy) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_same = |one: &&RefusedCharge| {
             let one = &one.stopped_by;
             (&one.account, &one.limit, one.retry_at) == (&own.account, &own.limit, own.retry_at)
@@ -97,7 +98,7 @@ impl Blocked {
 
     /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
     pub fn exhausted(&self, stopped_by: StoppedBy, now: Timestamp) {
-        self.state().stops.push(RefusedCharge {
+        self.state.lock().stops.push(RefusedCharge {
             claim: None,
             stopped_by,
             at: now,
@@ -107,7 +108,7 @@ impl Blocked {
     /// Returns all refusals, with the time from `now` until each charge fits.
     #[must_use]
     pub fn stops(&self, now: Timestamp) -> Vec<StoppedBy> {
-        let state = self.state();
+        let state = self.state.lock();
         let stop = |RefusedCharge { stopped_by, at, .. }: &RefusedCharge| {
             let retry_after = stopped_by.retry_after.saturating_sub(now.since(*at));
             StoppedBy {
@@ -121,12 +122,13 @@ impl Blocked {
     /// Returns why the upstream rejected a credential; `None` where it did not.
     #[must_use]
     pub fn denial(&self, credential: &str) -> Option<String> {
-        self.state().denied.get(credential).cloned()
+        self.state.lock().denied.get(credential).cloned()
     }
 
     /// Records that the upstream rejected a credential.
     pub fn deny(&self, credential: &str, why: &str) {
-        self.state()
+        self.state
+            .lock()
             .denied
             .insert(credential.to_owned(), why.to_owned());
     }
@@ -135,12 +137,13 @@ impl Blocked {
     /// would keep a machine without a network busy for minutes.
     #[must_use]
     pub fn out_of_reach(&self, upstream: &str) -> Option<String> {
-        self.state().unreachable.get(upstream).cloned()
+        self.state.lock().unreachable.get(upstream).cloned()
     }
 
     /// Records that no connection to an upstream can be made.
     pub fn unreachable(&self, upstream: &str, why: &str) {
-        self.state()
+        self.state
+            .lock()
             .unreachable
             .insert(upstream.to_owned(), why.to_owned());
     }
@@ -148,12 +151,12 @@ impl Blocked {
     /// Returns until when the requests of an account pause because the upstream asked it to slow down.
     #[must_use]
     pub fn slowed_until(&self, account: &str) -> Option<Timestamp> {
-        self.state().slowed.get(account).copied()
+        self.state.lock().slowed.get(account).copied()
     }
 
     /// Makes every request of an account pause.
     pub fn slow_down(&self, account: &str, until: Timestamp) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let slowed = state.slowed.entry(account.to_owned()).or_insert(until);
         *slowed = until.max(*slowed);
     }
@@ -162,12 +165,13 @@ impl Blocked {
     /// be too long.
     #[must_use]
     pub fn held(&self, account: &str) -> Option<String> {
-        self.state().held.get(account).cloned()
+        self.state.lock().held.get(account).cloned()
     }
 
     /// Records that no more requests of an account are sent.
     pub fn hold(&self, account: &str, why: &str) {
-        self.state()
+        self.state
+            .lock()
             .held
             .entry(account.to_owned())
             .or_insert_with(|| why.to_owned());
@@ -188,17 +192,14 @@ impl Blocked {
     /// Returns why pages cannot be landed, once one could not: a page that would be lost is not paid for.
     #[must_use]
     pub fn unwritable(&self) -> Option<String> {
-        self.state().unwritable.clone()
+        self.state.lock().unwritable.clone()
     }
 
     /// Records that a page could not be landed.
     pub fn cannot_land(&self, why: &str) {
-        self.state()
+        self.state
+            .lock()
             .unwritable
             .get_or_insert_with(|| why.to_owned());
-    }
-
-    fn state(&self) -> MutexGuard<'_, BlockedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,9 @@
 //! What the lists of each call showed, in earlier runs and in this one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::review::Known;
@@ -43,7 +44,7 @@ impl KnownCalls {
     /// When it cannot be read.
     pub async fn load(&self, catalog: &dyn PassReader) -> Result<(), CatalogError> {
         let facts = catalog.call_facts().await?;
-        let mut known = self.known();
+        let mut known = self.0.lock();
         for one in facts {
             known.entry((one.upstream, one.call)).or_default().stored = one.facts;
         }
@@ -53,14 +54,14 @@ impl KnownCalls {
     /// Returns what is known of a call under its present configuration.
     #[must_use]
     pub fn of(&self, upstream: &Upstream, call: &Call) -> Known {
-        let mut all = self.known();
+        let mut all = self.0.lock();
         let entry = all.entry(key(upstream, call)).or_default();
         entry.known(upstream, call).clone()
     }
 
     /// Adds what a list showed. Returns what is to be stored; `None` if it was known.
     pub fn add(&self, upstream: &Upstream, call: &Call, shown: &Known) -> Option<CallFacts> {
-        let mut all = self.known();
+        let mut all = self.0.lock();
         let (name, call_name) = key(upstream, call);
         let entry = all.entry((name.clone(), call_name.clone())).or_default();
         let known = entry.known(upstream, call);
@@ -81,14 +82,10 @@ impl KnownCalls {
     pub async fn prove(&self, upstream: &Upstream, call: &Call) -> OwnedMutexGuard<()> {
         // A block of its own: nobody may wait for the proof with the lock of the map.
         let proof = {
-            let mut known = self.known();
+            let mut known = self.0.lock();
             Arc::clone(&known.entry(key(upstream, call)).or_default().proof)
         };
         proof.lock_owned().await
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<(String, String), KnownCall>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

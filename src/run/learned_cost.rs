@@ -1,12 +1,13 @@
 //! The cost of calls whose responses report only afterwards what they cost, learned from past responses.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::Selection;
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::{Call, Credential, Job};
 use ingest_quota::{Cost, LimitName, Units};
+use parking_lot::Mutex;
 
 /// The costs that this run has learned.
 #[derive(Debug, Default)]
@@ -19,7 +20,7 @@ impl LearnedCosts {
     /// Returns the call at the cost that this run has learned.
     pub fn priced(&self, job: &Job, call: &Arc<Call>) -> Arc<Call> {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
-        match self.learned().get(&key) {
+        match self.learned.lock().get(&key) {
             Some(learned) => at(job, call, learned),
             None => Arc::clone(call),
         }
@@ -28,14 +29,10 @@ impl LearnedCosts {
     /// Learns from a true cost. Returns what to charge from now on.
     pub fn learn(&self, job: &Job, call: &Call, truth: &Cost) -> Cost {
         let key = (job.credential.upstream.name.clone(), call.name.clone());
-        let mut learned = self.learned();
+        let mut learned = self.learned.lock();
         let estimate = next(learned.get(&key).unwrap_or(&call.cost), truth);
         learned.insert(key, estimate.clone());
         estimate
-    }
-
-    fn learned(&self) -> MutexGuard<'_, HashMap<(String, String), Cost>> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

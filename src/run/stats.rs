@@ -1,9 +1,10 @@
 //! What a run counts: its requests by outcome, the charges in flight, and what each pass cost.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::stop_reason::{NotLanded, StopReason};
@@ -89,7 +90,7 @@ type CountsByOutcome = BTreeMap<(String, String, RequestOutcome), (u64, Duration
 
 impl RequestStats {
     pub fn count(&self, account: &str, call: &str, outcome: RequestOutcome, took: Duration) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         let (count, sum) = counted
             .entry((account.to_owned(), call.to_owned(), outcome))
             .or_default();
@@ -100,7 +101,7 @@ impl RequestStats {
     /// Returns all counts, by account and call.
     #[must_use]
     pub fn all(&self) -> Vec<CallStats> {
-        let counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.0.lock();
         let requests = |((account, call, outcome), (count, took)): (
             &(String, String, RequestOutcome),
             &(u64, Duration),
@@ -136,7 +137,7 @@ impl InFlight {
         let most = upstream.max_concurrency?;
         let most = usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS);
         let slots = {
-            let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slots = self.slots.lock();
             let new = || Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
             Arc::clone(slots.entry(upstream.name.clone()).or_insert_with(new))
         };
@@ -145,7 +146,7 @@ impl InFlight {
 
     /// Counts a request as in flight until the guard is dropped.
     pub fn add<'a>(&'a self, account: &'a str, cost: &'a Cost) -> InFlightGuard<'a> {
-        let mut charged = self.by_account();
+        let mut charged = self.charged.lock();
         charged.entry(account.to_owned()).or_default().add(cost);
         InFlightGuard {
             in_flight: self,
@@ -156,14 +157,10 @@ impl InFlight {
 
     /// Returns what the requests in flight were charged of a limit, in units.
     pub fn charged(&self, account: &str, limit: &str) -> Units {
-        let charged = self.by_account();
+        let charged = self.charged.lock();
         charged
             .get(account)
             .map_or(Units::ZERO, |cost| cost.of(limit))
-    }
-
-    fn by_account(&self) -> MutexGuard<'_, HashMap<String, Cost>> {
-        self.charged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +173,7 @@ pub struct InFlightGuard<'a> {
 
 impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
-        if let Some(cost) = self.in_flight.by_account().get_mut(self.account) {
+        if let Some(cost) = self.in_flight.charged.lock().get_mut(self.account) {
             cost.take(self.cost);
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_base::clock::Monotonic;
 use ingest_config::Region;
+use parking_lot::{Mutex, MutexGuard};
 
 /// How long a run may make no progress before it says what it waits for.
 const STALLED: Duration = Duration::from_secs(60);
@@ -125,7 +126,7 @@ impl Waits {
     /// The waits, unless none is listed.
     fn locked(&self) -> Option<MutexGuard<'_, State>> {
         match &self.0 {
-            Listing::Listed(state) => Some(state.lock().unwrap_or_else(PoisonError::into_inner)),
+            Listing::Listed(state) => Some(state.lock()),
             Listing::Unlisted => None,
         }
     }

@@ -1,10 +1,10 @@
 //! The answers to charges, kept for requests that come again under the same `Idempotency-Key`.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
+use parking_lot::Mutex;
 
 use super::problem::Problem;
 use crate::commands::charge::{Charged, Word};
@@ -52,7 +52,7 @@ impl Answers {
             let detail = "another request was sent under this Idempotency-Key; use a new one";
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail))
         };
-        let mut kept = self.kept();
+        let mut kept = self.0.lock();
         if let Some(answer) = kept.by_key.get_mut(&key.of_client()) {
             if answer.fingerprint != fingerprint {
                 return other();
@@ -82,7 +82,7 @@ impl Answers {
     /// Notes what became of a charge; `None`: it failed. Returns the answer that was given before, if the ledger says that the
     /// charge still holds.
     pub fn end(&self, key: &IdempotencyKey, charged: Option<&Charged>) -> Option<Bytes> {
-        let mut kept = self.kept();
+        let mut kept = self.0.lock();
         let answer = kept.by_key.get_mut(&key.of_client())?;
         answer.in_progress = false;
         let is_held =
@@ -100,10 +100,6 @@ impl Answers {
         }
         answer.body = serde_json::to_vec(charged).ok().map(Bytes::from);
         None
-    }
-
-    fn kept(&self) -> MutexGuard<'_, KeptAnswers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulConnection, GracefulShutdown};
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -190,10 +191,6 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Respon
 struct SharedBody(Arc<Mutex<Incoming>>);
 
 impl SharedBody {
-    fn body(&self) -> MutexGuard<'_, Incoming> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads what is left of a short body. Returns whether it came to its end.
     async fn discard(mut self) -> bool {
         let mut left = LONGEST_REST;
@@ -219,15 +216,15 @@ impl hyper::body::Body for SharedBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        Pin::new(&mut *self.body()).poll_frame(context)
+        Pin::new(&mut *self.0.lock()).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body().is_end_stream()
+        self.0.lock().is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body().size_hint()
+        self.0.lock().size_hint()
     }
 }
 

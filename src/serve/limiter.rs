@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::commands::Error;
@@ -14,6 +14,7 @@ use ingest_ledger::{
 };
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
+use parking_lot::Mutex;
 
 use super::client::Identity;
 
@@ -118,11 +119,11 @@ impl Limiter {
     /// Counts a request if it fits. A request that does not fit is not counted.
     pub async fn take(&self, identity: &Identity, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
-        let key = self.memory().place(key, now);
+        let key = self.memory.lock().place(key, now);
         let in_redis = match &self.redis {
             Some(redis) => {
                 // What this server counted while Redis was away holds after that too.
-                if let Some(rejected) = self.memory().rejected(&key, now) {
+                if let Some(rejected) = self.memory.lock().rejected(&key, now) {
                     return rejected;
                 }
                 redis.take(&key, &policy, now).await
@@ -133,17 +134,17 @@ impl Limiter {
             Some(rejected) if rejected.retry_in.is_some() => rejected,
             // Requests that Redis counted are counted here too: they hold while Redis is away.
             Some(granted) => {
-                self.memory().take(key, &policy, now);
+                self.memory.lock().take(key, &policy, now);
                 granted
             }
-            None => self.memory().take(key, &policy, now),
+            None => self.memory.lock().take(key, &policy, now),
         }
     }
 
     /// Returns what the client has used on this server, and counts nothing.
     pub fn look(&self, identity: &Identity, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
-        let memory = self.memory();
+        let memory = self.memory.lock();
         let mut log = memory
             .logs
             .get(&key)
@@ -151,10 +152,6 @@ impl Limiter {
             .unwrap_or_default();
         let now = log.advance(&policy.limit, now);
         policy.usage(&log, now)
-    }
-
-    fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn counted_as(&self, identity: &Identity) -> (Key, Arc<Policy>) {

@@ -1,9 +1,9 @@
 //! The edge at which time is read. Everything below takes it as an argument.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use ingest_quota::Timestamp;
@@ -73,9 +73,7 @@ impl CorrectedClock {
     }
 
     fn correction(&self) -> MutexGuard<'_, Correction> {
-        self.correction
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.correction.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! character up in FTS5 once.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
+use parking_lot::RwLock;
 use rusqlite::Connection;
 
 /// A longer token is cut: an index elsewhere holds none of any length.
@@ -79,7 +80,7 @@ impl Tokens {
 pub fn tokens<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> rusqlite::Result<Vec<Tokens>> {
     let alphabet = alphabet();
     let unknown: BTreeSet<char> = {
-        let known = alphabet.read().unwrap_or_else(PoisonError::into_inner);
+        let known = alphabet.read();
         let letters = texts.clone().filter(|text| !text.is_ascii());
         let letters = letters.flat_map(str::chars).filter(|c| !c.is_ascii());
         letters
@@ -88,10 +89,10 @@ pub fn tokens<'t>(texts: impl Iterator<Item = &'t str> + Clone) -> rusqlite::Res
     };
     if !unknown.is_empty() {
         let learned = learned(&unknown)?;
-        let mut known = alphabet.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = alphabet.write();
         known.extend(learned);
     }
-    let known = alphabet.read().unwrap_or_else(PoisonError::into_inner);
+    let known = alphabet.read();
     Ok(texts.map(|text| Tokens::split(text, &known)).collect())
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Origin, Spent};
 use ingest_quota::admission::{
@@ -76,7 +77,7 @@ struct Charged {
 impl MemoryLedger {
     /// Records units that were charged before this ledger began, oldest first and without ids.
     pub fn preload(&self, account: &str, limit: &str, charges: &[(Timestamp, Units)]) {
-        let mut accounts = self.accounts();
+        let mut accounts = self.accounts.lock();
         let history = accounts.entry(account.to_owned()).or_default();
         if let Some((newest, _)) = charges.last() {
             history.counts.entry(*newest).or_default();
@@ -95,7 +96,7 @@ impl MemoryLedger {
 
     /// Closes a limit, as it was closed before this ledger began.
     pub fn preload_closing(&self, account: &str, limit: &str, until: Timestamp) {
-        let mut accounts = self.accounts();
+        let mut accounts = self.accounts.lock();
         let history = accounts.entry(account.to_owned()).or_default();
         history.limit(limit).closing = Some(ClosingState {
             until,
@@ -112,10 +113,6 @@ impl MemoryLedger {
         })
     }
 
-    fn accounts(&self) -> MutexGuard<'_, HashMap<String, AccountHistory>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Works on the history of an account at the ledger's time.
     fn at<T>(
         &self,
@@ -123,7 +120,7 @@ impl MemoryLedger {
         caller: Timestamp,
         work: impl FnOnce(&mut AccountHistory, Timestamp) -> T,
     ) -> T {
-        let mut accounts = self.accounts();
+        let mut accounts = self.accounts.lock();
         let history = accounts.entry(account.name.clone()).or_default();
         let now = history.time(caller);
         work(history, now)
@@ -518,7 +515,7 @@ impl LocalLedger for MemoryLedger {
 
     /// The purposes of charges are not kept.
     async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
-        let accounts = self.accounts();
+        let accounts = self.accounts.lock();
         let Some(history) = accounts.get(&account.name) else {
             return Ok(Vec::new());
         };
@@ -534,7 +531,7 @@ impl LocalLedger for MemoryLedger {
 
     async fn is_empty(&self) -> Result<bool, LedgerError> {
         let is_empty = |history: &AccountHistory| history.counts.is_empty();
-        Ok(self.accounts().values().all(is_empty))
+        Ok(self.accounts.lock().values().all(is_empty))
     }
 
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {

@@ -1,8 +1,9 @@
 //! Whose quota a request uses.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::chance::Chance;
@@ -120,7 +121,7 @@ impl Callers {
             credential: None,
         };
         Some(known.cloned().unwrap_or_else(|| {
-            let mut unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unseen = self.unseen.lock();
             let upstream = unseen.get_mut(&upstream.name);
             upstream.map_or_else(nobody, |upstream| upstream.caller(secret))
         }))

@@ -1,9 +1,10 @@
 //! What all requests share, and how one of them is answered.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -75,7 +76,10 @@ impl Service {
     pub fn answer(&self, received: &Received) -> Reply {
         let now = self.clock.now();
         let Some(route) = self.route(received) else {
-            self.counters().log.push(Logged::unknown(received, now));
+            self.counters
+                .lock()
+                .log
+                .push(Logged::unknown(received, now));
             return Reply::json(404, json!({ "message": self.nothing_here(received) }));
         };
         let base = base_of(&self.root, &received.upstream);
@@ -141,7 +145,7 @@ impl Service {
         let free = free_part(&request.route.upstream, &reply, &self.world.cost(request));
         if reply.ending == Ending::Whole && !free.is_none() {
             let free = caller.charged(&free, request.region());
-            let mut counters = self.counters();
+            let mut counters = self.counters.lock();
             counters.counts.take_back(&caller.account, &free, now);
         }
         self.report_remaining(caller, request, reply, now)
@@ -164,7 +168,7 @@ impl Service {
         let is_free = request.route.call.etag == Etag::Free && reply.status == 304 && hit.is_none();
         let cost = caller.charged(&self.world.cost(request), request.region());
         let count = || {
-            let mut counters = self.counters();
+            let mut counters = self.counters.lock();
             counters.counts.count(&caller.account, &cost, now)
         };
         let exhausted = if is_free { None } else { count() };
@@ -175,7 +179,7 @@ impl Service {
     /// records of its list where a test set it.
     fn note(&self, request: &CallRequest<'_>) -> (Option<FaultHit>, u64, Option<u64>) {
         let call = &request.route.call.name;
-        let mut counters = self.counters();
+        let mut counters = self.counters.lock();
         let Counters {
             faults,
             totals,
@@ -229,7 +233,11 @@ impl Service {
         let now = self.clock.now();
         let cost = caller.charged(&request.route.call.cost, request.region());
         let limit = cost.limits().next()?.clone();
-        let left = self.counters().counts.left(&caller.account, &cost, now);
+        let left = self
+            .counters
+            .lock()
+            .counts
+            .left(&caller.account, &cost, now);
         let (quota, fits_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
         let exhausted = Exhausted {
             limit,
@@ -255,7 +263,12 @@ impl Service {
             return reply;
         }
         let cost = caller.charged(&request.route.call.cost, request.region());
-        let Some(left) = self.counters().counts.left(&caller.account, &cost, now) else {
+        let Some(left) = self
+            .counters
+            .lock()
+            .counts
+            .left(&caller.account, &cost, now)
+        else {
             return reply;
         };
         let (configured, name) = caller.names(&left.limit);
@@ -278,7 +291,7 @@ impl Service {
         if reply.ending != Ending::Dropped {
             logged.status = reply.status;
         }
-        self.counters().log.push(logged);
+        self.counters.lock().log.push(logged);
     }
 
     fn nothing_here(&self, received: &Received) -> String {
@@ -294,42 +307,38 @@ impl Service {
     }
 
     pub fn usage(&self) -> Vec<Counted> {
-        self.counters().counts.usage(self.clock.now())
+        self.counters.lock().counts.usage(self.clock.now())
     }
 
     pub fn requests(&self) -> u64 {
-        u64::try_from(self.counters().log.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.counters.lock().log.len()).unwrap_or(u64::MAX)
     }
 
     /// `GET /_sandbox/usage`
     pub fn report(&self) -> Value {
         let limits = self.usage();
-        let counters = self.counters();
+        let counters = self.counters.lock();
         json!({ "requests": counters.log.len(), "limits": limits, "calls": log::calls(&counters.log) })
     }
 
     /// `GET /_sandbox/requests`
     pub fn log(&self) -> Value {
-        serde_json::to_value(&self.counters().log).unwrap_or_default()
+        serde_json::to_value(&self.counters.lock().log).unwrap_or_default()
     }
 
     /// `POST /_sandbox/faults`
     pub fn script(&self, faults: Vec<Fault>) {
-        self.counters().faults.extend(faults);
+        self.counters.lock().faults.extend(faults);
     }
 
     /// `DELETE /_sandbox/faults`
     pub fn unscript(&self) {
-        self.counters().faults.clear();
+        self.counters.lock().faults.clear();
     }
 
     /// `POST /_sandbox/totals`
     pub fn resize(&self, totals: BTreeMap<String, u64>) {
-        self.counters().totals.extend(totals);
-    }
-
-    fn counters(&self) -> MutexGuard<'_, Counters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counters.lock().totals.extend(totals);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Interrupts a read when its caller gives up.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, InterruptHandle, ffi};
 
 use ingest_base::clock::computed;
@@ -37,7 +38,7 @@ impl Interruptible {
     /// # Errors
     /// `SQLITE_INTERRUPT` when the caller has given up.
     pub fn runs_on(&self, connection: &Connection) -> rusqlite::Result<Running<'_>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.given_up {
             return Err(interrupted());
         }
@@ -60,7 +61,7 @@ impl Interruptible {
         loop {
             let began = computed();
             match interrupted_after(patience, connection, &read) {
-                Err(error) if is_interrupted(&error) && !self.state().given_up => {}
+                Err(error) if is_interrupted(&error) && !self.0.lock().given_up => {}
                 read => return read.map(Some),
             }
             if computed().saturating_sub(began) >= time / 2 || patience > time * MOST_PATIENCE {
@@ -69,15 +70,11 @@ impl Interruptible {
             patience *= 2;
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, InterruptState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Wanted {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.0.lock();
         state.given_up = true;
         state.running.iter().for_each(InterruptHandle::interrupt);
     }
@@ -86,7 +83,7 @@ impl Drop for Wanted {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         // The connections of one read are nested: the last to begin is the first to end.
-        self.0.state().running.pop();
+        self.0.0.lock().running.pop();
     }
 }
 

@@ -3,14 +3,13 @@
 //! POSIX drops every lock of a process on a file as soon as the process closes any descriptor of it. SQLite prevents that
 //! among its connections, except for those that it opens without locks. So a file of this list is read with locks only.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use super::state::{Files, Identity};
+use parking_lot::{Mutex, MutexGuard};
 
 static WRITTEN: Mutex<Vec<Identity>> = Mutex::new(Vec::new());
 
 fn written() -> MutexGuard<'static, Vec<Identity>> {
-    WRITTEN.lock().unwrap_or_else(PoisonError::into_inner)
+    WRITTEN.lock()
 }
 
 /// Whether this process has the file open for writing.

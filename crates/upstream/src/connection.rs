@@ -1,7 +1,7 @@
 //! Connections that are open, each for one request at a time.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -9,6 +9,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 
 use super::connect::Connector;
 use super::line::{Unsent, Watch};
@@ -71,7 +72,7 @@ impl Default for Pool {
 impl Pool {
     /// The connection that has waited for the shortest time: the server closes the others first.
     pub fn take(&self) -> Option<Open> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.lock();
         let kept_for = waiting.kept_for;
         let is_kept = |open: &Open| open.idle_for().is_none_or(|span| span < kept_for);
         waiting
@@ -81,23 +82,19 @@ impl Pool {
     }
 
     fn put(&self, open: Open) {
-        self.waiting().open.push(open);
+        self.0.lock().open.push(open);
     }
 
     /// Records that a connection broke during a request after it had waited for `span`: from now on connections wait for at
     /// most half as long. After `TRUSTED` such requests, each of which may have been counted, no connection is kept. A server
     /// that closes early then costs a few units in a run instead of one unit a page.
     fn broke_after(&self, span: Duration) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.0.lock();
         waiting.broken += 1;
         waiting.kept_for = match waiting.broken {
             ..TRUSTED => waiting.kept_for.min(span / 2),
             _ => Duration::ZERO,
         };
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

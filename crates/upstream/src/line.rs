@@ -2,9 +2,10 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use parking_lot::Mutex;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -40,12 +41,12 @@ enum WriteState {
 impl Watch {
     /// Announces that the next bytes are those of a request, which must be written before the deadline.
     pub fn arm(&self, deadline: Deadline) {
-        *self.state() = WriteState::Armed(deadline);
+        *self.0.lock() = WriteState::Armed(deadline);
     }
 
     /// Ends the request. `Some` if no byte of it was written, and none will be.
     pub fn disarm(&self) -> Option<Unsent> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match *state {
             WriteState::Armed(_) => {
                 *state = WriteState::Refused(Unsent::Stale);
@@ -54,10 +55,6 @@ impl Watch {
             WriteState::Refused(why) => Some(why),
             WriteState::Idle | WriteState::Written => None,
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, WriteState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,7 +85,7 @@ impl Line {
         &mut self,
         write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
-        let mut state = self.watch.state();
+        let mut state = self.watch.0.lock();
         if let WriteState::Armed(deadline) = *state
             && let Some(why) = unsent(&self.tcp, self.is_sealed, deadline)
         {

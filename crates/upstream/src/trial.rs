@@ -1,8 +1,7 @@
 //! A request that a person examines: how it is sent, and what its response matched.
 
-use std::sync::{Mutex, PoisonError};
-
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use super::client::Client;
 use super::connection::Connection;
@@ -93,7 +92,7 @@ impl Recorder {
     /// Returns the result of the last request; `None`: none was sent.
     #[must_use]
     pub fn last(&self) -> Option<Trial> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         last.take()
     }
 }
@@ -116,7 +115,7 @@ impl Upstream for Recorder {
     ) -> Exchange {
         let trial = self.client.examine(request, connection, deadline).await;
         let exchange = trial.exchange.clone();
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         *last = Some(trial);
         exchange
     }

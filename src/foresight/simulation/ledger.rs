@@ -1,9 +1,10 @@
 //! The ledger of a simulation: it starts with the balance of the real one, and records its decisions.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::run::{Signal, StopSender};
 use ingest_config::Credential;
@@ -174,9 +175,7 @@ impl SimulatedLedger {
     }
 
     fn decisions(&self) -> MutexGuard<'_, Decisions> {
-        self.decisions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.decisions.lock()
     }
 
     /// Records a charge whatever the limits hold.

@@ -3,9 +3,10 @@
 //! All of them are charged, or none: if one is over its limit, what the others were charged is returned.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tonic::Status;
 
 use super::messages::{
@@ -363,5 +364,5 @@ fn refused(problem: Problem) -> Status {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -8,9 +8,10 @@ mod contents;
 mod pass;
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 
 use self::pass::{open, open_passes};
 use self::state::State;
@@ -51,10 +52,6 @@ impl MemoryCatalog {
             state: Mutex::new(state),
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[async_trait]
@@ -65,7 +62,7 @@ impl PassReader for MemoryCatalog {
         regions: &[String],
         _: Timestamp,
     ) -> Result<Vec<RegionState>, CatalogError> {
-        let state = self.state();
+        let state = self.state.lock();
         Ok(regions
             .iter()
             .map(|region| state.region_state(job, region))
@@ -78,7 +75,7 @@ impl PassReader for MemoryCatalog {
         regions: &[String],
         _: Timestamp,
     ) -> Result<Vec<SliceState>, CatalogError> {
-        let state = self.state();
+        let state = self.state.lock();
         let slices = |region: &String| state.slices(job, region);
         Ok(regions.iter().flat_map(slices).collect())
     }
@@ -90,7 +87,7 @@ impl PassReader for MemoryCatalog {
         slice: Slice,
         _: Timestamp,
     ) -> Result<Option<SliceState>, CatalogError> {
-        Ok(self.state().slice(job, region, slice))
+        Ok(self.state.lock().slice(job, region, slice))
     }
 
     async fn last_pages(
@@ -99,13 +96,13 @@ impl PassReader for MemoryCatalog {
         regions: &[String],
         _: u32,
     ) -> Result<Vec<LastPages>, CatalogError> {
-        let state = self.state();
+        let state = self.state.lock();
         let last = |region: &String| state.last_pages(job, region).into_iter().collect();
         Ok(regions.iter().map(last).collect())
     }
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
-        Ok(open_passes(self.state().open(job)))
+        Ok(open_passes(self.state.lock().open(job)))
     }
 
     async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
@@ -117,7 +114,7 @@ impl PassReader for MemoryCatalog {
     }
 
     async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
-        Ok(self.state().pending(&self.contents, &query))
+        Ok(self.state.lock().pending(&self.contents, &query))
     }
 
     async fn named_ids(
@@ -148,7 +145,7 @@ impl PassReader for MemoryCatalog {
         &self,
         records: RecordIds,
     ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
-        let state = self.state();
+        let state = self.state.lock();
         let fetched = state.fetched(&self.contents, &(records.upstream, records.kind));
         let at = |id: Arc<str>| fetched.at(&id).map(|at| (id, at));
         Ok(records.ids.into_iter().filter_map(at).collect())
@@ -168,7 +165,7 @@ impl PassReader for MemoryCatalog {
     }
 
     async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
-        Ok(self.state().call_facts.clone())
+        Ok(self.state.lock().call_facts.clone())
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
@@ -183,7 +180,7 @@ impl PassReader for MemoryCatalog {
 #[async_trait]
 impl PassStore for MemoryCatalog {
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        Ok(self.state().land(&landing))
+        Ok(self.state.lock().land(&landing))
     }
 
     async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {
@@ -191,7 +188,7 @@ impl PassStore for MemoryCatalog {
     }
 
     async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
-        if let Some(pass) = self.state().passes.get_mut(&pass.0) {
+        if let Some(pass) = self.state.lock().passes.get_mut(&pass.0) {
             pass.rearrange(change);
         }
         Ok(())
@@ -206,7 +203,7 @@ impl PassStore for MemoryCatalog {
     }
 
     async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
-        if let Some(pass) = self.state().passes.get_mut(&pass.0) {
+        if let Some(pass) = self.state.lock().passes.get_mut(&pass.0) {
             pass.cut |= cut;
             for at in pass.positions.iter_mut().filter(|at| at.step == step) {
                 at.cursor = None;
@@ -221,7 +218,7 @@ impl PassStore for MemoryCatalog {
         end: PassEnd,
         now: Timestamp,
     ) -> Result<PassId, CatalogError> {
-        Ok(self.state().finish(pass, end, now))
+        Ok(self.state.lock().finish(pass, end, now))
     }
 
     async fn count_unproductive(
@@ -235,7 +232,7 @@ impl PassStore for MemoryCatalog {
     }
 
     async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
-        let all = &mut self.state().call_facts;
+        let all = &mut self.state.lock().call_facts;
         all.retain(|one| (&one.upstream, &one.call) != (&facts.upstream, &facts.call));
         all.push(facts);
         Ok(())

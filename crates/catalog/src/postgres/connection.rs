@@ -4,12 +4,13 @@
 use std::future::{Future, poll_fn, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -259,13 +260,13 @@ impl Postgres {
 
 impl Pool {
     fn take_idle(&self) -> Option<(Connected, Instant)> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.retain(|(connected, _)| !connected.client.is_closed());
         idle.pop()
     }
 
     fn keep(&self, connected: Connected) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         idle.push((connected, Instant::now()));
     }
 }
@@ -543,11 +544,7 @@ impl Transaction<'_> {
     }
 
     async fn check_begun(&self) -> Result<(), PostgresError> {
-        let begun = self
-            .begun
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let begun = self.begun.lock().take();
         let Some(begun) = begun else { return Ok(()) };
         let begun = timeout(self.patience, begun).await;
         let begun = begun.map_err(|_| PostgresError::Silent(self.patience))?;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -108,12 +109,12 @@ impl Held {
 impl Terms {
     /// The term under which this process holds a resource, or held one that it lost; `None` if it did not take it.
     pub fn of(&self, resource: &Resource) -> Option<Term> {
-        self.locked().get(resource)?.term.clone()
+        self.held.lock().get(resource)?.term.clone()
     }
 
     /// Stores the pass that is walked under a lease.
     pub fn walks(&self, resource: &Resource, pass: PassId) {
-        if let Some(held) = self.locked().get_mut(resource)
+        if let Some(held) = self.held.lock().get_mut(resource)
             && !held.passes.contains(&pass)
         {
             held.passes.push(pass);
@@ -122,14 +123,14 @@ impl Terms {
 
     /// The resource whose lease this process took to walk a pass; `None` where that is not known.
     pub fn walked_by(&self, pass: PassId) -> Option<Resource> {
-        let held = self.locked();
+        let held = self.held.lock();
         let walked = held.iter().find(|(_, held)| held.passes.contains(&pass));
         walked.map(|(resource, _)| resource.clone())
     }
 
     /// The page that this process landed last under a term, and that the catalog must have for as long as the term holds.
     pub fn last_landing(&self, term: &Term) -> Option<Uuid> {
-        let held = self.locked();
+        let held = self.held.lock();
         let held = held.get(&term.resource)?;
         held.last_landing
             .filter(|_| held.term.as_ref() == Some(term))
@@ -137,18 +138,14 @@ impl Terms {
 
     /// Stores that a page was landed; `None`: that pages may have been deleted.
     pub fn set_last_landing(&self, resource: &Resource, landing: Option<Uuid>) {
-        if let Some(held) = self.locked().get_mut(resource) {
+        if let Some(held) = self.held.lock().get_mut(resource) {
             held.last_landing = landing;
         }
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<Resource, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves a resource for one task of this process. Returns `false` if another one has it.
     fn reserve(&self, resource: &Resource) -> bool {
-        let mut held = self.locked();
+        let mut held = self.held.lock();
         let Entry::Vacant(free) = held.entry(resource.clone()) else {
             return false;
         };
@@ -157,14 +154,14 @@ impl Terms {
     }
 
     fn current(&self) -> Vec<Term> {
-        let held = self.locked();
+        let held = self.held.lock();
         let held = held.values().filter(|held| !held.is_lost);
         held.filter_map(|held| held.term.clone()).collect()
     }
 
     /// Stores which of these terms the database confirmed; the others are lost.
     fn confirm(&self, asked: &[Term], confirmed: &[Resource], began: Monotonic) {
-        let mut held = self.locked();
+        let mut held = self.held.lock();
         for term in asked {
             let Some(one) = held.get_mut(&term.resource) else {
                 continue;
@@ -288,7 +285,7 @@ impl RowLeases {
 
     fn lease(&self, term: Term, began: Monotonic) -> Lease {
         let held = Held::new(Some(term.clone()), began);
-        self.terms.locked().insert(term.resource.clone(), held);
+        self.terms.held.lock().insert(term.resource.clone(), held);
         Lease::new(Guard {
             term,
             terms: Arc::clone(&self.terms),
@@ -331,7 +328,7 @@ impl Leases for RowLeases {
     }
 
     fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
-        let held = self.terms.locked().get(resource).cloned();
+        let held = self.terms.held.lock().get(resource).cloned();
         let Some(held) = held else { return Ok(()) };
         let silent = held.confirmed.elapsed();
         let why = if held.is_lost {
@@ -348,7 +345,7 @@ impl Leases for RowLeases {
     }
 
     fn trusted_until(&self, resource: &Resource) -> Option<Deadline> {
-        let held = self.terms.locked().get(resource).cloned()?;
+        let held = self.terms.held.lock().get(resource).cloned()?;
         let trust = match held.is_lost {
             true => Duration::ZERO,
             false => self.trust(),
@@ -378,7 +375,7 @@ struct Reserved<'a> {
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.terms.locked().remove(self.resource);
+        self.terms.held.lock().remove(self.resource);
     }
 }
 
@@ -397,7 +394,7 @@ impl std::fmt::Debug for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.terms.locked().remove(&self.term.resource);
+        self.terms.held.lock().remove(&self.term.resource);
         // Without the task, the lease expires.
         let _ = self.releases.send(Release::One(self.term.clone()));
     }

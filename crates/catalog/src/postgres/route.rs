@@ -1,8 +1,8 @@
 //! How a connection is made: the hosts in their order, TLS, the role and its password.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -69,7 +69,7 @@ impl Route {
     /// # Errors
     /// What failed at each host. It can pass if it can at one of them.
     pub async fn connect(&self) -> Result<Connected, PostgresError> {
-        let first = self.last.lock().map_or(0, |last| *last);
+        let first = *self.last.lock();
         let count = self.url.hosts.len();
         let (mut failures, mut passing) = (Vec::new(), false);
         for index in (0..count).map(|at| (first + at) % count.max(1)) {
@@ -78,9 +78,7 @@ impl Route {
             };
             match self.connect_to(host).await {
                 Ok(connected) => {
-                    if let Ok(mut last) = self.last.lock() {
-                        *last = index;
-                    }
+                    *self.last.lock() = index;
                     return Ok(connected);
                 }
                 Err(PostgresError::Connect { why, is_passing }) => {

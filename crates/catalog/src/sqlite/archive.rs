@@ -6,7 +6,7 @@ use futures_util::stream::poll_fn;
 use tokio::sync::mpsc::channel;
 use tokio::task::spawn_blocking;
 
-use super::{SqliteCatalog, StoreError, locked, passes, records, search};
+use super::{SqliteCatalog, StoreError, passes, records, search};
 use crate::{
     Archive, CatalogError, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery, SearchQuery,
     SearchResults, StoredRecord,
@@ -37,7 +37,8 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
         let (database, path) = (Arc::clone(&self.database), self.path.clone());
         spawn_blocking(move || {
             let each = |page| sender.blocking_send(Ok(page)).is_ok();
-            let read = locked(&database)
+            let read = database
+                .lock()
                 .read_once(|connection| records::records(connection, &query, each));
             if let Err(error) = read {
                 // Fails only if nobody reads any more.

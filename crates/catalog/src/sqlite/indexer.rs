@@ -1,10 +1,11 @@
 //! Indexes landed pages beside the walk, so that landing a page does not wait for the index of the page before it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::{mem, thread};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::land::Changes;
@@ -48,7 +49,7 @@ impl Indexer {
         if waiting == 1 {
             let this = Arc::clone(self);
             let thread = thread::Builder::new().name("index".to_owned());
-            let mut threads = locked(&self.threads);
+            let mut threads = self.threads.lock();
             threads.retain(|thread| !thread.is_finished());
             // Without a thread the page waits for those after it, or for the end.
             threads.extend(thread.spawn(move || this.finish()));
@@ -59,8 +60,8 @@ impl Indexer {
 
     /// Waits until every page that was added is indexed.
     pub fn finish(&self) {
-        let mut records = locked(&self.records);
-        let pages = mem::take(&mut *locked(&self.pages));
+        let mut records = self.records.lock();
+        let pages = mem::take(&mut *self.pages.lock());
         if pages.is_empty() {
             return;
         }
@@ -77,7 +78,7 @@ impl Indexer {
 
     /// Adds a page. Returns the number of pages that wait, this one included.
     fn push(&self, page: ChangedPage) -> usize {
-        let mut pages = locked(&self.pages);
+        let mut pages = self.pages.lock();
         pages.push(page);
         pages.len()
     }
@@ -90,13 +91,9 @@ impl Drop for FinishOnDrop {
     fn drop(&mut self) {
         self.0.finish();
         // Until they end, they keep the files open.
-        for thread in mem::take(&mut *locked(&self.0.threads)) {
+        for thread in mem::take(&mut *self.0.threads.lock()) {
             // A panic has ended the process.
             let _ = thread.join();
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

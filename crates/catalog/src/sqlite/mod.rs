@@ -27,8 +27,9 @@ mod typed;
 mod views;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
@@ -186,7 +187,7 @@ impl SqliteCatalog {
         F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let database = Arc::clone(&self.database);
-        self.done(apart_alone(move || locked(&database).change(work)).await)
+        self.done(apart_alone(move || database.lock().change(work)).await)
     }
 }
 
@@ -226,7 +227,7 @@ impl<A> SqliteCatalog<A> {
         F: FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     {
         let database = Arc::clone(&self.database);
-        self.done(apart(move || work(&mut locked(&database))).await)
+        self.done(apart(move || work(&mut database.lock())).await)
     }
 
     fn done<T>(&self, worked: Result<Result<T, StoreError>, CutOff>) -> Result<T, CatalogError> {
@@ -254,10 +255,6 @@ impl StoreError {
             | Self::CutOff(_) => CatalogError::Failed(message),
         }
     }
-}
-
-fn locked(database: &Mutex<Database>) -> std::sync::MutexGuard<'_, Database> {
-    database.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn in_transaction<T>(

@@ -8,10 +8,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
 use super::indexer::ChangedPage;
@@ -99,7 +99,7 @@ impl TextIndex {
     pub fn open(catalog: &Path, records: &mut Connection) -> Self {
         let index = Self::to_read(catalog);
         match sqlite::open(&index.path, SCHEMA) {
-            Ok(database) => *index.locked() = Some(database),
+            Ok(database) => *index.database.lock() = Some(database),
             Err(error) => index.report(&error.to_string()),
         }
         // A process that was killed may have left changes that no index holds.
@@ -122,7 +122,7 @@ impl TextIndex {
     /// Indexes what changed in the catalog; the texts of the pages `landed` are in memory. The pages are stored already, so a
     /// failure is only reported, and the next writer tries again.
     pub fn follow(&self, records: &mut Connection, landed: &[ChangedPage]) {
-        if let Some(database) = self.locked().as_mut()
+        if let Some(database) = self.database.lock().as_mut()
             && let Err(error) = database.change(|index| follow(index, records, landed))
         {
             self.report(&sqlite::explain(&error));
@@ -131,7 +131,7 @@ impl TextIndex {
 
     /// Rebuilds the index from the records, even if its file is damaged. Returns the number of indexed records.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
-        let mut database = self.locked();
+        let mut database = self.database.lock();
         // A damaged file fails here, and is made anew.
         if let Some(Ok(indexed)) = database
             .as_mut()
@@ -162,7 +162,7 @@ impl TextIndex {
 
     /// Whether the index does not hold a change yet.
     fn lacks(&self, seq: i64) -> Result<bool, StoreError> {
-        let mut opened = self.locked();
+        let mut opened = self.database.lock();
         let Some(database) = self.opened(&mut opened)? else {
             return Ok(false);
         };
@@ -178,7 +178,7 @@ impl TextIndex {
         interruptible: &Interruptible,
         read: impl Fn(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut opened = self.locked();
+        let mut opened = self.database.lock();
         let Some(database) = self.opened(&mut opened)? else {
             return nothing_indexed(records).map(|()| T::default());
         };
@@ -204,10 +204,6 @@ impl TextIndex {
         Ok(database.as_mut())
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Database>> {
-        self.database.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reports the first failure of this process.
     pub fn report(&self, error: &str) {
         if !self.reported.swap(true, Ordering::Relaxed) {
@@ -222,7 +218,8 @@ impl TextIndex {
     /// Deletes log entries that the index has applied.
     fn shorten_log(&self, records: &Connection) -> rusqlite::Result<()> {
         let Some(followed) = self
-            .locked()
+            .database
+            .lock()
             .as_deref()
             .map(followed)
             .transpose()?

@@ -11,9 +11,10 @@ mod report;
 mod schema;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
@@ -179,14 +180,7 @@ impl Journal {
         act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Option<T>, JournalError> {
         let database = Arc::clone(&self.database);
-        let done = apart(move || {
-            database
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_mut()
-                .map(act)
-                .transpose()
-        });
+        let done = apart(move || database.lock().as_mut().map(act).transpose());
         Ok(done
             .await
             .map_err(|error| JournalError(error.to_string()))??)

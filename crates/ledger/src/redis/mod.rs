@@ -11,10 +11,11 @@ mod sentinel;
 mod terms;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::{
@@ -172,7 +173,7 @@ impl RedisLedger {
     }
 
     fn warn(&self, account: &Account, disagreements: Vec<Disagreement>) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         for Disagreement { limit, theirs } in disagreements {
             if warned.insert((account.name.clone(), limit.clone())) {
                 tracing::warn!(

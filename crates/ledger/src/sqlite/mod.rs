@@ -13,10 +13,11 @@ mod schema;
 mod spent;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use self::rows::{Newest, Rows};
@@ -114,7 +115,7 @@ impl SqliteLedger {
         &self,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, LedgerError> {
-        let Ok(database) = self.database.try_lock() else {
+        let Some(database) = self.database.try_lock() else {
             return Ok(None);
         };
         let begun = Writing::begin_at_once(&database).map_err(|error| broken(&error))?;
@@ -146,7 +147,7 @@ impl SqliteLedger {
         act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, LedgerError> {
         let database = Arc::clone(&self.database);
-        let work = move || act(&mut database.lock().unwrap_or_else(PoisonError::into_inner));
+        let work = move || act(&mut database.lock());
         match apart(work).await {
             Ok(done) => done.map_err(|error| broken(&error)),
             Err(error) => Err(LedgerError::Broken(format!(

@@ -1,10 +1,10 @@
 //! The circuit breaker in front of a shared ledger: after a failure no call waits for the ledger until an interval is over,
 //! so that an outage costs one timeout instead of one a call (L28).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ingest_base::clock::Monotonic;
+use parking_lot::Mutex;
 
 const FIRST_INTERVAL: Duration = Duration::from_millis(250);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(15);
@@ -31,7 +31,7 @@ impl Open {
 impl CircuitBreaker {
     /// Returns the last failure while no call may go through; `None` when one may.
     pub fn open_reason(&self) -> Option<String> {
-        let state = self.state();
+        let state = self.0.lock();
         let open = state.as_ref().filter(|open| open.blocks())?;
         Some(open.reason.clone())
     }
@@ -39,13 +39,13 @@ impl CircuitBreaker {
     /// Whether the last call failed.
     #[cfg(feature = "schema")]
     pub fn is_open(&self) -> bool {
-        self.state().is_some()
+        self.0.lock().is_some()
     }
 
     /// Whether a call may go through. After an interval one may: the others would wait for a timeout each.
     #[cfg(feature = "schema")]
     pub fn admit_one(&self) -> bool {
-        match &mut *self.state() {
+        match &mut *self.0.lock() {
             None => true,
             Some(open) if open.blocks() => false,
             Some(open) => {
@@ -59,7 +59,7 @@ impl CircuitBreaker {
     /// Records that a call failed. Calls that fail together open the breaker once: the interval doubles only when a call
     /// fails after the last interval.
     pub fn record_failure(&self, reason: &str) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let interval = match &*state {
             None => FIRST_INTERVAL,
             Some(open) if open.blocks() && !open.is_probed => return,
@@ -78,12 +78,8 @@ impl CircuitBreaker {
 
     /// Records that the ledger replied: calls go through again.
     pub fn record_success(&self) {
-        if self.state().take().is_some() {
+        if self.0.lock().take().is_some() {
             tracing::info!("the ledger responds again");
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, Option<Open>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,6 @@
 //! Sends the ledger what it does not have: unmetered charges, true costs and closings (L25); and everything again after it
 //! lost its data (L38).
 
-use std::sync::PoisonError;
-
 use super::SharedClient;
 use crate::client::{ClientError, fresh_id};
 use crate::journal::{Pending, PendingClosing, Recovery};
@@ -244,10 +242,7 @@ impl SharedClient {
             );
             return;
         }
-        let mut reported = self
-            .reported_losses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut reported = self.reported_losses.lock();
         if !reported.insert(account.clone()) {
             tracing::debug!(account, charges, "the ledger lost data again");
             return;

@@ -122,6 +122,7 @@ impl Carried {
     pub fn confidential(&self, auth: &Auth) -> Vec<SecretString> {
         let secrets = self.secrets.all().cloned();
         let token = self.token.iter().map(|token| token.access.clone());
+        // The redactor knows base64 of each secret alone. Joined with the user, a password encodes to another text.
         let basic = match auth {
             Auth::Basic { user, password } => self.basic(user, password).ok(),
             Auth::None | Auth::Header(_) | Auth::Query(_) | Auth::Bearer | Auth::OAuth(_) => None,

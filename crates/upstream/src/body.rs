@@ -135,6 +135,7 @@ impl Body {
 
 fn keep(bytes: &mut Vec<u8>, most: usize, more: &[u8]) -> Result<(), End> {
     let free = most - bytes.len();
+    // What fits is kept: the beginning of a refusal is enough for its message and its error rule.
     bytes.extend(more.iter().take(free));
     if more.len() > free {
         return Err(End::TooLong(most));

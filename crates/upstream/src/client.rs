@@ -1,3 +1,5 @@
+//! The client of one credential: builds a request, sends it once, and interprets the response.
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

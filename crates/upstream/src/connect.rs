@@ -69,6 +69,7 @@ impl Connector {
         };
         let patience = CONNECT.min(timeout / 2);
         let mut tcp = HttpConnector::new();
+        // The connector would refuse an `https` URL. TLS is added to its stream here.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(KEEP_ALIVE));
@@ -157,6 +158,7 @@ impl Proxy {
             return Ok(None);
         };
         let proxy = Self::new(&found);
+        // A proxy that cannot be used is an error: without it, requests would bypass what the environment prescribes.
         if found.uri().scheme_str() != Some("http") {
             let scheme = found.uri().scheme_str().unwrap_or_default();
             return Err(format!(
@@ -191,6 +193,7 @@ fn tls() -> Result<Arc<ClientConfig>, String> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier();
     let mut config = config.map_err(|error| format!("cannot set up TLS: {error}"))?;
+    // The connection speaks HTTP/1.1 only, so a server must not choose HTTP/2.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }

@@ -164,6 +164,7 @@ impl Open {
         request: Request<Full<Bytes>>,
         deadline: Deadline,
     ) -> Result<Response<Incoming>, Broken> {
+        // Before the watch is armed, so nothing of this request can have been written.
         if self.sender.ready().await.is_err() {
             return Err(Broken::Unsent(Unsent::Stale));
         }

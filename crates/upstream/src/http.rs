@@ -90,6 +90,7 @@ impl Http {
         let most = if head.status.is_success() {
             self.max_body
         } else {
+            // A limit that the configuration sets lower holds for refusals too.
             self.max_body.min(REFUSAL_BYTES)
         };
         let mut reading = Reading {
@@ -181,6 +182,7 @@ impl Sending<'_> {
         let mut outgoing =
             hyper::Request::new(Full::new(Bytes::copy_from_slice(body.unwrap_or_default())));
         *outgoing.method_mut() = self.request.method().clone();
+        // A configured header replaces the usual one of its name.
         *outgoing.headers_mut() = headers(self.request.headers());
         let host = HeaderValue::try_from(host_of(url)).map_err(|error| unfit(&error))?;
         outgoing.headers_mut().entry(HOST).or_insert(host);
@@ -231,6 +233,7 @@ impl Patience {
     fn new(span: Duration) -> Self {
         const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
         Self {
+            // A longer span could not be added to an instant.
             until: Instant::now() + span.min(LONGEST),
             is_over: false,
         }

@@ -98,6 +98,7 @@ impl Line {
             })));
         }
         let written = write(Pin::new(&mut self.tcp));
+        // A write that failed counts as written: nobody knows how much of it left, and what is in doubt was counted.
         let nothing = matches!(written, Poll::Pending | Poll::Ready(Ok(0)));
         if matches!(*state, WriteState::Armed(_)) && !nothing {
             *state = WriteState::Written;
@@ -112,6 +113,7 @@ fn unsent(tcp: &TcpStream, is_sealed: bool, deadline: Deadline) -> Option<Unsent
     let closed_or_garbage = match recv(tcp, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((0, _)) => true,
         Ok(_) => !is_sealed,
+        // Nothing to read is what a connection between two responses has.
         Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
     };
     if closed_or_garbage {

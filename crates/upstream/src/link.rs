@@ -1,3 +1,5 @@
+//! Reads `Link` headers (RFC 8288).
+
 use url::Url;
 
 /// The target of the link of relation `next` in the values of `Link` headers (RFC 8288).

@@ -177,6 +177,7 @@ pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> BTreeSet<Mi
     let mut missing = BTreeSet::new();
     if let Some(records) = &call.records {
         missing.extend(of_list(records, page));
+        // An empty page says nothing about columns and texts.
         if !page.records.is_empty() {
             missing.extend(of_records(records, page));
         }

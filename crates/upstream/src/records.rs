@@ -161,6 +161,7 @@ impl<'a> BodySearch<'a> {
             return self.take(value, name);
         };
         match value {
+            // A member that is really named `*` comes first.
             Value::Object(members) if token == "*" && !members.contains_key(token) => {
                 if rest.is_empty() {
                     self.leave_out(members);

@@ -1,3 +1,5 @@
+//! Classifies a response that is no page, and finds its message.
+
 use std::time::Duration;
 
 use reqwest::StatusCode;
@@ -94,6 +96,7 @@ pub fn document(answer: &Response) -> Value {
             json::read_cut(&text)
         }
     };
+    // JSON first, whatever the format of the pages: upstreams often report errors in it.
     json::read(&text)
         .ok()
         .or_else(|| answer.in_its_format(&text))
@@ -129,6 +132,8 @@ impl Refusal {
         let wait = self.wait.or(until).or(self.pause);
         match class {
             Class::Spent => Failure::Spent {
+                // The place that the rule names comes before `Retry-After`: a rule for an exhausted limit knows its
+                // reset.
                 until: self.until.or(self
                     .wait
                     .filter(|wait| !wait.is_zero())

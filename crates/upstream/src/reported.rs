@@ -97,6 +97,7 @@ impl Answer<'_> {
     ) {
         let remaining = match self.remaining(limit, about, state) {
             Ok(remaining) => remaining,
+            // Its reset is left out too: alone it would say that no request may follow until then.
             Err(source) => {
                 found.missing.insert(Missing::Reported {
                     limit: limit.clone(),

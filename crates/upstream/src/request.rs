@@ -1,3 +1,5 @@
+//! Builds a request: URL, headers and body, first without its secrets, then with them.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -170,6 +172,7 @@ impl<'a> RequestParts<'a> {
         if let Some(tag) = self
             .request
             .known
+            // A tag that no header can carry is left out: the page is then requested as if it were new.
             .and_then(|known| HeaderValue::try_from(&known.tag.name).ok())
         {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
@@ -178,6 +181,7 @@ impl<'a> RequestParts<'a> {
         let media_type = HeaderValue::from_static(self.format().media_type());
         request.headers_mut().entry(ACCEPT).or_insert(media_type);
         self.reveal(&mut request, carried)?;
+        // Last, so that no configured header or parameter takes the place of the secret.
         carried.authorize(&mut request, &self.upstream.auth)?;
         Ok(request)
     }
@@ -191,6 +195,7 @@ impl<'a> RequestParts<'a> {
         } = self.request;
         let turn = step.call.paging.turn(cursor, lasting)?;
         let configured = body::of_page(&self.request, &turn).into_iter();
+        // Rendered again: the first body has variables in place of secrets, so that fingerprints and `shown` have none.
         let body = if configured.flat_map(Body::templates).any(contains_secret) {
             body::rendered(&self.request, &turn, &|template, values| {
                 Ok(revealed(template, values, carried)?.to_string())
@@ -389,6 +394,7 @@ fn page_size(
 }
 
 /// The longest URL, in bytes, with space for a secret.
+// The URI type of the HTTP library holds 65,534 bytes.
 const LONGEST_URL: usize = 64_000;
 
 fn fits(url: &Url, request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<(), Failure> {
@@ -432,6 +438,7 @@ fn url(
             .map_or((page, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
+        // A parameter that the upstream's URL has stays as the upstream wrote it.
         let present: BTreeSet<String> = url
             .query_pairs()
             .map(|(name, _)| name.into_owned())

@@ -1,3 +1,5 @@
+//! Reads the times for which upstreams ask clients to wait.
+
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};

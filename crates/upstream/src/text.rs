@@ -1,3 +1,5 @@
+//! Texts of web pages, which proxies send in place of a response.
+
 /// Whether a body looks like a web page.
 pub fn is_html(text: &str) -> bool {
     text.trim_start().starts_with('<')

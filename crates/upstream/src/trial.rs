@@ -65,6 +65,7 @@ impl Trial {
 impl Default for Trial {
     fn default() -> Self {
         Self {
+            // Stands until the request has a result.
             exchange: Err(Failure::TooLate).into(),
             classified: None,
             classifies: false,

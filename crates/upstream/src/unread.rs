@@ -351,6 +351,7 @@ impl PlaceSearch<'_> {
         };
         if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
+            // A response can have the number of records on the page under such a name too, which is smaller.
             if number > known {
                 self.found.total = Some((at(), number));
             }

@@ -152,6 +152,7 @@ impl Response {
         let text = charset::decode(&self.headers, &self.body, self.format)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
         if text.trim().is_empty() {
+            // Without a line, CSV and NDJSON are empty lists. JSON and XML have no empty document.
             return match self.format {
                 Format::Csv(_) | Format::Ndjson => Ok(Value::Array(Vec::new())),
                 Format::Json | Format::Xml => Err(transient("the response has no body".to_owned())),

@@ -35,6 +35,7 @@ impl Response {
             *reported = reported::read(parts, &self, Some(&document));
             return self.refusal(parts, reported);
         }
+        // Before the body is looked at: a 204 has none, and an empty body is otherwise a failure.
         if self.status == StatusCode::NO_CONTENT {
             return Ok(self.no_records(parts));
         }
@@ -42,6 +43,7 @@ impl Response {
         let (response, document) = self.parsed().await?;
         let document = document?;
         *reported = reported::read(parts, &response, Some(&document));
+        // Upstreams report errors with status 200 too, so the rules come before the records.
         if response.is_refusal(&document, parts) {
             return response.refusal(parts, reported);
         }
@@ -119,6 +121,7 @@ impl Response {
         let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
         let tag = self
             .tag(parts, &found, next.as_deref())
+            // A page that was not modified would end its list without the reason why it cannot go on.
             .filter(|_| dead_end.is_none());
         Ok(Page {
             records: found.records,

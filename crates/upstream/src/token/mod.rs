@@ -120,6 +120,7 @@ impl AccessToken {
     /// # Errors
     /// Why there is none. No metered request was sent.
     pub async fn reveal(&self, secrets: &SecretsInUse) -> Result<TokenInUse, Failure> {
+        // Held while a token is requested: the other regions wait for this one instead of each requesting its own.
         let mut cached = self.cached.lock().await;
         let now = SystemClock.now();
         if cached
@@ -274,6 +275,7 @@ impl AccessToken {
         let sent = request.http()?;
         let redactor = Redactor::new(request.secrets());
         let connection = http.connect().await?;
+        // A token request is not charged, so no grant limits when it may leave.
         let deadline = Deadline::new(Monotonic::now(), self.timeout);
         let response = http.exchange(&sent, connection, deadline, redactor).await;
         let response = response.map_err(|failure| match failure {

@@ -297,6 +297,7 @@ fn refused(response: &Response, host: &str, now: Timestamp) -> Failure {
     let by_status = refusal::failure_of(response, &[], now);
     let message = |by_status: &Failure| format!("the token endpoint {host} responded: {by_status}");
     match by_status {
+        // The endpoint counts no quota of ours: its "slow down" pauses the token request and closes no limit.
         Failure::Transient {
             retry_after,
             ref limit,

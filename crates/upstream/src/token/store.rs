@@ -62,6 +62,7 @@ impl TokenStore {
         let file = private::open_to_lock(&path).map_err(failed)?;
         let attempts = LOCK_PATIENCE.as_millis() / LOCK_INTERVAL.as_millis();
         for _ in 0..attempts {
+            // A lock that blocks could not be given up, neither after `LOCK_PATIENCE` nor at a signal.
             match file.try_lock() {
                 Ok(()) => return Ok(TokenLock { _file: file }),
                 Err(TryLockError::WouldBlock) => tokio::time::sleep(LOCK_INTERVAL).await,
@@ -93,6 +94,7 @@ impl TokenStore {
             expires_at: if is_same_request {
                 time("expires_at")
             } else {
+                // The refresh token stays usable: it depends on the grant alone.
                 Some(Timestamp::from_micros(0))
             },
         })
@@ -105,6 +107,7 @@ impl TokenStore {
     /// The file cannot be created.
     pub fn prepare(&self, _: &TokenLock) -> Result<Replacement, String> {
         let path = self.path.with_extension("new");
+        // A process that was killed can have left one, with other permissions.
         let created = fs::remove_file(&path)
             .or_else(|error| match error.kind() {
                 io::ErrorKind::NotFound => Ok(()),

@@ -60,6 +60,7 @@ pub async fn carried_over(
             None => CarryOver::default(),
         },
     };
+    // What was taken back is not carried over: in a ledger that never had the charge, it has nothing to release.
     carried.charges.retain(|entry| !entry.cost.is_none());
     Ok(carried)
 }

@@ -79,6 +79,7 @@ impl MemoryLedger {
     pub fn preload(&self, account: &str, limit: &str, charges: &[(Timestamp, Units)]) {
         let mut accounts = self.accounts.lock();
         let history = accounts.entry(account.to_owned()).or_default();
+        // The newest charge is the ledger's time (L4).
         if let Some((newest, _)) = charges.last() {
             history.counts.entry(*newest).or_default();
         }

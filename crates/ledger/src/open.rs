@@ -100,6 +100,7 @@ pub async fn open_with(
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
             let copy = journal.in_memory().await?;
             for (account, entries) in charges {
+                // In a journal they are charges that the ledger does not have yet, which a report adds to its use.
                 copy.add(account, entries).await?;
             }
             let ledger = Arc::new(RedisLedger::configured(url, config)?);

@@ -272,6 +272,7 @@ pub trait LedgerClient: Send + Sync {
                     if permit.deadline.is_past() && !permit.repeats_chosen_id(&request) =>
                 {
                     self.release(request.account, &permit).await?;
+                    // A grant that arrived, though late, shows that the ledger keeps its data.
                     (late, void) = (late + 1, 0);
                 }
                 Some(acquired) => return Ok(acquired),
@@ -362,6 +363,7 @@ pub fn fresh_id() -> ChargeId {
 #[must_use]
 pub fn random_id(length: usize) -> ChargeId {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    // Digits are taken from its low end, which is random. It begins with the time.
     let mut rest = Uuid::now_v7().as_u128();
     let mut id = String::with_capacity(length);
     for _ in 0..length {

@@ -43,6 +43,7 @@ impl ReadOnlyClient {
         let ids: Vec<ChargeId> = unsynced.iter().map(|entry| entry.id.clone()).collect();
         let reply = self.ledger.usage(account, Some(&seen), &ids, now).await?;
         let mut recorded = reply.recorded.iter();
+        // The reply tells of each id in the order in which they were sent.
         unsynced.retain(|_| recorded.next() != Some(&true));
         Ok((reply, unsynced))
     }

@@ -175,6 +175,7 @@ impl Journal {
         let row = ChargeRow::settled(account, id, now, cost);
         self.with(move |connection| {
             let tx = write(connection)?;
+            // A floor that is set after a loss must contain the true cost, which the ledger reported without it (L38).
             if let Some(before) = charged(&tx, &row)? {
                 let mut more = row.cost.clone();
                 more.take(&before.cost);
@@ -281,6 +282,8 @@ fn delete_expired(
     moment: &JournalTime,
     id: &ChargeId,
 ) -> rusqlite::Result<()> {
+    // By the ledger's clock where that is ahead. A row that was taken back stays: its id names no charge any more
+    // (L12).
     let ahead = position::stored(connection, moment)?.ahead;
     let expired = moment.now + ahead - moment.window;
     connection
@@ -334,6 +337,7 @@ fn mark(
     }
     let ahead = clock_lead(granted, &before, moment.now);
     position::record(tx, moment, position, &before, ahead)?;
+    // A repeated grant carries the time of its charge, and says nothing about the ledger now.
     if granted.is_fresh() {
         position::record_newest(tx, account, id, position, &before)?;
         position::record_used(tx, account, position.at, &granted.used)?;
@@ -386,6 +390,7 @@ fn charge_unmetered(
     let tx = write(connection)?;
     let moment = JournalTime::new(account, row.at);
     let mut row = row.valid(&tx, &moment)?;
+    // Before closings and allowance: a repeated id is granted again, whatever else holds (L11).
     if let Some(held) = held(&tx, &row)? {
         return Ok(Unmetered::Repeated { id: row.id, held });
     }

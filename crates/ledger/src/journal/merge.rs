@@ -17,6 +17,7 @@ const MOST: i64 = 1_024;
 const NAMELESS: char = '\u{1}';
 
 /// The charges that may be merged: granted, and in the ledger as they are here.
+// Rows without a call were absorbed, or settled before they arrived: the ledger remembers their ids longer (L11).
 const WHICH: &str =
     "account = ?1 and at >= ?2 and at <= ?3 and state = 'sent' and known and told = 1
     and not unmetered and call is not null";
@@ -35,6 +36,7 @@ pub fn merge(tx: &Transaction<'_>, account: &Account, now: Timestamp) -> rusqlit
     let Some(first) = first_single(tx, account, from, until)? else {
         return Ok(());
     };
+    // From one part earlier, so that the row of the last merged part takes what belongs to it.
     let charges = charges(tx, account, first - longest_part(account), until)?;
     let is_one = |(earlier, _): &(Entry, Purpose), (later, _): &(Entry, Purpose)| {
         account.merges(earlier.at, later.at, now)

@@ -150,6 +150,8 @@ fn collect(
     let seen = position::stored(connection, moment)?.seen;
     let floors = floors(connection, account, moment.now)?;
     let mut entries = own_charges(connection, moment)?;
+    // What the floors contain already is left out: the ledger may have it merged, under no id that this machine knows
+    // (L38).
     let granted = granted_long_ago(connection, moment)?;
     let reported = by_limit(&floors);
     entries.retain(|entry| !(granted.contains(&entry.id) && is_covered(entry, &reported)));
@@ -232,6 +234,7 @@ fn floors(
     let mut floors = Vec::new();
     for (name, limit) in &account.limits {
         let reported = position::last_reported(connection, &account.name, name)?;
+        // A floor whose time has left the window holds nothing any more (L40).
         let counting = reported.filter(|(at, _)| limit.window().expiry(*at) > now);
         floors.extend(counting.map(|(at, used)| Floor {
             limit: name.clone(),

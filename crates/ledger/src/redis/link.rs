@@ -129,6 +129,7 @@ impl Link {
             .send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments))
             .await;
         match reply {
+            // A server forgets its scripts when it restarts or fails over. `EVAL` runs the script and loads it.
             Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
                 let (reply, again) = self
                     .send_twice(&evaluation("EVAL", &source.code, keys, arguments))
@@ -167,6 +168,7 @@ impl Link {
     }
 
     async fn connection(&self) -> Result<Connection, ConnectError> {
+        // Held while connecting: tasks that find no connection wait for this one instead of opening their own.
         let mut held = self.held.lock().await;
         if let Some(connection) = &*held {
             return Ok(connection.clone());

@@ -153,6 +153,7 @@ impl RedisLedger {
             ServerTime::Told(clock) => Some(clock.now()),
         };
         let shown = match script {
+            // These name instants at which units return, up to a window from now.
             Script::Usage | Script::Falls => account.longest_window(),
             _ => Duration::ZERO,
         };
@@ -164,6 +165,7 @@ impl RedisLedger {
             least_life: self.least_life,
             server_time,
             seen,
+            // With every script: the one that finds a loss begins a new epoch (L36).
             fresh_epoch: Uuid::now_v7().simple().to_string(),
             ahead: shown,
         };
@@ -277,6 +279,7 @@ impl SharedLedger for RedisLedger {
         let account = &*terms::with_unknown_limits(account, &update);
         let mut sent = terms::for_update(account, &update);
         let is_whole = sent.limits.len() == account.limits.len();
+        // Where all limits are sent, there is none left to ask for.
         let mut unsent = if is_whole {
             UnsentLimits::Keep
         } else {

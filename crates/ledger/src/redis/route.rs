@@ -86,6 +86,7 @@ impl Route {
 
 fn node(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
     let info = url.expose().clone().into_connection_info()?;
+    // Without CLIENT SETINFO, as in `login`.
     let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
     if let Some(password) = keys.password {
         settings = settings.set_password(password.expose_secret());

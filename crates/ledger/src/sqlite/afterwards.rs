@@ -1,3 +1,5 @@
+//! What changes charges after they were made: settlements, charges made elsewhere, closings.
+
 use std::collections::BTreeMap;
 
 use rusqlite::Result;
@@ -23,6 +25,7 @@ pub fn settle(
         None => add(rows, id, now)?,
     };
     let mut limits = rows.limits_of(account, place)?;
+    // The true cost can take from limits that the charge did not.
     limits.extend(account.charged(cost).map(|(limit, _)| limit));
     for limit in limits {
         let units = cost.of(limit);

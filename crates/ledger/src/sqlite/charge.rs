@@ -1,3 +1,5 @@
+//! One charge: decided by `quota::admission` and recorded in the same transaction.
+
 use rusqlite::{Connection, Result};
 
 use super::super::Charge;
@@ -21,6 +23,7 @@ pub fn charge(connection: &Connection, charge: Charge<'_>, callers: Timestamp) -
         .charged(cost)
         .map(|(name, limit)| LimitState::read(name, limit, rows.limit(name, moment.newest), now))
         .collect::<Result<Vec<_>>>()?;
+    // Before the decision: a repeated id is granted again, whatever else holds (L11).
     if let Some(place) = rows.known(account, charge.id, now)? {
         return Ok(claim.decide_repeated(&limits, rows.held(account, place)?));
     }

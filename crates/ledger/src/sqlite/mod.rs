@@ -115,6 +115,7 @@ impl SqliteLedger {
         &self,
         act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, LedgerError> {
+        // Another task of this process has the file: to wait here would stop the others on this thread.
         let Some(database) = self.database.try_lock() else {
             return Ok(None);
         };
@@ -242,6 +243,7 @@ impl Ledger for SqliteLedger {
         {
             return Ok(decision);
         }
+        // Copied only where the charge has to wait, since another thread needs what it owns.
         let (account, id, purpose) = (
             charge.account.clone(),
             charge.id.clone(),

@@ -1,3 +1,5 @@
+//! The statements of the ledger, for one account.
+
 use std::collections::BTreeSet;
 
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
@@ -62,6 +64,7 @@ impl<'c> Rows<'c> {
         Ok(Newest {
             charge: None,
             floor: floor.map(Timestamp::from_micros),
+            // Not looked up: `true` costs a statement for each limit, and is never wrong.
             has_closings: true,
         })
     }

@@ -1,3 +1,5 @@
+//! The tables of the file, and how each release's differ.
+
 use ingest_sqlite::Schema;
 
 /// The tables of `ledger.db`. People may query it: times are microseconds since the Unix epoch.

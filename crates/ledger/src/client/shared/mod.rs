@@ -196,6 +196,7 @@ impl SharedClient {
                 repeated,
             } => {
                 self.journal.record_report(account, report, now).await?;
+                // The same charge, sent before over a connection that broke, may still arrive and be granted.
                 attempt.in_doubt |= repeated;
                 self.drop_charge(attempt).await?;
                 if let Some(until) = closed_until {
@@ -276,6 +277,7 @@ impl SharedClient {
     ) -> Result<Vec<LimitUsage>, ClientError> {
         let mut losses = Losses::default();
         self.sync(account, &mut losses).await?;
+        // Behind `sync`, which moves what this machine has seen.
         let seen = self.journal.seen(account, self.clock.now()).await?;
         let now = self.clock.now();
         let mut reply = self.ledger.usage(part, Some(&seen), &[], now).await?;
@@ -314,6 +316,7 @@ impl LedgerClient for SharedClient {
             requested_at: Monotonic::now(),
             in_doubt: false,
         };
+        // Before the journal: a charge without the ledger writes its own row, which is final at once.
         if let Some(reason) = self.breaker.open_reason() {
             return self.charge_unmetered(attempt, reason).await.map(Some);
         }
@@ -344,6 +347,7 @@ impl LedgerClient for SharedClient {
         cost: &Cost,
     ) -> Result<(), ClientError> {
         let now = self.clock.now();
+        // The journal first: what the ledger does not hear now, it hears at the next contact.
         self.journal.settle(account, id, cost, now).await?;
         self.sync_now_or_later(account).await
     }

@@ -56,6 +56,7 @@ impl SharedClient {
             if pending.is_empty() && closings.is_empty() {
                 break;
             }
+            // Read for each batch: the replies to the one before have moved it.
             let seen = self.journal.seen(account, self.clock.now()).await?;
             if self
                 .send_pending(account, &pending, &closings, &seen)
@@ -78,6 +79,7 @@ impl SharedClient {
         if self.send_charges(account, pending, seen).await? == Synced::Lost {
             return Ok(Synced::Lost);
         }
+        // Only now: what a crash lets be sent twice counts once.
         self.journal.mark_synced(account, pending).await?;
         for pending in closings {
             let update = closing_update(&pending.limit, pending.closing);
@@ -168,6 +170,7 @@ impl SharedClient {
                 break (recovery, position, intact);
             }
         };
+        // Of the new epoch alone: what was seen before belongs to the data that is lost.
         let seen = Seen {
             epoch: position.epoch.clone(),
             ..Seen::default()

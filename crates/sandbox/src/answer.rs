@@ -108,6 +108,7 @@ impl Reply {
             "\"{}\"",
             etag(&String::from_utf8_lossy(&self.content.to_bytes()))
         );
+        // The tag is drawn from the content, so a client that has it has this very page.
         if cached == Some(tag.as_str()) {
             return Self::text(304, "").with_header("etag", tag);
         }

@@ -113,6 +113,8 @@ impl<'a> Question<'a> {
             return Ok(usual);
         };
         let size: Option<u64> = requested.parse().ok();
+        // The configuration does not tell the range of the upstream, so a size outside of ours is no mistake of the
+        // client.
         if self.shape.is_generated {
             return Ok(size.unwrap_or(usual).clamp(least, most));
         }

@@ -66,6 +66,7 @@ impl Left {
                 self.resets_at
                     .micros()
                     .div_euclid(1_000_000)
+                    // Rounded up to a full second, so that nobody comes back too early.
                     .saturating_add(1)
                     .to_string(),
             ),
@@ -177,6 +178,7 @@ impl Count {
 
     /// Counts units; returns when they would fit, if they do not.
     fn add(&mut self, units: u64, now: Timestamp) -> Option<Timestamp> {
+        // Before the request is added, which would not fit beside itself.
         let fits = self.fits_at(units, now) <= now;
         // Entries stay in order even when the clock is set back.
         let at = self.entries.last().map_or(now, |last| last.at.max(now));
@@ -197,6 +199,7 @@ impl Count {
             return;
         };
         self.entries.remove(place);
+        // Counted again from the beginning: the most of a window is not known without the request.
         let mut earlier = Self::new(self.quota, self.window);
         for entry in &self.entries {
             earlier.add(entry.units, entry.at);

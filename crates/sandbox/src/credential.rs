@@ -92,6 +92,7 @@ impl Callers {
             configured.into_iter().chain(all).map(key)
         });
         let mut unseen = BTreeMap::new();
+        // From the last name to the first: `first` is then the first, and `pop` takes the others in their order.
         for one in credentials().rev() {
             let upstream = unseen.entry(one.upstream.name.clone());
             let upstream = upstream.or_insert_with(|| Unseen::new(one));

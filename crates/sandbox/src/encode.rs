@@ -95,6 +95,7 @@ fn text(value: Option<&Value>) -> String {
 fn xml(body: &Value) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>".to_owned();
     match body {
+        // Its only member is the root. Any other document needs a root that the configuration does not name.
         Value::Object(members) if members.len() == 1 => elements(&mut text, body),
         other => element(&mut text, "response", other),
     }

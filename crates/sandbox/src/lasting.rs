@@ -83,6 +83,8 @@ impl Question<'_> {
             }
             (Some(Lasting::Last) | None, _) => return reply,
         };
+        // Where nothing says that a page is the last, only an empty page ends the list, and the token leads to that
+        // first.
         let is_said = matches!(paging.lasting(), Some(Lasting::At(_)))
             || paging.more().is_some()
             || paging.done().is_some();

@@ -20,6 +20,8 @@ impl Question<'_> {
             .into_iter()
             .flat_map(|(list, count)| list.things(count))
             .collect();
+        // Otherwise the things of all regions would begin every list, and two regions would share their whole first
+        // page.
         if self.shape.call.list.shared > 0 {
             let order = self.world.of("sequence").of(&format!("{own:?}"));
             things.sort_by_cached_key(|thing| thing.chance(&self.shape.class, order).bits());

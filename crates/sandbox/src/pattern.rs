@@ -83,5 +83,6 @@ fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
     } else {
         path.find('/').unwrap_or(path.len())
     };
+    // The longest first: a value can contain the text that follows its variable.
     (1..=reach).rev()
 }

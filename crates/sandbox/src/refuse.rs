@@ -63,6 +63,7 @@ pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
 /// Refuses for a reason of the shape file.
 pub fn refuse_as(request: &CallRequest<'_>, shape: &ResponseShape, reason: &str) -> Reply {
     match reason {
+        // A shape file need not describe this refusal: the error rules of the configuration know it.
         "bad_cursor" => refuse(request, &Reason::BadCursor),
         _ => shaped(request, shape, reason, None, Facts::new())
             .unwrap_or_else(|| Reply::json(400, json!({ "message": reason }))),

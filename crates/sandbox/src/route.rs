@@ -139,6 +139,7 @@ pub fn find<'a>(
             && route.call.method.as_str() == arrived.method
             && route.has_path(&arrived.path)
     });
+    // A body that a step sends decides before the path, which all calls of a GraphQL upstream share.
     matching.max_by_key(|route| (route.fits(&arrived.body), route.pattern.precision()))
 }
 

@@ -109,6 +109,7 @@ fn named(path: &Path, root: &Path, config: &Config) -> Option<((String, String),
         let page = page_of(name.strip_prefix(call.as_str())?)?;
         Some(((upstream.name.clone(), call.clone()), page))
     });
+    // The longest name: that of one call can begin that of another.
     named.max_by_key(|((_, call), _)| call.len())
 }
 
@@ -200,6 +201,7 @@ fn leads_to(page: &SavedResponse, target: &str) -> bool {
             next.is_none_or(|next| matches!(next, '"' | '>' | '&' | ';'))
         })
     };
+    // JSON can have `\/` for each slash of a URL.
     let body = String::from_utf8_lossy(&page.body).replace("\\/", "/");
     ends_here(&body) || page.headers.iter().any(|(_, value)| ends_here(value))
 }

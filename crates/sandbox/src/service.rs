@@ -166,6 +166,7 @@ impl Service {
         let usual = || self.saved.reply(request).unwrap_or_else(invented);
         let reply = mishap.unwrap_or_else(usual);
         let is_free = request.route.call.etag == Etag::Free && reply.status == 304 && hit.is_none();
+        // By the true cost, which can differ from the configured one: an upstream counts what it reports.
         let cost = caller.charged(&self.world.cost(request), request.region());
         let count = || {
             let mut counters = self.counters.lock();

@@ -99,6 +99,7 @@ pub fn region_number(code: &str) -> Option<u32> {
         is_letter.then(|| u32::from(letter.wrapping_sub(b'A')))
     };
     let number = number(first)? * 26 + number(second)? + 1;
+    // ISO 3166 leaves these to users: no country has them, so a request for one finds no region.
     (!matches!(code, "XX" | "ZZ")).then_some(number)
 }
 

@@ -15,6 +15,7 @@ pub enum Direction {
 
 /// The token that leads to `offset` in the list that `list` is drawn for.
 pub fn encode(offset: u64, direction: Direction, list: Chance) -> String {
+    // Five bytes hold every offset: no list is longer than `LONGEST`.
     let [_, _, _, bytes @ ..] = offset.to_be_bytes();
     let token = [&bytes[..], &[direction as u8], &check(offset, list)].concat();
     URL_SAFE_NO_PAD.encode(token)

@@ -70,6 +70,7 @@ impl World {
         let call = &request.route.call;
         let upstream = self.seed.of(&request.route.upstream.name);
         let drawn = upstream
+            // Drawn from the page and not from the attempt, so that a repeated request costs the same.
             .of("cost")
             .of(&request.page())
             .below(5)
@@ -124,6 +125,7 @@ impl Question<'_> {
         let item = self.shape.item(&parts);
         match self.ids()? {
             Some(ids) => {
+                // A size that the upstream would refuse is refused with ids too.
                 self.page_size()?;
                 Ok(self.whole(self.of_ids(&ids, &item)))
             }

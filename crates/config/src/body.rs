@@ -162,6 +162,7 @@ impl JsonTemplate {
                 let text = received.as_str();
                 text.is_some_and(|text| template.literal().is_none_or(|literal| literal == text))
             }
+            // An element with `{ids}` stands for any number of elements, so these are not compared.
             Self::List(_) => received.is_array(),
             Self::Object(members) => members
                 .iter()

@@ -74,6 +74,7 @@ fn store(item: Item<'_>) -> Option<CatalogStore> {
 const LEASE: Leaf<Duration> = Leaf {
     read: |item| {
         let lease = super::declare::Type::read(&DURATION, item.clone())?;
+        // `as_secs` leaves out the fraction, so the upper bound is compared once more.
         match (1..=3600).contains(&lease.as_secs()) && lease <= Duration::from_secs(3600) {
             true => Some(lease),
             false => item.refuse("expected a duration from 1s to 1h", "write \"60s\""),

@@ -311,6 +311,8 @@ fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
         }
         match account.get(name) {
             None => drop(account.insert(name.clone(), limit.clone())),
+            // The rest may differ: `wait` and `reported` are about the requests of one credential, not about what the
+            // ledger counts.
             Some(known) if known.limit == limit.limit && known.scope == limit.scope => {}
             Some(_) => {
                 let expected = format!(

@@ -1,3 +1,5 @@
+//! Why there is no configuration: the problems of a file, each with its place and its remedy.
+
 use std::fmt;
 use std::path::PathBuf;
 

@@ -1,3 +1,5 @@
+//! `format`: how the body of a response is written.
+
 /// The words for a format.
 pub const FORMATS: &[(&str, Format, &str)] = &[
     ("json", Format::Json, "JSON."),

@@ -446,6 +446,7 @@ fn listing(item: &Item<'_>, earlier: &Earlier) -> Option<(String, String)> {
     let name = item.text()?;
     let found = earlier.calls.iter().find(|call| call.name == name);
     match found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone()))) {
+        // Where an earlier step is wrong, its call is not known and can be this one.
         None if earlier.calls.len() == earlier.steps => {
             let known = earlier.calls.iter().map(|call| call.name.as_str());
             item.refuse(

@@ -1,3 +1,5 @@
+//! `layout`: how the records of a response are arranged.
+
 /// The words for a layout.
 pub const LAYOUTS: &[(&str, Layout, &str)] = &[
     (

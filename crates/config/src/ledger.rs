@@ -226,6 +226,7 @@ fn with_its_url(item: &Item<'_>, ledger: LedgerConfig) -> Option<LedgerConfig> {
         return item.refuse("the URL does not use TLS", url.with_tls_advice());
     }
     let store = match &ledger.access.password {
+        // Its password is elsewhere, so what stands in place of a user is one and may be shown.
         Some(_) => LedgerStore::Redis(url.clone().with_shown_user()),
         None => ledger.store.clone(),
     };

@@ -1,7 +1,7 @@
 //! `quotas.toml`, read into types that cannot express what makes no sense.
 //!
 //! [`Config`] has credentials, upstreams and jobs; a [`Job`] has [`Step`]s; a step sends a [`Call`], which has a [`Paging`] and
-//! [`Rule`]s for errors. Each key is declared once, by `keys!` in `declare.rs`, for the reader, the schema and the manual. A wrong
+//! [`Rule`]s for errors. Each key is declared once, by `keys!` in `declare/mod.rs`, for the reader, the schema and the manual. A wrong
 //! file is refused as a whole, with each line, path and what to write.
 //!
 //! Never sends, stores or looks at a clock. Begin with [`Config`] below, then `call.rs` and `paging.rs`; `load.rs` shows how a

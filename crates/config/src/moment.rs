@@ -58,6 +58,7 @@ impl Moment {
         let of_calendar = KNOWN
             .into_iter()
             .filter_map(|format| Self::with_tail(format, text));
+        // The calendar first: eight digits are a day and no number of seconds.
         let mut read = of_calendar.chain(Self::of_number(text));
         read.find(|moment| moment.text() == text)
     }

@@ -714,12 +714,15 @@ impl Paging {
     pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
         let is_counted = self.counts_itself() || matches!(self.lead(), Lead::LastRecord(_));
         let expects_more = page.more == Some(true);
+        // First of all: a count of ours never ends by itself, and neither a flag nor a total may lead behind an empty
+        // page.
         if is_counted && page.listed == 0 {
             return Ok(match expects_more {
                 true => NextPage::Unnamed,
                 false => NextPage::End,
             });
         }
+        // Where pages are counted, `Ends` keeps the cursor of the further page, which can refute the end.
         if page.more == Some(false) && !is_counted {
             return Ok(NextPage::End);
         }

@@ -1,3 +1,5 @@
+//! JSON pointers (RFC 6901), with `*` for every element or member.
+
 use std::fmt;
 
 use serde_json::Value;

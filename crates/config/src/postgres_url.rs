@@ -153,6 +153,7 @@ impl PostgresUrl {
     #[must_use]
     pub fn tls_of(&self, host: &PostgresHost) -> PostgresTls {
         match (&self.tls, host.is_local()) {
+            // Before the setting: PostgreSQL speaks no TLS over a socket, and libpq ignores `sslmode` there.
             _ if matches!(host.address, PostgresAddress::Socket(_)) => PostgresTls::Disabled,
             (Some(tls), _) => tls.clone(),
             (None, true) => PostgresTls::Disabled,
@@ -386,6 +387,7 @@ fn name_and_port(text: &str) -> Result<(&str, Option<&str>), PostgresUrlError> {
         return Ok((name, port.strip_prefix(':')));
     }
     match text.split_once(':') {
+        // A path of a socket can contain a colon.
         Some((name, port)) if !text.starts_with('/') => Ok((name, Some(port))),
         _ => Ok((text, None)),
     }

@@ -55,9 +55,11 @@ pub fn config(
     let mut root =
         Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
     for set in sets {
+        // The first that fails ends the reading: the document that was meant is not known.
         set::apply(&mut root, set).map_err(|problem| vec![problem])?;
     }
     let mut document = Document::new(path.to_owned(), root);
+    // Before anything is read: what a file or a command lists is then checked as if the document had it.
     match region_source::listed(&document, kept) {
         Ok(Some(regions)) => document.root.put("regions", regions),
         Ok(None) => {}

@@ -1,3 +1,5 @@
+//! The URL of a Redis.
+
 use std::fmt;
 
 use thiserror::Error;

@@ -103,6 +103,7 @@ impl RegionSource {
                 if let Some(file) = file
                     .as_deref()
                     .filter(|_| may_keep)
+                    // What is no list is not kept: it would stand in for an earlier one for as long as `valid_for`.
                     .filter(|_| parsed(&printed, &Origin::Line(1)).is_ok())
                 {
                     keep(file, &printed);
@@ -130,6 +131,7 @@ impl RegionSource {
 fn keep(file: &Path, text: &str) {
     let beside = PathBuf::from(format!("{}.{}.tmp", file.display(), std::process::id()));
     if file.parent().is_some_and(Path::is_dir)
+        // Beside the file first: another process may read the file at any time.
         && let Err(error) = write(&beside, text).and_then(|()| fs::rename(&beside, file))
     {
         tracing::warn!("cannot keep the regions in {}: {error}", file.display());

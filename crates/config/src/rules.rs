@@ -402,7 +402,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
 /// Where a response says when to retry. `Retry-After` is always understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Until {
-    /// A header with seconds since the Unix epoch.
+    /// A header of this name, with the time or the seconds from now.
     EpochHeader(String),
     /// A place in the body.
     At(Pointer),

@@ -1,3 +1,5 @@
+//! The JSON schema of `quotas.toml`.
+
 use serde_json::{Value, json};
 
 use super::read;

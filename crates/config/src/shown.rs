@@ -57,6 +57,7 @@ fn scheme(node: &Node) -> Option<String> {
 
 fn without_user(node: &Node) -> Option<String> {
     match &node.kind {
+        // A user, a password or a key can be in such a URL.
         Kind::Text(text) if text.contains(['@', '?']) => None,
         _ => Some(shortened(&written(node))),
     }

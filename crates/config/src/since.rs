@@ -100,6 +100,7 @@ impl Since {
     pub fn read(&self, stored: &str) -> Option<SinceValue> {
         let (at, value): (String, String) = serde_json::from_str(stored).ok()?;
         let value = (at == self.at.as_ref()?.as_str()).then(|| self.value_of(value));
+        // A value of a former `format` starts the lists over, from the first value.
         value.filter(|value| self.format.is_none() || value.moment().is_some())
     }
 

@@ -94,6 +94,7 @@ impl Slices {
         if self.order == SliceOrder::NewestFirst {
             left.slices.reverse();
         }
+        // Behind the reversal, so that those stay that are walked first.
         left.slices.truncate(MOST_AHEAD);
         left
     }
@@ -117,6 +118,7 @@ impl Slices {
     fn until(&self, now: Timestamp) -> Timestamp {
         match self.to {
             SliceEnd::Ago(ago) => now - ago,
+            // A slice in the future is not over, whatever end is configured.
             SliceEnd::At(at) => at.min(now),
         }
     }

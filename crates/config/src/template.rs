@@ -1,3 +1,5 @@
+//! Texts with `{variables}`, which are replaced for each request.
+
 mod date;
 
 use std::fmt;

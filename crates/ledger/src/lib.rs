@@ -5,7 +5,7 @@
 //! [`SharedClient`] for Redis, with a journal, a circuit breaker and the outage policy. The rules are those of
 //! `docs/ledger-protocol.md` (L1 to L51), cited where the code holds them.
 //!
-//! Decides by `quota::admission` alone. Never sends a request to an upstream. Begin with [`Ledger`], then `client/shared.rs` and
+//! Decides by `quota::admission` alone. Never sends a request to an upstream. Begin with [`Ledger`], then `client/shared/mod.rs` and
 //! `lua/charge.lua`. Every store passes the one suite of behaviours in `crates/ledger/tests/all/suite`.
 
 mod carry_over;

@@ -136,6 +136,7 @@ fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
         let leave = job.leave.of(name);
         let left = limit.enforced().saturating_sub(leave);
         if units > left
+            // A `leave` that takes everything is reported at the job itself.
             && leave < limit.enforced()
             && let Some(step) = step_in(root, job, at)
         {

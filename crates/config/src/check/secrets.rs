@@ -12,6 +12,7 @@ pub fn secrets(config: &Config, root: &Item<'_>) {
     for upstream in config.upstreams.values() {
         for call in upstream.calls.values() {
             let call = call_in(root, upstream, call);
+            // Paths are in logs and in the identities of requests, and records are stored.
             let places = ["path", "records"].map(|key| call.as_ref()?.find(&[key]));
             places.iter().flatten().for_each(only_where_it_is_sent);
         }

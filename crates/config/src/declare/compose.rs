@@ -200,6 +200,7 @@ impl<T> Type for Tagged<T> {
     fn read(&self, item: Item<'_>) -> Option<T> {
         let kinds: Vec<_> = self.0.iter().map(|kind| kind.name).collect();
         let Some(tag) = item.find(&["kind"]) else {
+            // What is no table is reported as that, and not as a table without a kind.
             item.entries()?;
             let (first, others) = kinds.split_first()?;
             return item.lacks(

@@ -1,3 +1,5 @@
+//! How the schema and the manual describe a type.
+
 use serde_json::{Map, Value, json};
 
 use crate::tree::Node;

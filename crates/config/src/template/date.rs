@@ -76,7 +76,7 @@ impl Date {
     }
 }
 
-/// Reads `-1d`, `+2h`, `30m`, in seconds; saturates.
+/// Reads `-1d`, `+2h`, `30m`, in seconds; `None` for another text.
 fn offset_of(text: &str) -> Option<i64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let digits = unsigned.strip_suffix(['s', 'm', 'h', 'd', 'w'])?;

@@ -124,6 +124,7 @@ impl PostgresUrl {
         if path.contains('@') {
             return Err(PostgresUrlError::AtBehindHost);
         }
+        // At the last `@`: a password can contain one.
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = match login.split_once(':') {
             Some((user, password)) => (user, Some(password)),
@@ -371,6 +372,7 @@ fn hosts(hosts: &str, ports: &str) -> Result<Vec<PostgresHost>, PostgresUrlError
     let ports: Vec<&str> = ports.split(',').collect();
     let hosts = hosts.split(',').enumerate().map(|(index, text)| {
         let (name, own) = name_and_port(text)?;
+        // As in libpq, one port is that of all hosts.
         let port = ports.get(index).or_else(|| ports.first()).copied();
         let port = own.or(port).filter(|port| !port.is_empty());
         Ok(PostgresHost {

@@ -37,6 +37,8 @@ pub async fn carried_over(
                     Mode::ReadWrite => Journal::open(&journal)?,
                     Mode::ReadOnly => Journal::open_read_only(&journal)?,
                 };
+                // A new file is also charged with what the passes of the catalog spent, and these units must not count
+                // twice.
                 let by_passes = journal.spent_by_passes(account, now).await?;
                 CarryOver {
                     charges: journal.charges(account, now).await?,

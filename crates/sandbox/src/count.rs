@@ -232,6 +232,7 @@ impl Count {
             .entries
             .iter()
             .rev()
+            // A clock that was set back has entries of later periods: they count too.
             .take_while(|entry| entry.period >= Some(period)))
     }
 

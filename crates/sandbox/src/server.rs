@@ -32,6 +32,7 @@ async fn serve(Shared(state): Shared<Arc<Service>>, request: Request<Body>) -> R
     } else {
         state.answer(&arrived)
     };
+    // Behind the count: an upstream counts a request when it arrives, however slowly it answers.
     tokio::time::sleep(answer.delay).await;
     answer.into_response()
 }

@@ -32,6 +32,7 @@ pub struct Open {
     watch: Arc<Watch>,
     /// When it began to wait; `None` before its first request.
     idle_since: Option<Monotonic>,
+    // Weak, since the pool holds the connections that wait.
     pool: Weak<Pool>,
 }
 
@@ -74,6 +75,8 @@ impl Pool {
     pub fn take(&self) -> Option<Open> {
         let mut waiting = self.0.lock();
         let kept_for = waiting.kept_for;
+        // One without a request yet has not waited. Whether it is still open is looked at when a request is written to
+        // it.
         let is_kept = |open: &Open| open.idle_for().is_none_or(|span| span < kept_for);
         waiting
             .open

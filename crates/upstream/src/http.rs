@@ -167,6 +167,7 @@ impl Sending<'_> {
     async fn another(&self) -> Result<Open, Failure> {
         match self.http.connect().await?.take() {
             Some(open) => Ok(open),
+            // Cannot happen: `connect` makes a connection or fails.
             None => Err(Failure::TooLate),
         }
     }
@@ -186,6 +187,8 @@ impl Sending<'_> {
         *outgoing.headers_mut() = headers(self.request.headers());
         let host = HeaderValue::try_from(host_of(url)).map_err(|error| unfit(&error))?;
         outgoing.headers_mut().entry(HOST).or_insert(host);
+        // A proxy that forwards needs the whole URL, and its own credentials. Through a tunnel, these must not reach
+        // the host.
         let target = match self.http.connector.forwarded() {
             None => url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(),
             Some(authorization) => {

@@ -250,6 +250,7 @@ impl<'a> PageRequest<'a> {
         let call = &self.step.call;
         let sent = RequestParts::new(upstream, &BTreeMap::new(), self).map(|parts| {
             let path = parts.url.path();
+            // Without host and base path, so that a pass goes on where the upstream has moved.
             let base = upstream.base_url.path().trim_end_matches('/');
             let url = (
                 path.strip_prefix(base).unwrap_or(path).to_owned(),

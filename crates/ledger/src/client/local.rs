@@ -59,6 +59,7 @@ impl LedgerClient for LocalClient {
                 }
                 Decision::Rejected(rejection) => Acquired::Rejected(rejection),
                 Decision::Never { limit, most } => Acquired::Never { limit, most },
+                // The id names no charge any more: the next of its kind is charged (L12).
                 Decision::TakenBack => {
                     taken_back += 1;
                     id = given.again(taken_back);

@@ -371,6 +371,7 @@ fn mark_sent(
     Ok(marked > 0)
 }
 
+// Only what was requested: the request of a row that was marked can have left.
 pub fn void(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

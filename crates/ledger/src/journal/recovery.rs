@@ -175,6 +175,7 @@ fn ledger(connection: &Connection, account: &str) -> rusqlite::Result<Option<Str
 /// This machine's charges of the window. Void ones are among them, at no cost, since they may still arrive.
 fn own_charges(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Vec<Entry>> {
     let mut statement = connection.prepare_cached(
+        // What was only requested is left out: its grant is void (L37), and it is charged again.
         "select id, at, cost from charge where account = ? and at > ? and state != 'asked' order by at",
     )?;
     let from = (moment.now - moment.window).micros();

@@ -31,6 +31,7 @@ pub fn settle(
         let units = cost.of(limit);
         if rows.taken(limit, place)?.unwrap_or_default() != units {
             rows.take(limit, place, units, 0)?;
+            // The totals of all later charges contain this one.
             rows.total_again(limit, place.at, END)?;
         }
     }

@@ -186,6 +186,7 @@ impl AccessToken {
         if cached.generation > used.generation {
             return Ok(Remedy::Renewed);
         }
+        // The token that replaced a rejected one was never accepted: a third one would be rejected too.
         if cached.generation > 1 && !cached.accepted {
             return Ok(Remedy::Nothing);
         }

@@ -113,6 +113,7 @@ impl SharedClient {
             if state.is_behind() {
                 state = self.catch_up(attempt, &state, &mut losses).await?;
             }
+            // Behind `catch_up`: a machine that waits charges nothing, and still absorbs (L42).
             if state.wait_until > self.clock.now() {
                 return self.refuse_while_waiting(attempt).await.map(Some);
             }
@@ -297,6 +298,7 @@ impl SharedClient {
     fn note<T>(&self, result: &Result<T, ClientError>) {
         match result {
             Err(error) if error.is_outage() => self.breaker.record_failure(&error.to_string()),
+            // A script that fails is a bug (L27), and a reply all the same.
             Ok(_) | Err(ClientError::Ledger(_)) => self.breaker.record_success(),
             Err(ClientError::Journal(_) | ClientError::ReadOnly) => {}
         }

@@ -200,6 +200,7 @@ impl JsonTemplate {
             match members.iter().position(|(known, _)| *known == name) {
                 Some(at) => {
                     let (name, member) = members.remove(at);
+                    // At its own place: members keep the order of the file.
                     members.insert(at, (name, member.with(value)));
                 }
                 None => members.push((name, value)),
@@ -254,6 +255,7 @@ keys! {
 
 impl Graphql {
     fn request(self) -> JsonTemplate {
+        // No template: the braces of a query are its own.
         let query = JsonTemplate::Fixed(Value::String(self.query));
         with_variables(vec![("query".to_owned(), query)], self.variables)
     }

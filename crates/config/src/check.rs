@@ -12,8 +12,8 @@ use super::item::Item;
 use super::names::advice;
 use super::{Auth, Call, Config, Job, Upstream};
 
-/// Reports the contradictions within the tables of a configuration that are right, where others are not: what depends on those is
-/// not known.
+/// Reports the contradictions between the valid tables of a configuration that has invalid ones too. What depends on an invalid
+/// table is not checked.
 pub fn some(config: &Config, regions_are_right: bool, root: &Item<'_>) {
     config
         .upstreams

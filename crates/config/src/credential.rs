@@ -364,6 +364,7 @@ const ACCOUNT: Leaf<String> = Leaf {
 
 fn account(item: Item<'_>) -> Option<String> {
     let text = item.filled_text()?;
+    // Braces would end the hash tag that keeps the keys of an account in one slot of a Redis cluster (L47).
     if text.contains(['{', '}']) || text.len() > 200 {
         return item.refuse(
             "expected a name of at most 200 bytes without braces",

@@ -174,6 +174,7 @@ impl ColumnType {
         };
         match self {
             Self::Text | Self::Json => true,
+            // 18 digits always fit into the 64 bits of an SQL integer.
             Self::Integer => is_digits(text.strip_prefix('-').unwrap_or(&text), 18),
             Self::Real => text.parse::<f64>().is_ok_and(f64::is_finite),
             Self::Boolean => {

@@ -815,11 +815,11 @@ impl Paging {
     }
 }
 
-/// A stored token for a body begins with this if it was a number in the response,
+/// What a stored token for a body begins with, if it was a number in the response.
 const NUMBER: &str = "number:";
-/// a stored token begins with this if it was a list or an object,
+/// What a stored token begins with, if it was a list or an object.
 const JSON: &str = "json:";
-/// and with this if it was a text that could be confused with one of them.
+/// What a stored token begins with, if it was a text that could be taken for one of the others.
 const TEXT_TOKEN: &str = "text:";
 
 fn is_plain(value: &Value) -> bool {

@@ -42,6 +42,7 @@ impl Pointer {
         let tokens = text
             .split('/')
             .skip(1)
+            // In this order, so that `~01` is `~1` and not a slash (RFC 6901, 4).
             .map(|token| token.replace("~1", "/").replace("~0", "~"));
         Ok(Self {
             tokens: tokens.collect(),

@@ -189,6 +189,7 @@ impl RedisUrl {
     }
 
     fn check(&self) -> Result<(), RedisUrlError> {
+        // First: the errors below repeat parts of the text, which can then belong to a password.
         if self.first.scheme() != "unix" && self.has_at_behind_host() {
             return Err(RedisUrlError::AtBehindHost);
         }

@@ -122,6 +122,7 @@ impl RegionSource {
 
     fn is_valid(&self, file: &Path) -> bool {
         let written = fs::metadata(file).and_then(|about| about.modified());
+        // A file from the future, which a clock that was set back leaves, counts as new.
         let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
         age.is_ok_and(|age| age < self.valid_for)
     }

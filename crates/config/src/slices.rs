@@ -60,7 +60,7 @@ pub enum SliceOrder {
 /// The slices of a backfill that are left.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlicesLeft {
-    /// They, in the order in which they are walked; of very many, the first ones.
+    /// The slices in the order in which they are walked; of very many, the first ones.
     pub slices: Vec<Slice>,
     /// Their number.
     pub count: u64,

@@ -17,7 +17,7 @@ use ingest_quota::{
     Units,
 };
 
-/// Larger than the number of charges at any instant.
+/// Added to the numbers of charges that are absorbed late. Larger than the number of charges at any instant, so they stay apart.
 const LATE: u64 = 1 << 32;
 
 /// Merging charges of which there are fewer ids is not worth its time.

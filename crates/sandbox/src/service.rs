@@ -260,6 +260,7 @@ impl Service {
     ) -> Reply {
         let shape = &request.route.shape;
         let is_generated = shape.as_ref().is_none_or(|shape| shape.is_generated);
+        // A saved response has the headers that its upstream sent.
         if !is_generated || reply.is_saved {
             return reply;
         }

@@ -8,8 +8,8 @@ pub fn next_link<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a st
     values.into_iter().find_map(next_in)
 }
 
-/// The relation of a link to another page of a list that is no usual one: it can be what an upstream calls its next page.
-/// `requested`: the URL of this page.
+/// Returns the relation of a link to another page of the same list, if it is no usual one: it can be the upstream's word for the
+/// next page. `requested` is the URL of this page.
 #[must_use]
 pub fn unusual_relation<'a>(
     values: impl IntoIterator<Item = &'a str>,

@@ -267,6 +267,7 @@ fn in_body<'a>(item: Option<&Item<'a>>, own: Option<&Item<'a>>) -> Vec<Written<'
     let body = |item: Option<&Item<'a>>| {
         let body = body_of(item?)?;
         match body.name() {
+            // The query is no template.
             "graphql" => body.find(&["variables"]),
             _ => Some(body),
         }

@@ -152,6 +152,7 @@ fn any_duration(item: Item<'_>) -> Option<Duration> {
         Ok(duration) if duration > LONGEST => {
             item.refuse("expected a duration of at most 100 years", example)
         }
+        // Every ledger counts in microseconds (L2).
         Ok(duration) if duration.subsec_nanos() % 1000 != 0 => {
             item.refuse("expected a duration in whole microseconds", example)
         }

@@ -161,6 +161,7 @@ impl Journal {
     ) -> Result<T, JournalError> {
         self.on_own_thread(move |database| {
             let changed = database.change(act);
+            // An error says "damaged" only if the integrity check of SQLite agrees.
             changed.map_err(|error| database.confirmed(error))
         })
         .await?

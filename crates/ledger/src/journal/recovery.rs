@@ -81,17 +81,6 @@ impl Journal {
         Ok(spent.await?.unwrap_or_default())
     }
 
-    /// Returns this machine's charges of the window.
-    pub async fn entries(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<Entry>, JournalError> {
-        let moment = JournalTime::new(account, now);
-        let entries = self.look(move |connection| own_charges(connection, &moment));
-        Ok(entries.await?.unwrap_or_default())
-    }
-
     /// Records that everything was sent again, and the epoch in which. What another process has recorded before stays.
     /// What survived of a ledger that is not `intact` can hold a charge without its settlement: all settlements are sent
     /// once more (L44).

@@ -18,7 +18,7 @@ pub struct LogPosition {
     pub n: i64,
 }
 
-/// The newest of an account, and what few accounts have: so that it is not looked for at each limit of a charge.
+/// The newest charge and floor of an account, and whether it has closings: read once for all limits of a charge.
 #[derive(Debug, Clone, Copy)]
 pub struct Newest {
     pub charge: Option<LogPosition>,

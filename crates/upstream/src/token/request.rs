@@ -298,20 +298,13 @@ fn refused(response: &Response, host: &str, now: Timestamp) -> Failure {
     let message = |by_status: &Failure| format!("the token endpoint {host} responded: {by_status}");
     match by_status {
         // The endpoint counts no quota of ours: its "slow down" pauses the token request and closes no limit.
-        Failure::Transient {
-            retry_after,
-            ref limit,
-            ..
+        Failure::Transient { retry_after, .. } | Failure::SlowDown { retry_after, .. } => {
+            Failure::Transient {
+                message: message(&by_status),
+                retry_after,
+                limit: None,
+            }
         }
-        | Failure::SlowDown {
-            retry_after,
-            ref limit,
-            ..
-        } => Failure::Transient {
-            message: message(&by_status),
-            retry_after,
-            limit: limit.clone(),
-        },
         _ => {
             let document = serde_json::from_str(&response.text_to_show()).unwrap_or_default();
             Failure::Denied(format!(

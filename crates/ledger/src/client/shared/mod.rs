@@ -376,7 +376,7 @@ impl LedgerClient for SharedClient {
     }
 
     async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
-        let entries = self.journal.entries(account, self.clock.now()).await?;
+        let entries = self.journal.charges(account, self.clock.now()).await?;
         Ok(reported_of(limit, entries))
     }
 

@@ -1,3 +1,5 @@
+//! The error of every command, and its exit code.
+
 use std::io;
 
 use thiserror::Error;

@@ -54,6 +54,8 @@ impl Answers {
         };
         let mut kept = self.0.lock();
         if let Some(answer) = kept.by_key.get_mut(&key.of_client()) {
+            // Asked before the progress: another body stays wrong when the first request has ended, so it is not told to come
+            // again.
             if answer.fingerprint != fingerprint {
                 return other();
             }
@@ -95,6 +97,7 @@ impl Answers {
             }
             return None;
         };
+        // Without a kept answer, as after a restart, the grant that the ledger repeats becomes the answer.
         if charged.repeated && answer.body.is_some() {
             return answer.body.clone();
         }
@@ -121,6 +124,8 @@ impl KeptAnswers {
                 return;
             };
             match self.by_key.get(&oldest.of_client()) {
+                // Forgetting it would let its key charge again meanwhile. One more answer than the most is kept until the next
+                // request.
                 Some(answer) if answer.in_progress => {
                     self.order.push_back(oldest);
                     return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tower_http::compression::CompressionLayer;
 
-use super::charge::LONGEST_BODY;
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
 use super::tagged::{JSON, json_text, tagged, tagged_json};
@@ -48,9 +47,8 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(page::routes())
         .fallback(nothing)
         .method_not_allowed_fallback(other_method)
-        // The last layer is the outermost: what the guard refuses is compressed too.
-        .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(from_fn_with_state(Arc::clone(&app), guard))
+        // The last layer is the outermost: what the guard refuses is compressed too.
         .layer(CompressionLayer::new())
         .with_state(app)
 }
@@ -99,6 +97,7 @@ fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
 
 /// A span such as `7d`; an absent or empty one is `None`.
 pub fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+    // A form of the page sends the fields that nobody filled in, as empty text.
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
@@ -341,6 +340,7 @@ pub async fn records_page(
     })?;
     let (kind, region) = (kind.to_owned(), filled(&parameters.region));
     app.read(move |environment| async move {
+        // For its error alone: a kind that no call returns is refused, or a misspelt one would look like an empty one.
         export::columns(&environment, &kind)?;
         let now = environment.clock.now();
         let query = RecordsQuery {
@@ -358,6 +358,7 @@ pub async fn records_page(
 /// `Link: </api/v1/records/video?cursor=123>; rel="next"`
 fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters, next: i64) {
     let encoded = |text: &str| {
+        // All but letters and digits, so that no text of a request ends the link or the header.
         percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
     };
     let others = [

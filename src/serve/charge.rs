@@ -35,7 +35,7 @@ use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
 /// The longest body of a request, in bytes.
-pub const LONGEST_BODY: usize = 64 * 1024;
+const LONGEST_BODY: usize = 64 * 1024;
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(10);
 /// The most charges of a ledger in a file at once. They take turns there anyway, and each opens the file.
@@ -161,6 +161,7 @@ pub async fn charge(
         client: client.name.clone(),
         id: (charging.account().name.clone(), key),
     });
+    // Last, after all that can be refused without the ledger: a key that is begun must come to its end below.
     if let Some(key) = &key {
         app.charges.answers.begin(key, fingerprint(&body))?;
     }
@@ -223,6 +224,7 @@ fn true_cost(app: &App, client: &Client, credential: Option<&str>, units: Cost) 
         client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
     });
     match (own.next(), own.next()) {
+        // Names that the configuration does not know may be those in the ledger: `correct` refuses what is neither.
         (Some(only), None) => in_ledger(only, &units, &Region::shared()).unwrap_or(units),
         (Some(_), Some(_)) | (None, _) => units,
     }
@@ -265,6 +267,7 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'));
     let text = quoted.unwrap_or(text);
+    // A header may hold tabs, which are not printable.
     let is_right = (1..=255).contains(&text.len()) && !text.contains('\t');
     is_right.then(|| Some(text.to_owned())).ok_or_else(wrong)
 }
@@ -400,6 +403,7 @@ impl App {
             }
             match charge {
                 Some(charge) => ledger.settle(&account, &charge, &units).await?,
+                // It was released before. A client whose answer was lost releases again.
                 None if units.is_none() => {}
                 None => {
                     let detail = format!("charge `{id}` was released; charge again under a new id");
@@ -429,6 +433,8 @@ impl App {
         let turn = timeout(TURN, Arc::clone(&self.charges.turns).acquire_owned());
         let turn = turn.await.map_err(|_| Problem::busy())?;
         let (environment, runtime) = (self.environment.another(), Handle::current());
+        // Away from the threads that answer, since a file waits for its disk. The turn goes with the work: a client that hangs
+        // up ends its request, and the file is still open.
         let worked = spawn_blocking(move || {
             let _turn = turn;
             runtime.block_on(async { work(open(&environment).await?).await })

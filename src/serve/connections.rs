@@ -129,6 +129,7 @@ pub async fn serve<C: HttpConnection + 'static>(
 /// The most connections that the system's limit on file descriptors allows.
 fn slots() -> usize {
     let limit = getrlimit(Resource::Nofile);
+    // The soft limit is often 1,024, for programs that cannot count higher; the hard limit is what the system allows.
     let raised = Rlimit {
         current: limit.maximum,
         ..limit
@@ -149,6 +150,7 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
 }
 
 fn peer(stream: &TcpStream) -> io::Result<Peer> {
+    // The end of an answer does not wait until the client has acknowledged its beginning.
     stream.set_nodelay(true)?;
     Ok(Peer {
         address: stream.peer_addr()?,
@@ -261,6 +263,7 @@ impl Patient {
     /// A connection of HTTP/2, which also fails when its first bytes do not come.
     #[cfg(feature = "envoy")]
     pub fn until_begun(stream: TcpStream, within: Duration) -> Self {
+        // `header_read_timeout` is a setting of HTTP/1 alone, so the time of the beginning is taken here.
         const PREFACE: usize = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
         Self {
             beginning: Some((Box::pin(sleep(within)), PREFACE)),
@@ -279,6 +282,7 @@ impl Patient {
             return Poll::Ready(written);
         }
         let waiting = self.waiting.get_or_insert_with(Waiting::begin);
+        // Looked at every second, and not once at the end: the patience shrinks when other answers begin to wait.
         while waiting.next_look.as_mut().poll(context).is_ready() {
             let patience = match self.unread.are_many() {
                 true => UNREAD_OF_MANY,

@@ -27,17 +27,21 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     };
     let reader = Reader::in_browser(&app, &request);
     let identity = app.clients.identify(request.headers(), peer);
+    // First of all: a page that only borrowed this machine's address gets nothing but this refusal, and costs no reader a
+    // request.
     if !host::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
         let usage = app.limiter.look(&identity, now);
         return finished(&app, other_host().into_response(), &usage).await;
     }
     let path = request.uri().path();
+    // Only for who may read. Guesses at a token would otherwise be free at these addresses.
     let is_beside_pages =
         page::is_beside_pages(path) && permitted(&app, &request, &identity).is_ok();
     if path == HEALTH || is_beside_pages {
         let usage = app.limiter.look(&identity, now);
         return finished(&app, next.run(request).await, &usage).await;
     }
+    // Counted before the token is judged, since a guess at a token is a request too.
     let usage = app.limiter.take(&identity, now).await;
     let response = match usage.retry_in {
         Some(retry_in) => fields::too_many(&usage, retry_in).into_response(),

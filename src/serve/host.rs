@@ -20,6 +20,7 @@ pub fn is_own(headers: &HeaderMap, uri: &Uri, peer: Peer, hosts: &[String]) -> b
 
 /// Whether no page of another server sends the request.
 pub fn is_same_origin(headers: &HeaderMap) -> bool {
+    // Programs send neither header, and browsers that do not know this one still send `Origin`.
     let is_own_site = match only(headers, &SITE) {
         Ok(site) => matches!(site, None | Some("same-origin" | "none")),
         Err(_) => false,
@@ -27,6 +28,7 @@ pub fn is_same_origin(headers: &HeaderMap) -> bool {
     let is_own_origin = match (only(headers, &header::ORIGIN), only(headers, &header::HOST)) {
         (Ok(None), _) => true,
         (Ok(Some(origin)), Ok(Some(host))) => origin
+            // By its authority alone: behind a proxy with TLS the page came over https, and this server speaks http.
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"))
             .is_some_and(|authority| authority.eq_ignore_ascii_case(host)),
@@ -36,6 +38,7 @@ pub fn is_same_origin(headers: &HeaderMap) -> bool {
 }
 
 fn is_allowed(host: &str, peer: Peer, hosts: &[String]) -> bool {
+    // A name may end in a dot, the root of the DNS, and has no case.
     let name = without_port(host)
         .trim_end_matches('.')
         .to_ascii_lowercase();

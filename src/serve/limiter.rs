@@ -334,6 +334,7 @@ fn usage(reply: ChargeReply, policy: &Arc<Policy>, now: Timestamp) -> Option<Usa
             (left.unwrap_or_default(), None)
         }
         ChargeReply::Rejected { rejection, .. } => (Units::ZERO, Some(rejection.retry_after)),
+        // Nothing was decided about the request, so it is counted in memory.
         ChargeReply::Never { .. } | ChargeReply::TakenBack | ChargeReply::Lost => return None,
     };
     Some(Usage {

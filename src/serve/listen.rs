@@ -20,6 +20,7 @@ pub fn listeners(config: &ServeConfig) -> Result<Vec<TcpListener>, Error> {
     let listeners = match passed {
         listeners if !listeners.is_empty() => listeners,
         _ => {
+            // Before it is bound, so that a start that is refused opens no port even for a moment.
             refuse_without_clients(config, config.listen)?;
             vec![bind(config.listen)?]
         }
@@ -38,6 +39,7 @@ pub fn listeners(config: &ServeConfig) -> Result<Vec<TcpListener>, Error> {
 /// Whether other machines can reach the socket.
 pub fn is_open_to_others(listener: &TcpListener) -> bool {
     let address = listener.local_addr();
+    // An address that cannot be read counts as one that others can reach.
     !address.is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 

@@ -109,6 +109,7 @@ fn document() -> Value {
                 "basic": { "type": "http", "scheme": "basic" },
             },
         },
+        // The empty one: on a loopback address, reading needs no token.
         "security": [{}, { "bearer": [] }, { "basic": [] }],
     })
 }

@@ -115,6 +115,7 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if status == StatusCode::UNAUTHORIZED {
+            // Basic too: it makes a browser ask for a password, which is how a person presents a token.
             for challenge in [
                 "Bearer realm=\"ingest\"",
                 "Basic realm=\"ingest\", charset=\"UTF-8\"",
@@ -125,6 +126,7 @@ impl IntoResponse for Problem {
                 );
             }
         }
+        // For `guard`, which shows it to a browser as a page.
         response.extensions_mut().insert(self);
         response
     }

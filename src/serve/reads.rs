@@ -50,6 +50,7 @@ impl App {
     {
         let turn = timeout(WAIT, async {
             let turn = Arc::clone(&self.reads.turns).acquire_owned().await;
+            // Behind the wait for a turn, so that it holds when the read begins.
             self.unread.are_few().await;
             turn
         });
@@ -62,6 +63,7 @@ impl App {
             let _turn = turn;
             runtime.block_on(async { timeout_at(until, read(environment)).await })
         });
+        // A read that does not end when it is cancelled is answered all the same, and keeps its turn until it ends.
         let rest = until.saturating_duration_since(Instant::now()) + TO_END;
         match timeout(rest, reading).await {
             Ok(Ok(Ok(result))) => Ok(result?),

@@ -67,6 +67,7 @@ fn unless_known(
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .map(str::trim);
+    // `If-None-Match` compares weakly (RFC 9110): a strong tag of the same text is the same.
     let opaque = |tag: &str| tag.trim_start_matches("W/").to_owned();
     let is_known = known.any(|known| known == "*" || opaque(known) == opaque(tag));
     let etag = [(header::ETAG, tag.to_owned())];

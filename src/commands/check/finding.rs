@@ -1,3 +1,5 @@
+//! What `ingest check` finds, and its text.
+
 use serde::Serialize;
 
 use crate::commands::output::{self, Colour, Style};

@@ -73,9 +73,7 @@ impl Schedule {
             Ok(starts)
         }
     }
-}
 
-impl Schedule {
     /// Returns the next `count` starts after `from`, by the clocks of `zone`.
     pub fn next<Z: TimeZone>(&self, from: Timestamp, count: usize, zone: &Z) -> Vec<Timestamp> {
         let local: DateTime<Z> = from.to_utc().with_timezone(zone);

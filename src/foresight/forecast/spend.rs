@@ -1,3 +1,5 @@
+//! The units of a forecast by day, limit and job.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! The clock of a simulation, in which no time passes by itself.
+
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 

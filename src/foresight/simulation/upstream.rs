@@ -1,3 +1,5 @@
+//! The upstream of a simulation: each request is counted, and answered from what the catalog has.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

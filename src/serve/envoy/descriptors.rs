@@ -145,6 +145,7 @@ impl Descriptors {
                     client.name, known.config.credential
                 )));
             }
+            // The protocol cannot tell a 0 of the request from an unset one, which means 1.
             let of_request = u64::from(request.hits_addend).max(1);
             let hits = descriptor.hits_addend.map_or(of_request, |hits| hits.value);
             Ok(match (hits, descriptor.is_negative_hits) {
@@ -175,6 +176,7 @@ impl Descriptors {
     /// Reports descriptors that nothing limits, those with the same keys once.
     fn report(&self, domain: &str, keys: &[&str]) {
         let shown = ingest_base::plain::one_line(&format!("{domain}: {}", keys.join(", ")));
+        // Whoever sends requests chooses the keys, so neither the log nor this set may grow with them.
         let mut reported = locked(&self.reported);
         if reported.len() < REPORTED && reported.insert(shown.to_string()) {
             tracing::warn!(
@@ -202,6 +204,7 @@ impl KnownDescriptor {
     /// Returns hits that were charged before, the newest charges first. What this server did not charge is not returned.
     async fn refund(&self, app: &App, mut hits: u64) -> Result<(), Status> {
         while hits > 0 {
+            // Taken out before the ledger is asked, so that two refunds at once do not return the same charge.
             let Some(last) = locked(&self.charges).pop_back() else {
                 return Ok(());
             };
@@ -220,6 +223,7 @@ impl KnownDescriptor {
     }
 
     async fn take_back(&self, app: &App, id: &ChargeId) -> Result<(), Status> {
+        // First, so that a refund that comes meanwhile does not count on it.
         locked(&self.charges).retain(|kept| kept.id != *id);
         self.settle(app, id, 0).await
     }

@@ -103,6 +103,7 @@ fn connection(
     let longest_head = u32::try_from(LONGEST_HEAD).unwrap_or(u32::MAX);
     http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
+        // Envoy keeps a connection open between requests: only a ping tells that the other side is gone.
         .keep_alive_interval(Some(UNREAD))
         .keep_alive_timeout(HEAD)
         .max_concurrent_streams(MOST_STREAMS)
@@ -125,6 +126,7 @@ impl Service {
         };
         let codec = ProstCodec::<RateLimitResponse, RateLimitRequest>::default();
         let mut grpc = Grpc::new(codec).max_decoding_message_size(LONGEST_MESSAGE);
+        // The message of the request arrives within this time too.
         let answered = tokio::time::timeout(UNREAD, grpc.unary(method, request)).await;
         answered.unwrap_or_else(|_| Status::deadline_exceeded("it took too long").into_http())
     }

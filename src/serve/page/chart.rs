@@ -21,6 +21,7 @@ pub fn bar(parts: &[(&str, u64)], label: &str) -> Markup {
         .map(|(class, part)| {
             let (x, to) = (scaled(from, whole, WIDTH), from.saturating_add(*part));
             from = to;
+            // At least 2 wide: a few units of a large limit are seen.
             (*class, x, scaled(to, whole, WIDTH).saturating_sub(x).max(2))
         })
         .collect();

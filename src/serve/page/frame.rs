@@ -98,6 +98,7 @@ fn footer(reader: &Reader, whereabouts: &Markup) -> Markup {
     html! {
         footer {
             form method="get" action=(reader.uri.path()) {
+                // A form replaces the query of its address, so the filters of the view go along as fields.
                 @for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
                     input type="hidden" name=(name) value=(value);
                 }

@@ -117,6 +117,7 @@ async fn overview(app: &App) -> Result<Overview, Problem> {
 fn pass_failed(pass: &PassRecord, status: &Status) -> Failed {
     let is_its = |one: &&RegionStatus| {
         let region = Region::key_of(&pass.region, pass.slice);
+        // Batches serve all regions of their job: a complete pass over any of them had its batches.
         let is_shared = pass.region == Region::SHARED;
         one.job == pass.job && (is_shared || one.region == region)
     };
@@ -256,6 +257,7 @@ fn is_complete(region: &RegionStatus) -> bool {
 /// The run that walks a region, or a slice of it.
 fn walker<'s>(status: &'s Status, region: &RegionStatus) -> Option<&'s Walking> {
     let is_slice = |name: &str| {
+        // A backfill is one row for a region, and its runs take leases of slices: the region, a space, the slice.
         let of_region = name.strip_prefix(&*region.region);
         region.slices.is_some() && of_region.is_some_and(|rest| rest.starts_with(' '))
     };

@@ -25,6 +25,7 @@ type Part = ((&'static str, &'static str), u64);
 fn parts(limit: &LimitStatus) -> Vec<Part> {
     let report = &limit.report;
     let enforced = report.enforced.get();
+    // More can be used than is enforced, as after the quota was lowered. A bar ends at its limit.
     let used = report.used.map(|used| used.get().min(enforced));
     let unmetered = limit
         .unrepaid

@@ -277,6 +277,7 @@ fn columns_of<'c>(
 
 /// Text, as a link if it is an address of the web.
 fn linked(text: &str) -> Markup {
+    // An upstream wrote it: a link of another scheme, such as javascript, would run in this page.
     let url = Url::parse(text).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
     html! {

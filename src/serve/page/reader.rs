@@ -64,6 +64,7 @@ impl FromRequestParts<Arc<App>> for Reader {
 
 impl Reader {
     fn new(app: &Arc<App>, headers: &HeaderMap, uri: &Uri) -> Self {
+        // Each view refuses parameters that it does not know, so the reader's are taken out first.
         let (wishes, filters) = parted(uri);
         let wishes = api::parameters::<Wishes>(&wishes);
         let zone = wishes.as_ref().map_err(Clone::clone).and_then(zone);
@@ -72,6 +73,7 @@ impl Reader {
             app: Arc::clone(app),
             headers: headers.clone(),
             uri: filters,
+            // Kept until the view reads its filters: a mistake is shown in a page, and the page needs a reader.
             mistake: zone.as_ref().err().or(refresh.as_ref().err()).cloned(),
             zone: zone.unwrap_or(Tz::UTC),
             refresh: refresh.ok().flatten(),

@@ -81,6 +81,7 @@ impl<'a> Windows<'a> {
         if begin >= end {
             return;
         }
+        // Not `entry`, which would copy both names for each charge of a day.
         if !limits.contains_key(&charge.limit) {
             limits.insert(charge.limit.clone(), ByJob::new());
         }

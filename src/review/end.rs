@@ -53,6 +53,7 @@ impl Review<'_> {
 
     /// What is beyond a page that is not full and where the upstream says nothing; `None` if the list ends there by what is known.
     fn beyond_assumed(&self, page: &Page, turn: Turn<'_>) -> Option<Beyond> {
+        // A batch of which each id has come has no more. A single id can have a list of children.
         let all_came = turn.ids.len() > 1 && page.listed >= turn.ids.len() as u64;
         let full = self.shown.full.or(self.known.full);
         let full = full.filter(|(size, _)| Some(*size) == page.size);
@@ -63,6 +64,7 @@ impl Review<'_> {
             return None;
         }
         Some(match (self.is_last(turn), is_capped) {
+            // A list with `{since}` is asked beyond `max_pages` too: what it leaves out is on no later list.
             (true, _) if !self.names_since() => Beyond::Nothing,
             (_, true) => Beyond::Page,
             (_, false) => Beyond::Proof(Asked::Assumed(page.listed)),
@@ -127,6 +129,7 @@ impl Review<'_> {
     }
 
     fn check(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+        // A further page means nothing where one is wanted, or where each requested id can have come.
         let is_only = self.step.max_pages == Some(1);
         let is_wanted = is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
         if !is_wanted {

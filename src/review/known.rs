@@ -42,6 +42,7 @@ impl Known {
             .map(|records| (&records.at, &records.format, &records.layout));
         let sent = (&call.path, &call.method, &call.params, &call.body);
         let base = upstream.base_url.as_str();
+        // It is stored, so the hash must be that of every build, which the standard library does not promise.
         format!(
             "{:032x}",
             fnv(&format!("{base} {sent:?} {:?} {records:?}", call.paging))
@@ -59,6 +60,7 @@ impl Known {
     pub fn add(&mut self, other: &Self) {
         self.led_on |= other.led_on;
         self.told |= other.told;
+        // The newer one, since an upstream can lower its cap.
         self.full = other.full.or(self.full);
         self.proved = self.proved.max(other.proved);
         self.least = self.least.into_iter().chain(other.least).min();

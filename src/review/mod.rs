@@ -361,6 +361,7 @@ impl<'a> Review<'a> {
                 `page.param`, or `page.first` is wrong"
             );
             self.doubt(Doubt::CursorRepeats, text, verdict);
+            // Where the configuration accepts the doubt, a list of this call ends so.
             verdict.is_proved = verdict.doubts.is_empty();
             return true;
         }

@@ -46,6 +46,7 @@ impl Greatest {
         let is_older = |value: &SinceValue| {
             since.is_some_and(|since| since.text().is_some() && value.compare(since).is_lt())
         };
+        // With an offset, older records are asked for.
         if !step.shifts_since() && values.read.iter().any(is_older) {
             notes.push(older_than_since(&step.call.name));
         }

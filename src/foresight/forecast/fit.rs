@@ -201,6 +201,7 @@ impl Guesses<'_> {
                 return Err(FitError::Late);
             }
             let report = simulation.run(*start, plan.concurrency).await?;
+            // One credential that is refused decides nothing where another goes on: whether the run stopped does.
             let refused = match has_fallbacks {
                 true => report.stopped_by.is_some(),
                 false => simulation.has_refused(),

@@ -233,6 +233,7 @@ pub async fn what_fits(
         selection: &selection,
         ..plan
     };
+    // Read again, since those of the forecast are of another selection.
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let balances = balances(ledger, &accounts, plan.from).await;
@@ -294,6 +295,7 @@ async fn simulated(
             simulated.until = *start;
             break;
         }
+        // Before the run charges: the ledger in memory drops what leaves a window, and cannot be asked about the past.
         while next_sample < *start {
             simulated.sample(next_sample, plan);
             next_sample += SAMPLE;

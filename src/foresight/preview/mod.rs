@@ -191,7 +191,9 @@ pub async fn preview(
     };
     let mut simulations = Simulations::default();
     let mut first_admitted = Vec::new();
+    // Where the ledger of one account is away, nobody knows at which charge the run would stop.
     if balances.len() == accounts.len() {
+        // In a simulation of its own: the admission reads what remains before anything is charged.
         let first = snapshot.simulation(selection, &balances, Bounds::Enforced, now);
         first_admitted = first.first_admitted(concurrency).await?;
         simulations.fitting = Some(simulate(Bounds::Enforced).await?);

@@ -73,6 +73,7 @@ fn counted(
 
 /// Returns charges that leave the window when the ledger says. Units without a known return count as charged now.
 fn by_returns(usage: &LimitUsage, limit: &Limit, now: Timestamp) -> Vec<(Timestamp, Units)> {
+    // An instant earlier: what was charged at `counted_from` itself still counts.
     let charged = |at| limit.window().counted_from(at) - Duration::from_micros(1);
     let mut all: Vec<(Timestamp, Units)> = usage
         .returns

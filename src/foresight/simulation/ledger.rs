@@ -236,6 +236,7 @@ impl Decisions {
     }
 
     fn settle(&mut self, id: &ChargeId, cost: &Cost) {
+        // From the end: what is settled was charged a moment ago, and a forecast grants very many.
         let Some(index) = self.granted.iter().rposition(|granted| granted.id == *id) else {
             return;
         };
@@ -313,6 +314,7 @@ impl Ledger for SimulatedLedger {
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError> {
         let mut usage = self.ledger.usage(account, now).await?;
+        // The run admits regions by what remains.
         if self.bounds == Bounds::Lifted {
             for limit in &mut usage {
                 limit.remaining = Units::new(u64::MAX);

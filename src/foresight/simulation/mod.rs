@@ -132,6 +132,7 @@ impl Simulation {
     pub async fn run(&self, now: Timestamp, concurrency: usize) -> Result<RunReport, CatalogError> {
         self.clock.reach(now);
         let context = self.context(concurrency);
+        // What a simulated run logs did not happen.
         let run = run::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
         run.await
             .map_err(|error| CatalogError::Failed(error.to_string()))

@@ -56,6 +56,7 @@ impl SimulatedUpstream {
 
     /// Returns the job of a step, and the step's index.
     fn find(&self, step: &Step) -> Option<(&Job, usize)> {
+        // By its address, since two steps can be equal.
         let index = |job: &Job| job.steps.iter().position(|one| std::ptr::eq(one, step));
         self.jobs.iter().find_map(|job| Some((&**job, index(job)?)))
     }
@@ -141,6 +142,7 @@ impl SimulatedUpstream {
         let pages = self.snapshot.pages(&job.name, request.region, step);
         let listed = pages.get(number);
         let records = listed.map_or(0, |listed| self.snapshot.contents.ids(*listed).len());
+        // A page of a list is one record, named by its number: the catalog in memory knows its ids.
         let names = listed.filter(|_| records > 0).map(PageNumber::to_string);
         let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());
         let page = page(names.into_iter(), next, unchanged);

@@ -62,6 +62,7 @@ impl Cli {
                 .sets
                 .extend(after.get_many(SETS).into_iter().flatten().cloned());
         }
+        // clap finds no conflict between the two sides of a subcommand.
         if cli.global.quiet && cli.global.verbose > 0 {
             return Err(command().error(
                 ErrorKind::ArgumentConflict,

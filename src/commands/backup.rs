@@ -108,6 +108,7 @@ async fn copy(from: PathBuf, to: PathBuf, made_at: Timestamp) -> Result<(), Erro
     };
     let copying = move || -> Result<(), String> {
         let explain = |error: io::Error| error.to_string();
+        // Empty and first, for its owner alone: SQLite makes a file that others may read.
         private::create_file(&to).map_err(explain)?;
         sqlite::copy(&from, &to, made_at.micros()).map_err(|error| sqlite::explain(&error))?;
         File::open(&to)

@@ -47,7 +47,9 @@ impl Charging {
         // No lock is taken in place of another one while others may want the same.
         self.file.unlock().map_err(self.failed())?;
         loop {
+            // Tried again and again: a lock that blocks has no deadline, and does not see that the ledger was filled.
             match self.file.try_lock() {
+                // Asked again: who had the lock may have filled it.
                 Ok(()) => return Ok(ledger.is_empty().await?),
                 Err(TryLockError::Error(error)) => return Err(self.failed()(error)),
                 Err(TryLockError::WouldBlock) if !ledger.is_empty().await? => {

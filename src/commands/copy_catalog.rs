@@ -25,6 +25,7 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
             "--from and --to name the same catalog".to_owned(),
         ));
     }
+    // Opening would create it, and the copy of an empty catalog would be reported as verified.
     if args.from == FILE && !environment.state_dir.join(CATALOG_FILE).exists() {
         return Err(Error::Refused(format!(
             "no catalog to copy: {} does not exist",

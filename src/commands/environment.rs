@@ -154,6 +154,7 @@ impl Environment {
             state_dir: self.state_dir.clone(),
             clock: Arc::clone(&self.clock),
             corrected: Arc::clone(&self.corrected),
+            // Each charge takes it for itself, and gives it back when it ends.
             charging: OnceLock::new(),
             database: self.database.clone(),
             landing: OnceLock::new(),
@@ -170,6 +171,7 @@ impl Environment {
 
     /// Rejects a state directory that the command line names and that does not exist: nothing can be found there.
     pub fn expect_state_dir(&self, global: &Global) -> Result<(), Error> {
+        // The usual directory is missing until the first run: that is no mistake of the command line.
         let missing = self.missing_state_dir();
         missing
             .filter(|_| self.is_named(global))
@@ -544,6 +546,7 @@ fn relisting(job: &Job) -> Job {
 fn refuse_catalog(sets: &[String]) -> Result<(), Error> {
     let is_catalog = |set: &&String| {
         let (_, value) = set.split_once('=').unwrap_or_default();
+        // A value is TOML, with or without its quotes.
         let is_file = value.trim().trim_matches(['"', '\'']) == "sqlite";
         path_of(set) == "catalog.url" && !is_file
     };

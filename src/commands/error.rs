@@ -71,6 +71,7 @@ impl From<RunError> for Error {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Catalog(error) => Self::Catalog(error),
+            // Nothing was requested, and only another configuration helps: exit code 2.
             RunError::NoCredential(why) => Self::Usage(why),
         }
     }

@@ -54,6 +54,7 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
         Ok(child) => Ok(exit(wait(child, signals).await?)),
         Err(error) => {
             let program = program.to_string_lossy();
+            // An earlier command was charged under this id and may have used it, so its charge is not given back.
             if charged.repeated {
                 let what = format!(
                     "cannot start {program}; id {id} was charged by an earlier command and stays \

@@ -59,6 +59,7 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
             let writer = writer.map_err(Error::io("cannot write the records"))?;
             let written = write(&*archive, query, writer, &working).await;
             match written {
+                // The reader, such as `head`, has all that it wants.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
@@ -289,6 +290,7 @@ impl<W: Write + Send> Writer<W> {
                 mut begun,
                 ..
             } => {
+                // No record may have come, and the head is wanted with none too.
                 begin(&mut lines, &columns, &mut begun)?;
                 lines.flush()?;
                 lines

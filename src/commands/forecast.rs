@@ -46,6 +46,7 @@ pub async fn report(
     let selection = environment.select_of(&args.regions, &args.jobs)?;
     let from = environment.clock.now();
     let until = from + DAY * args.days;
+    // cron and systemd go by the local time of their machine.
     let starts = schedule
         .starts(from, until, &Local)
         .map_err(|error| Error::Usage(error.to_string()))?;
@@ -71,6 +72,7 @@ pub async fn report(
         from,
         until,
         concurrency: usize::from(args.concurrency),
+        // The other half is for what fits, which simulates the schedule once more for each guess.
         stop: within.map(|within| began + within / 2),
     };
     let forecast = foresight::forecast(&*catalog, &*ledger, plan).await?;

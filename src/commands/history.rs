@@ -97,6 +97,7 @@ pub async fn report(environment: &Environment, since: Timestamp) -> Result<Histo
             .jobs
             .iter()
             .find(|job| job.name == pass.job);
+        // The catalog keeps passes of jobs that the configuration has no longer.
         let account = job.map_or("", |job| &*job.credential.account.name);
         add_pass(&mut rows, account, pass, in_ledger.contains(account));
     }

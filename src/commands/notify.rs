@@ -68,6 +68,7 @@ async fn ping(url: &Url, body: String) -> Result<(), String> {
         .redirect(Policy::none())
         .timeout(PATIENCE)
         .build();
+    // An error of the library has the URL in it.
     let client = client.map_err(|error| error.without_url().to_string())?;
     let answer = client
         .post(url.clone())

@@ -157,6 +157,7 @@ fn key(name: &str) -> String {
     let name: String = name.chars().map(letter).collect();
     match name.trim_matches('_') {
         "" => "value".to_owned(),
+        // In a template these names have a meaning of their own.
         "region" | "ids" | "cursor" | "now" | "since" | "date" | "secret" => {
             format!("{name}_value")
         }
@@ -407,6 +408,7 @@ impl<'a> Description<'a> {
         let more = more.map_or_else(String::new, |at| format!(", more = {}", quoted(&at)));
         if let Some(param) = named(&CURSORS) {
             let lead = match member(&NEXTS) {
+                // `starting_after` takes the id of the last record and no token, as Stripe's does.
                 Some(next) if lower_letters(&param.name) != "startingafter" => {
                     format!("next = {}", quoted(&next))
                 }
@@ -535,6 +537,7 @@ impl<'a> Description<'a> {
     }
 
     fn write_call(&self, text: &mut String, params: &[Param], response: Option<&'a Value>) {
+        // Google writes `{+name}` where a value keeps its slashes (RFC 6570).
         let mut path = self.path.trim_start_matches('/').replace("{+", "{");
         for param in params.iter().filter(|param| param.is_in_path) {
             path = path.replace(

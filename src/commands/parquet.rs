@@ -72,6 +72,7 @@ enum Cell {
 impl<W: Write + Send> ParquetFile<W> {
     /// Begins a file with these columns.
     pub fn begin(to: W, configured: Vec<ExportColumn>) -> io::Result<Self> {
+        // A configured column takes the place of the usual one. Many readers do not tell the case of names apart.
         let is_free = |name: &str| {
             configured
                 .iter()
@@ -174,6 +175,7 @@ impl Column {
             ColumnWriter::Int64ColumnWriter(to) => to.write_batch(&self.integers, levels, None),
             ColumnWriter::DoubleColumnWriter(to) => to.write_batch(&self.reals, levels, None),
             ColumnWriter::BoolColumnWriter(to) => to.write_batch(&self.booleans, levels, None),
+            // `field` makes columns of the four types above alone.
             ColumnWriter::Int32ColumnWriter(_)
             | ColumnWriter::Int96ColumnWriter(_)
             | ColumnWriter::FloatColumnWriter(_)

@@ -20,6 +20,7 @@ use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
 
 /// Opens the ledger for charging.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    // First: an account that is charged in another ledger must not be charged here.
     let claimed = claimed::claim(environment).await?;
     environment.compare_clocks().await;
     let ledger = open(environment, Mode::ReadWrite)?;
@@ -177,6 +178,7 @@ async fn refill(
         .collect();
     entries.retain(|entry| entry.at > counted_from);
     for entry in &mut entries {
+        // A unit that was charged in another way is taken off one pass alone.
         let spent = entry.cost.clone();
         entry.cost.take(&charged);
         charged.take(&spent);

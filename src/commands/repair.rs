@@ -61,6 +61,7 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     }
     drop(working);
     let are_whole = repaired.iter().all(|file| file.outcome == Outcome::Whole);
+    // What was mended is printed with `-q` too, although the exit code is that of success.
     let words = if are_whole {
         Message::Done
     } else {

@@ -34,6 +34,7 @@ use ingest_quota::{Account, Cost, Units};
 
 /// Walks the due regions.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
+    // This machine's clock: with a wrong configuration there is no environment that has another.
     let (began, watch) = (SystemClock.now(), Monotonic::now());
     let ended = walk(global, args).await;
     if let (Err(error), Some(file)) = (&ended, metrics_file(args)) {
@@ -102,6 +103,7 @@ async fn run_in(
     let reserved = foresight::reserved(catalog, ledger, selection, &others, began);
     let selection = waits.on("the run", "the ledger", reserved).await?;
     let report = run::run(&context, &selection).await;
+    // Also where the run failed: other machines would wait until its leases expire.
     let released = context.leases.close();
     waits
         .on("the run", "its leases to be released", released)
@@ -197,6 +199,7 @@ fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
         (RunOutcome::Interrupted, Some(Signal::Terminate)) => Exit::Terminated,
         (RunOutcome::Interrupted, _) => Exit::Interrupted,
         (RunOutcome::Failed, _) => Exit::Failed,
+        // A run that stops at a limit did what it should: only who asks for it gets another code than 0.
         (RunOutcome::Stopped, _) if strict => Exit::Stopped,
         _ => Exit::Success,
     }

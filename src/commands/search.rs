@@ -41,6 +41,7 @@ struct FoundHit<'a> {
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let results = find(&environment, args).await?;
+    // After the search, which names an unknown kind or region first.
     environment.expect_catalog(global)?;
     output::report(global, &SearchReport::new(&results), |screen| {
         Message::Result(match results.hits.is_empty() {

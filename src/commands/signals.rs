@@ -10,6 +10,7 @@ use crate::exit::Exit;
 use crate::run::{Signal, Stop, Waits, channel};
 
 /// How long a process has to stop by itself after a signal. What is in flight then stays charged, as after a kill.
+// A signal ends a run within 10 s (ARCHITECTURE.md, invariant 11), its last message included.
 const TIME_TO_STOP: Duration = Duration::from_secs(9);
 
 /// Listens from now on. `first` is printed at the first signal, and what `waits` lists if the process does not stop in time.

@@ -132,6 +132,7 @@ pub fn took(took: Duration) -> String {
 
 /// Returns a duration in its two largest units: `1h 5m`, `40d 1h`.
 pub fn span(span: Duration) -> String {
+    // Rounded up, so that nobody comes back too early.
     let seconds = span
         .as_secs()
         .saturating_add(u64::from(span.subsec_nanos() > 0));

@@ -65,6 +65,7 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         if global.logs_only() {
             log_bad(findings);
         }
+        // `-q` leaves out `Done`, and a fault is printed all the same.
         let is_told = worst == Verdict::Bad && !global.logs_only();
         let words = if is_told {
             Message::Result
@@ -168,6 +169,7 @@ async fn ledger(environment: &Environment) -> (CheckFinding, Option<Arc<dyn Ledg
     if let Err(why) = sqlite::can_be_written(&path) {
         return (bad(what, why), None);
     }
+    // Only `--connect` asks a server; without it the journal is all that can be looked at.
     let usable = if elsewhere {
         can_be_read(environment, &*ledger).await
     } else {
@@ -195,6 +197,7 @@ async fn catalog(environment: &Environment, connects: bool) -> Option<CheckFindi
     if let Some(database) = environment.database() {
         let what = format!("the catalog ({})", database.shown());
         return match database.read_password().await {
+            // Reported once, with the connection.
             Ok(()) if connects => None,
             Ok(()) => Some(good(what, "not tried; --connect connects to it".to_owned())),
             Err(why) => Some(bad(what, why)),

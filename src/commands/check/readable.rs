@@ -38,6 +38,7 @@ fn held(config: &Config, text: &str) -> Vec<&'static str> {
         &notify.stopped,
         &notify.failure,
     ];
+    // By its path, which is the secret part of such a URL.
     let has_url = urls
         .into_iter()
         .flatten()

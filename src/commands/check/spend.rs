@@ -66,6 +66,7 @@ impl Trial<'_> {
     ) -> Result<String, String> {
         let upstream = environment.upstream(self.credential);
         let upstream = upstream.map_err(|why| format!("was not made: {why}"))?;
+        // Before the charge, as in a run: what fails to connect costs nothing.
         let connection = upstream.connect().await;
         let connection = connection.map_err(|failure| format!("was not made: {failure}"))?;
         let permit = self.ask(environment, ledger).await;
@@ -86,6 +87,7 @@ impl Trial<'_> {
                     cost(&spent)
                 ))
             }
+            // Only these prove that nothing left.
             Err(failure @ (Failure::NotSent(_) | Failure::Unreachable(_) | Failure::TooLate)) => {
                 let released = ledger.release(&self.credential.account, &permit).await;
                 let spent = released.map_or_else(

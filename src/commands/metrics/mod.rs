@@ -74,6 +74,7 @@ pub async fn current(environment: &Environment) -> Result<String, Error> {
     let mut limits = Vec::new();
     let mut unrepaid = Vec::new();
     for account in environment.accounts() {
+        // Without the ledger its gauges are missing, and a scrape has the rest.
         let usages = ledger.usage(&account).await.unwrap_or_default();
         let usage = |name: &str| ingest_quota::LimitUsage::find(&usages, name);
         let reports = account.limits.iter();
@@ -137,6 +138,7 @@ fn of_finished(
         let limits = &figures.report.limits;
         limits.iter().any(|limit| limit.account == account.name)
     };
+    // Of an account that this run did not use, the newest figures are those in the file.
     let others = environment.accounts().into_iter();
     let others = others.filter(|account| !reported(account));
     let others = others.map(|account| escaped(&account.name)).collect();

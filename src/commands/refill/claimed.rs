@@ -160,6 +160,7 @@ fn identity(environment: &Environment) -> Result<String, Error> {
 /// The identity of this machine's ledger file; `None` if it never had one.
 fn own_file(environment: &Environment) -> Option<String> {
     let known = fs::read_to_string(environment.state_dir.join(IDENTITY)).ok()?;
+    // Of a file that was cut short nothing counts.
     let known = known.get(..32)?;
     Some(format!("{FILE}{known}"))
 }

@@ -276,6 +276,7 @@ async fn limit_statuses(
 ) -> Result<Vec<LimitStatus>, Error> {
     let usages = match ledger.usage(account).await {
         Ok(usages) => usages,
+        // A file of this machine is damaged, which must not be shown as a ledger that is away.
         Err(error @ ClientError::Journal(_)) => return Err(error.into()),
         Err(error) => {
             tracing::warn!(account = account.name, "{error}");

@@ -79,6 +79,7 @@ pub fn verdict(status: &Status, now: Timestamp, style: Style) -> String {
         let number = standings(standing);
         (number, format!("{} {word}", count(number)), colour)
     });
+    // The limits stand behind what is doubtful or refused, and before what only waits.
     let (bad, others) = of_regions.split_at(2);
     let parts = bad.iter().chain(&of_limits).chain(others);
     let parts = parts.filter(|(number, ..)| *number > 0);
@@ -314,6 +315,7 @@ pub fn regions(regions: &[RegionStatus], all: bool, now: Timestamp, screen: Scre
         lines.push(nothing.to_owned());
     }
     let lines = lines.iter().enumerate();
+    // The first is the table, which fits the screen by its columns.
     let wrapped = lines.map(|(at, line)| match at {
         0 => line.clone(),
         _ => screen.wrapped(line),

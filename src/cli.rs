@@ -223,6 +223,7 @@ fn refuse(error: &clap::Error) -> ! {
         && failure.kind() != io::ErrorKind::BrokenPipe
     {
         let _ = writeln!(io::stderr(), "ingest: cannot write to stdout: {failure}");
+        // `--help` and `--version` are no errors to clap, and end with 0 although nobody got their text.
         std::process::exit(error.exit_code().max(Exit::Failed.code().into()))
     }
     std::process::exit(error.exit_code())

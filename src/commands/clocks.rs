@@ -20,6 +20,7 @@ pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &Ledge
         return;
     }
     let began = Monotonic::now();
+    // Whatever needs the catalog next reports that it is away.
     let Ok(told) = postgres::server_time(database).await else {
         return;
     };

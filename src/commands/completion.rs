@@ -120,6 +120,7 @@ fn of_accounts(names: impl Fn(&ingest_quota::Account) -> Vec<String>) -> Vec<Str
 /// Returns names of the configuration that the command line refers to; none if it is missing or invalid.
 fn of_config(names: impl FnOnce(&Config) -> Vec<String>) -> Vec<String> {
     let sources = Sources {
+        // Found in the words: the line is still being typed, so clap cannot read it.
         path: typed_config(env::args_os()),
         ..Sources::default()
     };

@@ -111,6 +111,7 @@ impl Environment {
         refuse_catalog(&global.sets)?;
         let has_ledger = global.sets.iter().any(|set| path_of(set) == "ledger.url");
         sets.extend((!has_ledger).then(|| "ledger.url=sqlite".to_owned()));
+        // Behind the sets of the command line, since the last one of a path holds.
         sets.push("catalog.url=sqlite".to_owned());
         let global = Global {
             sets: global.sets.iter().cloned().chain(sets).collect(),

@@ -170,6 +170,7 @@ async fn to_file(
         Err(error) => Err(Error::io(what.clone())(error)),
     };
     let finished = written.and_then(|file: File| {
+        // On the disk before it has the name: after a power failure the name leads to the former file, or to a whole one.
         file.sync_all()
             .and_then(|()| fs::rename(&beside, path))
             .map_err(Error::io(what))

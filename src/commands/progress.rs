@@ -36,6 +36,7 @@ pub fn watcher(global: &Global) -> Arc<dyn Progress> {
     }
     let state = Arc::<Mutex<Walk>>::default();
     let drawn = Arc::clone(&state);
+    // Stdout is for the result.
     let screen = picture(ProgressDrawTarget::stderr(), move |elapsed, width| {
         locked(&drawn).lines(elapsed, width)
     });

@@ -35,6 +35,7 @@ pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn Ledger
     // Only a ledger that is empty needs the other processes to be gone, and hardly any is.
     let is_empty = is_empty && charging.alone_while_empty(&*ledger).await?;
     fill(environment, &*ledger, is_empty).await?;
+    // From here on others charge too. The share is kept, so that none of them fills the ledger meanwhile.
     charging.share().await?;
     environment.hold(charging);
     Ok(ledger)
@@ -48,6 +49,7 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerC
     for account in environment.accounts() {
         match Missing::find(environment, (&*ledger, Mode::ReadOnly), &account, is_empty).await {
             Ok(missing) => charges.push((account, missing.all())),
+            // A report shows what it can; a charge would fail here.
             Err(error) => tracing::warn!(
                 account = account.name,
                 "charges that the next run adds to the ledger are not shown: {error}"

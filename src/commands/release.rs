@@ -23,6 +23,7 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let (account, charge) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
+    // One that was released before is found so, and a repeated release succeeds.
     if let Some(charge) = charge {
         ledger.settle(&account, &charge, &Cost::none()).await?;
     }

@@ -148,6 +148,7 @@ fn foreign(path: &Path) -> Option<String> {
     if path.ends_with(LEDGER_FILE) {
         return match SqliteLedger::open_read_only(path) {
             Err(newer @ OpenError::Newer { .. }) => Some(newer.to_string()),
+            // What is damaged is not refused here: it is what a repair is for.
             _ => None,
         };
     }

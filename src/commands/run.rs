@@ -96,7 +96,9 @@ async fn run_in(
         ..waits.on("the run", "the ledger", context).await?
     };
     tracing::debug!("catalog and ledger opened");
+    // Only now: opening the catalog and the ledger may have corrected the clock.
     let (began, watch) = (environment.clock.now(), Monotonic::now());
+    // Before regions are chosen: the kept pages move cursors.
     let kept = environment.land_kept(&context);
     waits.on("the run", "the catalog", kept).await?;
     let (catalog, ledger, others) = (&*context.catalog, &*context.ledger, environment.all_jobs());

@@ -100,6 +100,7 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
             quoted(url.as_str())
         )
     });
+    // Read again, with the addresses that the sandbox was given.
     let environment = Environment::practice(global, redirected.collect())?;
     environment.tell_built_in();
     Ok((environment, sandbox))

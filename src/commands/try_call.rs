@@ -264,6 +264,7 @@ impl Tried {
         };
         let (fetched, charged) = single.fetch(&context, land).await;
         context.leases.close().await;
+        // Another one, to show the request: the first is the recorder's.
         let client = self.client(environment)?;
         let trial = recorder.last();
         let mut report = self.report(client.show(request), request, trial);

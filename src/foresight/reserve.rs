@@ -29,6 +29,7 @@ pub async fn reserved(
     others: &Selection,
     now: Timestamp,
 ) -> Result<Selection, CatalogError> {
+    // Every run and preview asks, and most have no backfill: nothing is read for it.
     if selection.iter().all(|(job, _)| !job.leaves_needed) {
         return Ok(selection);
     }

@@ -448,6 +448,7 @@ fn unfinished(error: JoinError) -> Problem {
 }
 
 async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Problem> {
+    // The server may be the first command that works in it.
     environment.create_state_dir()?;
     match charging_ledger(environment).await {
         // A new ledger is being filled.

@@ -102,6 +102,7 @@ pub async fn serve<C: HttpConnection + 'static>(
         match accepted.and_then(|stream| Ok((peer(&stream)?, stream))) {
             Ok((peer, stream)) => {
                 let is_crowded = slots.available_permits() < most / 2;
+                // For all requests of the connection: the time of a head is set once, when it begins.
                 let head = if is_crowded { HEAD_IN_A_CROWD } else { HEAD };
                 let connection = graceful.watch(connect(stream, peer, head));
                 tokio::spawn(async move {

@@ -219,6 +219,7 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
 impl Status {
     /// Leaves out the jobs and regions that are not wanted.
     fn keep(&mut self, shown: &Shown) {
+        // The limits stay: all jobs of an account share them.
         let wants = |job: &str, region: &str| shown.wants(Some(job), Some(region));
         self.regions.retain(|one| wants(&one.job, &one.region));
         self.walking.retain(|one| wants(&one.job, &one.region));

@@ -75,6 +75,7 @@ impl Backfills {
         simulation: &Simulation,
         start: Timestamp,
     ) -> Result<(), CatalogError> {
+        // Most schedules have no backfill, and this is asked after each of their runs.
         if self.are_complete() {
             return Ok(());
         }

@@ -92,6 +92,7 @@ impl CatalogSnapshot {
     ) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
         if job.steps.iter().any(|step| step.call.etag == Etag::Free)
+            // Jobs of one upstream share its cached pages.
             && !self.tags.contains_key(upstream)
         {
             let tags = catalog

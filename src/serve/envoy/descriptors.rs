@@ -116,6 +116,7 @@ impl Descriptors {
             statuses.push(status);
         }
         let over = statuses.iter().filter(|status| status.is_over());
+        // The request fits when the last of its descriptors does.
         let resets = over.filter_map(|status| status.duration_until_reset);
         if let Some(reset) = resets.max_by_key(|reset| (reset.seconds, reset.nanos)) {
             let nanos = u32::try_from(reset.nanos).unwrap_or_default();

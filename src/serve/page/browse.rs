@@ -114,6 +114,7 @@ async fn content(reader: &Reader, asked: &RecordsQuery) -> Result<Markup, Proble
 fn form(reader: &Reader, asked: &RecordsQuery) -> Markup {
     let environment = &reader.app.environment;
     let kind = asked.kind.as_deref().unwrap_or_default();
+    // An unknown kind is reported beside the form, which has no columns to sort by then.
     let columns = export::columns(environment, kind).unwrap_or_default();
     let names = columns.keys().map(String::as_str).collect();
     let orders = BTreeSet::from([DESCENDING]);

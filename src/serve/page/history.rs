@@ -172,6 +172,7 @@ async fn passes(app: &App, asked: &HistoryFilter) -> Result<Passes, Problem> {
         if asked.is_filtered() {
             let has = |row: &Row| asked.has(row.job.as_deref(), row.region.as_deref());
             history.rows.retain(has);
+            // Read again: the report has the sums of days, and not the passes.
             let all = environment.archive().await?.history(since).await?;
             let own = all
                 .into_iter()

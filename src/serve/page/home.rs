@@ -91,6 +91,7 @@ pub async fn json(
     uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    // For its error alone: the twin takes the filter of the page, and has all regions in any case.
     let _: OverviewFilter = parameters(&uri)?;
     Ok(tagged_json(&headers, &overview(&app).await?))
 }

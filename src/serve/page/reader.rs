@@ -85,6 +85,7 @@ impl Reader {
         let mut accepted = request.headers().get_all(header::ACCEPT).iter();
         let accepts_page =
             accepted.any(|types| types.to_str().is_ok_and(|all| all.contains("text/html")));
+        // No form of the page posts: a POST is a program's.
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         (accepts_page && reads).then(|| Self::new(app, request.headers(), request.uri()))
     }

@@ -118,11 +118,13 @@ fn form(reader: &Reader, asked: &SearchParameters) -> Markup {
 fn results_shown(reader: &Reader, results: &SearchResults, asked: &SearchParameters) -> Markup {
     let mut columns = Columns::new();
     for hit in &results.hits {
+        // The catalog has records of kinds that the configuration has no longer.
         let of_kind = || export::columns(&reader.app.environment, &hit.kind).unwrap_or_default();
         columns.entry(hit.kind.clone()).or_insert_with(of_kind);
     }
     html! {
         h2 { (found_words(results, asked)) }
+        // The command names its options there, which are fields on the page.
         @if let Some(bounded) = search::bounded(results) { p class="warn" { (bounded.replace("--", "")) } }
         @if results.hits.is_empty() { (hint()) }
         @for hit in &results.hits { (hit_shown(reader, hit, columns.get(&hit.kind))) }

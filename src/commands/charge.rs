@@ -23,13 +23,13 @@ use ingest_quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Unit
 #[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Charged {
     pub decision: Word,
-    /// Under which it was granted.
+    /// The id under which it was granted.
     pub id: Option<ChargeId>,
     units: Cost,
     pub remaining: BTreeMap<LimitName, Units>,
     pub retry_after_seconds: Option<f64>,
     retry_at: Option<Timestamp>,
-    /// The same in words, why not included.
+    /// The same in words, with the reason where it was not granted.
     pub detail: String,
     /// Whether it was charged before under that id, and so may have been used.
     #[serde(skip)]

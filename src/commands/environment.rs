@@ -58,7 +58,7 @@ impl Environment {
         Self::load_as(global, false)
     }
 
-    /// The same, and writes nothing, for a dry run and a sandbox run.
+    /// Reads the configuration without writing anything, for a dry run and a sandbox run.
     pub fn load_dry(global: &Global) -> Result<Self, Error> {
         Self::load_as(global, true)
     }
@@ -179,7 +179,7 @@ impl Environment {
             .map_or(Ok(()), |missing| Err(Error::Usage(missing)))
     }
 
-    /// The same, for a command that only uses the ledger.
+    /// Rejects such a directory for a command that only uses the ledger, unless that is a server.
     pub fn expect_ledger(&self, global: &Global) -> Result<(), Error> {
         if self.config.ledger.store.is_file()
             && self.is_named(global)
@@ -191,7 +191,7 @@ impl Environment {
         Ok(())
     }
 
-    /// The same, for a command that reads records.
+    /// Rejects such a directory, and one without a catalog, for a command that reads records.
     pub fn expect_catalog(&self, global: &Global) -> Result<(), Error> {
         self.expect_state_dir(global)?;
         let file = self.state_dir.join(CATALOG_FILE);

@@ -1,4 +1,4 @@
-//! One file for each subcommand. Each reads as a table of contents of what it does.
+//! One file for each subcommand: its first function names, in order, what the command does.
 
 mod advice;
 mod backup;

@@ -79,7 +79,7 @@ impl<'a> SearchReport<'a> {
     }
 }
 
-/// A user who has only run with `--sandbox` searches in the wrong state directory.
+/// Says that nothing was found. A user who has only run with `--sandbox` searches in the wrong state directory.
 fn nothing_in(state_dir: &Path) -> String {
     let practice = state_dir.join(PRACTICE);
     if state_dir.join(CATALOG_FILE).exists() || !practice.join(CATALOG_FILE).exists() {

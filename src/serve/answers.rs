@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::problem::Problem;
 use crate::commands::charge::{Charged, Word};
 
-/// The most answers that are kept. Behind them the ledger itself counts an id once.
+/// The most answers that are kept. The ledger still counts an id once whose answer is forgotten.
 const MOST: usize = 10_000;
 
 /// The answers, by key.
@@ -20,7 +20,7 @@ pub struct Answers(Mutex<KeptAnswers>);
 pub struct IdempotencyKey {
     /// Whose request has it: a client sends one request under a key.
     pub client: String,
-    /// It is the id of a charge there.
+    /// The account, and the id of the charge in it.
     pub id: (String, String),
 }
 

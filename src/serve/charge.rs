@@ -40,7 +40,7 @@ const LONGEST_BODY: usize = 64 * 1024;
 const BODY: Duration = Duration::from_secs(10);
 /// The most charges of a ledger in a file at once. They take turns there anyway, and each opens the file.
 const MOST_IN_FILE: usize = 8;
-/// How long one waits for its turn.
+/// How long a charge waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The call of a charge of units, in reports.

@@ -10,8 +10,10 @@ use crate::run::Stop;
 pub struct Envoy;
 
 impl Envoy {
+    /// Refuses a configuration that has the service.
+    ///
     /// # Errors
-    /// The configuration wants the service.
+    /// The configuration has `[serve.envoy]`.
     pub fn bind(app: &App) -> Result<Self, Error> {
         match app.environment.config.serve.envoy {
             None => Ok(Self),

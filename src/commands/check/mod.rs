@@ -215,7 +215,7 @@ async fn catalog(environment: &Environment, connects: bool) -> Option<CheckFindi
     })
 }
 
-/// A file of an earlier release is not upgraded here.
+/// Reports a file of an earlier release, which is not upgraded here.
 fn earlier(path: String) -> CheckFinding {
     let detail = "written by an earlier release; the next run upgrades it";
     good(path, detail.to_owned())

@@ -252,7 +252,7 @@ fn of_regions<'a>(families: &mut Families, states: impl Iterator<Item = &'a Cand
     }
 }
 
-/// Adds every region of every job, and that of its batches, including those that this run did not walk.
+/// Returns the state of every region of every job, and of its batches, including those that this run did not walk.
 async fn region_states(environment: &Environment) -> Result<Vec<Candidate>, Error> {
     let (catalog, now) = (environment.passes().await?, environment.clock.now());
     let mut selection = environment.all_jobs();
@@ -302,7 +302,7 @@ fn lock_directory_of(file: &Path) -> io::Result<File> {
     Ok(directory)
 }
 
-/// The suffix of the temporary file; the collector reads only `.prom`.
+/// Returns the temporary file. The collector does not read it: its name does not end in `.prom`.
 fn beside(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));

@@ -60,8 +60,8 @@ pub struct LimitFit {
     pub fits_at: Timestamp,
     /// Until when the limit is closed, if it is.
     pub closed_until: Option<Timestamp>,
-    /// The units of the starting balance that may still count for it to fit; `None` where it does not fit beside what the simulation
-    /// granted alone.
+    /// The units of the starting balance that may still count for it to fit; `None` where what the simulation granted leaves no
+    /// room for it by itself.
     pub balance_left: Option<Units>,
 }
 

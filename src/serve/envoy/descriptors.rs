@@ -63,6 +63,8 @@ enum Wish {
 }
 
 impl Descriptors {
+    /// Finds what each configured descriptor charges.
+    ///
     /// # Errors
     /// A descriptor charges what does not exist.
     pub fn new(environment: &Environment, config: &EnvoyConfig) -> Result<Self, Error> {

@@ -53,6 +53,7 @@ async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool 
         return false;
     };
     let config = LedgerConfig {
+        // Within half of the difference, its clock is nearer to this machine's.
         max_skew: apart / 2,
         ..ledger.clone()
     };

@@ -93,6 +93,7 @@ pub struct Screen {
 impl Screen {
     /// Stdout: as wide as its terminal, or as `$COLUMNS` if it is none.
     pub fn of_stdout() -> Self {
+        // A terminal may report that it has no columns.
         let seen = Table::new()
             .width()
             .map(usize::from)

@@ -321,6 +321,7 @@ impl Review<'_> {
         if !self.call.paging.counts_itself() || self.fetched < 2 {
             return;
         }
+        // The first page follows none, and an empty last one begins with no record.
         let turns = self.fetched - u64::from(page.listed == 0) - 1;
         let total = page.unread.total.as_ref().map(|(_, total)| *total);
         let has_too_many = self.overlapping > 0 && total.is_some_and(|total| total < self.listed);

@@ -183,6 +183,7 @@ impl OfCall {
                 **pages == self.pages - self.unchanged
             }
             Missing::Paging { key: "done", .. } => true,
+            // A page that is not full may be the last one, and lack it rightly.
             Missing::Paging { .. } => **pages >= self.full,
             Missing::Ids { .. } | Missing::Since { .. } => **pages == self.with_records,
             Missing::UnreadNext { .. }
@@ -345,6 +346,7 @@ impl BetweenRegions {
 }
 
 fn hash(value: &impl Hash) -> u64 {
+    // Compared within one run alone, so it need not be the hash of another build.
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     hasher.finish()

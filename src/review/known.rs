@@ -82,6 +82,7 @@ impl Known {
     /// Whether a name is new, where the names are known.
     #[must_use]
     pub fn is_new(&self, name: &str) -> bool {
+        // Of a full set, the names that it could not keep would look new.
         !self.names.is_empty() && self.names.len() < MOST_NAMES && !self.names.contains(name)
     }
 }

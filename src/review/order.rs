@@ -53,6 +53,7 @@ fn repeats(before: &[u64], ids: &[u64]) -> Repeats {
 }
 
 fn hash(id: &str) -> u64 {
+    // Compared within one list alone, so it need not be the hash of another build.
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     hasher.finish()

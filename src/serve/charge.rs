@@ -155,6 +155,7 @@ pub async fn charge(
     let client = client(&identity)?;
     let key = key(request.headers())?;
     let body: ChargeBody = body(request).await?;
+    // Before the credential is looked up: the answer to an unknown name has all known ones.
     may_charge(&client, &body.credential)?;
     let charging = charging(&app.environment, &body, key.as_deref())?;
     let key = key.map(|key| IdempotencyKey {

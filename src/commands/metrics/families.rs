@@ -55,6 +55,7 @@ impl Families {
 
     /// Continues from `old`, the text of an earlier run: counters are added, and the gauges that `keep` names are kept.
     pub fn go_on(&mut self, old: &str, keep: &Keep) {
+        // Before anything is added, since that would count as set by this run.
         let set: Vec<&'static str> = self.families.keys().copied().collect();
         for line in old.lines().filter(|line| !line.starts_with('#')) {
             let Some((metric, labels, value)) = sample(line) else {

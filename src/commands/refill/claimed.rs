@@ -143,6 +143,7 @@ fn identity(environment: &Environment) -> Result<String, Error> {
     if let Some(url) = environment.config.ledger.store.redis() {
         return Ok(url.identity());
     }
+    // Without a shared catalog no other machine asks which file it is.
     if environment.database().is_none() {
         return Ok(FILE.to_owned());
     }

@@ -121,6 +121,7 @@ impl Backfills {
 impl Progress {
     fn forecast(self, from: Timestamp, simulated: Duration) -> BackfillForecast {
         let end = self.complete_at.or_else(|| {
+            // With `to = "now"` slices become due meanwhile, so more can be left than at first.
             let done = self
                 .at_first
                 .checked_sub(self.left)

@@ -263,6 +263,7 @@ impl Ledger for SimulatedLedger {
                     self.run.send(Signal::Terminate);
                 }
             }
+            // A grant that is repeated charges nothing, and what a run waits for is not refused.
             _ => {}
         }
         Ok(decision)

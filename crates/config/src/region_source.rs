@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
@@ -31,6 +32,8 @@ keys! {
 /// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long what it printed is read after its end.
+const AFTER_ITS_END: Duration = Duration::from_secs(2);
 
 /// Where the output of commands is kept.
 #[derive(Debug, Clone, Copy)]
@@ -158,9 +161,11 @@ fn run(words: &[String]) -> Result<String, String> {
         return Err(failed("has no output".to_owned()));
     };
     // Beside the waiting: a command that fills the pipe would wait for a reader until it is killed.
-    let reading = std::thread::spawn(move || {
+    let (sender, read) = mpsc::channel();
+    std::thread::spawn(move || {
         let mut text = String::new();
-        output.read_to_string(&mut text).map(|_| text)
+        // Nobody waits for it any more where the time is over.
+        let _ = sender.send(output.read_to_string(&mut text).map(|_| text));
     });
     let began = Instant::now();
     let status = loop {
@@ -178,10 +183,14 @@ fn run(words: &[String]) -> Result<String, String> {
     if !status.success() {
         return Err(failed(format!("failed: {status}")));
     }
-    match reading.join() {
+    // A process that the command left behind can keep the output open for ever.
+    match read.recv_timeout(AFTER_ITS_END) {
         Ok(Ok(text)) => Ok(text),
         Ok(Err(error)) => Err(failed(format!("printed no text: {error}"))),
-        Err(_) => Err(failed("printed no text".to_owned())),
+        Err(_) => Err(failed(
+            "ended and left a process that keeps its output open: let that one write elsewhere"
+                .to_owned(),
+        )),
     }
 }
 

@@ -147,6 +147,10 @@ fn a_list_that_cannot_be_read_is_refused() {
             "{ command = [\"/none/such\"] }".to_owned(),
             "was not started",
         ),
+        (
+            "{ command = [\"sh\", \"-c\", \"sleep 30 2>/dev/null & echo GB\"] }".to_owned(),
+            "keeps its output open",
+        ),
     ];
     let stub = stub();
     let world = world(&stub, "[\"US\"]", "{region}");

@@ -19,8 +19,8 @@ use super::{Failure, PageRequest};
 use ingest_base::fnv::fnv;
 use ingest_config as config;
 use ingest_config::{
-    Auth, Body, CredentialLimit, CursorText, Field, Format, Param, Place, Region, Step, Template,
-    Turn, Values,
+    Auth, Body, CredentialLimit, CursorText, Field, Format, Param, Place, Region, SinceValue, Step,
+    Template, Turn, Values,
 };
 use ingest_quota::LimitName;
 
@@ -488,10 +488,18 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     );
     let cursor = call.paging.cursor_text(request.page_cursor());
     let cursor = cursor.map(|cursor| in_segment(&cursor.to_string()));
+    // What is read as a time is written by the template, whose slashes are meant.
+    let since = match request.since {
+        Some(since @ SinceValue::Text(text)) if since.moment().is_none() => {
+            Some(SinceValue::Text(in_segment(text)))
+        }
+        since => since.cloned(),
+    };
     let values = Values {
         region: &region,
         ids: &ids,
         cursor: cursor.as_deref().map(CursorText::Text),
+        since: since.as_ref(),
         ..values(request)
     };
     let path = template.render(&values);

@@ -89,6 +89,19 @@ async fn a_value_stays_within_its_segment_of_the_path() {
 }
 
 #[tokio::test]
+async fn a_since_that_is_no_time_stays_within_its_segment_of_the_path() {
+    let sent = async |since: &str| {
+        let stub = stub();
+        let mut asking = asking(&stub.url()).path("/after/{since}/list");
+        asking.since = Some(SinceValue::Text(since.to_owned()));
+        asking.fetch().await.unwrap();
+        stub.requests()[0].path.clone()
+    };
+    assert_eq!(sent("a/b?c").await, "/after/a%2Fb%3Fc/list");
+    assert_eq!(sent("2026-06-01").await, "/after/2026-06-01/list");
+}
+
+#[tokio::test]
 async fn every_text_of_a_body_is_filled_in() {
     let stub = stub();
     let mut asking = asking(&stub.url());

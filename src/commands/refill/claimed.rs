@@ -1,7 +1,7 @@
 //! Machines that share a catalog charge an account in one ledger. The catalog records which.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 
 use uuid::Uuid;
 
@@ -155,7 +155,12 @@ fn identity(environment: &Environment) -> Result<String, Error> {
     let made = Uuid::now_v7().simple().to_string();
     let written = private::open_to_lock(&path).and_then(|mut file| file.write_all(made.as_bytes()));
     written.map_err(Error::io(format!("cannot write {}", path.display())))?;
-    Ok(format!("{FILE}{made}"))
+    // Read again: what is written is appended, so behind a file that was cut short, or beside another process, it is not this text
+    // that later commands find.
+    own_file(environment).ok_or_else(|| Error::Io {
+        what: format!("cannot read {}", path.display()),
+        source: io::ErrorKind::UnexpectedEof.into(),
+    })
 }
 
 /// The identity of this machine's ledger file; `None` if it never had one.

@@ -1,6 +1,7 @@
 //! Several machines with one catalog and one Redis: state directories of their own, and one upstream that counts.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -507,6 +508,19 @@ fn machines_that_charge_ledgers_of_their_own_are_refused_and_one_may_move_to_a_s
         why.contains("write ledger.url = \"redis://127.0.0.1"),
         "{why}"
     );
+}
+
+#[test]
+fn a_machine_keeps_the_identity_of_its_ledger_file_whatever_the_file_with_it_began_with() {
+    let schema = PostgresServer::shared().schema();
+    let machines = Machines::new(&schema, &["A"], Duration::ZERO, &["ledger.url=sqlite"]);
+    // As a full disk leaves it, or another process that writes it at the same moment.
+    fs::create_dir_all(machines.state(0)).unwrap();
+    fs::write(machines.state(0).join("ledger.id"), "01").unwrap();
+    for _ in 0..2 {
+        let ran = machines.run(0);
+        assert_eq!(ran.code, 0, "{ran:?}");
+    }
 }
 
 #[test]

@@ -601,7 +601,7 @@ const BUILT_IN: &str = "built-in quotas.toml";
 pub const PRACTICE: &str = "sandbox";
 
 fn is_missing(path: &Path) -> bool {
-    // What cannot be looked at may exist: whoever opens it reports why it cannot be used.
+    // A file that cannot be inspected may exist: opening it reports why it cannot be used.
     matches!(path.try_exists(), Ok(false))
 }
 

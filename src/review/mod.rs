@@ -143,7 +143,8 @@ impl<'a> Review<'a> {
     /// Begins with a list whose region's last complete pass had this many pages with records.
     #[must_use]
     pub fn new(
-        (job, step): (&'a Job, &'a Step),
+        job: &'a Job,
+        step: &'a Step,
         region: &'a Region,
         known: Known,
         last_pages: u64,

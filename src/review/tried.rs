@@ -49,7 +49,7 @@ impl Tried<'_> {
             .names_since()
             .then(|| SeenValues::read(job, step, &page.records));
         let unread = values.as_mut().and_then(|values| values.unread.take());
-        let mut review = Review::new((job, step), self.region, Known::default(), 0);
+        let mut review = Review::new(job, step, self.region, Known::default(), 0);
         let turn = Turn {
             before: 0,
             since: self.since,

@@ -169,7 +169,7 @@ impl<'a> Pager<'a> {
             stats: PassStats::default(),
             notes: Vec::new(),
             doubts: Vec::new(),
-            review: review(context, (job, step), region, last_pages),
+            review: review(context, job, step, region, last_pages),
             request: OnceLock::new(),
             proof: None,
             last_pages,
@@ -262,8 +262,8 @@ impl<'a> Pager<'a> {
 
     /// Forgets what the pages so far show: the list is read from its beginning.
     fn forget(&mut self) {
-        let list = (self.job, self.step);
-        self.review = review(self.context, list, self.region, self.last_pages);
+        let (job, step, region) = (self.job, self.step, self.region);
+        self.review = review(self.context, job, step, region, self.last_pages);
     }
 
     /// Whether no page was fetched yet of a list that goes on at a position which the program counted itself.
@@ -554,11 +554,12 @@ impl<'a> Pager<'a> {
 
 fn review<'a>(
     context: &Context,
-    (job, step): (&'a Job, &'a Step),
+    job: &'a Job,
+    step: &'a Step,
     region: &'a Region,
     last_pages: u64,
 ) -> Review<'a> {
     let known = &context.known_calls;
     let known = known.of(&job.credential.upstream, &step.call);
-    Review::new((job, step), region, known, last_pages)
+    Review::new(job, step, region, known, last_pages)
 }

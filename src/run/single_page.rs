@@ -92,7 +92,7 @@ impl SinglePage<'_> {
             begins_at_cursor: self.request.lasting.is_some(),
             ids: &[],
         };
-        let verdict = Review::new((self.job, step), self.region, known, 0).see(page, turn);
+        let verdict = Review::new(self.job, step, self.region, known, 0).see(page, turn);
         let lasts = !is_last && verdict.doubts.is_empty() && self.region.slice.is_none();
         let landing = Landing {
             id: Uuid::now_v7(),

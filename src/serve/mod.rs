@@ -87,7 +87,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
     });
     let stop = signals::listen("requests in progress get 5 s", crate::run::Waits::default())?;
     let envoy = Envoy::bind(&app)?;
-    // The sockets are bound: whoever reads this can connect.
+    // The sockets are bound: a client that reads this can connect.
     announce(&listeners, envoy.address(), global)?;
     let unread = app.unread.clone();
     let http = connections::serve_http(listeners, api::router(app), unread, stop.clone());

@@ -188,7 +188,7 @@ fn run(words: &[String]) -> Result<String, String> {
         Ok(Ok(text)) => Ok(text),
         Ok(Err(error)) => Err(failed(format!("printed no text: {error}"))),
         Err(_) => Err(failed(
-            "ended and left a process that keeps its output open: let that one write elsewhere"
+            "ended, and a process that it started keeps its output open: redirect the output of that process"
                 .to_owned(),
         )),
     }

@@ -179,7 +179,7 @@ impl Descriptors {
     /// Reports descriptors that nothing limits, those with the same keys once.
     fn report(&self, domain: &str, keys: &[&str]) {
         let shown = ingest_base::plain::one_line(&format!("{domain}: {}", keys.join(", ")));
-        // Whoever sends requests chooses the keys, so neither the log nor this set may grow with them.
+        // Clients choose the keys, so neither the log nor this set may grow with them.
         let mut reported = locked(&self.reported);
         if reported.len() < REPORTED && reported.insert(shown.to_string()) {
             tracing::warn!(

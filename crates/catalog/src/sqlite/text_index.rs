@@ -132,7 +132,7 @@ impl TextIndex {
     /// Rebuilds the index from the records, even if its file is damaged. Returns the number of indexed records.
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.database.lock();
-        // A damaged file fails here, and is made anew.
+        // A damaged file fails here; the index is then made anew.
         if let Some(Ok(indexed)) = database
             .as_mut()
             .map(|database| database.change(|index| rebuild::rebuild(index, records)))

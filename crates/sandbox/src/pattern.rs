@@ -76,9 +76,9 @@ fn read<'a>(pieces: &'a [Piece], path: &'a str) -> Option<Vec<(&'a str, &'a str)
     }
 }
 
-/// Where a variable may end. Only a date's format may contain slashes.
+/// Where a variable may end. Only the format of a date or an instant may contain slashes.
 fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let reach = if name.starts_with("date") {
+    let reach = if name.contains(':') {
         path.len()
     } else {
         path.find('/').unwrap_or(path.len())

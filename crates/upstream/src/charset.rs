@@ -6,8 +6,6 @@ use encoding_rs::{Encoding, UTF_8};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use thiserror::Error;
 
-use ingest_config::Format;
-
 /// Why a body cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NoText {
@@ -51,12 +49,8 @@ pub enum Declared {
 ///
 /// # Errors
 /// Some bytes are invalid in the charset. No replacement character takes their place: two ids could become equal.
-pub fn decode<'a>(
-    headers: &HeaderMap,
-    body: &'a [u8],
-    format: Format,
-) -> Result<Cow<'a, str>, NoText> {
-    let (declared, encoding, text) = meant(headers, body, format);
+pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, NoText> {
+    let (declared, encoding, text) = meant(headers, body);
     let Some(encoding) = encoding else {
         return match std::str::from_utf8(body) {
             // ASCII is the same in every charset that is in use.
@@ -76,7 +70,7 @@ pub fn decode<'a>(
 
 /// The text of a body for messages: U+FFFD replaces invalid bytes.
 pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> {
-    let (_, encoding, text) = meant(headers, body, Format::Json);
+    let (_, encoding, text) = meant(headers, body);
     encoding
         .unwrap_or(UTF_8)
         .decode_without_bom_handling(text)
@@ -87,13 +81,12 @@ pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> 
 fn meant<'a>(
     headers: &HeaderMap,
     body: &'a [u8],
-    format: Format,
 ) -> (Declared, Option<&'static Encoding>, &'a [u8]) {
     if let Some((encoding, length)) = Encoding::for_bom(body) {
         let text = body.get(length..).unwrap_or_default();
         return (Declared::Mark(encoding.name()), Some(encoding), text);
     }
-    match charset(headers).or_else(|| prolog_charset(body, format)) {
+    match charset(headers).or_else(|| prolog_charset(body)) {
         None => (Declared::Nothing, Some(UTF_8), body),
         Some(label) => {
             let encoding = Encoding::for_label_no_replacement(label.as_bytes());
@@ -116,7 +109,7 @@ fn utf8(declared: Declared, text: &[u8]) -> Result<Cow<'_, str>, NoText> {
 }
 
 /// The encoding that the first line of an XML document declares: `<?xml version="1.0" encoding="ISO-8859-1"?>`
-fn prolog_charset(body: &[u8], format: Format) -> Option<String> {
+fn prolog_charset(body: &[u8]) -> Option<String> {
     const LONGEST: usize = 200;
     let body = body.get(..LONGEST).unwrap_or(body);
     let text = String::from_utf8_lossy(body);
@@ -128,7 +121,7 @@ fn prolog_charset(body: &[u8], format: Format) -> Option<String> {
         .next()
         .filter(|quote| "\"'".contains(*quote))?;
     let (label, _) = value.get(1..)?.split_once(quote)?;
-    (format == Format::Xml).then(|| label.to_owned())
+    Some(label.to_owned())
 }
 
 /// The charset parameter of `Content-Type`.

@@ -126,7 +126,7 @@ impl<'a> RequestParts<'a> {
     pub fn shown(&self) -> ShownRequest {
         const HIDDEN: &str = "(hidden)";
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let mut headers: Vec<(String, String)> = http::headers(&self.headers)
+        let mut headers: Vec<(String, String)> = http::headers(&self.public_headers())
             .iter()
             .map(|(name, value)| (name.to_string(), text(value)))
             .collect();
@@ -168,7 +168,7 @@ impl<'a> RequestParts<'a> {
     pub fn authorized(&self, carried: &Carried) -> Result<Request, Failure> {
         let method = self.request.step.call.method.clone();
         let mut request = Request::new(method, self.url.clone());
-        request.headers_mut().clone_from(&self.headers);
+        *request.headers_mut() = self.public_headers();
         if let Some(tag) = self
             .request
             .known
@@ -178,8 +178,6 @@ impl<'a> RequestParts<'a> {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
         self.add_body(&mut request, carried)?;
-        let media_type = HeaderValue::from_static(self.format().media_type());
-        request.headers_mut().entry(ACCEPT).or_insert(media_type);
         self.reveal(&mut request, carried)?;
         // Last, so that no configured header or parameter takes the place of the secret.
         carried.authorize(&mut request, &self.upstream.auth)?;
@@ -203,14 +201,20 @@ impl<'a> RequestParts<'a> {
         } else {
             self.body.clone()
         };
-        if let Some(body) = body {
-            request
-                .headers_mut()
-                .entry(CONTENT_TYPE)
-                .or_insert(HeaderValue::from_static(body.content_type()));
-            *request.body_mut() = Some(body.to_string().into());
-        }
+        *request.body_mut() = body.map(|body| body.to_string().into());
         Ok(())
+    }
+
+    /// The configured headers without a secret, and those that the formats of the request and of its response imply.
+    fn public_headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        let media_type = HeaderValue::from_static(self.format().media_type());
+        headers.entry(ACCEPT).or_insert(media_type);
+        if let Some(body) = &self.body {
+            let content_type = HeaderValue::from_static(body.content_type());
+            headers.entry(CONTENT_TYPE).or_insert(content_type);
+        }
+        headers
     }
 
     fn reveal(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {

@@ -8,11 +8,12 @@ mod families;
 mod labels;
 mod metric;
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use self::families::{ACCOUNT, Families, JOB, Keep, escaped, holds_job};
@@ -20,6 +21,7 @@ use super::Error;
 use super::environment::Environment;
 use super::replace::file_to_replace;
 use crate::run::{self, CallStats, Candidate, LimitReport, RunOutcome, RunReport};
+use ingest_base::clock::Monotonic;
 use ingest_config::{Job, Region};
 use ingest_quota::{Account, Cost, Timestamp};
 
@@ -290,16 +292,24 @@ fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// Waits until no other run replaces a file in the directory. Locks the directory itself: a lock file would belong to one user,
-/// and would stay in the collector's directory.
+/// Waits until no other run replaces a file in the directory, at most 2 s: whoever may read the directory can lock it for ever.
+/// Locks the directory itself: a lock file would belong to one user, and would stay in the collector's directory.
 fn lock_directory_of(file: &Path) -> io::Result<File> {
     let directory = file
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let directory = File::open(directory)?;
-    directory.lock()?;
-    Ok(directory)
+    let began = Monotonic::now();
+    loop {
+        match directory.try_lock() {
+            Ok(()) => return Ok(directory),
+            Err(TryLockError::WouldBlock) if began.elapsed() < Duration::from_secs(2) => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Returns the temporary file. The collector does not read it: its name does not end in `.prom`.

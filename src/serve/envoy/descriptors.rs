@@ -101,7 +101,6 @@ impl Descriptors {
                 Wish::Look(known) => known.look(app, 1).await?,
                 // The request is over a limit already: this one is only looked at.
                 Wish::Charge(known, hits) if is_over => known.look(app, *hits).await?,
-                Wish::Refund(known, _) if is_over => known.look(app, 1).await?,
                 Wish::Charge(known, hits) => {
                     let charged = known.charge(app, *hits).await?;
                     if charged.decision == Word::Unmetered {
@@ -110,12 +109,19 @@ impl Descriptors {
                     granted.extend(charged.id.clone().map(|id| (known, id)));
                     known.status(&charged)?
                 }
-                Wish::Refund(known, hits) => {
-                    known.refund(app, *hits).await?;
-                    known.look(app, 1).await?
-                }
+                // Below: returned units are spent at once, so they are returned only with all else of the request.
+                Wish::Refund(..) => DescriptorStatus::unlimited(),
             };
             statuses.push(status);
+        }
+        let is_over = statuses.iter().any(DescriptorStatus::is_over);
+        for (status, wish) in statuses.iter_mut().zip(&wishes) {
+            if let Wish::Refund(known, hits) = wish {
+                if !is_over {
+                    known.refund(app, *hits).await?;
+                }
+                *status = known.look(app, 0).await?;
+            }
         }
         let over = statuses.iter().filter(|status| status.is_over());
         // The request fits when the last of its descriptors does.

@@ -144,4 +144,22 @@ fn a_format_is_requested_by_its_media_type() {
     run(&world);
     assert_eq!(stub.requests()[0].header("accept"), Some("text/csv"));
     assert_eq!(ids(&world), ["a"]);
+    let shown = world.json(&["try", "main", "list"])["request"].to_string();
+    assert!(shown.contains("text/csv"), "{shown}");
+    assert!(!shown.contains("application/json"), "{shown}");
+}
+
+#[test]
+fn a_refusal_in_xml_is_shown_in_its_declared_charset() {
+    let refusal =
+        b"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><error>acc\xe8s refus\xe9</error>"
+            .to_vec();
+    let stub = StubUpstream::answering([StubAnswer::status(403).body(refusal)]);
+    let world = Api {
+        call: r#"records = { kind = "row", format = "xml", at = "/r/i", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let run = run(&world).to_string();
+    assert!(run.contains("acc\u{e8}s refus\u{e9}"), "{run}");
 }

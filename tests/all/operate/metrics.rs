@@ -95,6 +95,16 @@ fn counters_go_on_from_the_run_before() {
 }
 
 #[test]
+fn a_run_ends_with_its_figures_though_somebody_keeps_the_directory_locked() {
+    let world = World::new();
+    let directory = fs::File::open(world.directory.path()).unwrap();
+    directory.lock().unwrap();
+    assert_eq!(run(&world, &[]), 0);
+    let samples = samples(&file(&world));
+    assert_eq!(samples[r#"ingest_runs_total{outcome="complete"}"#], 1.0);
+}
+
+#[test]
 fn runs_that_end_at_once_are_all_counted() {
     let world = World::new();
     run(&world, &[]);

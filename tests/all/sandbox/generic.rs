@@ -500,6 +500,10 @@ async fn a_path_with_dates_is_known_and_the_more_precise_one_is_meant() {
         path = "top/{region}/all/{date:-1d:%Y}/{region}/07"
         cost = 1
         records = { at = "/any", kind = "any", id = "/id" }
+        [upstreams.tops.calls."new"]
+        path = "new/{since:-1d:%Y/%m/%d}/and/{since}"
+        cost = 1
+        records = { at = "/any", kind = "any", id = "/id" }
         [credentials.tops]
         upstream = "tops"
         limits = { daily = { quota = 100, resets = "UTC" } }
@@ -510,7 +514,17 @@ async fn a_path_with_dates_is_known_and_the_more_precise_one_is_meant() {
     let page = good(ask("top/US/all/2026/11/19").await.unwrap()).await;
     assert_eq!(page["items"][0]["articles"].as_array().unwrap().len(), 20);
     assert!(good(ask("top/US/all/2026/11/07").await.unwrap()).await["any"].is_array());
-    for unknown in ["top/US/all/", "top/US/some/2026/11/19", "top"] {
+    let page = good(ask("new/2026/11/19/and/20").await.unwrap()).await;
+    assert!(
+        page["any"].is_array(),
+        "the formats of other instants have slashes too"
+    );
+    for unknown in [
+        "top/US/all/",
+        "top/US/some/2026/11/19",
+        "top",
+        "new/2026/11/19/and/20/21",
+    ] {
         assert_eq!(ask(unknown).await.unwrap().status(), 404, "{unknown}");
     }
 }

@@ -305,6 +305,32 @@ fn no_hits_only_look_and_negative_ones_return_what_was_charged() {
 }
 
 #[test]
+fn a_request_over_a_limit_returns_no_hits_wherever_its_refund_stands() {
+    let served = served(&[]);
+    ask(&served, request(vec![hits(990, videos())]));
+    let (search, back) = (
+        descriptor(&[("path", "/search")]),
+        refund(hits(7, videos())),
+    );
+    for descriptors in [
+        vec![back.clone(), search.clone()],
+        vec![search.clone(), back.clone()],
+    ] {
+        let answer = ask(&served, request(descriptors));
+        assert_eq!(answer.overall_code, OVER, "{answer:?}");
+        assert_eq!(served.world.charged("daily"), 990, "all or none");
+    }
+    let answer = ask(&served, request(vec![back, hits(5, videos())]));
+    assert_eq!(codes(&answer), (OK, vec![OK, OK]));
+    assert_eq!(answer.statuses[0].limit_remaining, 12);
+    assert_eq!(served.world.charged("daily"), 988);
+    ask(&served, request(vec![hits(12, videos())]));
+    // Nothing is left, and a refund of nothing is still no charge.
+    let none = refund(hits(1, search));
+    assert_eq!(codes(&ask(&served, request(vec![none]))), (OK, vec![OK]));
+}
+
+#[test]
 fn only_a_client_that_may_charge_is_answered() {
     let others = "serve.clients.others={ token = { env = \"OTHERS\" }, may = [\"read\"] }";
     let limited = "serve.clients.dashboards.charge=[\"nobody\"]";

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::access::{Access, Keys};
@@ -29,6 +30,8 @@ pub struct Link {
     /// Made with the first operation, since it needs the secrets.
     route: Arc<OnceCell<Route>>,
     held: Arc<Mutex<Option<Connection>>>,
+    /// Held while connecting: tasks that find no connection wait for this one instead of opening their own.
+    connecting: Arc<tokio::sync::Mutex<()>>,
     deadline: Duration,
     shown: Arc<str>,
 }
@@ -58,6 +61,7 @@ impl Link {
             access: Arc::new(Access::new(access)),
             route: Arc::default(),
             held: Arc::default(),
+            connecting: Arc::default(),
             deadline,
             shown: Arc::from(url.to_string()),
         };
@@ -113,7 +117,7 @@ impl Link {
         let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
         let reply = reply.unwrap_or(Err(Failure::Silent));
         if reply.is_err() {
-            self.disconnect().await;
+            self.disconnect();
         }
         reply.map_err(|failure| self.explain(failure))
     }
@@ -151,7 +155,7 @@ impl Link {
     async fn send_twice(&self, command: &Cmd) -> (Result<Value, Failure>, bool) {
         match self.send_once(command).await {
             Err(Failure::Redis(error)) if errors::needs_another_connection(&error) => {
-                self.disconnect().await;
+                self.disconnect();
                 (self.send_once(command).await, true)
             }
             reply => (reply, false),
@@ -168,19 +172,25 @@ impl Link {
     }
 
     async fn connection(&self) -> Result<Connection, ConnectError> {
-        // Held while connecting: tasks that find no connection wait for this one instead of opening their own.
-        let mut held = self.held.lock().await;
-        if let Some(connection) = &*held {
-            return Ok(connection.clone());
+        if let Some(connection) = self.held() {
+            return Ok(connection);
+        }
+        let _alone = self.connecting.lock().await;
+        if let Some(connection) = self.held() {
+            return Ok(connection);
         }
         let route = self.route.get().ok_or_else(not_ready)?;
         let connection = route.connect().await?;
-        *held = Some(connection.clone());
+        *self.held.lock() = Some(connection.clone());
         Ok(connection)
     }
 
-    async fn disconnect(&self) {
-        *self.held.lock().await = None;
+    fn held(&self) -> Option<Connection> {
+        self.held.lock().clone()
+    }
+
+    fn disconnect(&self) {
+        *self.held.lock() = None;
     }
 
     fn explain(&self, failure: Failure) -> LedgerError {

@@ -339,7 +339,10 @@ impl<'c> Rows<'c> {
                 ChargeId::new(row.get::<_, String>(1)?),
             );
             let took = Cost::from_iter([(row.get(2)?, units(row, 3)?)]);
-            match entries.last_mut().filter(|last| last.id == id) {
+            match entries
+                .last_mut()
+                .filter(|last| (last.at, &last.id) == (at, &id))
+            {
                 Some(last) => last.cost.add(&took),
                 None => entries.push(Entry { id, at, cost: took }),
             }

@@ -149,7 +149,7 @@ impl Response {
                 self.shown(&encoding)
             )));
         }
-        let text = charset::decode(&self.headers, &self.body, self.format)
+        let text = charset::decode(&self.headers, &self.body)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
         if text.trim().is_empty() {
             // Without a line, CSV and NDJSON are empty lists. JSON and XML have no empty document.

@@ -3,7 +3,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use ingest_base::record::Record;
@@ -347,7 +347,5 @@ impl BetweenRegions {
 
 fn hash(value: &impl Hash) -> u64 {
     // Compared within one run alone, so it need not be the hash of another build.
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
+    foldhash::fast::FixedState::default().hash_one(value)
 }

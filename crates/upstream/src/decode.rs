@@ -51,15 +51,22 @@ pub fn decode(text: &str, format: Format) -> Result<Value, DecodeError> {
     }
 }
 
-/// How many values a text contains at most, so that a hostile one is not read at all.
-pub fn most_values(text: &[u8], format: Format) -> usize {
-    let starts_value = |byte: &&u8| match format {
-        Format::Json => matches!(byte, b',' | b'[' | b'{'),
-        Format::Ndjson => matches!(byte, b',' | b'[' | b'{' | b'\n'),
-        Format::Csv(delimiter) => **byte == delimiter || matches!(byte, b'\n' | b'\r'),
-        Format::Xml => matches!(byte, b'<' | b'='),
+/// Whether a text may contain more than `most` values, so that a hostile one is not read at all.
+pub fn may_exceed(most: usize, text: &[u8], format: Format) -> bool {
+    // A loop for each format, which the compiler then turns into one that takes many bytes at once.
+    let starts_of_values = || match format {
+        Format::Json => count(text, |byte| matches!(byte, b',' | b'[' | b'{')),
+        Format::Ndjson => count(text, |byte| matches!(byte, b',' | b'[' | b'{' | b'\n')),
+        Format::Csv(delimiter) => count(text, |byte| {
+            byte == delimiter || matches!(byte, b'\n' | b'\r')
+        }),
+        Format::Xml => count(text, |byte| matches!(byte, b'<' | b'=')),
     };
-    text.iter().filter(starts_value).count()
+    text.len() > most && starts_of_values() > most
+}
+
+fn count(text: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
+    text.iter().filter(|byte| is_counted(**byte)).count()
 }
 
 fn lines(text: &str) -> Result<Value, DecodeError> {

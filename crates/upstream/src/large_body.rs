@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::decode::may_exceed;
+use ingest_config::Format;
+
 /// A body is read up to this size, in bytes, without waiting for other large bodies: a server may not wait for a client that
 /// stops in the middle of a response.
 pub const READ_TOGETHER: usize = 1024 * 1024;
@@ -22,8 +25,8 @@ pub struct LargeBodySlot(Option<Arc<SemaphorePermit<'static>>>);
 
 impl LargeBodySlot {
     /// Whether a body is so large that it waits for the slot.
-    pub fn is_large(bytes: usize, values: impl FnOnce() -> usize) -> bool {
-        bytes > PARSED_TOGETHER || values() > VALUES_TOGETHER
+    pub fn is_large(body: &[u8], format: Format) -> bool {
+        body.len() > PARSED_TOGETHER || may_exceed(VALUES_TOGETHER, body, format)
     }
 
     /// Waits for the slot, unless it has it already.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::body::{self, End};
 use crate::charset;
-use crate::decode::{DecodeError, decode, most_values};
+use crate::decode::{DecodeError, decode, may_exceed};
 use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
 use crate::text::{html_text, is_html};
@@ -93,7 +93,7 @@ impl Response {
 
     /// Whether the body has more values than are read.
     pub fn has_too_many_values(&self) -> bool {
-        most_values(&self.body, self.format) > MOST_VALUES
+        may_exceed(MOST_VALUES, &self.body, self.format)
     }
 
     /// Whether the whole body arrived.
@@ -123,7 +123,7 @@ impl Response {
     /// The document in the body, or why there is none. A long one is parsed on another thread, since that takes longer than the
     /// interval between two requests.
     async fn parsed(mut self) -> Result<(Self, Result<Value, Failure>), Failure> {
-        if LargeBodySlot::is_large(self.body.len(), || most_values(&self.body, self.format)) {
+        if LargeBodySlot::is_large(&self.body, self.format) {
             self.slot.wait().await;
             return apart_alone(move || self.with_document())
                 .await
@@ -158,7 +158,7 @@ impl Response {
                 Format::Json | Format::Xml => Err(transient("the response has no body".to_owned())),
             };
         }
-        if most_values(text.as_bytes(), self.format) > MOST_VALUES {
+        if may_exceed(MOST_VALUES, text.as_bytes(), self.format) {
             return Err(Failure::Skip(format!(
                 "the response contains more than {MOST_VALUES} values; request smaller pages"
             )));

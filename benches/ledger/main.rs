@@ -10,10 +10,6 @@ mod sqlite;
 mod table;
 mod values;
 
-/// What to compare the table before it with, by hand.
-const FIRST_RELEASE: &str = "The first release took 28 to 36 \u{b5}s at the median where docs/benchmarks.md was measured. \
-    To measure it here: `git worktree add --detach ../first 36a8050`, and `cargo bench --bench ledger -- sqlite` there.";
-
 fn main() {
     let only = std::env::args().nth(1).unwrap_or_default();
     measure(&only, &table::FULL);
@@ -32,7 +28,6 @@ fn measure(only: &str, plan: &'static table::Plan) {
         .unwrap();
     if "sqlite".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(sqlite::charges(plan)));
-        println!("{FIRST_RELEASE}\n");
     }
     if "counting".contains(only) || only.starts_with('-') {
         println!("{}", runtime.block_on(counting::memory(plan)));

@@ -1,4 +1,5 @@
-//! What a whole run costs, through the binary: `cargo bench --bench run`.
+//! What a whole run costs, through the binary: `cargo bench --bench run [-- CHECKOUT]`. With the directory of another checkout, whose
+//! release build stands in its `target`, that program takes turns with this one.
 //!
 //! Eight regions of four pages at 50 ms an answer, against the longest chain of requests that wait for one another: the
 //! four pages of a region, then a batch of ids. What computing costs is in that ratio, on few processors most of all; a run
@@ -9,7 +10,7 @@ mod recorded;
 
 use std::fs;
 use std::io::{Write, pipe};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,24 +35,72 @@ struct Plan {
 }
 
 fn main() {
-    measure(Plan {
+    let other = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let plan = Plan {
         answer: Duration::from_millis(50),
-        walks: 7,
+        walks: 15,
         idle_runs: 51,
-    });
+    };
+    measure(plan, other.map(PathBuf::from));
 }
 
 /// The same, each once: whether it still works.
 #[allow(dead_code, reason = "the tests call it")]
 pub fn shortened() {
-    measure(Plan {
+    let plan = Plan {
         answer: Duration::from_millis(1),
         walks: 1,
         idle_runs: 1,
-    });
+    };
+    measure(plan, None);
 }
 
-fn measure(plan: Plan) {
+/// A program that is measured.
+struct Program {
+    name: &'static str,
+    binary: PathBuf,
+    config: PathBuf,
+    /// Its state: another version may write other files.
+    state: tempfile::TempDir,
+}
+
+impl Program {
+    fn this() -> Self {
+        let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Self {
+            name: "",
+            binary: env!("CARGO_BIN_EXE_ingest").into(),
+            config: checkout.join("quotas.toml"),
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn of(checkout: &Path) -> Self {
+        Self {
+            name: ", the other",
+            binary: checkout.join("target/release/ingest"),
+            config: checkout.join("quotas.toml"),
+            state: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn run(&self, upstream: &str, regions: &str, concurrency: &str) -> Command {
+        let mut command = Command::new(&self.binary);
+        let base_url = format!("upstreams.youtube.base_url={upstream}");
+        command
+            .env("YOUTUBE_API_KEY", "benchmark")
+            .stdout(Stdio::null())
+            .args(["--region", regions, "--job", "trending"])
+            .args(["--concurrency", concurrency, "--set", &base_url])
+            .arg("--config")
+            .arg(&self.config)
+            .arg("--state-dir")
+            .arg(self.state.path());
+        command
+    }
+}
+
+fn measure(plan: Plan, other: Option<PathBuf>) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
@@ -68,45 +117,31 @@ fn measure(plan: Plan) {
             Arc::new(SystemClock),
         ))
         .unwrap();
-    let state = tempfile::tempdir().unwrap();
-    timed(ingest(
-        sandbox.base_url("youtube").as_str(),
-        state.path(),
-        "all",
-        "8",
-    ));
-    let recorded = runtime.block_on(recorded::serve(
-        &state.path().join("catalog.db"),
-        plan.answer,
-    ));
+    let programs: Vec<Program> = [Program::this()]
+        .into_iter()
+        .chain(other.map(|checkout| Program::of(&checkout)))
+        .collect();
+    for program in &programs {
+        timed(program.run(sandbox.base_url("youtube").as_str(), "all", "8"));
+    }
+    let catalog = programs[0].state.path().join("catalog.db");
+    let recorded = runtime.block_on(recorded::serve(&catalog, plan.answer));
     let upstream = format!("http://{recorded}");
-    println!("{}", walks(&upstream, state.path(), plan));
-    println!("{}", idle(&upstream, state.path(), plan));
+    println!("{}", walks(&upstream, &programs, plan));
+    println!("{}", idle(&upstream, &programs, plan));
 }
 
-fn ingest(upstream: &str, state: &Path, regions: &str, concurrency: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
-    let base_url = format!("upstreams.youtube.base_url={upstream}");
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
-    command
-        .env("YOUTUBE_API_KEY", "benchmark")
-        .stdout(Stdio::null());
-    command.args([
-        "--region",
-        regions,
-        "--job",
-        "trending",
-        "--concurrency",
-        concurrency,
-        "--set",
-        &base_url,
-    ]);
-    command
-        .arg("--config")
-        .arg(config)
-        .arg("--state-dir")
-        .arg(state);
-    command
+/// Runs each program so often, in turns, so that whatever else the machine does meets all of them. Returns the median of each.
+fn in_turns(
+    programs: &[Program],
+    times: usize,
+    run: impl Fn(&Program) -> Duration,
+) -> Vec<Duration> {
+    let turns: Vec<Vec<Duration>> = (0..times)
+        .map(|_| programs.iter().map(&run).collect())
+        .collect();
+    let of = |at: usize| median(turns.iter().map(|turn| turn[at]).collect());
+    (0..programs.len()).map(of).collect()
 }
 
 fn timed(mut command: Command) -> Duration {
@@ -116,28 +151,31 @@ fn timed(mut command: Command) -> Duration {
 }
 
 /// First runs of the job, each with a catalog of its own; and runs in which the same records come again, as most do.
-fn walks(upstream: &str, state: &Path, plan: Plan) -> Table {
+fn walks(upstream: &str, programs: &[Program], plan: Plan) -> Table {
     let mut table = table(&["4 pages a region", "chain ms", "median ms", "ratio"]);
+    let mut add = |name: &str, chain: Duration, medians: Vec<Duration>| {
+        for (program, median) in programs.iter().zip(medians) {
+            table.add_row(row(format!("{name}{}", program.name), chain, median));
+        }
+    };
     for (regions, concurrency) in [("US", "8"), ("all", "8"), ("all", "4")] {
-        let walk = |_| {
-            let _ = fs::remove_file(state.join("catalog.db"));
-            timed(ingest(upstream, state, regions, concurrency))
-        };
-        let median = median((0..plan.walks).map(walk).collect());
+        let medians = in_turns(programs, plan.walks, |program| {
+            let _ = fs::remove_file(program.state.path().join("catalog.db"));
+            timed(program.run(upstream, regions, concurrency))
+        });
         let name = format!("first, --region {regions} --concurrency {concurrency}");
-        table.add_row(row(name, plan.answer * (PAGES + 1), median));
+        add(&name, plan.answer * (PAGES + 1), medians);
     }
-    let again = |_| {
-        let mut command = ingest(upstream, state, "all", "8");
+    let medians = in_turns(programs, plan.walks, |program| {
+        let mut command = program.run(upstream, "all", "8");
         command.args(["--set", "jobs.trending.every=1us"]);
         timed(command)
-    };
-    let median = median((0..plan.walks).map(again).collect());
-    table.add_row(row(
-        "again, --region all --concurrency 8".to_owned(),
+    });
+    add(
+        "again, --region all --concurrency 8",
         plan.answer * PAGES,
-        median,
-    ));
+        medians,
+    );
     table
 }
 
@@ -147,27 +185,36 @@ fn row(name: String, chain: Duration, median: Duration) -> [String; 4] {
     [name, millis(chain), millis(median), format!("{ratio:.2}")]
 }
 
-fn idle(upstream: &str, state: &Path, plan: Plan) -> Table {
-    let mut table = table(&["nothing due", "median ms", "peak MiB"]);
-    let median = median(
-        (0..plan.idle_runs)
-            .map(|_| timed(ingest(upstream, state, "all", "4")))
-            .collect(),
-    );
-    let peak = idle_peak(upstream, state)
-        .map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
-    table.add_row(["a run".to_owned(), millis(median), peak]);
+fn idle(upstream: &str, programs: &[Program], plan: Plan) -> Table {
+    let mut table = table(&[
+        "nothing due",
+        "median ms",
+        "peak MiB",
+        "--version, median ms",
+    ]);
+    let runs = in_turns(programs, plan.idle_runs, |program| {
+        timed(program.run(upstream, "all", "4"))
+    });
+    let versions = in_turns(programs, plan.idle_runs, |program| {
+        let mut command = Command::new(&program.binary);
+        command.arg("--version").stdout(Stdio::null());
+        timed(command)
+    });
+    for (program, (run, version)) in programs.iter().zip(runs.into_iter().zip(versions)) {
+        let peak = idle_peak(program.run(upstream, "all", "4"))
+            .map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
+        let name = format!("a run{}", program.name);
+        table.add_row([name, millis(run), peak, millis(version)]);
+    }
     table
 }
 
 /// The most memory that a run with nothing due held, in KiB: read while it waits to print its summary into a full pipe.
-fn idle_peak(upstream: &str, state: &Path) -> Option<f64> {
+fn idle_peak(mut command: Command) -> Option<f64> {
     let (reading, mut writing) = pipe().unwrap();
     writing.write_all(&[0; PIPE_BYTES]).unwrap();
-    let mut run = ingest(upstream, state, "all", "4")
-        .stdout(writing)
-        .spawn()
-        .unwrap();
+    let mut run = command.stdout(writing).spawn().unwrap();
+    drop(command);
     std::thread::sleep(Duration::from_millis(500));
     let status = fs::read_to_string(format!("/proc/{}/status", run.id()));
     drop(reading);

@@ -42,7 +42,7 @@ local function open_changes(ledger)
 
   -- What would slow down every charge, done at each BLOCKth, after it: the charges before it become a block.
   function changes.end_block()
-    local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local last = call('ZREVRANGEBYSCORE', LOG, '(' .. text(now), '-inf', 'WITHSCORES', 'LIMIT', '0', '1')[2]
     if last then
       changes.mark(tonumber(last))
     end

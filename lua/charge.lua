@@ -1,6 +1,6 @@
 -- Takes units of one or more limits, all or nothing, and records them under an id (L7).
 --
--- ARGV after the caller's terms: the id; for each limit: units, and what must be left free.
+-- ARGV: the caller's terms alone, which a charge adds its own to.
 -- Reply, the word first:
 --   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, when there is such a
 --             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing
@@ -16,7 +16,7 @@
 -- blocks that must leave first.
 
 local LOG, UNITS = KEYS[2], KEYS[3]
-local id, at = ARGV[2 + count], string.format('%d', now)
+local at = string.format('%d', now)
 
 if ledger.objection then
   return ledger.objection
@@ -30,12 +30,10 @@ end
 local fits = true
 for index = 1, count do
   local limit = limits[index]
-  local units = tonumber(ARGV[1 + count + 2 * index])
-  local most = limit.enforced - tonumber(ARGV[2 + count + 2 * index])
-  limit.units, limit.most = units, most
+  local units = limit.units
   if units > 0 then
     add_up(ledger, limit)
-    fits = fits and state[limit.place + CLOSED] <= now and limit.used + units <= most
+    fits = fits and state[limit.place + CLOSED] <= now and limit.used + units <= limit.most
   end
 end
 
@@ -100,13 +98,13 @@ end
 -- Recording ------------------------------------------------------------------------------------------------------------
 
 if not known then
-  local sums = {}
+  local sums = { nil }
   for index = 1, count do
     local limit = limits[index]
     local units, place = limit.units, limit.place
     if units > 0 then
       sums[limit.code] = units
-      state[place + RULE], state[place + TOTAL], state[place + HEAD] = limit.rule, limit.sum + units, limit.head
+      state[place + RULE], state[place + TOTAL] = limit.rule, limit.sum + units
       -- A limit whose closing has run out without a known reset grants one charge, a probe, and closes again for a
       -- minute (L19).
       if state[place + PROBING] then
@@ -133,7 +131,8 @@ if not known then
   end
 end
 
-local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now }
+-- With room for two limits.
+local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now, nil, nil }
 for index = 1, count do
   if limits[index].units > 0 then
     reply[#reply + 1] = limits[index].used

@@ -17,9 +17,13 @@ end
 
 -- Whether a charge of a range has lost its units.
 local function lost_units(low, high)
-  return log.walk(low, high, 512, function(_, vector)
-    return not vector
-  end)
+  for _, vectors in log.batches(low, high, 512) do
+    for place = 1, #vectors do
+      if not vectors[place] then
+        return true
+      end
+    end
+  end
 end
 
 local is_lost = false

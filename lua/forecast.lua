@@ -58,18 +58,24 @@ local function open_forecast(ledger)
   local function leaves_last(limit, need)
     local low, sum = text(limit.from), 0
     local function search(high)
-      return log.walk(low, high, 16, function(entry, vector)
-        sum = sum + units_in(vector, limit.code)
-        return sum >= need and entry
-      end)
+      -- Most charges take a unit or more: so many hold what is needed.
+      for ids, vectors in log.batches(low, high, math.min(max(need - sum, 4), LONGEST_BLOCK)) do
+        for place = 1, #vectors do
+          sum = sum + units_in(vectors[place], limit.code)
+          if sum >= need then
+            return ids[place]
+          end
+        end
+      end
     end
     local mark = log.block_end(limit.from)
     if not mark then
       return search('+inf')
     end
-    local found = search(mark)
+    local found, most = search(mark), 4
     while not found do
-      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', 0, 32)
+      local marks = call('ZRANGEBYSCORE', MARKS, '(' .. mark, '+inf', 'LIMIT', '0', text(most))
+      most = 32
       if #marks == 0 then
         low = '(' .. mark
         return search('+inf')

@@ -100,35 +100,31 @@ local function open_log(ledger)
     return others
   end
 
-  -- Calls `each(id, vector)` for every charge of a range of the log, a bounded number at a time, until it returns
-  -- something.
-  function log.walk(low, high, batch, each)
-    local offset = 0
-    while true do
-      local ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', offset, batch)
-      if #ids == 0 then
+  -- Goes through the charges of a range of the log, a bounded number at a time: their ids, and the vector of each; false
+  -- where it is gone.
+  function log.batches(low, high, batch)
+    local offset, ids = 0, nil
+    return function()
+      if ids and #ids < batch then
         return nil
+      elseif ids then
+        offset, batch = offset + batch, math.min(batch * 2, 512)
       end
-      local vectors = call('HMGET', UNITS, unpack(ids))
-      for place, id in ipairs(ids) do
-        local result = each(id, vectors[place])
-        if result then
-          return result
-        end
+      ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', text(offset), text(batch))
+      if #ids > 0 then
+        return ids, call('HMGET', UNITS, unpack(ids))
       end
-      if #ids < batch then
-        return nil
-      end
-      offset, batch = offset + batch, math.min(batch * 2, 512)
     end
   end
 
   -- The units of one limit that a range of the log holds.
   function log.scan(code, low, high)
     local sum = 0
-    log.walk(low, high, LONGEST_BLOCK, function(_, vector)
-      sum = sum + units_in(vector, code)
-    end)
+    for _, vectors in log.batches(low, high, LONGEST_BLOCK) do
+      for place = 1, #vectors do
+        sum = sum + units_in(vectors[place], code)
+      end
+    end
     return sum
   end
 
@@ -139,9 +135,11 @@ local function open_log(ledger)
       sums[1] = log.scan(1, low, high)
       return vector_of(sums, 1)
     end
-    log.walk(low, high, LONGEST_BLOCK, function(_, vector)
-      log.add_vector(sums, vector, 1)
-    end)
+    for _, vectors in log.batches(low, high, LONGEST_BLOCK) do
+      for place = 1, #vectors do
+        log.add_vector(sums, vectors[place], 1)
+      end
+    end
     return vector_of(sums, log.size)
   end
 
@@ -174,12 +172,12 @@ local function open_log(ledger)
 
   -- The mark that ends the block of an instant; nil for the open block.
   function log.block_end(at)
-    return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', 0, 1)[1]
+    return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', '0', '1')[1]
   end
 
   -- The mark before the block of an instant; nil for the first block.
   function log.block_start(at)
-    return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', 0, 1)[1]
+    return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', '0', '1')[1]
   end
 
   return log

@@ -88,9 +88,10 @@ local function counted_from(limit, at)
   return math.min(slid or reset or at, reset or slid or at)
 end
 
-local limits = {}
+-- With room for two, as a table is made again when it grows.
+local limits = { nil, nil }
 for index = 1, count do
-  local name, enforced, slide, grace, part, rule, days = cmsgpack.unpack(ARGV[1 + index])
+  local name, enforced, slide, grace, part, rule, days, units, leave = cmsgpack.unpack(ARGV[1 + index])
   local place
   if apart then
     place = apart.load(name)
@@ -114,7 +115,8 @@ for index = 1, count do
   end
   -- An earlier limit with the same window.
   local like = limits[days]
-  -- Every field that a limit will have is named, or the table would grow.
+  -- Sixteen fields, and each that a charge needs is named: a table with more takes twice the memory, and one that grows is
+  -- made again.
   local limit = {
     name = name,
     enforced = enforced,
@@ -130,12 +132,10 @@ for index = 1, count do
     other_rule = other_rule,
     from = nil,
     sum = nil,
-    head = nil,
     used = nil,
-    units = nil,
-    most = nil,
-    held = nil,
-    charges = nil,
+    -- What is charged, and how much may be used afterwards.
+    units = units,
+    most = leave and enforced - leave,
   }
   limit.from = like and like.from or counted_from(limit, now)
   limits[index] = limit
@@ -169,10 +169,11 @@ elseif state[SEQUENCE] < seen_sequence or (seen_newest ~= '' and not call('ZSCOR
 end
 
 -- A clock that jumped forward would return units too early; one that jumped back would report a wrong retry (L5). The
--- ledger's own time may be ahead of a clock that was set back.
+-- ledger's own time may be ahead of a clock that was set back; it is never behind it.
 local skew
 if max_skew then
-  local apart = math.max(math.abs(clock - caller), math.abs(now - caller))
+  local ahead, behind = now - caller, caller - clock
+  local apart = ahead > behind and ahead or behind
   skew = apart > max_skew and { 'skewed', apart } or nil
 end
 

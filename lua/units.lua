@@ -6,8 +6,8 @@ local function units_in(vector, code)
   if not vector then
     return 0
   end
-  -- A vector of one limit is a number.
-  local units = code == 1 and tonumber(vector)
+  -- A vector of one limit is a number, with or without a sign behind it.
+  local units = code == 1 and (tonumber(vector) or tonumber(string.sub(vector, 1, -2)))
   if units then
     return units
   end

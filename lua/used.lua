@@ -1,7 +1,7 @@
 -- What is used of a limit.
 
--- Adds up what is used of a limit: `sum`, what was charged from `head` on; `used`, that or more. Only for limits that are
--- needed: one that was not charged for long has much that has expired.
+-- Adds up what is used of a limit: `sum`, what was charged from its head on, which moves; `used`, that or more. Only for limits
+-- that are needed: one that was not charged for long has much that has expired.
 local function add_up(ledger, limit)
   local state, place, from = ledger.state, limit.place, limit.from
   local sum, head = state[place + TOTAL], state[place + HEAD]
@@ -12,7 +12,7 @@ local function add_up(ledger, limit)
     -- What the total still holds and the window does not; nothing of a limit that is new.
     local format = string.format
     local ids = limit.other_rule
-        and redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', head), format('(%d', from), 'LIMIT', 0, LONGEST_BLOCK)
+        and redis.call('ZRANGEBYSCORE', KEYS[2], format('%d', head), format('(%d', from), 'LIMIT', '0', 'LONGEST_BLOCK')
       or {}
     if #ids == LONGEST_BLOCK then
       sum = sum - open_log(ledger).between(limit.code, head, from)
@@ -23,7 +23,8 @@ local function add_up(ledger, limit)
     end
     head = from
   end
-  limit.sum, limit.head, limit.used = sum, head, sum
+  state[place + TOTAL], state[place + HEAD] = sum, head
+  limit.sum, limit.used = sum, sum
   if ledger.floors[limit.name] then
     limit.used = open_forecast(ledger).above_floors(limit, from, sum)
   end

@@ -48,14 +48,15 @@ pub enum ServerTime {
     Told(Arc<dyn Clock>),
 }
 
-/// Who calls a script: the account, the part of it that the script needs, what the machine has seen of the ledger, and its
-/// clock.
+/// Who calls a script: the account, the part of it that the script needs, what the machine has seen of the ledger, its clock,
+/// and what it charges.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     account: &'a Account,
     sent: &'a Account,
     seen: Option<&'a Seen>,
     now: Timestamp,
+    charge: Option<Charge<'a>>,
 }
 
 /// The ledger of many machines.
@@ -146,6 +147,7 @@ impl RedisLedger {
             sent,
             seen,
             now,
+            charge,
         } = caller;
         let server_time = match &self.time {
             ServerTime::Own => None,
@@ -167,6 +169,7 @@ impl RedisLedger {
             seen,
             // With every script: the one that finds a loss begins a new epoch (L36).
             fresh_epoch: Uuid::now_v7().simple().to_string(),
+            charge,
             ahead: shown,
         };
         let mut arguments = terms.arguments();
@@ -204,6 +207,7 @@ impl RedisLedger {
             sent,
             seen: None,
             now,
+            charge: None,
         };
         let arguments = self.arguments(Script::Check, caller, []);
         let keys = keys_of(self.prefix, &account.name);
@@ -235,6 +239,7 @@ impl RedisLedger {
                 sent,
                 seen: None,
                 now,
+                charge: None,
             };
             mended.extend(reply::mended(self.run(Script::Check, caller, []).await?)?);
         }
@@ -251,16 +256,14 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
-        let id = std::iter::once(charge.id.as_str().to_owned());
-        let sent = &*terms::for_charge(account, charge.cost);
-        let more = id.chain(terms::charge(sent, charge.cost, charge.leave));
         let caller = Caller {
             account,
-            sent,
+            sent: &terms::for_charge(account, charge.cost),
             seen,
             now,
+            charge: Some(charge),
         };
-        let reply = self.run(Script::Charge, caller, more).await?;
+        let reply = self.run(Script::Charge, caller, []).await?;
         let (reply, disagreements) = reply::charge(reply, caller, charge.cost)?;
         self.warn(account, disagreements);
         if let ChargeReply::Granted(granted) = &reply {
@@ -292,6 +295,7 @@ impl SharedLedger for RedisLedger {
                 sent: &sent,
                 seen,
                 now,
+                charge: None,
             };
             match reply::updated(self.run(script, caller, more).await?)? {
                 UpdateReply::Acknowledged(ack) => return Ok(ack),
@@ -316,6 +320,7 @@ impl SharedLedger for RedisLedger {
             sent: account,
             seen,
             now,
+            charge: None,
         };
         reply::usage(self.run(Script::Usage, caller, ids).await?, account)
     }
@@ -337,6 +342,7 @@ impl SharedLedger for RedisLedger {
             sent,
             seen: None,
             now,
+            charge: None,
         };
         reply::falls(self.run(Script::Falls, caller, more).await?).map(Some)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rmp::encode;
 
-use crate::{Seen, Update};
+use crate::{Charge, Seen, Update};
 use ingest_quota::{
     Account, ChargeId, Cost, Counting, Entry, Floor, Limit, LimitName, Timestamp, Units, Window,
 };
@@ -33,6 +33,8 @@ pub struct Terms<'a> {
     pub server_time: Option<Timestamp>,
     pub seen: Option<&'a Seen>,
     pub fresh_epoch: String,
+    /// What `charge.lua` is to charge; `None` for every other script.
+    pub charge: Option<Charge<'a>>,
     /// How far ahead of `now` the scripts need the periods of calendar limits.
     pub ahead: Duration,
 }
@@ -75,16 +77,17 @@ impl Terms<'_> {
             .number(micros(self.account.id_memory()))
             .number(micros(self.least_life))
             .number(self.sent.limits.len() as u64);
+        if let Some(charge) = &self.charge {
+            packed.word(charge.id.as_str());
+        }
         packed.0
     }
 
     /// `like` is the number of an earlier limit with the same window.
-    fn terms_of(&self, name: &str, limit: &Limit, like: Option<u64>) -> Vec<u8> {
+    fn terms_of(&self, name: &LimitName, limit: &Limit, like: Option<u64>) -> Vec<u8> {
         let window = limit.window();
         let mut packed = Packed::default();
-        packed
-            .word(name)
-            .number(limit.enforced().get().min(LARGEST));
+        packed.word(name).number(calculable(limit.enforced()));
         packed.optional(window.sliding().map(micros));
         packed
             .number(micros(window.grace()))
@@ -94,6 +97,10 @@ impl Terms<'_> {
             Some(number) => packed.number(number),
             None => packed.times(&periods(window, self.now, self.ahead, self.max_skew)),
         };
+        if let Some(charge) = &self.charge {
+            let [taken, left] = [charge.cost, charge.leave].map(|units| units.of(name));
+            packed.number(calculable(taken)).number(calculable(left));
+        }
         packed.0
     }
 }
@@ -297,13 +304,6 @@ impl<'a> Components<'a> {
     }
 }
 
-/// The units that a charge takes and leaves, limit after limit.
-pub fn charge(sent: &Account, cost: &Cost, leave: &Cost) -> impl Iterator<Item = String> {
-    sent.limits
-        .keys()
-        .flat_map(|name| [units(cost.of(name)), units(leave.of(name))])
-}
-
 pub fn entries(sent: &Account, entries: &[Entry]) -> Vec<String> {
     let mut arguments = vec![entries.len().to_string()];
     let components = Components::new(sent);
@@ -328,7 +328,12 @@ pub fn floors(floors: &[Floor]) -> Vec<String> {
 }
 
 pub fn units(units: Units) -> String {
-    units.get().min(LARGEST).to_string()
+    calculable(units).to_string()
+}
+
+/// The units, at most what the scripts can calculate with.
+fn calculable(units: Units) -> u64 {
+    units.get().min(LARGEST)
 }
 
 /// Microseconds, at most what the scripts can calculate with.

@@ -384,7 +384,7 @@ impl History for &LimitHistory {
         })
     }
 
-    fn reached(&self, total: Units) -> Result<Timestamp, Infallible> {
+    fn reached(&self, total: Units, _: Timestamp) -> Result<Timestamp, Infallible> {
         let first = self
             .charges
             .partition_point(|charged| charged.total < total);

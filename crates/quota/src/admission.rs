@@ -23,12 +23,12 @@ pub trait History {
     /// When the store cannot be read.
     fn totals(&self, from: Timestamp) -> Result<Totals, Self::Error>;
 
-    /// The time of the charge that brought the running total to `total` or beyond. `total` is at most that of all
-    /// charges.
+    /// The time of the charge that brought the running total to `total` or beyond. It was made at `from` or later, and
+    /// `total` is at most that of all charges.
     ///
     /// # Errors
     /// When the store cannot be read.
-    fn reached(&self, total: Units) -> Result<Timestamp, Self::Error>;
+    fn reached(&self, total: Units, from: Timestamp) -> Result<Timestamp, Self::Error>;
 
     /// The floors set at `from` or later.
     ///
@@ -290,7 +290,8 @@ impl<'a, H: History> LimitState<'a, H> {
             return Ok(floors_end);
         }
         let excess = self.counted().saturating_sub(most);
-        let last_to_expire = self.history.reached(self.totals.before + excess)?;
+        let from = window.counted_from(self.now);
+        let last_to_expire = self.history.reached(self.totals.before + excess, from)?;
         Ok(floors_end.max(window.expiry(last_to_expire)))
     }
 

@@ -90,7 +90,7 @@ impl History for &SlidingLog {
         })
     }
 
-    fn reached(&self, total: Units) -> Result<Timestamp, Infallible> {
+    fn reached(&self, total: Units, _: Timestamp) -> Result<Timestamp, Infallible> {
         let place = self
             .entries
             .partition_point(|(_, reached)| *reached < total);

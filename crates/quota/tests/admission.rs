@@ -88,7 +88,7 @@ impl History for &Book {
         })
     }
 
-    fn reached(&self, total: Units) -> Result<Timestamp, Infallible> {
+    fn reached(&self, total: Units, _: Timestamp) -> Result<Timestamp, Infallible> {
         let reaches = |(at, _): &&(Timestamp, Units)| self.charged(|other| other <= *at) >= total;
         Ok(self.charges.iter().find(reaches).unwrap().0)
     }

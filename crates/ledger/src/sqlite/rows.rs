@@ -413,11 +413,32 @@ impl History for LimitRows<'_> {
         })
     }
 
-    fn reached(&self, total: Units) -> Result<Timestamp> {
-        let sql = "SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND total >= ?3
-                   ORDER BY total, at, n LIMIT 1";
-        let params = (self.rows.account, self.limit, signed(total)?);
-        self.rows.one(sql, params, |row| instant(row, 0))
+    /// Narrows the time in which that charge was made, in turns by the units and by halves. An index by the total would find
+    /// it at once, and takes an eighth of each charge.
+    fn reached(&self, total: Units, from: Timestamp) -> Result<Timestamp> {
+        let total = signed(total)?;
+        let at = from.micros() - 1;
+        let (before, _) = self.beside(at)?;
+        let (mut low, (mut high, _)) = (Mark { at, ..before }, self.beside(i64::MAX)?);
+        let mut by_units = true;
+        // The total is less at `low`, and no less at `high`, the time of a charge.
+        while low.at + 1 < high.at {
+            let guess = if by_units {
+                low.towards(high, total)
+            } else {
+                low.at + (high.at - low.at) / 2
+            };
+            by_units = !by_units;
+            let (last, next) = self.beside(guess)?;
+            if last.total >= total {
+                high = last;
+            } else {
+                // The total stays until the next charge.
+                let at = next.unwrap_or(high.at) - 1;
+                low = Mark { at, ..last };
+            }
+        }
+        Ok(Timestamp::from_micros(high.at))
     }
 
     fn floors(&self, from: Timestamp) -> Result<Vec<FloorTotal>> {
@@ -447,6 +468,41 @@ impl History for LimitRows<'_> {
         let sql = "SELECT until, probing, probe_interval FROM closing WHERE account = ?1 AND limit_name = ?2";
         self.rows
             .find(sql, (self.rows.account, self.limit), closing)
+    }
+}
+
+impl LimitRows<'_> {
+    /// The last charge at an instant or before it, and when the first one after it was made.
+    fn beside(&self, at: i64) -> Result<(Mark, Option<i64>)> {
+        let sql = "SELECT last.at, last.total, (
+                SELECT at FROM taken WHERE account = ?1 AND limit_name = ?2 AND at > ?3 ORDER BY at, n LIMIT 1)
+            FROM (SELECT 1) LEFT JOIN (
+                SELECT at, total FROM taken WHERE account = ?1 AND limit_name = ?2 AND at <= ?3
+                ORDER BY at DESC, n DESC LIMIT 1) AS last";
+        let params = (self.rows.account, self.limit, at);
+        self.rows.one(sql, params, |row| {
+            let last = Mark {
+                at: row.get::<_, Option<i64>>(0)?.unwrap_or(i64::MIN),
+                total: row.get::<_, Option<i64>>(1)?.unwrap_or(0),
+            };
+            Ok((last, row.get(2)?))
+        })
+    }
+}
+
+/// An instant in microseconds, and the running total of a limit at it.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: i64,
+    total: i64,
+}
+
+impl Mark {
+    /// When a total would be reached if units were charged evenly from here to `high`; between the two.
+    fn towards(self, high: Self, total: i64) -> i64 {
+        let share = (total - self.total) as f64 / (high.total - self.total) as f64;
+        let guess = self.at + ((high.at - self.at) as f64 * share) as i64;
+        guess.clamp(self.at + 1, high.at - 1)
     }
 }
 

@@ -67,5 +67,7 @@ pub const SCHEMA: Schema = Schema {
     ",
         // Of limits of values alone, which can be thousands: other charges write no more than before.
         "CREATE INDEX taken_of_values ON taken (account, at, n) WHERE instr(limit_name, '/') > 0;",
+        // Each charge wrote a page of it. The totals grow with the time, so a search by time finds them.
+        "DROP INDEX IF EXISTS taken_by_total;",
     ],
 };

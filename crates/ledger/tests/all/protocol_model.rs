@@ -476,7 +476,7 @@ impl History for &Ledger {
             before: self.sum(|at| at < from.micros()),
         })
     }
-    fn reached(&self, total: Units) -> Result<Timestamp, Infallible> {
+    fn reached(&self, total: Units, _: Timestamp) -> Result<Timestamp, Infallible> {
         let mut sum = Units::ZERO;
         for entry in &self.entries {
             sum += Units::new(entry.units.into());

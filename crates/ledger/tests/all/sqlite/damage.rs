@@ -48,7 +48,7 @@ fn a_file_of_a_later_release_is_refused() {
         );
         assert!(
             message
-                .contains("this ledger has version 99, and this release supports versions up to 4"),
+                .contains("this ledger has version 99, and this release supports versions up to 5"),
             "{message}"
         );
         assert!(message.contains("upgrade ingest"), "{message}");

@@ -46,6 +46,7 @@ macro_rules! suite {
             a_charge_just_before_midnight_counts_for_the_next_day_too
             a_window_that_slides_and_resets_holds_both
             an_unsettled_past_is_exact_to_the_microsecond
+            retry_after_is_exact_where_charges_came_unevenly
         }
         $crate::suite::behaviours! { $open, afterwards:
             a_release_gives_all_units_back

@@ -263,3 +263,29 @@ pub(crate) async fn an_unsettled_past_is_exact_to_the_microsecond(store: &impl S
         );
     }
 }
+
+pub(crate) async fn retry_after_is_exact_where_charges_came_unevenly(store: &impl Store) {
+    let books = Books::new(
+        store.ledger(),
+        account([("daily", sliding(1_000_000, secs(3600)))]),
+    );
+    // Those of the window before are over.
+    let over = (0..20).map(|nth| (f64::from(nth) - 5000.0, 50));
+    let burst = (0..90).map(|nth| (f64::from(nth / 3) / 1000.0, [1, 7, 300][nth as usize % 3]));
+    let slower = (0..12).map(|nth| (f64::from(1 << nth), 1 << (11 - nth)));
+    for (moment, units) in over.chain(burst.clone()).chain(slower.clone()) {
+        books.take(&cost([("daily", units)]), at(moment)).await;
+    }
+    let charged: Vec<(f64, u64)> = burst.chain(slower).collect();
+    let grace = secs(3600) / 1000;
+    let mut left = 1_000_000 - charged.iter().map(|(_, units)| units).sum::<u64>();
+    for (moment, units) in charged {
+        for more in [1, units] {
+            let rejection = books
+                .reject(&cost([("daily", left + more)]), at(2048.5))
+                .await;
+            assert_eq!(rejection.retry_at, at(moment) + secs(3600) + grace);
+        }
+        left += units;
+    }
+}

@@ -1,6 +1,6 @@
 -- Takes units of one or more limits, all or nothing, and records them under an id (L7).
 --
--- ARGV: the caller's terms alone, which a charge adds its own to.
+-- ARGV: the caller's terms, which hold what is charged.
 -- Reply, the word first:
 --   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, when there is such a
 --             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing

@@ -1,5 +1,4 @@
--- The caller's terms: the first arguments of every script but `probe.lua`. What follows them, of
--- other scripts than `charge.lua`, is text.
+-- The caller's terms: the first arguments of every script but `probe.lua`, and all of `charge.lua`. What follows them is text.
 --
 -- KEYS, the same five for every script, all of one account and so of one slot:
 --   1 meta   hash: state: in MessagePack the epoch, server, sequence, newest time, how long charges are kept, when the
@@ -33,7 +32,7 @@
 --   and one for each limit: name, enforced units, sliding span or false, grace, the length of the parts in which it counts
 --     or false, its rule in words, an array of the instants at which days begin, or instead of the array the number of an
 --     earlier limit with the same window.
--- A charge adds its id to the first, and to each of the others the units that it takes and those that it leaves free.
+-- Those of a charge end with more: the first with its id, each of the others with the units to take and those to leave free.
 -- Of an account with many limits, those are sent that a script needs: a charge takes from few of them.
 --
 -- Every time and span is in microseconds. Instants stay below 2^53, where a double is exact; they are written with '%d',

@@ -7,7 +7,8 @@ use ingest_sqlite::Schema;
 /// - `charge`: every charge ever made. `n` distinguishes charges of one microsecond. Charges that came without a purpose
 ///   (absorbed, or settled before they arrived) have no job, region, call.
 /// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
-///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between.
+///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between. It
+///   never falls, so a search by time finds where it reached a number.
 /// - `closing`: until when a limit is closed that the upstream reported as exhausted; `probing` when its reset is
 ///   unknown, with the length of that closing in `probe_interval`, in microseconds (`NULL`: an hour).
 /// - `merged`: how far the charges of an account are merged whose limits count in parts. A row of `charge` then stands for

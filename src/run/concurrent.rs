@@ -10,7 +10,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::all::all;
 use super::batches::fetch_batches;
 use super::context::Context;
-use super::due::{Candidate, jobs, reread};
+use super::due::{Candidate, LONGEST_TOLERANCE, jobs, reread};
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};
@@ -173,13 +173,23 @@ async fn take_up(
     candidate: &Candidate,
 ) -> Result<Result<Pass, PassOutcome>, StopReason> {
     let (job, region) = (&candidate.job, &candidate.region);
-    let resource = Resource::region(&job.name, &region.key());
-    let lease = match context.leases.take(&resource).await? {
+    let until = context.clock.now() + LONGEST_TOLERANCE;
+    let (taken, known) = match region.slice {
+        None => {
+            let taken = context.leases.take_region(&job.name, &region.code, until);
+            taken.await?
+        }
+        Some(_) => {
+            let resource = Resource::region(&job.name, &region.key());
+            (context.leases.take(&resource).await?, None)
+        }
+    };
+    let lease = match taken {
         Taken::Granted(lease) => lease,
         Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
     let now = context.clock.now();
-    let fresh = reread(&*context.catalog, candidate, now).await?;
+    let fresh = reread(&*context.catalog, candidate, known, now).await?;
     // A region that another run completed since this one chose it is not the one that waited longest any more, even if it is due
     // again already.
     let was_walked =

@@ -124,16 +124,23 @@ async fn read_lasting(
     Ok(())
 }
 
-/// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
+/// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete. `known` is the state of its region, if that
+/// was read already.
 ///
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn reread(
     catalog: &dyn PassReader,
     candidate: &Candidate,
+    known: Option<RegionState>,
     now: Timestamp,
 ) -> Result<Option<Candidate>, CatalogError> {
     let (job, region) = (&candidate.job, &candidate.region);
+    if let Some(state) = known {
+        let mut found = vec![Candidate::new(job, region, state)];
+        read_lasting(catalog, job, &mut found, now).await?;
+        return Ok(found.pop());
+    }
     let Some(slice) = region.slice else {
         let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
         return Ok(candidates(catalog, &selection, now).await?.pop());

@@ -494,7 +494,8 @@ impl Transaction<'_> {
         self.commit_after(async { Ok(()) }).await
     }
 
-    /// Sends the last statements of the transaction and its commit, all in one round trip. The server rolls back instead if one of
+    /// Sends the last statements of the transaction and its commit, all in one round trip, which is that of its beginning too if no
+    /// statement precedes them. The server rolls back instead if one of
     /// them fails. None of their results can decide whether to commit, and none may wait for another: it would follow the commit, so
     /// it is not sent.
     ///
@@ -504,7 +505,6 @@ impl Transaction<'_> {
         &self,
         statements: impl Future<Output = Result<T, PostgresError>>,
     ) -> Result<T, PostgresError> {
-        self.check_begun().await?;
         let mut statements = pin!(statements);
         // The first poll sends the statements. If one cannot be sent, the others are rolled back.
         let sent = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
@@ -529,6 +529,7 @@ impl Transaction<'_> {
             Err(error) if error.ends_connection() => self.check_committed(error).await?,
             Err(error) => return Err(error),
         }
+        self.check_begun().await?;
         done.map_err(|error| match error.is_rejection() {
             true => error,
             // The statements took place, and what they returned is lost.

@@ -48,10 +48,7 @@ impl LeaseKey<'_> {
 /// There is no such pass, the lease is lost, or a statement failed.
 pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
     let terms = tx.postgres().terms();
-    let resource = match terms.walked_by(pass) {
-        Some(resource) => resource,
-        None => resource_of(tx, pass).await?,
-    };
+    let resource = walked(tx, pass).await?;
     let term = terms.of(&resource);
     let key = LeaseKey::new(terms, term.as_ref());
     let rows = tx
@@ -72,6 +69,17 @@ pub async fn lock_pass(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, P
     match term.is_none() || row.value::<Option<bool>>(1)?.is_some() {
         true => Ok(resource),
         false => Err(PostgresError::LeaseLost(resource)),
+    }
+}
+
+/// The resource whose lease this process took to walk a pass, or the region of the pass.
+///
+/// # Errors
+/// There is no such pass, or a statement failed.
+pub async fn walked(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
+    match tx.postgres().terms().walked_by(pass) {
+        Some(resource) => Ok(resource),
+        None => resource_of(tx, pass).await,
     }
 }
 

@@ -17,8 +17,12 @@ use uuid::Uuid;
 
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
-use super::sql::{restored, stored};
-use crate::{CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term};
+use super::passes::region_state;
+use super::sql::{restored, stored, time};
+use super::turns::TAKE;
+use crate::{
+    CatalogError, HeldLease, Holder, Lease, Leases, PassId, RegionState, Resource, Taken, Term,
+};
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_quota::Timestamp;
 
@@ -38,23 +42,6 @@ pub const TABLE: &str = "create table lease (
     unique (job, region, term)
 )";
 
-/// A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk. Returns that
-/// lease, or the term of the one that was taken; neither where another process took it meanwhile.
-const TAKE: &str = "with held as (select job, region, machine, process, taken_at, expires_at from {}.lease
-        where job = $1 and region = $2 and holder <> $3 and expires_at > clock_timestamp()),
-    taken as (insert into {}.lease as lease
-        (job, region, holder, machine, process, term, length, taken_at, expires_at)
-        select $1, $2, $3, $4, $5, 1, make_interval(secs => $6), clock_timestamp(),
-            clock_timestamp() + make_interval(secs => $6)
-        where not exists (select 1 from held)
-        on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
-            process = excluded.process, term = lease.term + 1, length = excluded.length,
-            taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
-        where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
-        returning term)
-    select held.*, taken.term from (values (true)) one left join held on true left join taken on true";
-const HOLDER: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
-    where job = $1 and region = $2 and expires_at > clock_timestamp()";
 const ALL: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
     where expires_at > clock_timestamp() order by job, region";
 const RENEW: &str = "update {}.lease as lease set expires_at = clock_timestamp() + length
@@ -66,6 +53,9 @@ const RELEASE: &str = "update {}.lease as lease set expires_at = clock_timestamp
     from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
     where lease.job = held.job and lease.region = held.region and lease.term = held.term
         and lease.holder = $4 and lease.expires_at > clock_timestamp()";
+
+/// The first column of [`TAKE`] that is of the region's state.
+const STATE: usize = 5;
 
 /// The longest time that the last releases of a process may take.
 // A run ends within 10 s of a signal, whatever the database does.
@@ -222,40 +212,46 @@ impl RowLeases {
         }
     }
 
-    async fn try_take(&self, resource: &Resource) -> Result<Taken, PostgresError> {
+    /// Takes a resource. Reads the state of its region behind the lease, up to the time at which it is known, if there is one.
+    async fn try_take(
+        &self,
+        resource: &Resource,
+        until: Option<Timestamp>,
+    ) -> Result<(Taken, Option<RegionState>), PostgresError> {
         let (job, region) = (job_of(resource), region_of(resource));
         let Holder {
             machine, process, ..
         } = Holder::this_process();
         let (process, length) = (i64::from(process), self.length.as_secs_f64());
-        let parameters: [Parameter<'_>; 6] = [
+        let (until, schema) = (until.map(time), self.postgres.schema());
+        let parameters: [Parameter<'_>; 8] = [
             (&job, Type::TEXT),
             (&region, Type::TEXT),
             (&self.holder, Type::UUID),
             (&machine, Type::TEXT),
             (&process, Type::INT8),
             (&length, Type::FLOAT8),
+            (&until, Type::TIMESTAMPTZ),
+            (&schema, Type::TEXT),
         ];
         let take = qualified(TAKE, &self.postgres);
         let (rows, began) = self.answered(&take, &parameters).await?;
-        if let Some(row) = rows.first() {
-            if let Some(number) = row.try_get(6)? {
-                let term = Term {
-                    resource: resource.clone(),
-                    holder: self.holder,
-                    number,
-                };
-                return Ok(Taken::Granted(self.lease(term, began)));
-            }
-            if row.try_get::<_, Option<&str>>(0)?.is_some() {
-                return Ok(Taken::Held(Some(held_lease(row)?.holder)));
-            }
+        let Some(row) = rows.first() else {
+            return Ok((Taken::Held(None), None));
+        };
+        if let Some(number) = row.try_get(4)? {
+            let term = Term {
+                resource: resource.clone(),
+                holder: self.holder,
+                number,
+            };
+            let is_read = row.try_get::<_, Option<&str>>(STATE)?.is_some();
+            let state = is_read.then(|| region_state(row, STATE)).transpose()?;
+            return Ok((Taken::Granted(self.lease(term, began)), state));
         }
-        let holder = qualified(HOLDER, &self.postgres);
-        let place = parameters.get(..2).unwrap_or_default();
-        let (rows, _) = self.answered(&holder, place).await?;
-        let held = rows.first().map(held_lease).transpose()?;
-        Ok(Taken::Held(held.map(|held| held.holder)))
+        let is_held = row.try_get::<_, Option<&str>>(0)?.is_some();
+        let holder = is_held.then(|| holder(row, 0)).transpose()?;
+        Ok((Taken::Held(holder), None))
     }
 
     /// Runs a statement, and again where no answer came in time, for as long as a lease that it took first would be trusted. The
@@ -293,6 +289,26 @@ impl RowLeases {
         })
     }
 
+    async fn take_known(
+        &self,
+        resource: &Resource,
+        until: Option<Timestamp>,
+    ) -> Result<(Taken, Option<RegionState>), CatalogError> {
+        if !self.terms.reserve(resource) {
+            return Ok((Taken::Held(Some(Holder::this_process())), None));
+        }
+        let reserved = Reserved {
+            terms: &self.terms,
+            resource,
+        };
+        let taken = self.try_take(resource, until).await;
+        if matches!(taken, Ok((Taken::Granted(_), _))) {
+            // The entry is the lease's now, and goes when that is dropped.
+            std::mem::forget(reserved);
+        }
+        taken.map_err(|error| self.postgres.error(error))
+    }
+
     /// How long a lease is trusted after it was confirmed.
     fn trust(&self) -> Duration {
         // The last quarter lies between the last request of this machine and the first of another one.
@@ -308,19 +324,18 @@ fn patience(length: Duration) -> Duration {
 #[async_trait]
 impl Leases for RowLeases {
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError> {
-        if !self.terms.reserve(resource) {
-            return Ok(Taken::Held(Some(Holder::this_process())));
-        }
-        let reserved = Reserved {
-            terms: &self.terms,
-            resource,
-        };
-        let taken = self.try_take(resource).await;
-        if matches!(taken, Ok(Taken::Granted(_))) {
-            // The entry is the lease's now, and goes when that is dropped.
-            std::mem::forget(reserved);
-        }
-        taken.map_err(|error| self.postgres.error(error))
+        let taken = self.take_known(resource, None).await;
+        taken.map(|(taken, _)| taken)
+    }
+
+    async fn take_region(
+        &self,
+        job: &str,
+        region: &str,
+        until: Timestamp,
+    ) -> Result<(Taken, Option<RegionState>), CatalogError> {
+        let resource = Resource::region(job, region);
+        self.take_known(&resource, Some(until)).await
     }
 
     fn term(&self, resource: &Resource) -> Option<Term> {
@@ -510,15 +525,20 @@ pub async fn held(postgres: &Postgres) -> Result<Vec<HeldLease>, PostgresError> 
 }
 
 fn held_lease(row: &Row) -> Result<HeldLease, PostgresError> {
-    let time = |at: DateTime<Utc>| Some(Timestamp::from_micros(at.timestamp_micros()));
     Ok(HeldLease {
         resource: resource(row.try_get(0)?, row.try_get(1)?),
-        holder: Holder {
-            machine: row.try_get(2)?,
-            process: u32::try_from(row.try_get::<_, i64>(3)?).unwrap_or_default(),
-            since: time(row.try_get(4)?),
-            until: time(row.try_get(5)?),
-        },
+        holder: holder(row, 2)?,
+    })
+}
+
+/// The holder whose columns begin at `column`.
+fn holder(row: &Row, column: usize) -> Result<Holder, PostgresError> {
+    let time = |at: DateTime<Utc>| Some(Timestamp::from_micros(at.timestamp_micros()));
+    Ok(Holder {
+        machine: row.try_get(column)?,
+        process: u32::try_from(row.try_get::<_, i64>(column + 1)?).unwrap_or_default(),
+        since: time(row.try_get(column + 2)?),
+        until: time(row.try_get(column + 3)?),
     })
 }
 

@@ -34,6 +34,7 @@ mod sql;
 mod store;
 mod tags;
 mod tls;
+mod turns;
 mod views;
 mod words;
 

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
-use super::sql::{Columns, Values, all_stored, as_is, parameters, stored, time};
+use super::fence::{LeaseKey, walked};
+use super::sql::{Columns, Values, all_stored, as_is, parameters, restored, stored, time};
+use super::turns::{COMPLETE, STATES};
 use super::{PostgresError, Transaction, lock_pass};
 use crate::either::{ended_slice_where, open_pass_where, pass_where};
 use crate::rows::{self, ended_slice, pass_record};
@@ -20,36 +23,6 @@ use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
-/// The passes of each region that the next run needs.
-// One statement for all regions: each further one would be a round trip.
-const STATES: &str = concat!(
-    "select region.name, complete.id, complete.started_at, refused.started_at, abandoned.finished_at,
-        uncut.started_at, uncut.greatest, refused.request, complete.notes,
-        doubtful.started_at, doubtful.request, doubtful.doubts, unfinished.*
-    from unnest($2) with ordinality region (name, place)
-    left join lateral (select id, started_at, notes from pass
-        where job = $1 and pass.region = region.name and outcome = 'complete' and started_at <= $3 and slice_from is null
-        order by started_at desc, id desc limit 1) complete on true
-    left join lateral (select started_at, request from pass
-        where job = $1 and pass.region = region.name and outcome = 'refused' and started_at <= $3 and slice_from is null
-        order by started_at desc, id desc limit 1) refused on true
-    left join lateral (select started_at, request, doubts from pass
-        where job = $1 and pass.region = region.name and outcome = 'doubtful' and started_at <= $3 and slice_from is null
-        order by started_at desc, id desc limit 1) doubtful on true
-    left join lateral (select finished_at from pass
-        where job = $1 and pass.region = region.name and outcome = 'abandoned' and started_at <= $3 and slice_from is null
-        order by started_at desc, id desc limit 1) abandoned on true
-    left join lateral (select started_at, greatest from pass
-        where job = $1 and pass.region = region.name and outcome = 'complete' and not cut and started_at <= $3 and slice_from is null
-        order by started_at desc limit 1) uncut on true
-    left join lateral (",
-    open_pass_where!(
-        "job = $1 and pass.region = region.name and slice_from is null
-        order by started_at desc, id desc limit 1"
-    ),
-    ") unfinished on true
-    order by region.place"
-);
 const OPEN: &str = open_pass_where!("job = $1 order by started_at, id");
 const OPEN_SLICES: &str = open_pass_where!(
     "job = $1 and region = any($2) and slice_from is not null order by started_at, id"
@@ -118,9 +91,6 @@ const FAILURES: &str =
     pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");
 const PASS: &str = pass_where!("id = $1");
 
-/// The first column of [`STATES`] that is of the unfinished pass.
-const UNFINISHED: usize = 12;
-
 /// What is known of each region at `now`.
 pub async fn region_states(
     tx: &Transaction<'_>,
@@ -134,53 +104,97 @@ pub async fn region_states(
             parameters![stored(job), all_stored(regions), time(now)],
         )
         .await?;
-    let mut ids = Vec::new();
-    for row in &rows {
-        ids.extend(row.value::<Option<i64>>(1)?);
-        ids.extend(row.value::<Option<i64>>(UNFINISHED)?);
-    }
-    let mut details = Details::read(tx, ids).await?;
-    rows.iter()
-        .map(|row| region_state(row, &mut details))
-        .collect()
+    rows.iter().map(|row| region_state(row, 0)).collect()
 }
 
-fn region_state(row: &Row, details: &mut Details) -> Result<RegionState, PostgresError> {
-    let complete: Option<i64> = row.value(1)?;
-    let unfinished: Option<i64> = row.value(UNFINISHED)?;
-    let unfinished = unfinished
-        .map(|_| details.open_pass(row, UNFINISHED))
-        .transpose()?;
-    let doubtful = row.optional_time(9)?.map(|started_at| {
+/// A step's position as [`STATES`] has it: the pass, the step, its last page, and that page's cursor, request and empty pages.
+type Position = (i64, usize, u64, Option<String>, Option<String>, u64);
+/// A batch between two pages as [`STATES`] has it. It began at this time, in microseconds.
+type Batch = (
+    usize,
+    Vec<String>,
+    Vec<String>,
+    Vec<String>,
+    i64,
+    u64,
+    Option<String>,
+);
+
+/// The state of a region, whose columns begin at `first`.
+pub fn region_state(row: &Row, first: usize) -> Result<RegionState, PostgresError> {
+    let complete: Option<i64> = row.value(first + 1)?;
+    let of_pass = positions(row, first + 20)?;
+    let positions = |pass: Option<i64>| pass.and_then(|pass| of_pass.get(&pass).cloned());
+    let unfinished = row.value::<Option<i64>>(first + 12)?.map(|pass| {
+        let steps = positions(Some(pass)).unwrap_or_default();
+        rows::open_pass(row, first + 12, steps, batches(row, first + 21)?)
+    });
+    let doubtful = row.optional_time(first + 9)?.map(|started_at| {
         Ok::<_, PostgresError>(DoubtfulPass {
             started_at,
-            request: row.optional_text(10)?,
-            doubts: row.doubts(11)?,
+            request: row.optional_text(first + 10)?,
+            doubts: row.doubts(first + 11)?,
         })
     });
-    let since = row.optional_time(5)?.map(|began| {
+    let since = row.optional_time(first + 5)?.map(|began| {
         Ok::<_, PostgresError>(UncutPass {
             began,
-            greatest: row.optional_text(6)?,
+            greatest: row.optional_text(first + 6)?,
         })
     });
-    let positions = complete.and_then(|pass| details.positions.get(&pass));
-    let positions = positions.map(Vec::as_slice).unwrap_or_default();
+    let last = positions(complete).unwrap_or_default();
     let state = RegionState {
-        region: row.text(0)?,
-        last_complete: row.optional_time(2)?,
+        region: row.text(first)?,
+        last_complete: row.optional_time(first + 2)?,
         last_complete_pass: complete.map(PassId),
         since: since.transpose()?,
-        last_refused: row.optional_time(3)?,
-        refused_request: row.optional_text(7)?,
+        last_refused: row.optional_time(first + 3)?,
+        refused_request: row.optional_text(first + 7)?,
         doubtful: doubtful.transpose()?,
-        last_abandoned: row.optional_time(4)?,
-        unfinished,
-        last_pages: pages(positions),
-        last_filled: filled(positions),
-        last_notes: row.optional_text(8)?,
+        last_abandoned: row.optional_time(first + 4)?,
+        unfinished: unfinished.transpose()?,
+        last_pages: pages(&last),
+        last_filled: filled(&last),
+        last_notes: row.optional_text(first + 8)?,
     };
     Ok(state.current())
+}
+
+fn positions(row: &Row, column: usize) -> Result<HashMap<i64, Vec<StepPosition>>, PostgresError> {
+    let mut of_pass: HashMap<i64, Vec<StepPosition>> = HashMap::new();
+    for (pass, step, pages, cursor, request, empty_pages) in json::<Position>(row, column)? {
+        of_pass.entry(pass).or_default().push(StepPosition {
+            step,
+            pages,
+            cursor: cursor.as_deref().map(restored),
+            request: request.as_deref().map(restored),
+            empty_pages,
+        });
+    }
+    Ok(of_pass)
+}
+
+fn batches(row: &Row, column: usize) -> Result<Vec<OpenBatch>, PostgresError> {
+    let batches = json::<Batch>(row, column)?.into_iter().map(
+        |(step, ids, missing, cursors, began, empty_pages, greatest)| OpenBatch {
+            step,
+            ids,
+            missing,
+            cursors,
+            began: Timestamp::from_micros(began),
+            empty_pages,
+            greatest: greatest.as_deref().map(restored),
+        },
+    );
+    Ok(batches.collect())
+}
+
+/// Reads a list in JSON, or null.
+fn json<T: DeserializeOwned>(row: &Row, column: usize) -> Result<Vec<T>, PostgresError> {
+    match row.value::<Option<&str>>(column)? {
+        Some(_) => Columns::json(row, column),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Adds doubts to a pass, each once.
@@ -469,7 +483,7 @@ pub async fn finish(
 }
 
 /// Ends a pass that is locked.
-pub async fn end(
+async fn end(
     tx: &Transaction<'_>,
     pass: PassId,
     end: PassEnd,
@@ -477,6 +491,45 @@ pub async fn end(
 ) -> Result<(), PostgresError> {
     let (outcome, now) = (as_is(end.as_str()), time(now));
     tx.execute(FINISH, parameters![pass.0, outcome, now]).await
+}
+
+/// Ends a pass as complete and commits, in one round trip. Returns how many records its lists lost.
+pub async fn complete(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    steps: &[i64],
+    now: Timestamp,
+) -> Result<u64, PostgresError> {
+    let resource = walked(tx, pass).await?;
+    let terms = tx.postgres().terms();
+    let term = terms.of(&resource);
+    let key = LeaseKey::new(terms, term.as_ref());
+    let completed = async {
+        tx.query(
+            COMPLETE,
+            parameters![
+                pass.0,
+                key.job,
+                key.region,
+                key.holder,
+                key.term,
+                key.landing,
+                steps.to_vec(),
+                time(now)
+            ],
+        )
+        .await
+    };
+    let rows = tx.commit_after(completed).await?;
+    // Without the pass or its lease, the function changed nothing.
+    let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
+    if row.value::<Option<bool>>(0)?.is_none() {
+        return Err(PostgresError::NoSuchPass(pass));
+    }
+    match term.is_none() || row.value::<Option<bool>>(1)?.is_some() {
+        true => row.count(2),
+        false => Err(PostgresError::LeaseLost(resource)),
+    }
 }
 
 /// Counts requests that brought no page.

@@ -2,6 +2,7 @@
 
 use super::functions::VERSION_4;
 use super::sql::{Values, as_is, parameters};
+use super::turns::VERSION_9;
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 
 /// The statements that take a schema from each version to the next. Released ones are never changed: a change is a new one.
@@ -31,7 +32,9 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
-/// Pages are stored by the functions `landing_state`, `store_records`, `index_records` and `advance_pass`.
+/// Pages are stored by the functions `landing_state`, `store_records`, `index_records` and `advance_pass`. A region is taken by
+/// `take_lease`, its passes are read by `region_states`, and its pass is ended by `complete_pass`, with `mark_gone` and
+/// `mark_missing`.
 ///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
@@ -44,6 +47,7 @@ const MIGRATIONS: &[&[&str]] = &[
     &[VERSION_6],
     &[VERSION_7, CALL_FACTS],
     &[LASTING, LASTING_OF_ID],
+    &[VERSION_9],
 ];
 
 /// A pass can begin with a cursor of the last one.

@@ -84,12 +84,13 @@ impl PassStore for PostgresCatalog {
         let work = || async {
             let mut session = self.postgres.session().await?;
             let tx = session.begin().await?;
-            let gone = gone::mark(&tx, pass, &steps, now).await?;
-            tx.commit_after(passes::end(&tx, pass, PassEnd::Complete, now))
-                .await?;
-            Ok(gone)
+            passes::complete(&tx, pass, &steps, now).await
         };
-        self.done(self.postgres.repeated(work).await)
+        self.done(match self.postgres.repeated(work).await {
+            // What ended the pass, before the connection was lost, ends it again.
+            Err(error) if error.ends_connection() => self.postgres.repeated(work).await,
+            completed => completed,
+        })
     }
 
     async fn count_unproductive(

@@ -101,7 +101,8 @@ fn a_lease_that_the_database_grants_late_is_asked_for_again_while_it_would_be_tr
 #[test]
 fn a_region_that_gets_no_connection_in_time_fails_and_names_catalog_connections() {
     let schema = PostgresServer::shared().schema();
-    let mut world = schema.world(&[]);
+    // One region is to wait for the server longer than the other one for the connection: for up to a quarter of this.
+    let mut world = schema.world(&["catalog.lease=\"10m\""]);
     world.set("catalog.connections=1");
     assert_eq!(world.ingest(&trending("GB")).code, 0);
     let locks = Locks::new(&schema, "lease");

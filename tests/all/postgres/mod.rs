@@ -11,5 +11,6 @@ mod long_ids;
 mod machines;
 mod pooler;
 mod roles;
+mod round_trips;
 mod shipped;
 mod tls;

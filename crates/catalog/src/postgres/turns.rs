@@ -130,8 +130,10 @@ declare
     former_step bigint;
     own_request text;
     previous bigint;
-    lists bigint[];
+    passes bigint[];
+    steps_of bigint[];
     missing bigint[] := '{}';
+    began timestamptz := (select started_at from pass where id = of_pass);
 begin
     foreach own_step in array steps loop
         -- The last complete pass of the same region of the job, the step in it that requested the same, and that request if the
@@ -151,22 +153,27 @@ begin
             order by before.started_at desc, before.id desc limit 1;
         continue when former_step is null;
         previous := former;
-        lists := array[former, former_step];
+        passes := array[former];
+        steps_of := array[former_step];
         if own_request is not null then
             -- Released is what earlier passes named: it no longer counts as in the list.
             for former, former_step in delete from lasting_cursor where request = own_request and pass <> of_pass and pass in (
                     select same.id from pass join pass same on same.job = pass.job and same.region = pass.region
                     where pass.id = of_pass)
                 returning pass, step loop
-                lists := lists || former || former_step;
+                passes := passes || former;
+                steps_of := steps_of || former_step;
             end loop;
         end if;
-        -- What the pass has listed was seen since it started.
-        missing := missing || array(
-            select record.number from generate_series(1, cardinality(lists), 2) place
-            join listing on listing.pass = lists[place] and listing.step = lists[place + 1]
-            join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-            where record.gone_at is null and record.last_seen < (select started_at from pass where id = of_pass));
+        for place in 1 .. cardinality(passes) loop
+            -- What the pass has listed was seen since it started. `offset 0` keeps the lookup of each record by its key apart: the
+            -- index by age would lead to all that the pass has not seen.
+            missing := missing || array(
+                select record.number from listing cross join lateral (select number, gone_at, last_seen from record
+                    where upstream = listing.upstream and kind = listing.kind and id = listing.id offset 0) record
+                where listing.pass = passes[place] and listing.step = steps_of[place]
+                    and record.gone_at is null and record.last_seen < began);
+        end loop;
     end loop;
     gone := case when cardinality(missing) > 0 then mark_missing(of_pass, missing, previous, at) else 0 end;
 end

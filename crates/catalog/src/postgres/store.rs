@@ -87,8 +87,8 @@ impl PassStore for PostgresCatalog {
             passes::complete(&tx, pass, &steps, now).await
         };
         self.done(match self.postgres.repeated(work).await {
-            // What ended the pass, before the connection was lost, ends it again.
-            Err(error) if error.ends_connection() => self.postgres.repeated(work).await,
+            // A pass that was ended, before the connection was lost, keeps its end.
+            Err(PostgresError::InDoubt) => self.postgres.repeated(work).await,
             completed => completed,
         })
     }

@@ -6,19 +6,15 @@
 
 mod place;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use comfy_table::Table;
-use place::{code, shipped};
+use place::{code, measured, shipped};
 
 /// The seconds that are wanted, at so many regions.
 const WANTED: (usize, f64) = (250, 2.0);
 /// The fastest of so many tries is what a forecast takes.
 const TRIES: usize = 3;
-/// The fields of `/proc/self/stat` with the time of the children that ended: as programs, and in the system.
-const OF_CHILDREN: [usize; 2] = [15, 16];
-/// Linux counts these times in hundredths of a second.
-const TICKS: f64 = 100.0;
 
 fn main() {
     let sizes = std::env::args()
@@ -58,8 +54,8 @@ fn forecast(regions: usize, days: &str) -> f64 {
     let codes: Vec<String> = (0..regions)
         .map(|number| format!("{:?}", code(number)))
         .collect();
-    let before = seconds_of_children();
-    let status = Command::new(env!("CARGO_BIN_EXE_ingest"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
+    command
         .args(["forecast", "--region", "all", "--schedule", "hourly"])
         .args(["--days", days, "--set"])
         .arg(format!("regions=[{}]", codes.join(",")))
@@ -67,17 +63,8 @@ fn forecast(regions: usize, days: &str) -> f64 {
         .arg(shipped())
         .arg("--state-dir")
         .arg(directory.path())
-        .env("YOUTUBE_API_KEY", "k")
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(status.success(), "{status}");
-    seconds_of_children() - before
-}
-
-fn seconds_of_children() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let ticks = OF_CHILDREN.map(|field| fields[field].parse::<f64>().unwrap());
-    ticks.iter().sum::<f64>() / TICKS
+        .env("YOUTUBE_API_KEY", "k");
+    let measured = measured(&mut command);
+    assert_eq!(measured.exit, "0");
+    measured.computed.as_secs_f64()
 }

@@ -56,6 +56,7 @@ fn measure(sizes: &[f64], regions: usize) {
             regions,
             records: (RECORDS * size) as usize,
             charges: (CHARGES * size) as i64,
+            ..Size::default()
         }));
         let now: Vec<Measured> = COMMANDS
             .iter()

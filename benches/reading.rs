@@ -53,6 +53,7 @@ fn measure(records: usize, charges: i64, times: usize) {
         regions: 8,
         records,
         charges,
+        ..Size::default()
     }));
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header([

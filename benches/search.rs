@@ -12,15 +12,13 @@
 
 mod place;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use place::server::Server;
 use place::{Place, Size};
 use serde_json::Value;
 
@@ -80,6 +78,7 @@ fn measure(records: usize, directory: Option<PathBuf>, times: usize) {
             regions: REGIONS,
             records,
             charges: 100,
+            ..Size::default()
         },
     ));
     println!("{records} records after {:.0?}", began.elapsed());
@@ -157,50 +156,4 @@ fn timed(times: usize, mut act: impl FnMut()) -> (Duration, Duration) {
 
 fn millis(time: Duration) -> String {
     format!("{:.0}", time.as_secs_f64() * 1e3)
-}
-
-/// `ingest serve` over a place.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start(place: &Place) -> Self {
-        let mut child = place
-            .command()
-            .args([
-                "--set",
-                "serve.readers={ quota = 1000000, window = \"1min\" }",
-            ])
-            .args(["serve", "--listen", "127.0.0.1:0", "--format", "json"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        let address = said["address"].as_str().unwrap().to_owned();
-        Self { child, address }
-    }
-
-    /// The body of an answer with status 200.
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.contains(" 200 "), "{path}: {answer}");
-        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }

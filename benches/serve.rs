@@ -89,6 +89,7 @@ async fn filled() -> Place {
         regions: 8,
         records: 2000,
         charges: 1000,
+        ..Size::default()
     })
     .await
 }

@@ -1,17 +1,16 @@
-//! Whole runs over once, twice, four and eight times of one thing, on every pair of catalog and ledger.
+//! Whole runs, and what comes before and after them, over once, twice, four and eight times of one thing, on every pair of
+//! catalog and ledger.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use comfy_table::Table;
-use ingest_testing::postgres::PostgresServer;
-use ingest_testing::redis_server::RedisServer;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::json;
 
+use super::grown::{Grows, Growth, Rule, Taken};
 use super::place::{code, measured};
-use super::{FIGURES, Grown, taken};
+use super::servers::{FILES, Servers, Stores};
 
 /// The records of a page.
 const PAGE: usize = 20;
@@ -123,7 +122,7 @@ impl Work {
              records = {{ at = \"/items\", kind = \"detail\", id = \"/id\" }}\n\
              [credentials.key]\nupstream = \"things\"\n\
              limits = {{ daily = {{ quota = 1_000_000, window = \"24h\" }}{scoped} }}\n\
-             [jobs.things]\ncredential = \"key\"\n{slices}steps = {steps}\n",
+             [jobs.things]\ncredential = \"key\"\nevery = \"1d\"\n{slices}steps = {steps}\n",
             regions.join(", ")
         )
     }
@@ -153,91 +152,48 @@ impl Work {
     }
 }
 
-/// Where the catalog and the ledger are.
-#[derive(Clone, Copy)]
-struct Stores<'a> {
-    name: &'static str,
-    postgres: Option<&'a PostgresServer>,
-    redis: Option<&'a RedisServer>,
-}
+/// What is measured of a run, in this order.
+const ACTS: &[(&str, &[&str], Grows)] = &[
+    (
+        "preview of a run",
+        &["--region", "all", "--dry-run"],
+        Grows::Not,
+    ),
+    (
+        "forecast of a day",
+        &["forecast", "--schedule", "daily", "--days", "1"],
+        Grows::Not,
+    ),
+    ("run", &["--region", "all"], Grows::With),
+    ("run with nothing due", &["--region", "all"], Grows::Not),
+    ("status after a run", &["status"], Grows::Not),
+    ("history of a run", &["history"], Grows::Not),
+];
 
-impl Stores<'_> {
-    fn sets(&self, account: usize) -> Vec<String> {
-        let mut sets = vec![format!("credentials.key.account=account{account}")];
-        if let Some(server) = self.postgres {
-            let schema = server.schema();
-            sets.push(format!("catalog.url=\"{}\"", schema.reached_at()));
-            sets.push(format!("catalog.schema={}", schema.name));
-        }
-        if let Some(server) = self.redis {
-            sets.push(format!("ledger.url=\"{}\"", server.url().expose()));
-        }
-        sets
-    }
-}
-
-/// Prints how long runs take, and returns those that grow faster than their input.
-pub fn measure(times: &[usize]) -> Vec<String> {
-    let (postgres, redis) = (PostgresServer::shared(), RedisServer::start());
-    let stores = [
-        Stores {
-            name: "files",
-            postgres: None,
-            redis: None,
-        },
-        Stores {
-            name: "file and Redis",
-            postgres: None,
-            redis: Some(&redis),
-        },
-        Stores {
-            name: "PostgreSQL and file",
-            postgres: Some(postgres),
-            redis: None,
-        },
-        Stores {
-            name: "PostgreSQL and Redis",
-            postgres: Some(postgres),
-            redis: Some(&redis),
-        },
-    ];
-    let mut too_fast = Vec::new();
-    let mut table = Table::new();
-    table.set_header(
-        ["a run over more", "catalog and ledger"]
-            .into_iter()
-            .chain(FIGURES),
-    );
+/// Measures all acts over more of each thing.
+pub fn measure(
+    growth: &mut Growth,
+    times: &[usize],
+    servers: &Servers,
+    is_part: impl Fn(&str) -> bool,
+) {
     for work in WORKS {
         let name = work(1).name;
-        // Machines without a common ledger know nothing of one another.
-        let stores = stores
-            .iter()
-            .filter(|one| work(1).machines == 0 || one.redis.is_some());
-        for stores in stores {
-            let taken: Vec<(f64, f64)> = times
-                .iter()
-                .map(|times| run(&work(*times), *stores))
-                .collect();
-            let grown = Grown::new(times, &taken);
-            if grown.is_too_fast {
-                too_fast.push(format!("a run with {name} over {}", stores.name));
-            }
-            let names = [name, stores.name].map(str::to_owned);
-            table.add_row(names.into_iter().chain(grown.cells));
+        if !is_part("runs") && !is_part(&format!("runs over {name}")) {
+            continue;
         }
+        // Machines without a common ledger know nothing of one another.
+        let pairs = servers.pairs().into_iter();
+        for stores in pairs.filter(|one| work(1).machines == 0 || one.redis.is_some()) {
+            let works: Vec<Work> = times.iter().map(|times| work(*times)).collect();
+            measure_over(growth, &works, stores);
+        }
+        growth.print();
     }
-    println!("{table}");
-    too_fast
 }
 
 /// Every run once, over little: whether it still works.
-pub fn shortened() {
-    let files = Stores {
-        name: "files",
-        postgres: None,
-        redis: None,
-    };
+pub fn shortened(growth: &mut Growth) {
     for work in WORKS {
         let little = Work {
             regions: work(1).regions.min(2),
@@ -247,23 +203,34 @@ pub fn shortened() {
             machines: work(1).machines.min(1),
             ..work(1)
         };
-        run(&little, files);
+        measure_over(growth, &[little], FILES);
     }
 }
 
-/// Returns seconds above those of a program that does nothing, and megabytes.
-fn run(work: &Work, stores: Stores<'_>) -> (f64, f64) {
-    static ACCOUNTS: AtomicUsize = AtomicUsize::new(0);
+fn measure_over(growth: &mut Growth, works: &[Work], stores: Stores<'_>) {
+    let over = format!("{}, {}", works[0].name, stores.name);
+    let rules = ACTS.iter().map(|(name, _, statements)| Rule {
+        name,
+        over: &over,
+        time: Grows::With,
+        statements: *statements,
+    });
+    let rules: Vec<Rule<'_>> = rules.collect();
+    growth.measure(&rules, 1, |at| run(&works[at], stores));
+}
+
+/// What each of the acts took.
+fn run(work: &Work, stores: Stores<'_>) -> Vec<Taken> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("quotas.toml");
     std::fs::write(&file, work.config()).unwrap();
     let is_broken = Arc::new(AtomicBool::new(work.is_left));
     let upstream = work.upstream(&is_broken);
-    let mut sets = stores.sets(ACCOUNTS.fetch_add(1, Ordering::Relaxed));
+    let mut sets = stores.sets("key");
     sets.push(format!("upstreams.things.base_url=\"{}\"", upstream.url()));
-    let command = |region: &str, machine: &str| {
+    let command = |arguments: &[&str], machine: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ingest"));
-        command.args(["--region", region, "--quiet", "--config"]);
+        command.args(arguments).args(["--quiet", "--config"]);
         command
             .arg(&file)
             .arg("--state-dir")
@@ -273,15 +240,20 @@ fn run(work: &Work, stores: Stores<'_>) -> (f64, f64) {
         command
     };
     for machine in 0..work.machines {
-        let measured = measured(&mut command(&code(machine), &format!("machine-{machine}")));
-        assert_eq!(measured.exit, "0");
+        let mut command = command(&["--region", &code(machine)], &format!("machine-{machine}"));
+        assert_eq!(measured(&mut command).exit, "0");
     }
     if work.is_left {
-        let stopped = measured(command("all", "state").stderr(Stdio::null()));
-        assert_eq!(stopped.exit, "1");
+        let mut command = command(&["--region", "all"], "state");
+        assert_eq!(measured(command.stderr(Stdio::null())).exit, "1");
         is_broken.store(false, Ordering::Relaxed);
     }
-    let measured = measured(&mut command("all", "state"));
-    assert_eq!(measured.exit, "0", "a run with {}", work.name);
-    taken(&measured)
+    let acts = ACTS.iter().map(|(name, arguments, _)| {
+        stores.taken(|| {
+            let measured = measured(&mut command(arguments, "state"));
+            assert_eq!(measured.exit, "0", "{name} with {}", work.name);
+            measured
+        })
+    });
+    acts.collect()
 }

@@ -1,6 +1,7 @@
 //! A large installation, for benchmarks of the real program.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
+pub mod server;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -17,19 +18,25 @@ use ingest_quota::{Cost, Timestamp, Units};
 use ingest_sandbox::{Options, Sandbox};
 use rusqlite::Connection;
 use serde_json::json;
+use wait4::Wait4;
 
 const PAGE: usize = 50;
-const PAGES_A_PASS: usize = 4;
+/// The records of a pass, unless there are less.
+const A_PASS: usize = 200;
 
 /// How much there is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Size {
     /// Regions that the jobs walk.
     pub regions: usize,
-    /// Records in the catalog, each listed once.
+    /// Records in the catalog, each listed once, by passes over one region after the other.
     pub records: usize,
     /// Charges in the window.
     pub charges: i64,
+    /// Regions whose last pass a run left after its first page.
+    pub open: usize,
+    /// Complete passes without a page, a minute apart, the last one so many days ago.
+    pub before: (i64, u32),
 }
 
 /// A state directory that is as full as that, and the stand-in that its upstreams are.
@@ -45,6 +52,8 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Measured {
     pub took: Duration,
+    /// The time of processors, which what else the machine does hardly changes.
+    pub computed: Duration,
     pub megabytes: f64,
     pub exit: String,
 }
@@ -129,6 +138,25 @@ impl Place {
         command
     }
 
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The configuration of the program over this directory.
+    pub fn config(&self) -> Config {
+        let sources = Sources {
+            path: Some(shipped()),
+            sets: self.sets.clone(),
+            ..Sources::default()
+        };
+        Config::load(&sources).unwrap()
+    }
+
+    /// Configures something else for the commands that follow.
+    pub fn set(&mut self, set: String) {
+        self.sets.push(set);
+    }
+
     /// Runs the program to its end.
     pub fn measure(&self, arguments: &[&str]) -> Measured {
         let mut command = self.command();
@@ -140,87 +168,116 @@ impl Place {
 pub fn measured(command: &mut Command) -> Measured {
     let began = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    let status_file = format!("/proc/{}/status", child.id());
-    let mut megabytes = 0.0;
-    loop {
-        if let Ok(status) = std::fs::read_to_string(&status_file)
-            && let Some(line) = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))
-        {
-            let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().unwrap();
-            megabytes = kilobytes / 1024.0;
-        }
-        if let Some(ended) = child.try_wait().unwrap() {
-            let exit = ended.code().unwrap_or(-1).to_string();
-            return Measured {
-                took: began.elapsed(),
-                megabytes,
-                exit,
-            };
-        }
+    let mut most = 0.0;
+    // What has ended, and waits to be asked for its end, has no memory any more.
+    while let Some(megabytes) = megabytes(child.id()) {
+        most = megabytes;
         std::thread::sleep(Duration::from_millis(1));
+    }
+    let ended = child.wait4().unwrap();
+    Measured {
+        took: began.elapsed(),
+        computed: ended.rusage.utime + ended.rusage.stime,
+        megabytes: most,
+        exit: ended.status.code().unwrap_or(-1).to_string(),
     }
 }
 
-/// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago.
+/// The most memory that a process had so far; `None` if it has ended.
+fn megabytes(process: u32) -> Option<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+    Some(kilobytes / 1024.0)
+}
+
+/// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago; and then open ones.
 async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
-    let catalog = SqliteCatalog::open(&directory.join("catalog.db")).unwrap();
-    let job = config
-        .jobs
-        .iter()
-        .find(|job| job.name == "trending")
-        .unwrap();
-    let kind = job.steps[0].call.records.as_ref().unwrap();
-    let units = Cost::from_iter([("daily".to_owned(), Units::new(1))]);
-    let passes = size.records.div_ceil(PAGE * PAGES_A_PASS);
+    let path = directory.join("catalog.db");
+    let catalog = SqliteCatalog::open(&path).unwrap();
     let now = Timestamp::from(chrono::Utc::now());
+    let a_pass = A_PASS.min(size.records.div_ceil(size.regions));
+    let passes = size.records.div_ceil(a_pass.max(1));
     for number in 0..passes {
         let ago =
             Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
-        let (region, at) = (code(number % size.regions), now - ago);
-        let mut reference = PassRef::New {
-            job: job.name.clone(),
-            region,
-            slice: None,
-            started_at: at,
-        };
-        for page in 0..PAGES_A_PASS {
-            let first = (number * PAGES_A_PASS + page) * PAGE;
-            let records: Vec<Record> = (first..first + PAGE).map(record).collect();
-            let next = (page + 1 < PAGES_A_PASS).then(|| page.to_string());
-            let landing = Landing {
-                id: uuid::Uuid::now_v7(),
-                pass: reference,
-                step: 0,
-                upstream: "youtube".into(),
-                call: "videos.list".into(),
-                kind: Arc::clone(kind),
-                records,
-                request: "request".into(),
-                next,
-                cut: false,
-                removed: Vec::new(),
-                lasting: None,
-                greatest: None,
-                empty_pages: 0,
-                requested: Vec::new(),
-                batch: None,
-                since: None,
-                doubts: Vec::new(),
-                if_repeats: None,
-                relists: false,
-                requests: 1,
-                units: units.clone(),
-                tag: None,
-                now: at,
-                term: None,
-            };
-            reference = PassRef::Open(catalog.land(Arc::new(landing)).await.unwrap().pass);
-        }
-        catalog
-            .finish(&reference, PassEnd::Complete, at)
-            .await
-            .unwrap();
+        let records = number * a_pass..(number + 1) * a_pass;
+        let region = code(number % size.regions);
+        let pass = land(&catalog, config, (region, now - ago), records, false).await;
+        let end = catalog.finish(&pass, PassEnd::Complete, now - ago);
+        end.await.unwrap();
     }
+    for number in 0..size.open {
+        let at = now - Duration::from_secs(600);
+        land(&catalog, config, (code(number), at), 0..1, true).await;
+    }
+    let (before, days) = size.before;
+    let at =
+        format!("strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-{days} days', '-' || i || ' minutes')");
+    let regions: Vec<String> = (0..size.regions).map(code).collect();
+    let fill = format!(
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < {before})
+         insert into pass (job, region, started_at, finished_at, outcome, pages, records, requests, units)
+         select 'trending', substr('{}', 2 * (i % {}) + 1, 2), {at}, {at}, 'complete', 1, 0, 1, '{{\"daily\":1}}' from n
+         where {before} > 0",
+        regions.concat(),
+        size.regions
+    );
+    Connection::open(path)
+        .unwrap()
+        .execute_batch(&fill)
+        .unwrap();
+}
+
+/// Lands records page by page, and returns their pass. An open one has a cursor to more.
+async fn land(
+    catalog: &SqliteCatalog,
+    config: &Config,
+    (region, at): (String, Timestamp),
+    records: std::ops::Range<usize>,
+    is_open: bool,
+) -> PassRef {
+    let jobs = &mut config.jobs.iter();
+    let job = jobs.find(|job| job.name == "trending").unwrap();
+    let mut reference = PassRef::New {
+        job: job.name.clone(),
+        region,
+        slice: None,
+        started_at: at,
+    };
+    for first in records.clone().step_by(PAGE) {
+        let end = records.end.min(first + PAGE);
+        let landing = Landing {
+            id: uuid::Uuid::now_v7(),
+            pass: reference,
+            step: 0,
+            upstream: "youtube".into(),
+            call: "videos.list".into(),
+            kind: Arc::clone(job.steps[0].call.records.as_ref().unwrap()),
+            records: (first..end).map(record).collect(),
+            request: "request".into(),
+            next: (is_open || end < records.end).then(|| end.to_string()),
+            cut: false,
+            removed: Vec::new(),
+            lasting: None,
+            greatest: None,
+            empty_pages: 0,
+            requested: Vec::new(),
+            batch: None,
+            since: None,
+            doubts: Vec::new(),
+            if_repeats: None,
+            relists: false,
+            requests: 1,
+            units: Cost::from_iter([("daily".to_owned(), Units::new(1))]),
+            tag: None,
+            now: at,
+            term: None,
+        };
+        reference = PassRef::Open(catalog.land(Arc::new(landing)).await.unwrap().pass);
+    }
+    reference
 }
 
 /// A region's code, as upstreams know them.

@@ -109,6 +109,9 @@ impl Backfills {
                 break;
             }
             simulation.run(*start, plan.concurrency).await?;
+            if simulation.is_cut() {
+                break;
+            }
             self.look(simulation, *start).await?;
             until = *start;
         }

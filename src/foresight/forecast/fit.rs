@@ -209,6 +209,9 @@ impl Guesses<'_> {
             if refused {
                 return Ok(false);
             }
+            if simulation.is_cut() {
+                return Err(FitError::Late);
+            }
         }
         Ok(true)
     }

@@ -153,10 +153,15 @@ pub async fn forecast(
 ) -> Result<Forecast, CatalogError> {
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
+    let snapshot = snapshot.until(plan.stop);
     let balances = balances(ledger, &accounts, plan.from).await;
     let simulated = simulated(&snapshot, &balances, plan).await?;
-    let granted = simulated.simulation.granted();
-    let refused = simulated.simulation.refused();
+    // Of a run that was cut nothing counts.
+    let is_cut = simulated.until < plan.until;
+    let mut granted = simulated.simulation.granted();
+    granted.retain(|granted| !is_cut || granted.at < simulated.until);
+    let mut refused = simulated.simulation.refused();
+    refused.retain(|refused| !is_cut || refused.at < simulated.until);
     let limits = accounts.iter().flat_map(|account| {
         account.limits.iter().map(|(name, limit)| {
             let of_account = granted
@@ -195,7 +200,7 @@ pub async fn forecast(
     Ok(Forecast {
         from: plan.from,
         until: simulated.until,
-        cut: simulated.until < plan.until,
+        cut: is_cut,
         runs: simulated.runs,
         stopped_runs: simulated.stopped_runs,
         days: spend::by_day(&accounts, &granted),
@@ -235,6 +240,7 @@ pub async fn what_fits(
     };
     // Read again, since those of the forecast are of another selection.
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
+    let snapshot = snapshot.until(plan.stop);
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let balances = balances(ledger, &accounts, plan.from).await;
     match fit::fits(&snapshot, &balances, plan, all_fits).await {
@@ -291,17 +297,21 @@ async fn simulated(
     };
     let mut next_sample = plan.from;
     for start in plan.starts {
-        if plan.is_late().await {
-            simulated.until = *start;
-            break;
-        }
         // Before the run charges: the ledger in memory drops what leaves a window, and cannot be asked about the past.
         while next_sample < *start {
             simulated.sample(next_sample, plan);
             next_sample += SAMPLE;
         }
         simulated.look(*start, plan.from).await?;
+        if plan.is_late().await {
+            simulated.until = *start;
+            return Ok(simulated);
+        }
         let report = simulated.simulation.run(*start, plan.concurrency).await?;
+        if simulated.simulation.is_cut() {
+            simulated.until = *start;
+            return Ok(simulated);
+        }
         simulated.runs += 1;
         simulated.stopped_runs += u64::from(report.stopped_by.is_some());
         simulated

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
@@ -85,6 +86,8 @@ pub struct SimulatedLedger {
     ledger: MemoryLedger,
     decisions: Mutex<Decisions>,
     run: StopSender,
+    /// When the run must end; `None`: when it is complete.
+    until: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +101,7 @@ impl SimulatedLedger {
         balances: &HashMap<String, Balance>,
         bounds: Bounds,
         credentials: Vec<Arc<Credential>>,
-        run: StopSender,
+        (run, until): (StopSender, Option<Instant>),
     ) -> Self {
         let ledger = MemoryLedger::default();
         for (account, balance) in balances {
@@ -115,6 +118,7 @@ impl SimulatedLedger {
             ledger,
             decisions: Mutex::default(),
             run,
+            until,
         }
     }
 
@@ -251,6 +255,9 @@ impl Decisions {
 #[async_trait]
 impl Ledger for SimulatedLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+        if self.until.is_some_and(|until| Instant::now() >= until) {
+            self.run.send(Signal::Terminate);
+        }
         let decision = match self.bounds {
             Bounds::Enforced | Bounds::Decisive => self.ledger.charge(charge, now).await?,
             Bounds::Lifted => self.grant(charge, now).await?,

@@ -9,6 +9,7 @@ mod upstream;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use tracing::instrument::WithSubscriber;
 use tracing::subscriber::NoSubscriber;
@@ -40,6 +41,7 @@ pub struct Snapshot {
     snapshot: Arc<CatalogSnapshot>,
     candidates: Vec<Candidate>,
     shared: Vec<(Arc<Job>, OpenPass)>,
+    until: Option<Instant>,
 }
 
 impl Snapshot {
@@ -66,7 +68,14 @@ impl Snapshot {
             snapshot,
             candidates,
             shared,
+            until: None,
         })
+    }
+
+    /// The same state, whose simulations are cut at this time, also within a run; `None`: never.
+    #[must_use]
+    pub fn until(self, until: Option<Instant>) -> Self {
+        Self { until, ..self }
     }
 
     /// Returns a copy of the catalog in memory.
@@ -93,6 +102,7 @@ impl Snapshot {
         let credentials = jobs.iter().flat_map(|job| job.credentials());
         let credentials = credentials.cloned().collect();
         let (run, stop) = channel();
+        let run = (run, self.until);
         Simulation {
             selection: selection.clone(),
             clock: Arc::new(SimulatedClock::at(now)),
@@ -169,6 +179,12 @@ impl Simulation {
     #[must_use]
     pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
         self.ledger.used(account, at)
+    }
+
+    /// Whether its last run was ended before it was complete: because the time was over, or a charge was rejected that decides.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.stop.signal().is_some()
     }
 
     /// Returns the granted charges.

@@ -79,12 +79,13 @@ const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is ?3 and outcome = 'failed' and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1";
 const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
-// A history reads most passes, so no index would make it faster.
 const HISTORY: &str = pass_where!("started_at >= ?1 order by started_at, id");
 const FAILURES: &str =
     pass_where!("failed = 1 and left_at >= ?1 order by left_at desc, id desc limit ?2");
 const PASS: &str = pass_where!("id = ?1");
 pub const STATEMENTS: &[&str] = &[
+    HISTORY,
+    FAILURES,
     OPEN,
     OPEN_OF_REGION,
     OPEN_SLICES,

@@ -1,8 +1,10 @@
 //! What is in the file, and who may read it.
 
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use ingest_ledger::LocalLedger;
 use ingest_quota::{Closing, Cost};
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -142,4 +144,25 @@ async fn a_closing_of_an_earlier_release_lasted_an_hour() {
     books.close("daily", Closing::Probing, at(3601.0)).await;
     let until = books.standing("daily", at(3602.0)).await.closed_until;
     assert_eq!(until, Some(at(3601.0 + 7200.0)));
+}
+
+#[tokio::test]
+async fn each_charge_of_a_window_is_read_without_a_look_at_all_others() {
+    let file = File::new();
+    let ledger = Arc::new(super::open(&file.path()));
+    let account = account([("daily", sliding(1_000_000, secs(86_400)))]);
+    let books = Books::new(ledger.clone(), account.clone());
+    let many: Vec<_> = (0..30_000)
+        .map(|second| entry(&fresh_id(), at(f64::from(second)), cost([("daily", 1)])))
+        .collect();
+    books.absorb(&many, &[], at(30_000.0)).await;
+    let began = Instant::now();
+    let read = ledger.entries(&account, at(30_000.0)).await.unwrap();
+    assert_eq!(read.len(), many.len());
+    // With a look at all others it is hundreds of times as long.
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -37,7 +37,7 @@ pub struct Taken {
 }
 
 /// The least of two tries, since others on the same processors only add to it.
-fn least(one: Vec<Taken>, other: Vec<Taken>) -> Vec<Taken> {
+fn least((one, other): (Vec<Taken>, Vec<Taken>)) -> Vec<Taken> {
     let pairs = one.into_iter().zip(other);
     let least = pairs.map(|(one, other)| Taken {
         seconds: one.seconds.min(other.seconds),
@@ -87,13 +87,14 @@ impl Growth {
         mut take: impl FnMut(usize) -> Vec<Taken>,
     ) {
         let mut all: Vec<Vec<Taken>> = Vec::new();
-        for turn in 0..TURNS {
-            for at in 0..self.times.len() {
-                let taken = (0..tries).map(|_| take(at)).reduce(least).unwrap();
-                match turn {
-                    0 => all.push(taken),
-                    _ => all[at] = least(std::mem::take(&mut all[at]), taken),
-                }
+        for _ in 0..TURNS {
+            // In turns, so that what others do meanwhile meets all sizes.
+            for _ in 0..tries {
+                let taken: Vec<Vec<Taken>> = (0..self.times.len()).map(&mut take).collect();
+                all = match all.is_empty() {
+                    true => taken,
+                    false => all.into_iter().zip(taken).map(least).collect(),
+                };
             }
             let mut each = rules.iter().enumerate();
             if each.all(|(nth, rule)| self.faults(rule, &of(&all, nth)).is_empty()) {

@@ -3,11 +3,11 @@
 //! exponent between each two sizes, and fails where the last one says that something grows faster than its input, or where the one
 //! between the first size and the last says that something depends on what it must not depend on.
 //!
-//! Time is that of processors, and of what the servers executed: the least of some tries, so that other programs hardly count.
+//! Time is that of processors, and of what PostgreSQL executed: the least of some tries, so that other programs hardly count.
 //! What varies by less than 5 ms or three statements is taken for noise.
 //!
 //! `cargo bench --bench growth [-- TIMES… PARTS…]`: a part is one of the things that there is more of, such as `records`, and
-//! `runs` are those of `runs.rs`. All of it takes an hour.
+//! `runs` are those of `runs.rs`. A part takes some minutes.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -146,20 +146,21 @@ async fn fill(server: &RedisServer, account: &Account, charges: i64) {
     }
 }
 
-/// How many scripts a Redis executed, and the seconds that took.
+/// How many scripts a Redis executed, and the seconds that it computed.
 fn scripts(server: &RedisServer) -> [f64; 2] {
-    let stats: String = server.ask("INFO commandstats");
-    let lines = stats
-        .lines()
-        .filter(|line| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_fcall"));
-    let figure = |line: &str, name: &str| -> f64 {
-        let rest = line.split_once(name).unwrap().1;
-        rest.split(',').next().unwrap().parse().unwrap()
+    let (calls, computed): (String, String) =
+        (server.ask("INFO commandstats"), server.ask("INFO cpu"));
+    let sum = |text: &str, begins: &[&str]| -> f64 {
+        let lines = text.lines().filter_map(|line| {
+            let (name, figure) = line.split_once(':')?;
+            let is_one = begins.iter().any(|begin| name.starts_with(begin));
+            let figure = figure.strip_prefix("calls=").unwrap_or(figure);
+            is_one.then(|| figure.split(',').next().unwrap().parse::<f64>().unwrap())
+        });
+        lines.sum()
     };
-    lines.fold([0.0; 2], |[calls, seconds], line| {
-        [
-            calls + figure(line, "calls="),
-            seconds + figure(line, "usec=") / 1e6,
-        ]
-    })
+    [
+        sum(&calls, &["cmdstat_eval", "cmdstat_fcall"]),
+        sum(&computed, &["used_cpu_sys_main", "used_cpu_user_main"]),
+    ]
 }

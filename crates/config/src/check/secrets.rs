@@ -40,6 +40,10 @@ fn uses_of<'a>(config: &Config, credential: &Credential, root: &Item<'a>) -> Vec
 }
 
 fn collect<'a>(item: &Item<'a>, uses: &mut Vec<Use<'a>>) {
+    // An item of each value takes longer to make than all values take to look through.
+    if !has_template(item.kind()) {
+        return;
+    }
     match item.kind() {
         Kind::Text(text) => {
             let template = Template::parse(text).ok();
@@ -56,6 +60,16 @@ fn collect<'a>(item: &Item<'a>, uses: &mut Vec<Use<'a>>) {
             entries.for_each(|entry| collect(&entry, uses));
         }
         Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => {}
+    }
+}
+
+/// Whether any text within a value can name a secret.
+fn has_template(kind: &Kind) -> bool {
+    match kind {
+        Kind::Text(text) => text.contains("{secret"),
+        Kind::List(nodes) => nodes.iter().any(|node| has_template(&node.kind)),
+        Kind::Table(entries) => entries.iter().any(|entry| has_template(&entry.node.kind)),
+        Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => false,
     }
 }
 

@@ -67,10 +67,13 @@ pub type Server = for<'a> fn(&'a Global, &'a ServeArgs) -> BoxFuture<'a, Result<
 #[must_use]
 pub fn dispatch(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Exit {
     let (format, log) = (cli.global.format, cli.global.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if !answers_requests(&cli) {
+        runtime.worker_threads(1);
+    }
     match runtime
+        .enable_all()
+        .build()
         .map_err(Error::io("cannot start"))
         .and_then(|runtime| {
             let ended = runtime.block_on(execute(
@@ -86,6 +89,18 @@ pub fn dispatch(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Exit {
             report(&error, format, log);
             error.exit()
         }
+    }
+}
+
+/// Whether the command is a server, which uses all processors. Any other one works on its first thread, and on others for what
+/// takes long: beside them, one drives connections and listens to signals.
+const fn answers_requests(cli: &Cli) -> bool {
+    match cli.command {
+        #[cfg(feature = "sandbox")]
+        Some(Command::Sandbox(_)) => true,
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(_)) => true,
+        _ => false,
     }
 }
 

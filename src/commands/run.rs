@@ -124,18 +124,21 @@ async fn run_in(
         };
         metrics::write(&file, environment, figures).await;
     }
-    close(context).await;
+    close(context, report.requests > 0).await;
     tracing::debug!("catalog and ledger closed");
     show(&report, watch.elapsed(), global)?;
     let exit = exit(report.outcome, args.strict, stop.signal());
     Ok(Finished { report, exit })
 }
 
-/// Closes catalog and ledger beside each other, since each waits for the disk.
-async fn close(context: Context) {
+/// Closes catalog and ledger: beside each other if they were written, since each then waits for the disk.
+async fn close(context: Context, were_written: bool) {
     let Context {
         catalog, ledger, ..
     } = context;
+    if !were_written {
+        return;
+    }
     let closing = tokio::task::spawn_blocking(move || drop(ledger));
     drop(catalog);
     // A panic has ended the process.

@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::reading::{self, Protection};
 use super::state::Files;
 use super::written::WrittenHere;
-use super::{BUSY_TIMEOUT, confirmed, is_busy, keep_plans, pause};
+use super::{BUSY_TIMEOUT, at_once, confirmed, is_busy, keep_plans, pause};
 
 /// How long a reader tries again after an error that passes when a writer has opened or closed the file.
 const TRANSIENT: Duration = Duration::from_secs(5);
@@ -160,6 +160,21 @@ impl Database {
             }
             thread::sleep(pause(10));
             self.reopen()?;
+        }
+    }
+
+    /// Reads from a file that is open for writing; `None` where it is not, or that would have to wait for another process.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn read_at_once<T>(
+        &self,
+        act: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Option<T>> {
+        match self.access {
+            Access::Writing(_) => at_once(|| in_transaction(&self.connection, act))
+                .map_err(|error| confirmed(&self.path, error)),
+            Access::Reading(_) => Ok(None),
         }
     }
 

@@ -342,8 +342,9 @@ fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
     }
 }
 
-/// The path of a file's side file.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The path of a file's side file, such as its log: `-wal`.
+#[must_use]
+pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut side = path.as_os_str().to_owned();
     side.push(suffix);
     PathBuf::from(side)
@@ -396,6 +397,17 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(true) };
 }
 
+/// Acts; `None` if that would have to wait for another process.
+fn at_once<T>(act: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    WAITS.set(false);
+    let done = act();
+    WAITS.set(true);
+    match done {
+        Err(error) if is_busy(&error) => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// A transaction that writes, undone unless it is committed. Its statements are kept: to prepare them each time takes as long
 /// as a statement of a charge.
 #[derive(Debug)]
@@ -418,13 +430,7 @@ impl<'c> Writing<'c> {
     /// # Errors
     /// When SQLite cannot begin it for another reason.
     pub fn begin_at_once(connection: &'c Connection) -> rusqlite::Result<Option<Self>> {
-        WAITS.set(false);
-        let begun = Self::begin(connection);
-        WAITS.set(true);
-        match begun {
-            Err(error) if is_busy(&error) => Ok(None),
-            begun => begun.map(Some),
-        }
+        at_once(|| Self::begin(connection))
     }
 
     /// Writes what was changed.

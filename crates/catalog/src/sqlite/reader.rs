@@ -22,7 +22,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
         now: Timestamp,
     ) -> Result<Vec<RegionState>, CatalogError> {
         let (job, regions) = (job.to_owned(), regions.to_vec());
-        self.read(move |connection| passes::region_states(connection, &job, &regions, now))
+        self.read_few(move |connection| passes::region_states(connection, &job, &regions, now))
             .await
     }
 
@@ -45,7 +45,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
         now: Timestamp,
     ) -> Result<Option<SliceState>, CatalogError> {
         let [job, region] = [job, region].map(str::to_owned);
-        self.read(move |connection| passes::slice(connection, &job, &region, slice, now))
+        self.read_few(move |connection| passes::slice(connection, &job, &region, slice, now))
             .await
     }
 
@@ -62,7 +62,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
 
     async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
         let job = job.to_owned();
-        self.read(move |connection| passes::open_passes(connection, &job))
+        self.read_few(move |connection| passes::open_passes(connection, &job))
             .await
     }
 
@@ -100,7 +100,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
 
     async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
         let passes = passes.to_vec();
-        self.read(move |connection| lasting::of_passes(connection, &passes))
+        self.read_few(move |connection| lasting::of_passes(connection, &passes))
             .await
     }
 
@@ -130,11 +130,11 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     }
 
     async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
-        self.read(estimates::call_facts).await
+        self.read_few(estimates::call_facts).await
     }
 
     async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        self.read(estimates::estimates).await
+        self.read_few(estimates::estimates).await
     }
 
     async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {

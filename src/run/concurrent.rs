@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::{join, join_all};
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
 
 use super::all::all;
 use super::batches::fetch_batches;
@@ -40,30 +41,30 @@ enum ListOutcome {
     Left(Box<Candidate>, PassOutcome, Option<StopReason>),
 }
 
-/// The prefetchers of the jobs, by name.
-type Listings = HashMap<String, PrefetchSender>;
+/// The ways to the prefetchers of the jobs, by name: for ids, and for the passes whose lists are complete.
+type Prefetchers = HashMap<String, (PrefetchSender, oneshot::Sender<Vec<PassId>>)>;
 
 /// Walks these regions to their ends, or until something stops them.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
     let (jobs, began) = (jobs(&admitted), context.clock.now());
     // A region alone is not prefetched for: its requests follow one another, so that an exhausted upstream refuses only one.
     let several = admitted.len() > 1 && context.concurrency > 1;
-    let (listings, full): (Listings, Vec<_>) = jobs
+    let (prefetchers, full): (Prefetchers, Vec<_>) = jobs
         .iter()
         .filter(|job| several && names_ids(job) && !others_bring_them(job, &jobs))
         .map(|job| {
-            let (sender, listings) = unbounded_channel();
+            let ((sender, listings), (end, ended)) = (unbounded_channel(), oneshot::channel());
             let full = async {
                 (
                     job.name.clone(),
-                    fetch_full_batches(context, job, listings).await,
+                    fetch_full_batches(context, job, listings, ended).await,
                 )
             };
-            ((job.name.clone(), sender), full)
+            ((job.name.clone(), (sender, end)), full)
         })
         .unzip();
     let (mut listed, full) = join(
-        list_all(context, admitted, listings, walked),
+        list_all(context, admitted, prefetchers, walked),
         join_all(full),
     )
     .await;
@@ -104,21 +105,19 @@ fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
         .any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
 }
 
-/// Walks the listing steps of these regions, and returns their passes by job. Ends the prefetchers by dropping their senders.
+/// Walks the listing steps of these regions, and returns their passes by job. Ends the prefetchers.
 async fn list_all(
     context: &Context,
     admitted: Vec<Candidate>,
-    listings: Listings,
+    prefetchers: Prefetchers,
     walked: &mut Walked,
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
     // A turn that ends early, such as that of a region that another machine walks, makes way for the next one at once.
     let turns = admitted
         .into_iter()
-        .map(|one| list(context, one, &listings));
+        .map(|one| list(context, one, &prefetchers));
     let turns = all(context.concurrency, turns).await;
-    // Nobody needs the senders any more: the prefetchers end.
-    drop(listings);
     for turn in turns {
         match turn {
             ListOutcome::Listed(listed) => by_job
@@ -132,11 +131,25 @@ async fn list_all(
             }
         }
     }
+    for (job, (_, end)) in prefetchers {
+        // One that waits for pages ends without its passes.
+        let _ = end.send(
+            by_job
+                .get(&job)
+                .map_or_else(Vec::new, |listed| complete_passes(listed)),
+        );
+    }
     by_job
 }
 
+/// Returns the passes whose lists are complete.
+fn complete_passes(listed: &[Listed]) -> Vec<PassId> {
+    let complete = listed.iter().filter(|one| one.reason.is_none());
+    complete.filter_map(|one| one.pass.id()).collect()
+}
+
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
-async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> ListOutcome {
+async fn list(context: &Context, candidate: Candidate, prefetchers: &Prefetchers) -> ListOutcome {
     if context.stop.signal().is_some() {
         return ListOutcome::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
@@ -148,7 +161,8 @@ async fn list(context: &Context, candidate: Candidate, listings: &Listings) -> L
             context
                 .progress
                 .started(&job, &region, pass.pages(), pass.expected_pages());
-            let mut walked = walk(context, &mut pass, listings.get(&job)).await;
+            let prefetch = prefetchers.get(&job).map(|(sender, _)| sender);
+            let mut walked = walk(context, &mut pass, prefetch).await;
             // Other regions wait for their upstream meanwhile.
             let is_ended = !names_ids(&pass.job);
             if is_ended {
@@ -245,11 +259,7 @@ async fn complete(
     mut batches: Batches,
     walked: &mut Walked,
 ) {
-    let listings: Vec<PassId> = listed
-        .iter()
-        .filter(|one| one.reason.is_none())
-        .filter_map(|one| one.pass.id())
-        .collect();
+    let listings = complete_passes(&listed);
     if names_ids(job)
         && (!listings.is_empty() || batches.shared.is_some())
         && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await

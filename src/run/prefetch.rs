@@ -1,17 +1,20 @@
 //! Fetches batches that are full while regions still list, so that a run takes hardly longer than its longest region.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, join, select};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
 
-use super::batches::{batch_size, batches_of, try_take};
+use super::batches::{Rest, batch_size, batches_of, try_take};
 use super::context::Context;
 use super::shared_pass::{Batches, SharedPass};
 use super::steps::{alike, ids_of};
 use super::stop_reason::StopReason;
 use ingest_base::record::Record;
-use ingest_catalog::{OpenBatch, RecordIds};
+use ingest_catalog::{OpenBatch, PassId, RecordIds};
 use ingest_config::{Ids, Job, Records, Step};
 use ingest_quota::Timestamp;
 
@@ -45,12 +48,16 @@ impl ListedIds {
     }
 }
 
-/// Fetches batches as soon as the listings of a job fill them. Ids that fill no batch are left to
-/// [`super::batches::fetch_batches`], which reads from the catalog what is missing.
+/// Receives the passes whose lists are complete, once all regions have listed.
+pub type ListingsEnd = oneshot::Receiver<Vec<PassId>>;
+
+/// Fetches batches as soon as the listings of a job fill them, and the rest beside those that are under way when all regions have
+/// listed. Other ids that fill no batch are left to [`super::batches::fetch_batches`], which reads from the catalog what is missing.
 pub async fn fetch_full_batches(
     context: &Context,
     job: &Job,
     mut listings: UnboundedReceiver<ListedIds>,
+    mut end: ListingsEnd,
 ) -> Batches {
     let mut batches = Batches::default();
     let mut queues: Vec<Queue<'_>> = steps_with_ids(job).map(Queue::new).collect();
@@ -63,7 +70,8 @@ pub async fn fetch_full_batches(
         if !listings.is_closed()
             && batches.reason.is_none()
             && queues.iter().any(Queue::fills_a_batch)
-            && let Err(reason) = fetch_full(context, job, &mut queues, &mut batches).await
+            && let Err(reason) =
+                fetch_full(context, (job, &mut end), &mut queues, &mut batches).await
         {
             batches.stop_for(reason);
         }
@@ -74,7 +82,7 @@ pub async fn fetch_full_batches(
 /// Fetches the full batches, unless another run fetches batches of the job.
 async fn fetch_full(
     context: &Context,
-    job: &Job,
+    (job, end): (&Job, &mut ListingsEnd),
     queues: &mut [Queue<'_>],
     batches: &mut Batches,
 ) -> Result<(), StopReason> {
@@ -101,13 +109,36 @@ async fn fetch_full(
             let untouched = full
                 .into_iter()
                 .filter(|(_, ids)| !ids.iter().any(|id| begun.contains(id)));
-            let full = untouched
+            let full: Vec<OpenBatch> = untouched
                 .map(|(began, ids)| OpenBatch::new(queue.index, ids, began))
                 .collect();
-            shared.fetch_all(queue.step, full, batches).await;
+            let rest = Rest::beside(shared, (queue.index, queue.step), &full, batches);
+            let fetching = shared.fetch_all(queue.step, full, batches);
+            if let Some(rest) = with_rest(fetching, rest, end).await {
+                batches.merge(rest);
+                // Nothing is left to fetch, and nothing may wait again for the end of the listings.
+                return Ok(());
+            }
         }
     }
     Ok(())
+}
+
+/// Fetches full batches, and beside them the rest if the listings end meanwhile. Returns the results of the rest; `None` if they
+/// did not.
+async fn with_rest(
+    fetching: impl Future<Output = ()>,
+    rest: Rest<'_>,
+    end: &mut ListingsEnd,
+) -> Option<Batches> {
+    match select(pin!(fetching), end).await {
+        Either::Left(_) => None,
+        Either::Right((passes, fetching)) => {
+            let passes = passes.unwrap_or_default();
+            let ((), rest) = join(fetching, rest.fetch(&passes)).await;
+            Some(rest)
+        }
+    }
 }
 
 fn steps_with_ids(job: &Job) -> impl Iterator<Item = (usize, &Step, &Ids, &Records)> {

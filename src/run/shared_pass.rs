@@ -24,8 +24,8 @@ use ingest_upstream::Page;
 
 /// The shared pass of a job while its batches are fetched.
 pub struct SharedPass<'a> {
-    context: &'a Context,
-    job: &'a Job,
+    pub context: &'a Context,
+    pub job: &'a Job,
     region: Region,
     /// Locked during a landing: the first one opens the pass to which the others belong.
     reference: Mutex<PassRef>,
@@ -59,6 +59,8 @@ pub struct Batches {
     pub began: Option<Timestamp>,
     /// Ids that this run tried and failed to fetch, each with its step.
     pub given_up: HashSet<(usize, String)>,
+    /// The steps of which nothing is left to fetch but what is given up.
+    pub rest_fetched: HashSet<usize>,
     /// Whether the list of any id continued where an earlier one ended.
     has_since: bool,
 }
@@ -80,11 +82,18 @@ impl Batches {
         self.stop_for(reason);
     }
 
-    pub fn gave_up(&self, batch: &OpenBatch) -> bool {
-        batch
-            .ids
-            .iter()
-            .all(|id| self.given_up.contains(&(batch.step, id.clone())))
+    /// Adds the results of batches that were fetched beside these.
+    pub fn merge(&mut self, other: Self) {
+        self.stats.add(&other.stats);
+        self.note(other.notes);
+        self.doubts.extend(other.doubts);
+        self.given_up.extend(other.given_up);
+        self.rest_fetched.extend(other.rest_fetched);
+        self.shared = self.shared.or(other.shared);
+        self.has_since |= other.has_since;
+        if let Some(reason) = other.reason {
+            self.stop_for(reason);
+        }
     }
 
     /// Adds notes, each once: batches of a step mostly have the same ones.
@@ -184,14 +193,12 @@ impl<'a> SharedPass<'a> {
     }
 
     /// Returns when the pass began for which an id is fetched. An id that a batch named is fetched for the passes that the batch
-    /// serves, so the oldest of them counts.
-    pub fn began_of(&self, pending: &PendingId) -> Timestamp {
-        // Nothing is landed while batches are made up, so nobody holds the lock.
-        let own = self
-            .reference
-            .try_lock()
-            .is_ok_and(|reference| *reference == PassRef::Open(pending.pass));
-        if own { self.oldest } else { pending.began }
+    /// serves, so the oldest of them counts. `shared`: the pass that the batches belong to.
+    pub fn began_of(&self, pending: &PendingId, shared: Option<PassId>) -> Timestamp {
+        match Some(pending.pass) == shared {
+            true => self.oldest,
+            false => pending.began,
+        }
     }
 
     /// Returns the batches of a step that an earlier run left between two pages.

@@ -12,6 +12,31 @@ use ingest_base::record::Record;
 use ingest_config::Pointer;
 use ingest_quota::{Period, Timestamp};
 
+/// Whether a page takes much memory. Storing it needs as much again.
+pub fn is_large(landing: &Landing) -> bool {
+    const LARGE: usize = 1024 * 1024;
+    let bodies = landing
+        .records
+        .iter()
+        .map(|record| size_of_text(&record.body));
+    bodies.sum::<usize>() > LARGE
+}
+
+/// The bytes of a value as JSON, roughly.
+fn size_of_text(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+        Value::String(text) => text.len() + 3,
+        Value::Array(elements) => elements.iter().map(size_of_text).sum(),
+        Value::Object(members) => {
+            let sizes = members
+                .iter()
+                .map(|(name, value)| name.len() + 4 + size_of_text(value));
+            sizes.sum()
+        }
+    }
+}
+
 /// A page to store, with its records in the form in which they are stored.
 pub struct LandingPage {
     pub landing: Arc<Landing>,
@@ -52,12 +77,6 @@ impl LandingPage {
     /// The kind of its records.
     pub fn kind(&self) -> &str {
         &self.landing.kind.kind
-    }
-
-    /// Whether the page takes much memory. Storing it needs as much again.
-    pub fn is_large(&self) -> bool {
-        const LARGE: usize = 1024 * 1024;
-        self.rows.iter().map(|row| row.body.len()).sum::<usize>() > LARGE
     }
 
     /// The id with which a record was requested; `None` in a step that lists, and where it can be any of several ids.

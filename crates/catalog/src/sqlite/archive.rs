@@ -70,7 +70,7 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
     }
 
     async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
-        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer.0));
+        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer));
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.on_its_thread(move |database| {

@@ -28,12 +28,13 @@ mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
-use self::indexer::{FinishOnDrop, Indexer};
+use self::indexer::Indexer;
 use self::text_index::TextIndex;
 use super::{CatalogError, PassId};
 use ingest_base::apart::{CutOff, apart, apart_alone};
@@ -44,11 +45,32 @@ use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
 /// it was opened: only a [`ReadWrite`] one is a [`PassStore`](super::PassStore).
 pub struct SqliteCatalog<A = ReadWrite> {
     path: PathBuf,
-    // Dropped before the files are: pages that wait are indexed then.
-    indexer: FinishOnDrop,
+    indexer: Arc<Indexer>,
     database: Arc<Mutex<Database>>,
     index: Arc<TextIndex>,
     access: A,
+    // Dropped behind the catalog's file: both are closed beside each other, since each waits for the disk.
+    closing: Closing,
+}
+
+/// A thread that closes the index, which is waited for.
+#[derive(Default)]
+struct Closing(Option<JoinHandle<()>>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // A panic has ended the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<A> Drop for SqliteCatalog<A> {
+    fn drop(&mut self) {
+        self.indexer.end();
+        self.closing = Closing(self.index.close());
+    }
 }
 
 /// Opened for writing.
@@ -87,13 +109,18 @@ impl SqliteCatalog {
     /// # Errors
     /// Fails if the file cannot be opened, is damaged, or was written by a later release.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let index = TextIndex::to_write(path);
+        let is_behind = index.may_be_behind(path);
         let mut database = sqlite::open(path, Self::SCHEMA)?;
-        let index = database.change(|connection| {
+        let refreshed = database.change(|connection| {
             // Another release may have defined the views in another way.
             views::refresh(connection)?;
-            Ok(TextIndex::open(path, connection))
+            if is_behind {
+                index.follow(connection, &[]);
+            }
+            Ok(())
         });
-        let index = index.map_err(|source| OpenError::Sqlite {
+        refreshed.map_err(|source| OpenError::Sqlite {
             path: path.to_owned(),
             name: Self::SCHEMA.name,
             source: sqlite::confirmed(path, source),
@@ -193,13 +220,15 @@ impl SqliteCatalog {
 
 impl<A> SqliteCatalog<A> {
     fn new(path: &Path, database: Database, index: TextIndex, access: A) -> Self {
-        let index = Arc::new(index);
+        let (index, database) = (Arc::new(index), Arc::new(Mutex::new(database)));
+        let indexer = Arc::new(Indexer::new(path, Arc::clone(&index)));
         Self {
             path: path.to_owned(),
-            database: Arc::new(Mutex::new(database)),
-            indexer: FinishOnDrop(Arc::new(Indexer::new(path, Arc::clone(&index)))),
+            indexer,
+            database,
             index,
             access,
+            closing: Closing::default(),
         }
     }
 

@@ -10,12 +10,13 @@ use super::{
     SqliteCatalog, columns, estimates, gone, in_transaction, land, lasting, parents, passes, prune,
     tags,
 };
-use crate::page::LandingPage;
+use crate::page::{LandingPage, is_large};
 use crate::values::integer;
 use crate::{
     CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
     PendingQuery, Rearrangement,
 };
+use ingest_base::apart::apart;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
 
@@ -48,24 +49,30 @@ impl PassStore for SqliteCatalog {
     }
 
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        let page = LandingPage::new(landing);
-        let large = page.is_large();
-        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer.0));
-        let land = move |connection: &mut Connection| {
-            let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
-            match changes.is_empty() {
-                true => {}
-                // It does not wait, which would need its memory for longer.
-                false if large => index.follow(connection, &[(page, changes)]),
-                false => indexer.add((page, changes)),
-            }
+        if is_large(&landing) {
+            let index = Arc::clone(&self.index);
+            let land = move |connection: &mut Connection| {
+                let page = LandingPage::new(landing);
+                let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
+                // It does not wait to be indexed, which would need its memory for longer.
+                if !changes.is_empty() {
+                    index.follow(connection, &[(page, changes)]);
+                }
+                Ok(landed)
+            };
+            return self.change_alone(land).await;
+        }
+        let (database, indexer) = (Arc::clone(&self.database), Arc::clone(&self.indexer));
+        let land = move || {
+            // Not on the thread of the run, and not while others wait for the file.
+            let page = LandingPage::new(landing);
+            let (landed, changes) = database
+                .lock()
+                .change(|connection| in_transaction(connection, |tx| land::land(tx, &page)))?;
+            indexer.add((page, changes));
             Ok(landed)
         };
-        if large {
-            self.change_alone(land).await
-        } else {
-            self.change(land).await
-        }
+        self.done(apart(land).await)
     }
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {

@@ -2,13 +2,14 @@
 //!
 //! Two files cannot be committed together, because SQLite commits each write-ahead log on its own. So the catalog logs which
 //! texts changed (`text_change`) in the transaction that changes them, and the index stores its position in that log in the
-//! transaction that applies the changes. After an interruption the next writer applies the rest. An index whose position is
+//! transaction that applies the changes. After an interruption the next writer applies the rest: at once where it shows, by a log
+//! that nobody deleted, and otherwise with the first page that it lands, which opens the index. An index whose position is
 //! from another history than the catalog's, as after a power cut or a restored file, is rebuilt.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -85,47 +86,74 @@ pub struct Followed {
     pub mark: i64,
 }
 
+/// What the index's file is opened for.
+#[derive(Debug, Clone, Copy)]
+enum Access {
+    Writing,
+    Reading,
+}
+
 /// The full-text index of a catalog.
 pub struct TextIndex {
     path: PathBuf,
-    /// `None` if it cannot be opened for writing: pages are then landed without it.
+    access: Access,
+    /// `None` until it is needed, and if it cannot be opened: pages are then landed without it.
     database: Mutex<Option<Database>>,
     /// Whether a failure was reported, because one report per process is enough.
     reported: AtomicBool,
 }
 
 impl TextIndex {
-    /// Opens the index of the catalog at `catalog` for writing; creates it as needed and applies the changes that it lacks.
-    pub fn open(catalog: &Path, records: &mut Connection) -> Self {
-        let index = Self::to_read(catalog);
-        match sqlite::open(&index.path, SCHEMA) {
-            Ok(database) => *index.database.lock() = Some(database),
-            Err(error) => index.report(&error.to_string()),
-        }
-        // A process that was killed may have left changes that no index holds.
-        index.follow(records, &[]);
-        if let Err(error) = index.shorten_log(records) {
-            index.report(&sqlite::explain(&error));
-        }
-        index
+    /// The index of the catalog at `catalog`, for writing. The first page that is landed opens its file: most runs land none.
+    pub fn to_write(catalog: &Path) -> Self {
+        Self::of(catalog, Access::Writing)
     }
 
     /// The index of the catalog at `catalog`, for reading. The first query opens its file.
     pub fn to_read(catalog: &Path) -> Self {
+        Self::of(catalog, Access::Reading)
+    }
+
+    fn of(catalog: &Path, access: Access) -> Self {
         Self {
             path: catalog.with_file_name(FILE),
+            access,
             database: Mutex::new(None),
             reported: AtomicBool::new(false),
         }
     }
 
-    /// Indexes what changed in the catalog; the texts of the pages `landed` are in memory. The pages are stored already, so a
-    /// failure is only reported, and the next writer tries again.
+    /// Whether there is no index, or a process that was killed may have left changes that it lacks: whoever closes the files last
+    /// deletes their logs. Ask before the catalog at `catalog` is opened.
+    pub fn may_be_behind(&self, catalog: &Path) -> bool {
+        let has_log = |file: &Path| sqlite::beside(file, "-wal").exists();
+        !self.path.exists() || has_log(catalog) || has_log(&self.path)
+    }
+
+    /// Indexes what changed in the catalog, also what a process left that was killed; the texts of the pages `landed` are in
+    /// memory. The pages are stored already, so a failure is only reported, and the next writer tries again.
     pub fn follow(&self, records: &mut Connection, landed: &[ChangedPage]) {
-        if let Some(database) = self.database.lock().as_mut()
-            && let Err(error) = database.change(|index| follow(index, records, landed))
-        {
-            self.report(&sqlite::explain(&error));
+        let mut opened = self.database.lock();
+        let is_closed = opened.is_none();
+        // What could not be opened is not tried again for each page.
+        if is_closed && self.reported.load(Ordering::Relaxed) {
+            return;
+        }
+        let followed = match self.opened(&mut opened) {
+            Ok(None) => Ok(()),
+            Ok(Some(database)) => database
+                .change(|index| {
+                    follow(index, records, landed)?;
+                    if is_closed {
+                        shorten_log(index, records)?;
+                    }
+                    Ok(())
+                })
+                .map_err(|error: rusqlite::Error| sqlite::explain(&error)),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = followed {
+            self.report(&error);
         }
     }
 
@@ -133,9 +161,8 @@ impl TextIndex {
     pub fn rebuild(&self, records: &mut Connection) -> Result<u64, StoreError> {
         let mut database = self.database.lock();
         // A damaged file fails here; the index is then made anew.
-        if let Some(Ok(indexed)) = database
-            .as_mut()
-            .map(|database| database.change(|index| rebuild::rebuild(index, records)))
+        if let Ok(Some(opened)) = self.opened(&mut database)
+            && let Ok(indexed) = opened.change(|index| rebuild::rebuild(index, records))
         {
             return Ok(indexed);
         }
@@ -193,15 +220,27 @@ impl TextIndex {
         Ok(found)
     }
 
-    /// Opens the index for reading if it is not open; `None` if its file does not exist.
+    /// Opens the index if it is not open; `None` if its file does not exist and is only read.
     fn opened<'a>(
         &self,
         database: &'a mut Option<Database>,
     ) -> Result<Option<&'a mut Database>, OpenError> {
         if database.is_none() {
-            *database = sqlite::open_read_only(&self.path, SCHEMA)?;
+            *database = match self.access {
+                Access::Writing => Some(sqlite::open(&self.path, SCHEMA)?),
+                Access::Reading => sqlite::open_read_only(&self.path, SCHEMA)?,
+            };
         }
         Ok(database.as_mut())
+    }
+
+    /// Closes the index if it is open: in a thread, which is returned, if that writes its log into its file.
+    pub fn close(&self) -> Option<JoinHandle<()>> {
+        let database = self.database.lock().take()?;
+        match self.access {
+            Access::Writing => thread::Builder::new().spawn(move || drop(database)).ok(),
+            Access::Reading => None,
+        }
     }
 
     /// Reports the first failure of this process.
@@ -215,33 +254,24 @@ impl TextIndex {
         }
     }
 
-    /// Deletes log entries that the index has applied.
-    fn shorten_log(&self, records: &Connection) -> rusqlite::Result<()> {
-        let Some(followed) = self
-            .database
-            .lock()
-            .as_deref()
-            .map(followed)
-            .transpose()?
-            .flatten()
-        else {
-            return Ok(());
-        };
-        let oldest: Option<i64> = records.query_row(OLDEST_CHANGE, [], |row| row.get(0))?;
-        let kept = followed.seq.saturating_sub(KEPT);
-        match oldest {
-            Some(oldest) if oldest < kept => records.execute(FORGET, [kept]).map(drop),
-            _ => Ok(()),
-        }
-    }
-
     fn remove_files(&self) {
         for suffix in ["", "-wal", "-shm"] {
-            let mut file = self.path.clone().into_os_string();
-            file.push(suffix);
             // What cannot be removed is reported when the file is opened.
-            let _ = fs::remove_file(file);
+            let _ = fs::remove_file(sqlite::beside(&self.path, suffix));
         }
+    }
+}
+
+/// Deletes log entries that the index has applied.
+fn shorten_log(index: &Connection, records: &Connection) -> rusqlite::Result<()> {
+    let Some(followed) = followed(index)? else {
+        return Ok(());
+    };
+    let oldest: Option<i64> = records.query_row(OLDEST_CHANGE, [], |row| row.get(0))?;
+    let kept = followed.seq.saturating_sub(KEPT);
+    match oldest {
+        Some(oldest) if oldest < kept => records.execute(FORGET, [kept]).map(drop),
+        _ => Ok(()),
     }
 }
 

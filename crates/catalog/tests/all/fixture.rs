@@ -60,17 +60,7 @@ impl Fixture {
 
     /// Ids of the records that hold the words, as a reader finds them.
     pub(crate) async fn found(&self, words: &str) -> Vec<String> {
-        let query = SearchQuery {
-            words: words.to_owned(),
-            kind: None,
-            region: None,
-            since: None,
-            limit: 99,
-        };
-        let hits = self.catalog.search(query).await.unwrap().hits;
-        let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
-        ids.sort();
-        ids
+        found(&self.catalog, words).await
     }
 
     /// Closes the catalog, so that a test can change its files.
@@ -122,6 +112,21 @@ impl Fixture {
             .map(|PendingId { id, pass, .. }| (id, pass))
             .collect()
     }
+}
+
+/// Ids of the records of a catalog that hold the words.
+pub(crate) async fn found(catalog: &SqliteCatalog, words: &str) -> Vec<String> {
+    let query = SearchQuery {
+        words: words.to_owned(),
+        kind: None,
+        region: None,
+        since: None,
+        limit: 99,
+    };
+    let hits = catalog.search(query).await.unwrap().hits;
+    let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
+    ids.sort();
+    ids
 }
 
 /// Lets a person query the full-text index beside the catalog.

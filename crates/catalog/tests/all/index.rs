@@ -6,7 +6,7 @@ use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Schema;
 
-use super::fixture::{Fixture, Page, at, video};
+use super::fixture::{Fixture, Page, at, found, video};
 
 const INDEX: &str = SqliteCatalog::INDEX_FILE;
 
@@ -34,6 +34,36 @@ async fn what_a_power_cut_took_from_the_index_is_indexed_by_the_next_writer() {
     f.reopen();
     assert_eq!(f.found("fox").await, ["a", "b", "c"]);
     assert_eq!(f.found("hen").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_writer_that_lands_nothing_leaves_the_index_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, log) = ("catalog.db", format!("{INDEX}-wal"));
+    let [path, log] = [path, &log].map(|name| dir.path().join(name));
+    let open = || SqliteCatalog::open(&path).unwrap();
+    let page = |id| Page::of(vec![video(id, "fox")]);
+    page("a").land(&open()).await.unwrap();
+    let catalog = open();
+    assert!(!log.exists());
+    page("b").land(&catalog).await.unwrap();
+    assert_eq!(found(&catalog, "fox").await, ["a", "b"]);
+    assert!(log.exists());
+}
+
+#[tokio::test]
+async fn what_an_index_lacks_without_a_sign_of_it_is_indexed_with_the_next_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let open = || SqliteCatalog::open(&file("catalog.db")).unwrap();
+    let page = |id| Page::of(vec![video(id, "fox")]);
+    page("a").land(&open()).await.unwrap();
+    fs::copy(file(INDEX), file("saved")).unwrap();
+    page("b").land(&open()).await.unwrap();
+    fs::copy(file("saved"), file(INDEX)).unwrap();
+    let catalog = open();
+    page("c").land(&catalog).await.unwrap();
+    assert_eq!(found(&catalog, "fox").await, ["a", "b", "c"]);
 }
 
 #[tokio::test]

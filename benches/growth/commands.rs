@@ -319,7 +319,7 @@ pub fn measure(
         };
         let mut taken = Vec::new();
         for (place, times) in places.iter_mut().zip(times) {
-            taken.push(runtime.block_on(stores.take(place, size(*times).charges)));
+            taken.push(stores.take(&runtime, place, size(*times).charges));
         }
         growth.add(&rule, &taken);
         measure_over(growth, (*thing, name), &places, stores);

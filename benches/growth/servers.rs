@@ -8,6 +8,8 @@ use ingest_quota::{Account, Cost, Entry, Timestamp, Units};
 use ingest_testing::postgres::PostgresServer;
 use ingest_testing::redis_server::RedisServer;
 
+use tokio::runtime::Runtime;
+
 use super::grown::Taken;
 use super::place::{Measured, Place};
 
@@ -109,7 +111,7 @@ impl Stores<'_> {
     }
 
     /// Takes the catalog of a place to the server, and fills a ledger there. Returns what the copy took.
-    pub async fn take(&self, place: &mut Place, charges: i64) -> Taken {
+    pub fn take(&self, runtime: &Runtime, place: &mut Place, charges: i64) -> Taken {
         let sets = self.sets("youtube");
         let (postgres, redis) = (self.postgres.unwrap(), self.redis.unwrap());
         let url = postgres.url();
@@ -119,12 +121,8 @@ impl Stores<'_> {
         let taken = self.taken(|| place.measure(&copy));
         postgres.rows("analyze");
         sets.into_iter().for_each(|set| place.set(set));
-        fill(
-            redis,
-            &place.config().credentials["youtube"].account,
-            charges,
-        )
-        .await;
+        let account = &place.config().credentials["youtube"].account;
+        runtime.block_on(fill(redis, account, charges));
         taken
     }
 }

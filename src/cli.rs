@@ -56,11 +56,13 @@ impl Cli {
         let mut cli =
             Self::from_arg_matches(matches).map_err(|error| error.format(&mut command()))?;
         cli.global.sandbox = practises(matches);
-        if let Some((_, after)) = matches.subcommand() {
+        let mut before = matches;
+        while let Some((_, after)) = before.subcommand() {
             cli.global.sandbox |= practises(after);
             cli.global
                 .sets
                 .extend(after.get_many(SETS).into_iter().flatten().cloned());
+            before = after;
         }
         // clap finds no conflict between the two sides of a subcommand.
         if cli.global.quiet && cli.global.verbose > 0 {
@@ -93,6 +95,7 @@ pub fn command() -> clap::Command {
         let sandbox = sandbox.iter();
         let sandbox = sandbox.filter(|_| STATEFUL.contains(&subcommand.get_name()));
         let sandbox: Vec<Arg> = sandbox.cloned().collect();
+        let subcommand = subcommand.mut_subcommands(|nested| nested.args(&set));
         subcommand.args(&set).args(sandbox)
     })
 }

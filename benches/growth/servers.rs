@@ -118,7 +118,11 @@ impl Stores<'_> {
         let schema = sets.iter().find(|set| set.starts_with("catalog.schema="));
         let to = ["--to", &url, "--set", schema.unwrap()];
         let copy = [&["catalog", "copy", "--from", "sqlite"], &to[..]].concat();
-        let taken = self.taken(|| place.measure(&copy));
+        let taken = self.taken(|| {
+            let copied = place.measure(&copy);
+            assert_eq!(copied.exit, "0", "{copied:?}");
+            copied
+        });
         postgres.rows("analyze");
         sets.into_iter().for_each(|set| place.set(set));
         let account = &place.config().credentials["youtube"].account;

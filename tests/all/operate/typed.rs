@@ -484,3 +484,11 @@ fn a_span_that_cannot_be_read_is_answered_with_how_to_write_one() {
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("such as 36h or 7d"), "{refused:?}");
 }
+
+#[test]
+fn settings_count_behind_a_subcommand_of_a_subcommand() {
+    let copy = ["catalog", "copy", "--from", "sqlite", "--to", "sqlite"];
+    let set = World::new().ingest(&[&copy[..], &["--set", "nothing=1"]].concat());
+    assert_eq!(set.code, 2, "{set:?}");
+    assert!(set.stderr.contains("unknown key"), "{set:?}");
+}

@@ -184,7 +184,7 @@ fn a_forecast_over_every_code_of_two_letters_is_cut_and_answered() {
     });
     let regions = format!("regions=[{}]", codes.collect::<Vec<_>>().join(","));
     let served = Served::new(&[MANY, "serve.query_timeout=20s", &regions]);
-    // 57,600 runs over 676 regions: no machine simulates them within half of that time, and only their end is left out.
+    // 57,600 runs over 676 regions: no machine simulates them within half of that time, and a slow one not even the first.
     let answer = served.get("/plan.json?region=all&schedule=*+*+*+*+*&days=40");
     assert_eq!(answer.status, 200, "{}", answer.text());
     let plan = answer.json();
@@ -194,7 +194,7 @@ fn a_forecast_over_every_code_of_two_letters_is_cut_and_answered() {
     let forecast = &plan["forecast"];
     assert_eq!(forecast["cut"], true);
     let runs = forecast["runs"].as_u64().unwrap();
-    assert!((1..57_600).contains(&runs), "{runs}");
+    assert!(runs < 57_600, "{runs}");
     assert_eq!(forecast["jobs"], serde_json::json!([]));
 }
 

@@ -5,7 +5,7 @@
     python3 benches/record.py run       those whose command contains the word
 
 A block begins with the line `<!-- COMMAND -->` and ends with `<!-- end -->`. Its first line names the commit, the date and the
-machine. Commands that name `target/first-release` compare with the first release, which is checked out and built there.
+machine. Commands that name `../first-release` compare with the first release, which is checked out and built beside this checkout.
 """
 
 import datetime
@@ -25,7 +25,7 @@ def output_of(*command):
 
 
 def prepare_first_release():
-    checkout = ROOT / "target/first-release"
+    checkout = ROOT.parent / "first-release"
     if not checkout.exists():
         output_of("git", "worktree", "add", "--detach", str(checkout), FIRST_RELEASE)
     subprocess.run(["cargo", "build", "--release", "--locked"], cwd=checkout, check=True)
@@ -55,7 +55,7 @@ def recorded(command):
 def main(words):
     commands = [block["command"] for path in DOCUMENTS for block in BLOCK.finditer(path.read_text())]
     chosen = [one for one in commands if not words or any(word in one for word in words)]
-    if any("target/first-release" in command for command in chosen):
+    if any("../first-release" in command for command in chosen):
         prepare_first_release()
     # What they need is built before anything is measured.
     output_of("cargo", "bench", "--locked", "--no-run")

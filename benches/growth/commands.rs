@@ -95,17 +95,23 @@ const NEW: &str = "NEW";
 
 /// In this order: those that write come last.
 const COMMANDS: &[Act] = &[
-    act("status", &["status"], &[Regions, Charges, Open], &[]),
+    act(
+        "status",
+        &["status"],
+        &[Regions, Charges, Open, Passes],
+        &[],
+    ),
     act(
         "status --limits",
         &["status", "--limits"],
-        &[Regions, Charges],
+        &[Regions, Charges, Passes],
         &[],
     ),
     act(
         "history",
+        // What no job spent is in the charges.
         &["history", "--since", "30d"],
-        &[Regions, Records, Open, Passes],
+        &[Regions, Records, Charges, Open, Passes],
         &[],
     ),
     act(
@@ -132,18 +138,18 @@ const COMMANDS: &[Act] = &[
         "export",
         &["export", "--kind", "video"],
         &[Regions, Records, Open],
-        &[Records],
+        &[Records, Open],
     ),
     act(
         "export, changed",
         &["export", "--kind", "video", "--since", "1min"],
         &[Regions, Records, Open],
-        &[],
+        &[Open],
     ),
     act(
         "preview",
         &["--region", "all", "--dry-run"],
-        &[Regions, Charges, Open],
+        &[Regions, Charges, Open, Passes],
         &[],
     ),
     act(
@@ -168,8 +174,9 @@ const COMMANDS: &[Act] = &[
     ),
     act(
         "nothing due",
+        // The limits that a run reports are read from the charges of a server.
         &["--region", "all", "--job", "trending", "--set", NEVER_DUE],
-        &[Regions, Open],
+        &[Regions, Charges, Open],
         &[],
     ),
     act(
@@ -185,18 +192,23 @@ const COMMANDS: &[Act] = &[
         &[],
     ),
     act("release", &["release", "nothing"], &[Regions], &[]),
-    act("reopen", &["reopen", ACCOUNT, "daily"], &[Regions], &[]),
+    act(
+        "reopen",
+        &["reopen", ACCOUNT, "daily"],
+        &[Regions, Charges],
+        &[],
+    ),
     act(
         "run of a region",
         &["--region", "AA", "--job", "trending", "--set", DUE],
-        &[Regions],
+        &[Regions, Charges],
         &[],
     ),
     act(
         "repair",
         &["repair"],
         &[Regions, Records, Charges, Open, Passes, Old],
-        &[Records],
+        &[Regions, Records, Open],
     ),
 ];
 /// The account of the credential.
@@ -226,7 +238,7 @@ const FORECAST_AT_A_LIMIT: &[&str] = &[
 
 /// Views of `ingest serve`; the argument is the path.
 const VIEWS: &[Act] = &[
-    act("/", &["/"], &[Regions, Charges, Open], &[]),
+    act("/", &["/"], &[Regions, Charges, Open, Passes], &[]),
     act(
         "/limit",
         &["/limit?account=ACCOUNT&limit=daily"],
@@ -255,7 +267,7 @@ const VIEWS: &[Act] = &[
     act(
         "/history",
         &["/history"],
-        &[Regions, Records, Open, Passes],
+        &[Regions, Records, Charges, Open, Passes],
         &[],
     ),
     act("/pass", &["/pass?id=1"], &[], &[]),
@@ -389,7 +401,11 @@ fn command(place: &Place, act: &Act, stores: Stores<'_>) -> Taken {
 
 fn view(place: &Place, server: &Server, act: &Act, stores: Stores<'_>) -> Taken {
     let path = act.arguments[0].replace(ACCOUNT, &account(place));
-    stores.taken(|| server.measure(&path))
+    // What a server took once it keeps, so its memory says nothing of one view.
+    Taken {
+        megabytes: 0.0,
+        ..stores.taken(|| server.measure(&path))
+    }
 }
 
 fn account(place: &Place) -> String {

@@ -123,8 +123,8 @@ impl TextIndex {
         }
     }
 
-    /// Whether there is no index, or a process that was killed may have left changes that it lacks: whoever closes the files last
-    /// deletes their logs. Ask before the catalog at `catalog` is opened.
+    /// Whether the index is missing, or may lack changes of a process that was killed: the last process that closes a file deletes
+    /// its log. To be called before the catalog at `catalog` is opened, which makes a log.
     pub fn may_be_behind(&self, catalog: &Path) -> bool {
         let has_log = |file: &Path| sqlite::beside(file, "-wal").exists();
         !self.path.exists() || has_log(catalog) || has_log(&self.path)

@@ -124,3 +124,17 @@ fn a_page_takes_at_most_five_round_trips_to_the_database() {
         MANY - FEW
     );
 }
+
+#[test]
+fn a_server_that_isolates_transactions_strictly_by_default_serves_runs_as_well() {
+    for level in ["repeatable read", "serializable"] {
+        let setting = format!("default_transaction_isolation={level}");
+        let server = PostgresServer::local(&[&setting]);
+        let schema = server.schema();
+        let world = schema.world(&["regions=[\"US\", \"GB\"]", "jobs.trending.every=1ms"]);
+        for _ in 0..2 {
+            let ran = world.json(&["--region", "all", "--job", "trending"]);
+            assert_eq!(ran["outcome"], "complete", "{level}: {ran}");
+        }
+    }
+}

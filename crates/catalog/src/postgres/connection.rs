@@ -190,7 +190,8 @@ impl Postgres {
     }
 
     /// Runs one statement outside of a transaction, with a timeout in the client, which begins when a connection is free. Names
-    /// must have their schema.
+    /// must have their schema. A server whose default isolation is stricter than READ COMMITTED may refuse the statement for a
+    /// conflict; it then did not take place, and is repeated.
     ///
     /// # Errors
     /// The statement or the connection failed, or no answer came within `patience`. It may then have taken place.
@@ -202,17 +203,18 @@ impl Postgres {
     ) -> Result<Vec<Row>, PostgresError> {
         let permit = self.permit().await?;
         let work = async {
-            let mut session = self.connected(permit).await?;
-            session.query(sql, parameters, patience).await
+            let session = &self.connected(permit).await?;
+            self.repeated(|| session.query(sql, parameters, patience))
+                .await
         };
         let done = timeout(patience, work).await;
         done.unwrap_or(Err(PostgresError::Silent(patience)))
     }
 
-    /// Repeats a transaction that the server ended to resolve a deadlock.
+    /// Repeats a transaction that the server ended to resolve a deadlock or a conflict.
     ///
     /// # Errors
-    /// Any other failure, or a deadlock at each of many attempts.
+    /// Any other failure, or a deadlock or conflict at each of many attempts.
     pub async fn repeated<T, F, W>(&self, work: W) -> Result<T, PostgresError>
     where
         F: Future<Output = Result<T, PostgresError>> + Send,
@@ -341,7 +343,7 @@ impl Session {
     /// # Errors
     /// The statement or the connection failed.
     pub async fn query(
-        &mut self,
+        &self,
         sql: &str,
         parameters: &[Parameter<'_>],
         patience: Duration,

@@ -116,3 +116,40 @@ fn more_regions_take_no_more_statements_than_they_have_to() {
     assert!(!grows_too_fast, "{table}");
     println!("{table}");
 }
+
+/// The blocks that the server reads for a preview, a status and a history of an hour, over so many passes of two months ago.
+fn blocks(server: &PostgresServer, passes: usize) -> [i64; 3] {
+    let schema = server.schema();
+    let world = schema.world(&[]);
+    let ran = world.ingest(&["--region", "all", "--job", "trending"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    schema.rows(&format!(
+        "insert into pass (job, region, started_at, finished_at, left_at, outcome)
+         select job, region, began, began, began, outcome from generate_series(1, {passes}) number,
+            lateral (select now() - interval '60 days' - number * interval '1 minute' began) time,
+            lateral (select job, region, outcome from pass where id <= 8 offset number % 8 limit 1) known"
+    ));
+    server.rows("vacuum analyze");
+    let acts: [&[&str]; 3] = [
+        &["--region", "all", "--dry-run"],
+        &["status"],
+        &["history", "--since", "1h"],
+    ];
+    acts.map(|arguments| {
+        server.rows("select pg_stat_statements_reset()");
+        let ran = world.ingest(arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let read = "select sum(shared_blks_hit + shared_blks_read)::bigint from pg_stat_statements";
+        server.rows(read)[0].get(0)
+    })
+}
+
+#[test]
+fn passes_that_nothing_asks_for_are_not_read() {
+    let server = PostgresServer::local(&["shared_preload_libraries=pg_stat_statements"]);
+    server.rows("create extension pg_stat_statements");
+    let (few, many) = (blocks(&server, 1_000), blocks(&server, 16_000));
+    // An index of more levels is read a little longer.
+    let is_flat = few.iter().zip(many).all(|(few, many)| many < few * 3 / 2);
+    assert!(is_flat, "{few:?} blocks, then {many:?}");
+}

@@ -86,7 +86,8 @@ const FAILED: &str = "select id from pass
         and (started_at = $4 or ($5 and requests = 0))
     order by started_at desc, id desc limit 1 for update";
 const FAIL_AGAIN: &str = "update pass set started_at = $2, finished_at = $3 where id = $1";
-const HISTORY: &str = pass_where!("started_at >= $1 order by started_at, id");
+// The condition on the id, which always holds, is that of the index by age.
+const HISTORY: &str = pass_where!("started_at >= $1 and id > 0 order by started_at, id");
 const FAILURES: &str =
     pass_where!("failed and left_at >= $1 order by left_at desc, id desc limit $2");
 const PASS: &str = pass_where!("id = $1");

@@ -1,5 +1,7 @@
 //! `ingest --region … --dry-run`: what a run would spend.
 
+use std::collections::HashMap;
+
 use comfy_table::Cell;
 
 use super::environment::Environment;
@@ -172,12 +174,11 @@ struct StepRow {
 /// Adds the slices of a region up.
 fn rows<'s>(steps: impl Iterator<Item = &'s StepPreview>) -> Vec<StepRow> {
     let mut rows: Vec<StepRow> = Vec::new();
+    let mut places: HashMap<(&str, &str, &str), usize> = HashMap::new();
     for step in steps {
-        let is_same = |row: &&mut StepRow| {
-            let one = &row.step;
-            (&one.job, &one.region, &one.call) == (&step.job, &step.region, &step.call)
-        };
-        let same = rows.iter_mut().find(is_same);
+        let next = rows.len();
+        let place = places.entry((&step.job, &step.region, &step.call));
+        let same = rows.get_mut(*place.or_insert(next));
         match same.filter(|_| step.slice.is_some()) {
             Some(row) => {
                 row.slices.push(step.slice);

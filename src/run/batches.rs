@@ -1,7 +1,9 @@
 //! The steps that request ids: full batches over all regions, without ids that are fresh, each id once.
 
-use std::collections::HashSet;
 use std::time::Duration;
+
+// Each id of each region is looked up, in a simulation of many regions most of all.
+use foldhash::{HashSet, HashSetExt};
 
 use super::context::Context;
 use super::shared_pass::{Batches, SharedPass, pending};
@@ -41,10 +43,9 @@ pub async fn fetch_batches(
         }
     }
     // Without a failed batch nothing is pending, so the query is saved.
-    batches.waiting = if batches.given_up.is_empty() {
-        HashSet::new()
-    } else {
-        shared.waiting().await?
+    batches.waiting = match batches.given_up.is_empty() {
+        true => Default::default(),
+        false => shared.waiting().await?,
     };
     shared.finish(batches).await
 }
@@ -154,7 +155,7 @@ fn each_once<'p>(
     pending: &'p [PendingId],
     own: &HashSet<PassId>,
 ) -> (Vec<&'p PendingId>, Vec<&'p PendingId>) {
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::with_capacity(pending.len());
     let (mine, others): (Vec<&PendingId>, Vec<&PendingId>) =
         pending.iter().partition(|one| own.contains(&one.pass));
     let mut each_once = |all: Vec<&'p PendingId>| -> Vec<&'p PendingId> {

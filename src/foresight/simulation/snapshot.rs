@@ -221,9 +221,10 @@ fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
 /// Invents pages of a list that was never fetched: full ones, of records that no other region lists.
 fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Pages {
     let size = of.call.paging.page_size();
-    let name =
-        |page: u64, place: u64| format!("?{}/{region}/{step}/{page}/{place}", job.name).into();
-    (0..pages)
-        .map(|page| (0..size).map(|place| name(page, place)).collect())
-        .collect()
+    let page = |page: u64| {
+        let names = format!("?{}/{region}/{step}/{page}/", job.name);
+        let name = |place: u64| [names.as_str(), &place.to_string()].concat().into();
+        (0..size).map(name).collect()
+    };
+    (0..pages).map(page).collect()
 }

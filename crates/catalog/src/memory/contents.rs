@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use foldhash::{HashMap as FastMap, HashMapExt};
+
 use crate::{CallFacts, NamedIds, PassId, RegionState, SliceState, StepListing};
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
@@ -18,8 +20,11 @@ pub type Place = (RecordKind, String);
 /// page costs does not depend on its records.
 pub type PageNumber = usize;
 
+/// Something of each id. Each id of each region is looked up many times in a simulation, most of whose time it would take otherwise.
+pub type ById<T> = FastMap<Arc<str>, T>;
+
 /// The ids that records name, by the record's own.
-type Named = HashMap<Arc<str>, Vec<Arc<str>>>;
+type Named = ById<Vec<Arc<str>>>;
 
 /// The state of a region at the beginning.
 #[derive(Debug, Clone, Copy)]
@@ -40,11 +45,11 @@ pub struct Contents {
     /// The kind of each page, and the ids on it.
     pages: Vec<(RecordKind, Vec<Arc<str>>)>,
     /// The pages on which an id is, for the kinds that a step requests by id.
-    pages_with: HashMap<RecordKind, HashMap<Arc<str>, Vec<PageNumber>>>,
+    pages_with: HashMap<RecordKind, ById<Vec<PageNumber>>>,
     /// The ids that a record names, by its kind, the place and its id.
     names: HashMap<Place, Named>,
     /// When ids were fetched before, by kind.
-    pub fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    pub fetched: HashMap<RecordKind, ById<Timestamp>>,
     /// What the lists of each call showed.
     pub call_facts: Vec<CallFacts>,
     /// The listings of passes.
@@ -62,9 +67,11 @@ impl Contents {
 
     /// Notes on which pages each id of a kind is.
     pub fn find_pages(&mut self, kind: RecordKind) {
-        let mut pages: HashMap<Arc<str>, Vec<PageNumber>> = HashMap::new();
         let of_kind = self.pages.iter().enumerate();
-        for (number, (_, ids)) in of_kind.filter(|(_, page)| page.0 == kind) {
+        let of_kind = of_kind.filter(|(_, page)| page.0 == kind);
+        let count = of_kind.clone().map(|(_, (_, ids))| ids.len()).sum();
+        let mut pages: ById<Vec<PageNumber>> = ById::with_capacity(count);
+        for (number, (_, ids)) in of_kind {
             for id in ids {
                 pages.entry(Arc::clone(id)).or_default().push(number);
             }
@@ -85,7 +92,7 @@ impl Contents {
     }
 
     /// The pages on which each id of a kind is; `None` where no step requests the kind by id.
-    pub fn pages_with(&self, kind: &RecordKind) -> Option<&HashMap<Arc<str>, Vec<PageNumber>>> {
+    pub fn pages_with(&self, kind: &RecordKind) -> Option<&ById<Vec<PageNumber>>> {
         self.pages_with.get(kind)
     }
 
@@ -121,7 +128,7 @@ impl<'w> Names<'w> {
     pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
         match self.named.and_then(|named| named.get(id)) {
             Some(named) => Cow::Borrowed(named),
-            None => Cow::Owned(vec![format!("{}{id}", self.place).into()]),
+            None => Cow::Owned(vec![[self.place, id].concat().into()]),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The passes of a catalog in memory.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::contents::{Contents, PageNumber, Place, RecordKind, RegionAtStart};
+use foldhash::HashSet;
+
+use super::contents::{ById, Contents, PageNumber, Place, RecordKind, RegionAtStart};
 use super::pass::{
     MemoryListing, MemoryPass, PagesByStep, ended_slices, listings, open, open_passes,
 };
@@ -25,7 +27,7 @@ pub struct State {
     next: i64,
     /// From when on the next pass lists, by job and region.
     since: HashMap<(String, String), UncutPass>,
-    fetched: HashMap<RecordKind, HashMap<Arc<str>, Timestamp>>,
+    fetched: HashMap<RecordKind, ById<Timestamp>>,
     /// When pages of lists were landed, by their numbers. Their ids were fetched then, too.
     landed: Vec<Option<Timestamp>>,
     /// Since when every id that a page names is fetched, by the ids' kind, their place, and the page. Ids are only fetched again
@@ -39,8 +41,8 @@ pub struct State {
 
 /// When the records of a kind were fetched.
 pub struct Fetched<'a> {
-    own: Option<&'a HashMap<Arc<str>, Timestamp>>,
-    pages: Option<&'a HashMap<Arc<str>, Vec<PageNumber>>>,
+    own: Option<&'a ById<Timestamp>>,
+    pages: Option<&'a ById<Vec<PageNumber>>>,
     landed: &'a [Option<Timestamp>],
 }
 
@@ -297,11 +299,16 @@ impl State {
                 *landed = Some(landing.now);
             }
         }
-        let requested = landing.requested.iter().map(|id| Arc::from(&**id));
-        let fetched = ids.iter().cloned().chain(requested);
         if landing.batch.is_some() {
             let all = self.fetched.entry(kind.clone()).or_default();
-            all.extend(fetched.map(|id| (id, landing.now)));
+            all.extend(ids.iter().map(|id| (Arc::clone(id), landing.now)));
+            for id in &landing.requested {
+                // Most of them returned, and have an entry.
+                match all.get_mut(&**id) {
+                    Some(at) => *at = landing.now,
+                    None => drop(all.insert(Arc::from(&**id), landing.now)),
+                }
+            }
         }
         if let Some(pass) = self.passes.get_mut(&id.0) {
             pass.advance(landing);
@@ -383,7 +390,7 @@ impl State {
             // Ids fetched since an unfinished pass began are not pending, even where nothing stays fresh.
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
             let fresh_since = began.map_or(query.fresh_since, |began| began.min(query.fresh_since));
-            let mut seen: HashSet<Arc<str>> = HashSet::new();
+            let mut seen: HashSet<Arc<str>> = HashSet::default();
             // Adds the ids that a record names, and returns since when all of them are fetched; `None` if not all are fresh.
             let mut add = |record: &Arc<str>| {
                 let mut since = Some(Timestamp::from_micros(i64::MAX));

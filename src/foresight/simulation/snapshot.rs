@@ -6,15 +6,12 @@ use std::sync::Arc;
 use crate::run::Candidate;
 use crate::run::estimate::pages_of_pass;
 use crate::run::steps::listing_steps;
-use ingest_catalog::memory::{Contents, PageNumber, RecordKind};
+use ingest_catalog::memory::{Contents, PageNumber, PageRecords, RecordKind};
 use ingest_catalog::{CatalogError, PassId, PassReader, RecordIds};
 use ingest_config::{Etag, Job, Region, Step};
 
 /// A step of a job over a region: their names, and the step's index.
 pub type ListKey = (String, String, usize);
-
-/// What a step of a region lists, page by page.
-type Pages = Vec<Vec<Arc<str>>>;
 
 /// The expected responses, and what of them the catalog has.
 #[derive(Debug, Default)]
@@ -208,23 +205,22 @@ fn record_kind(job: &Job, step: &Step) -> RecordKind {
 }
 
 /// Spreads ids over a number of pages.
-fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Pages {
+fn dealt(ids: Vec<Arc<str>>, pages: u64) -> Vec<PageRecords> {
     let pages = usize::try_from(pages).unwrap_or(usize::MAX);
-    let mut dealt: Pages = ids
+    let mut dealt: Vec<PageRecords> = ids
         .chunks(ids.len().div_ceil(pages).max(1))
-        .map(<[_]>::to_vec)
+        .map(|ids| PageRecords::Listed(ids.to_vec()))
         .collect();
-    dealt.resize(pages, Vec::new());
+    dealt.resize(pages, PageRecords::Listed(Vec::new()));
     dealt
 }
 
 /// Invents pages of a list that was never fetched: full ones, of records that no other region lists.
-fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Pages {
+fn invented(job: &Job, region: &str, step: usize, pages: u64, of: &Step) -> Vec<PageRecords> {
     let size = of.call.paging.page_size();
-    let page = |page: u64| {
-        let names = format!("?{}/{region}/{step}/{page}/", job.name);
-        let name = |place: u64| [names.as_str(), &place.to_string()].concat().into();
-        (0..size).map(name).collect()
+    let page = |page: u64| PageRecords::Invented {
+        name: format!("?{}/{region}/{step}/{page}/", job.name),
+        count: usize::try_from(size).unwrap_or(usize::MAX),
     };
     (0..pages).map(page).collect()
 }

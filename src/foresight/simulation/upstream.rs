@@ -141,7 +141,8 @@ impl SimulatedUpstream {
         }
         let pages = self.snapshot.pages(&job.name, request.region, step);
         let listed = pages.get(number);
-        let records = listed.map_or(0, |listed| self.snapshot.contents.ids(*listed).len());
+        let contents = &self.snapshot.contents;
+        let records = listed.map_or(0, |listed| contents.record_count(*listed));
         // A page of a list is one record, named by its number: the catalog in memory knows its ids.
         let names = listed.filter(|_| records > 0).map(PageNumber::to_string);
         let next = (number + 1 < pages.len()).then(|| (number + 1).to_string());

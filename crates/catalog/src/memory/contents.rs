@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use foldhash::{HashMap as FastMap, HashMapExt};
+use foldhash::HashMap as FastMap;
 
 use crate::{CallFacts, NamedIds, PassId, RegionState, SliceState, StepListing};
 use ingest_config::Slice;
@@ -22,6 +22,19 @@ pub type PageNumber = usize;
 
 /// Something of each id. Each id of each region is looked up many times in a simulation, most of whose time it would take otherwise.
 pub type ById<T> = FastMap<Arc<str>, T>;
+
+/// The records on a page of a list.
+#[derive(Debug, Clone)]
+pub enum PageRecords {
+    /// Those of these ids.
+    Listed(Vec<Arc<str>>),
+    /// So many that are not known, and that no other page has.
+    Invented {
+        /// What their ids begin with: the page's name.
+        name: String,
+        count: usize,
+    },
+}
 
 /// The ids that records name, by the record's own.
 type Named = ById<Vec<Arc<str>>>;
@@ -42,8 +55,8 @@ pub struct RegionAtStart<'a> {
 /// What lists have, and what of it is in the catalog.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The kind of each page, and the ids on it.
-    pages: Vec<(RecordKind, Vec<Arc<str>>)>,
+    /// The kind of each page, and the records on it.
+    pages: Vec<(RecordKind, PageRecords)>,
     /// The pages on which an id is, for the kinds that a step requests by id.
     pages_with: HashMap<RecordKind, ById<Vec<PageNumber>>>,
     /// The ids that a record names, by its kind, the place and its id.
@@ -58,22 +71,23 @@ pub struct Contents {
 
 impl Contents {
     /// Adds pages of records of a kind. Returns their numbers.
-    pub fn add_pages(&mut self, kind: &RecordKind, pages: Vec<Vec<Arc<str>>>) -> Vec<PageNumber> {
+    pub fn add_pages(&mut self, kind: &RecordKind, pages: Vec<PageRecords>) -> Vec<PageNumber> {
         let first = self.pages.len();
-        let pages = pages.into_iter().map(|ids| (kind.clone(), ids));
+        let pages = pages.into_iter().map(|records| (kind.clone(), records));
         self.pages.extend(pages);
         (first..self.pages.len()).collect()
     }
 
     /// Notes on which pages each id of a kind is.
     pub fn find_pages(&mut self, kind: RecordKind) {
-        let of_kind = self.pages.iter().enumerate();
-        let of_kind = of_kind.filter(|(_, page)| page.0 == kind);
-        let count = of_kind.clone().map(|(_, (_, ids))| ids.len()).sum();
-        let mut pages: ById<Vec<PageNumber>> = ById::with_capacity(count);
-        for (number, (_, ids)) in of_kind {
-            for id in ids {
-                pages.entry(Arc::clone(id)).or_default().push(number);
+        let mut pages: ById<Vec<PageNumber>> = ById::default();
+        for (number, (of, records)) in self.pages.iter().enumerate() {
+            if let PageRecords::Listed(ids) = records
+                && *of == kind
+            {
+                for id in ids {
+                    pages.entry(Arc::clone(id)).or_default().push(number);
+                }
             }
         }
         self.pages_with.insert(kind, pages);
@@ -102,14 +116,20 @@ impl Contents {
         self.pages.len()
     }
 
+    /// How many records a page has.
     #[must_use]
-    pub fn ids(&self, page: PageNumber) -> &[Arc<str>] {
-        self.pages.get(page).map_or(&[], |(_, ids)| ids)
+    pub fn record_count(&self, page: PageNumber) -> usize {
+        match self.pages.get(page) {
+            Some((_, PageRecords::Listed(ids))) => ids.len(),
+            Some((_, PageRecords::Invented { count, .. })) => *count,
+            None => 0,
+        }
     }
 
     /// What records of a kind name at a place.
     pub fn names<'w>(&'w self, place: &'w Place) -> Names<'w> {
         Names {
+            pages: &self.pages,
             named: self.names.get(place),
             place: &place.1,
         }
@@ -119,16 +139,29 @@ impl Contents {
 /// The ids that records of one kind name at one place.
 #[derive(Clone, Copy)]
 pub struct Names<'w> {
+    pages: &'w [(RecordKind, PageRecords)],
     named: Option<&'w Named>,
     place: &'w str,
 }
 
 impl<'w> Names<'w> {
-    /// Returns the ids that a record names. An invented record names one invented id.
+    /// Returns the ids that a record names. A record that is not known names one invented id.
     pub fn of(self, id: &str) -> Cow<'w, [Arc<str>]> {
         match self.named.and_then(|named| named.get(id)) {
             Some(named) => Cow::Borrowed(named),
             None => Cow::Owned(vec![[self.place, id].concat().into()]),
         }
+    }
+
+    /// Returns the ids that each record on a page names.
+    pub fn on(self, page: PageNumber) -> impl Iterator<Item = Cow<'w, [Arc<str>]>> {
+        let (listed, name, invented): (&[_], _, _) = match self.pages.get(page) {
+            Some((_, PageRecords::Listed(ids))) => (ids, "", 0),
+            Some((_, PageRecords::Invented { name, count })) => (&[], name.as_str(), *count),
+            None => (&[], "", 0),
+        };
+        let invented = (0..invented)
+            .map(move |nth| Cow::Owned(vec![format!("{}{name}{nth}", self.place).into()]));
+        listed.iter().map(move |id| self.of(id)).chain(invented)
     }
 }

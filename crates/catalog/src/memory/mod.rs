@@ -24,7 +24,7 @@ use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
 
-pub use contents::{Contents, PageNumber, RecordKind, RegionAtStart};
+pub use contents::{Contents, PageNumber, PageRecords, RecordKind, RegionAtStart};
 
 #[derive(Debug, Default)]
 pub struct MemoryCatalog {

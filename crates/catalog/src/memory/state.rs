@@ -1,5 +1,6 @@
 //! The passes of a catalog in memory.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -391,10 +392,10 @@ impl State {
             let began = Some(pass.started_at).filter(|_| pass.end.is_none());
             let fresh_since = began.map_or(query.fresh_since, |began| began.min(query.fresh_since));
             let mut seen: HashSet<Arc<str>> = HashSet::default();
-            // Adds the ids that a record names, and returns since when all of them are fetched; `None` if not all are fresh.
-            let mut add = |record: &Arc<str>| {
+            // Adds what a record names, and returns since when all of it is fetched; `None` if not all is fresh.
+            let mut add = |named: Cow<'_, [Arc<str>]>| {
                 let mut since = Some(Timestamp::from_micros(i64::MAX));
-                for named in names.of(record).iter() {
+                for named in named.iter() {
                     let at = fetched.at(named).filter(|at| *at >= fresh_since);
                     since = since.zip(at).map(|(since, at)| since.min(at));
                     if at.is_none() && seen.insert(Arc::clone(named)) {
@@ -411,13 +412,13 @@ impl State {
                 |one: &&MemoryListing| one.call == query.listed_by && one.kind == place.0;
             for listing in pass.listings.iter().filter(is_source) {
                 for record in &listing.ids {
-                    add(record);
+                    add(names.of(record));
                 }
                 for page in &listing.pages {
                     if fresh.get(page).is_some_and(|since| *since >= fresh_since) {
                         continue;
                     }
-                    let all = contents.ids(*page).iter().map(&mut add);
+                    let all = names.on(*page).map(&mut add);
                     let since = all.reduce(|all, one| all.zip(one).map(|(all, one)| all.min(one)));
                     fresh.extend(since.flatten().map(|since| (*page, since)));
                 }

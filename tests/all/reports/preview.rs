@@ -203,8 +203,9 @@ async fn a_chain_of_steps_is_expected_to_the_unit() {
 
 #[tokio::test]
 async fn a_preview_writes_nothing() {
-    let stage = Stage::shipped(&LEAN).await;
+    let mut stage = Stage::shipped(&LEAN).await;
     stage.run(&["trending"]).await;
+    stage.reopen();
     stage.clock.advance(2 * HOUR);
     let before = bytes(stage.directory.path());
     stage.preview(&[]).await;

@@ -65,6 +65,10 @@ pub struct Stage {
     ledger: SqliteLedger,
 }
 
+fn opened(directory: &TempDir) -> Arc<SqliteCatalog> {
+    Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap())
+}
+
 impl Stage {
     /// The shipped configuration with some values changed.
     pub async fn shipped(sets: &[&str]) -> Self {
@@ -92,7 +96,7 @@ impl Stage {
             .map(|(name, url)| format!("upstreams.{name}.base_url=\"{url}\""));
         let config = parse(&sets.iter().cloned().chain(urls).collect::<Vec<_>>());
         let directory = tempfile::tempdir().unwrap();
-        let catalog = Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap());
+        let catalog = opened(&directory);
         let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
         Self {
             clock,
@@ -102,6 +106,11 @@ impl Stage {
             catalog,
             ledger,
         }
+    }
+
+    /// Opens the catalog anew: what earlier runs left in its log is written into its file, which otherwise happens beside them.
+    pub fn reopen(&mut self) {
+        self.catalog = opened(&self.directory);
     }
 
     pub fn selection(&self, jobs: &[&str]) -> Selection {

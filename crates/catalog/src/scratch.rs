@@ -16,6 +16,8 @@ pub struct Scratch(Connection);
 impl Scratch {
     pub fn new(texts: impl Iterator<Item = rusqlite::Result<String>>) -> rusqlite::Result<Self> {
         let scratch = Connection::open_in_memory()?;
+        // One transaction, which is never committed: the index writes a segment at the end of each.
+        scratch.execute_batch("begin")?;
         scratch.execute_batch(TABLE)?;
         let mut insert = scratch.prepare(INSERT)?;
         for (number, text) in (0_u32..).zip(texts) {

@@ -1,6 +1,7 @@
 //! Interrupts a read when its caller gives up.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -46,8 +47,9 @@ impl Interruptible {
         Ok(Running(self))
     }
 
-    /// Reads; `None` if the read computes for longer than `time`. What it waits for a disk or a processor does not count: an
-    /// answer must not depend on what else the machine does. `read` is repeated where it was interrupted while it waited.
+    /// Reads; `None` if the read computes for longer than `time` without a call of [`Advance::note`]. What it waits for a disk or a
+    /// processor does not count: an answer must not depend on what else the machine does. `read` is repeated where it was
+    /// interrupted while it waited.
     ///
     /// # Errors
     /// When `read` fails, or the caller has given up.
@@ -55,12 +57,14 @@ impl Interruptible {
         &self,
         time: Duration,
         connection: &Connection,
-        read: impl Fn() -> rusqlite::Result<T>,
+        read: impl Fn(&Advance) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Option<T>> {
         let mut patience = time;
         loop {
+            let advance = Advance::default();
             let began = computed();
-            match interrupted_after(patience, connection, &read) {
+            let read = || read(&advance);
+            match interrupted_after((patience, &advance), connection, read) {
                 Err(error) if is_interrupted(&error) && !self.0.lock().given_up => {}
                 read => return read.map(Some),
             }
@@ -90,9 +94,24 @@ impl Drop for Running<'_> {
 /// How many times longer than it may compute a read may take.
 const MOST_PATIENCE: u32 = 32;
 
-/// Reads, and interrupts the connection after `time`.
+/// What a read has found so far.
+#[derive(Default)]
+pub struct Advance(AtomicUsize);
+
+impl Advance {
+    /// Notes that the read found something more, so that it is worth its time.
+    pub fn note(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Reads, and interrupts the connection after `time` without an advance.
 fn interrupted_after<T>(
-    time: Duration,
+    (time, advance): (Duration, &Advance),
     connection: &Connection,
     read: impl Fn() -> rusqlite::Result<T>,
 ) -> rusqlite::Result<T> {
@@ -102,8 +121,12 @@ fn interrupted_after<T>(
         let alarm = thread::Builder::new().name("alarm".to_owned());
         // Without a thread for it the read is not bounded, but it is answered.
         let _ = alarm.spawn_scoped(scope, move || {
-            if is_done.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
-                handle.interrupt();
+            let mut before = None;
+            while is_done.recv_timeout(time) == Err(RecvTimeoutError::Timeout) {
+                let now = advance.count();
+                if before.replace(now).unwrap_or_default() == now {
+                    return handle.interrupt();
+                }
             }
         });
         let read = read();

@@ -37,7 +37,7 @@ use ingest_base::private;
 pub use backup::{copy, restored_from};
 pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
-pub use interrupt::Interruptible;
+pub use interrupt::{Advance, Interruptible};
 pub use json::Json;
 pub use state::Files;
 use written::WrittenHere;

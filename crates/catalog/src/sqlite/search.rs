@@ -19,7 +19,7 @@ use crate::words::Word;
 use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
 use ingest_base::clock::computed;
 use ingest_quota::Timestamp;
-use ingest_sqlite::Interruptible;
+use ingest_sqlite::{Advance, Interruptible};
 
 /// A query for a record that passes the filters.
 macro_rules! passing {
@@ -67,17 +67,22 @@ const COMPARED: usize = 200;
 const READ: usize = 2000;
 /// The most bytes of them.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// The time that a search may take for the numbers of matches.
-// Together they bound a search: of 10,000,000 records the longest took 0.3 s (docs/benchmarks.md).
-const TO_FIND: Duration = Duration::from_millis(80);
-/// The same where filters may leave so few records that their texts are soon compared: enough for rare words.
-const TO_FIND_FILTERED: Duration = Duration::from_millis(25);
+/// The time that a search may take for the numbers of matches: they are many where it takes long.
+// Together they bound a search: a page of 1,000,000 records takes 50 ms at most (docs/benchmarks.md).
+const TO_FIND: Duration = Duration::from_millis(40);
+/// The time for each [`ADVANCE`] of them: words that hardly ever meet are given up early.
+const TO_ADVANCE: Duration = Duration::from_millis(10);
+const ADVANCE: usize = 256;
+/// The time where filters may leave so few records that their texts are soon compared: enough for rare words.
+const TO_FIND_FILTERED: Duration = Duration::from_millis(12);
+/// The time for another attempt, where the first one found too little.
+const TO_FIND_AGAIN: Duration = Duration::from_millis(15);
 /// The time that the index may take to rank. It counts the records with each word first.
-const TO_RANK: Duration = Duration::from_millis(40);
+const TO_RANK: Duration = Duration::from_millis(20);
 /// The time that a search may take for the records that pass a filter.
-const TO_FILTER: Duration = Duration::from_millis(20);
+const TO_FILTER: Duration = Duration::from_millis(10);
 /// The time that a search may take to read texts.
-const TO_READ: Duration = Duration::from_millis(50);
+const TO_READ: Duration = Duration::from_millis(15);
 
 /// Returns the records that contain all words, best match first. The index should hold the changes up to `newest`.
 pub fn search(
@@ -160,7 +165,7 @@ impl Search<'_> {
                 .as_ref()
                 .is_none_or(|(found, _)| found.len() < self.query.limit as usize)
             {
-                matches = self.in_time(index, &self.all, RANKED as usize, TO_FIND)?;
+                matches = self.in_time(index, &self.all, RANKED as usize, TO_FIND_AGAIN)?;
             }
         }
         let Some((numbers, end)) = matches else {
@@ -195,12 +200,15 @@ impl Search<'_> {
     fn unread(&self, index: &Connection) -> rusqlite::Result<Matches> {
         let is_narrower = !self.whole.is_empty() && self.whole != self.all;
         let whole = match is_narrower {
-            true => self.in_time(index, &self.whole, READ, TO_FIND)?,
+            true => self.in_time(index, &self.whole, READ, TO_FIND_AGAIN)?,
             false => None,
         };
         let (numbers, end) = match whole {
             Some(found) => found,
-            None => self.newest(index, None, READ, (TO_FIND, &RefCell::default()))?,
+            None => {
+                let (advance, passed) = (Advance::default(), RefCell::default());
+                self.newest(index, None, READ, (TO_FIND_AGAIN, &advance, &passed))?
+            }
         };
         Ok(Matches {
             numbers,
@@ -219,8 +227,10 @@ impl Search<'_> {
         time: Duration,
     ) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
         let passed = RefCell::default();
-        let newest = || self.newest(index, Some(words), most, (time, &passed));
-        let found = self.interruptible.within(time, index, newest)?;
+        let newest =
+            |advance: &Advance| self.newest(index, Some(words), most, (time, advance, &passed));
+        let patience = time.min(TO_ADVANCE);
+        let found = self.interruptible.within(patience, index, newest)?;
         Ok(found.or_else(|| {
             let passed = passed.take();
             let last = passed.last().copied()?;
@@ -234,7 +244,7 @@ impl Search<'_> {
         index: &Connection,
         words: Option<&str>,
         most: usize,
-        (time, passed): (Duration, &RefCell<Vec<i64>>),
+        (time, advance, passed): (Duration, &Advance, &RefCell<Vec<i64>>),
     ) -> rusqlite::Result<(Vec<i64>, SearchEnd)> {
         passed.take();
         // Before the interrupt, so that it mostly ends with a number down to which it looked.
@@ -253,8 +263,11 @@ impl Search<'_> {
                 return Ok((passed.take(), SearchEnd::Enough(number)));
             }
             // Not for each: the time of a thread is a system call.
-            if examined % 256 == 0 && computed() > until {
-                return Ok((passed.take(), SearchEnd::Late(number)));
+            if examined % ADVANCE == 0 {
+                advance.note();
+                if computed() > until {
+                    return Ok((passed.take(), SearchEnd::Late(number)));
+                }
             }
         }
         Ok((passed.take(), SearchEnd::All))
@@ -263,7 +276,7 @@ impl Search<'_> {
     /// Returns the best of these matches, by the index; `None` if it cannot rank in time.
     fn best(&self, index: &Connection, matches: &[i64]) -> rusqlite::Result<Option<Vec<i64>>> {
         let matches: HashSet<i64> = matches.iter().copied().collect();
-        self.interruptible.within(TO_RANK, index, || {
+        self.interruptible.within(TO_RANK, index, |_| {
             let mut statement = index.prepare_cached(BEST)?;
             let numbers = statement.query_map([&self.all], |row| row.get(0))?;
             let passed =
@@ -282,7 +295,7 @@ impl Search<'_> {
         ];
         for (statement, filter) in filters {
             let Some(filter) = filter else { continue };
-            let numbers = self.interruptible.within(TO_FILTER, records, || {
+            let numbers = self.interruptible.within(TO_FILTER, records, |_| {
                 let mut statement = records.prepare_cached(statement)?;
                 let numbers = statement.query_map((filter, READ as i64), |row| row.get(0))?;
                 numbers.collect::<rusqlite::Result<Vec<i64>>>()

@@ -191,7 +191,7 @@ impl Postgres {
 
     /// Runs one statement outside of a transaction, with a timeout in the client, which begins when a connection is free. Names
     /// must have their schema. A server whose default isolation is stricter than READ COMMITTED may refuse the statement for a
-    /// conflict; it then did not take place, and is repeated.
+    /// conflict; it then did not take place, and is repeated in a transaction.
     ///
     /// # Errors
     /// The statement or the connection failed, or no answer came within `patience`. It may then have taken place.
@@ -203,9 +203,15 @@ impl Postgres {
     ) -> Result<Vec<Row>, PostgresError> {
         let permit = self.permit().await?;
         let work = async {
-            let session = &self.connected(permit).await?;
-            self.repeated(|| session.query(sql, parameters, patience))
-                .await
+            let mut session = self.connected(permit).await?;
+            match session.query(sql, parameters, patience).await {
+                Err(error) if error.is_conflict() => {
+                    let transaction = session.begin().await?;
+                    let rows = transaction.query(sql, parameters);
+                    transaction.commit_after(rows).await
+                }
+                done => done,
+            }
         };
         let done = timeout(patience, work).await;
         done.unwrap_or(Err(PostgresError::Silent(patience)))
@@ -243,10 +249,9 @@ impl Postgres {
         let until = Instant::now() + SHORT;
         while Instant::now() < until {
             // Its caller still holds the connection that was lost, and there may be no second one.
-            let asked = self
-                .with_one_connection()
-                .autocommit(sql, &[(&transaction, Type::TEXT)], SHORT)
-                .await;
+            let own = self.with_one_connection();
+            let parameters: [Parameter<'_>; 1] = [(&transaction, Type::TEXT)];
+            let asked = Box::pin(own.autocommit(sql, &parameters, SHORT)).await;
             let status = |rows: Vec<Row>| rows.first()?.try_get::<_, Option<String>>(0).ok();
             match asked.ok().and_then(status).as_ref().map(Option::as_deref) {
                 Some(Some("committed")) => return Some(true),

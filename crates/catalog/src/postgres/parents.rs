@@ -10,9 +10,9 @@ use crate::listings::{Children, parents_of};
 use crate::{NamedIds, PassId, PendingQuery};
 
 const NAMING: &str = "select listing.id from pass
-    join listing on listing.pass = pass.id
+    cross join lateral (select id, step, position from listing where listing.pass = pass.id
+        and listing.upstream = $2 and listing.call = $3 and listing.kind = $4 offset 0) listing
     where pass.job = $1 and pass.finished_at is null
-        and listing.upstream = $2 and listing.call = $3 and listing.kind = $4
     order by pass.started_at, pass.id, listing.step, listing.position";
 const CHILDREN: &str = "select position, id, requested, parent from listing
     where pass = $1 and step = $2 and requested is not null order by position";

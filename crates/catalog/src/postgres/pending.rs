@@ -12,22 +12,39 @@ use crate::{PassId, PassScope, PendingId, PendingQuery};
 use ingest_base::plain::plain;
 use ingest_quota::Timestamp;
 
-const LISTED_BY_OPEN: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
-    from pass
-    join listing on listing.pass = pass.id
-    join record
-        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-    where pass.job = $1 and pass.finished_at is null
-        and listing.upstream = $2 and listing.call = $3 and listing.kind = $4
-    order by pass.started_at, pass.id, listing.step, listing.position";
-const LISTED_BY_PASSES: &str = "select pass.id, pass.started_at, pass.finished_at is null, record.number
-    from unnest($1) with ordinality named (pass, place)
-    join pass on pass.id = named.pass
-    join listing on listing.pass = pass.id
-    join record
-        on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-    where listing.upstream = $2 and listing.call = $3 and listing.kind = $4
-    order by named.place, listing.step, listing.position";
+/// The records of the lists of some passes. `offset 0` keeps the lookups in this order: without statistics, as in a new catalog, the
+/// planner expects a few rows of each table, and compares all records with all passes.
+macro_rules! listed_by {
+    ($passes:literal, $condition:literal, $order:literal) => {
+        concat!(
+            "select pass.id, pass.started_at, pass.finished_at is null, record.number
+    from ",
+            $passes,
+            "
+    cross join lateral (select upstream, kind, id, step, position from listing where listing.pass = pass.id
+        and listing.upstream = $2 and listing.call = $3 and listing.kind = $4 offset 0) listing
+    cross join lateral (select number from record where record.upstream = listing.upstream
+        and record.kind = listing.kind and record.id = listing.id offset 0) record
+    where ",
+            $condition,
+            "
+    order by ",
+            $order,
+            ", listing.step, listing.position"
+        )
+    };
+}
+
+const LISTED_BY_OPEN: &str = listed_by!(
+    "pass",
+    "pass.job = $1 and pass.finished_at is null",
+    "pass.started_at, pass.id"
+);
+const LISTED_BY_PASSES: &str = listed_by!(
+    "unnest($1) with ordinality named (pass, place) join pass on pass.id = named.pass",
+    "true",
+    "named.place"
+);
 
 /// A record that a pass lists.
 struct ListedRecord {

@@ -21,6 +21,7 @@ pub(crate) mod places;
 mod properties;
 mod prune;
 mod shared_views;
+mod statistics;
 mod suite;
 mod views;
 

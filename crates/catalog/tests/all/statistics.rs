@@ -1,0 +1,94 @@
+//! PostgreSQL without statistics, as a new catalog is before it is first analysed: reads grow with what they read all the same.
+//! Counted in blocks, so that the result depends on no clock.
+
+use std::sync::Arc;
+
+use ingest_catalog::{PassReader, PassScope, PendingQuery, PostgresCatalog, RecordIds};
+use ingest_config::Pointer;
+use ingest_quota::Timestamp;
+use ingest_testing::postgres::PostgresServer;
+use tokio::task::block_in_place;
+
+use super::places::database;
+
+const FEW: i64 = 250;
+/// Four times as many read four times as many blocks. An index of one more level is read a little longer.
+const MANY: i64 = 4 * FEW;
+const MOST: i64 = 6;
+
+/// The statements that write open passes of ten records each, which name one id each.
+fn fill(passes: i64) -> [String; 3] {
+    [
+        format!(
+            "insert into pass (job, region, started_at) select 'trending', 'r' || number, now() from generate_series(1, {passes}) number"
+        ),
+        format!(
+            "insert into record (upstream, kind, id, first_seen, last_seen, body)
+            select 'youtube', 'video', 'v' || number, now(), now(), '{{\"channel\":\"c' || number || '\"}}'
+            from generate_series(1, {passes} * 10) number"
+        ),
+        format!(
+            "insert into listing (pass, step, position, call, upstream, kind, id)
+            select 1 + number / 10, 0, number % 10, 'videos.list', 'youtube', 'video', 'v' || 1 + number
+            from generate_series(0, {passes} * 10 - 1) number"
+        ),
+    ]
+}
+
+/// The blocks that the server reads for the ids that are left, for the ids that these records name, and for when they came.
+async fn blocks(server: &PostgresServer, passes: i64) -> [i64; 3] {
+    let schema = block_in_place(|| server.schema());
+    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    for statement in fill(passes) {
+        block_in_place(|| schema.rows(&statement));
+    }
+    let at = Pointer::parse("/channel").unwrap();
+    let pending = PendingQuery {
+        scope: PassScope::Open,
+        job: "trending".into(),
+        upstream: "youtube".into(),
+        listed_by: "videos.list".into(),
+        listed_kind: "video".into(),
+        at: at.clone(),
+        kind: "channel".into(),
+        fresh_since: Timestamp::from_micros(0),
+    };
+    let all: Vec<Arc<str>> = (1..=passes * 10).map(|n| format!("v{n}").into()).collect();
+    let videos = || RecordIds::new("youtube", "video", &all);
+    let count = usize::try_from(passes * 10).unwrap();
+
+    let mut read = [0; 3];
+    forget(server);
+    assert_eq!(catalog.pending_ids(pending).await.unwrap().len(), count);
+    read[0] = so_far(server);
+    forget(server);
+    assert_eq!(catalog.named_ids(videos(), &at).await.unwrap().len(), count);
+    read[1] = so_far(server);
+    forget(server);
+    assert_eq!(catalog.last_fetched(videos()).await.unwrap().len(), count);
+    read[2] = so_far(server);
+    read
+}
+
+fn forget(server: &PostgresServer) {
+    block_in_place(|| server.rows("select pg_stat_statements_reset()"));
+}
+
+fn so_far(server: &PostgresServer) -> i64 {
+    let read = "select sum(shared_blks_hit + shared_blks_read)::bigint from pg_stat_statements";
+    block_in_place(|| server.rows(read))[0].get(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_statistics_reads_grow_no_faster_than_what_they_read() {
+    let settings = [
+        "shared_preload_libraries=pg_stat_statements",
+        "autovacuum=off",
+    ];
+    let server = block_in_place(|| PostgresServer::local(&settings));
+    block_in_place(|| server.rows("create extension pg_stat_statements"));
+    let (few, many) = (blocks(&server, FEW).await, blocks(&server, MANY).await);
+    let is_in_line = few.iter().zip(many).all(|(few, many)| many < few * MOST);
+    assert!(is_in_line, "{few:?} blocks, then {many:?}");
+    block_in_place(|| drop(server));
+}

@@ -58,7 +58,7 @@ local function open_forecast(ledger)
   local function leaves_last(limit, need)
     local low, sum = text(limit.from), 0
     local function search(high)
-      -- Most charges take a unit or more: so many hold what is needed.
+      -- Most charges have a unit or more, so this number of them mostly has the units that are missing.
       for ids, vectors in log.batches(low, high, math.min(max(need - sum, 4), LONGEST_BLOCK)) do
         for place = 1, #vectors do
           sum = sum + units_in(vectors[place], limit.code)

@@ -248,6 +248,15 @@ impl PostgresServer {
         }
     }
 
+    /// Waits until no other client is connected: only then is all counted that they executed.
+    pub fn wait_until_alone(&self) {
+        let others = "select 1 from pg_stat_activity
+            where backend_type = 'client backend' and pid <> pg_backend_pid()";
+        while !self.rows(others).is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+
     pub fn rows(&self, sql: &str) -> Vec<Row> {
         self.try_rows(sql).unwrap()
     }

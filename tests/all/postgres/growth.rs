@@ -87,6 +87,7 @@ fn statements(server: &PostgresServer, regions: usize) -> Vec<f64> {
         server.rows("select pg_stat_statements_reset()");
         let ran = world.ingest(arguments);
         assert_eq!(ran.code, 0, "{ran:?}");
+        server.wait_until_alone();
         let calls = "select sum(calls)::bigint from pg_stat_statements";
         let calls: i64 = server.rows(calls)[0].get(0);
         f64::from(u32::try_from(calls).unwrap())
@@ -139,6 +140,7 @@ fn blocks(server: &PostgresServer, passes: usize) -> [i64; 3] {
         server.rows("select pg_stat_statements_reset()");
         let ran = world.ingest(arguments);
         assert_eq!(ran.code, 0, "{ran:?}");
+        server.wait_until_alone();
         let read = "select sum(shared_blks_hit + shared_blks_read)::bigint from pg_stat_statements";
         server.rows(read)[0].get(0)
     })

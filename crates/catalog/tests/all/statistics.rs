@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ingest_catalog::{PassReader, PassScope, PendingQuery, PostgresCatalog, RecordIds};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
-use ingest_testing::postgres::PostgresServer;
+use ingest_testing::postgres::{PostgresServer, Schema};
 use tokio::task::block_in_place;
 
 use super::places::database;
@@ -38,7 +38,8 @@ fn fill(passes: i64) -> [String; 3] {
 /// The blocks that the server reads for the ids that are left, for the ids that these records name, and for when they came.
 async fn blocks(server: &PostgresServer, passes: i64) -> [i64; 3] {
     let schema = block_in_place(|| server.schema());
-    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    // Its tables.
+    drop(opened(&schema).await);
     for statement in fill(passes) {
         block_in_place(|| schema.rows(&statement));
     }
@@ -57,24 +58,35 @@ async fn blocks(server: &PostgresServer, passes: i64) -> [i64; 3] {
     let videos = || RecordIds::new("youtube", "video", &all);
     let count = usize::try_from(passes * 10).unwrap();
 
-    let mut read = [0; 3];
-    forget(server);
-    assert_eq!(catalog.pending_ids(pending).await.unwrap().len(), count);
-    read[0] = so_far(server);
-    forget(server);
-    assert_eq!(catalog.named_ids(videos(), &at).await.unwrap().len(), count);
-    read[1] = so_far(server);
-    forget(server);
-    assert_eq!(catalog.last_fetched(videos()).await.unwrap().len(), count);
-    read[2] = so_far(server);
-    read
+    let pending = async || {
+        let catalog = opened(&schema).await;
+        catalog.pending_ids(pending.clone()).await.unwrap().len()
+    };
+    let named = async || {
+        let catalog = opened(&schema).await;
+        catalog.named_ids(videos(), &at).await.unwrap().len()
+    };
+    let fetched = async || {
+        let catalog = opened(&schema).await;
+        catalog.last_fetched(videos()).await.unwrap().len()
+    };
+    [
+        read(server, count, pending).await,
+        read(server, count, named).await,
+        read(server, count, fetched).await,
+    ]
 }
 
-fn forget(server: &PostgresServer) {
+async fn opened(schema: &Schema) -> PostgresCatalog {
+    PostgresCatalog::open(database(schema)).await.unwrap()
+}
+
+/// The blocks that the server reads for a question with so many answers.
+async fn read(server: &PostgresServer, answers: usize, question: impl AsyncFn() -> usize) -> i64 {
+    block_in_place(|| server.wait_until_alone());
     block_in_place(|| server.rows("select pg_stat_statements_reset()"));
-}
-
-fn so_far(server: &PostgresServer) -> i64 {
+    assert_eq!(question().await, answers);
+    block_in_place(|| server.wait_until_alone());
     let read = "select sum(shared_blks_hit + shared_blks_read)::bigint from pg_stat_statements";
     block_in_place(|| server.rows(read))[0].get(0)
 }

@@ -118,7 +118,7 @@ fn more_regions_take_no_more_statements_than_they_have_to() {
     println!("{table}");
 }
 
-/// The blocks that the server reads for a preview, a status and a history of an hour, over so many passes of two months ago.
+/// Returns the blocks that the server reads for a preview, a status and a history of an hour; `passes` passes are two months old.
 fn blocks(server: &PostgresServer, passes: usize) -> [i64; 3] {
     let schema = server.schema();
     let world = schema.world(&[]);

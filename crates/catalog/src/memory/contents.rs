@@ -20,7 +20,7 @@ pub type Place = (RecordKind, String);
 /// page costs does not depend on its records.
 pub type PageNumber = usize;
 
-/// Something of each id. Each id of each region is looked up many times in a simulation, most of whose time it would take otherwise.
+/// A map by id. A simulation looks up each id of each region many times, so the hash must be fast.
 pub type ById<T> = FastMap<Arc<str>, T>;
 
 /// The records on a page of a list.
@@ -28,9 +28,9 @@ pub type ById<T> = FastMap<Arc<str>, T>;
 pub enum PageRecords {
     /// Those of these ids.
     Listed(Vec<Arc<str>>),
-    /// So many that are not known, and that no other page has.
+    /// A number of records with unknown ids, which no other page has.
     Invented {
-        /// What their ids begin with: the page's name.
+        /// The page's name, with which each of their ids begins.
         name: String,
         count: usize,
     },

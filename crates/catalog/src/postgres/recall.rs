@@ -22,7 +22,7 @@ const PARTS: &str = "select number,
         case when strpos(body, '\\u0000') = 0 then (body::json #> $2)::text end,
         case when strpos(body, '\\u0000') > 0 then body end
     from record where number = any($1)";
-// `offset 0` keeps each lookup by its key: a planner without statistics expects few records of a kind, and compares all of them.
+// `offset 0` keeps each lookup by its key: a planner without statistics expects few records of a kind, and reads all of them.
 const NUMBERS: &str =
     "select named.id, record.number from unnest($3) with ordinality named (id, place)
     cross join lateral (select number from record where upstream = $1 and kind = $2 and id = named.id offset 0) record

@@ -1,5 +1,5 @@
-//! Version 9 of the schema: the functions of a region's turn, from its lease to the end of its pass, and an index that keeps away
-//! from them.
+//! Version 9 of the schema: the functions of a region's turn, from its lease to the end of its pass, and the index by age, which
+//! their plans must not use.
 //!
 //! As in [`functions`](super::functions), each connection of the server keeps what a function plans, and a change is a function of
 //! another name.

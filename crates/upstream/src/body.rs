@@ -1,6 +1,7 @@
 //! The body of a response: decompressed as it arrives, up to the largest allowed size.
 
 use std::io::Write;
+use std::slice::Chunks;
 
 use flate2::write::MultiGzDecoder;
 use reqwest::header::{CONTENT_ENCODING, HeaderMap};
@@ -8,8 +9,12 @@ use reqwest::header::{CONTENT_ENCODING, HeaderMap};
 /// The capacity that is reserved for a long body at once: the default of `max_body`.
 const LONG_BODY: usize = 32 * 1024 * 1024;
 
-/// The number of bytes that are decompressed at a time: they can grow a thousandfold.
-const UNPACKED_AT_ONCE: usize = 4096;
+/// The number of bytes that are decompressed at a time: they can grow a thousandfold, to half of what is read without the slot of
+/// large bodies.
+const UNPACKED_AT_ONCE: usize = 512;
+
+/// The number of bytes that are added at a time if they are not compressed.
+const READ_AT_ONCE: usize = 512 * 1024;
 
 /// How a body ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,23 +93,23 @@ impl Body {
         self.bytes.reserve(most.saturating_sub(self.bytes.len()));
     }
 
-    /// Adds bytes that have arrived.
+    /// The parts of bytes that have arrived, to be pushed one after the other: a part adds less than 1 MiB to the body, so that
+    /// the length of the body is known before it takes much memory.
+    pub fn parts<'a>(&self, arrived: &'a [u8]) -> Chunks<'a, u8> {
+        let size = match self.packed {
+            Some(_) => UNPACKED_AT_ONCE,
+            None => READ_AT_ONCE,
+        };
+        arrived.chunks(size)
+    }
+
+    /// Adds a part of the bytes that have arrived.
     ///
     /// # Errors
     /// How the body ends, if it ends here: too long, or not decompressible.
-    pub fn push(&mut self, chunk: &[u8]) -> Result<(), End> {
-        if self.packed.is_none() {
-            return keep(&mut self.bytes, self.most, chunk);
-        }
-        for part in chunk.chunks(UNPACKED_AT_ONCE) {
-            self.unpack(part)?;
-        }
-        Ok(())
-    }
-
-    fn unpack(&mut self, part: &[u8]) -> Result<(), End> {
+    pub fn push(&mut self, part: &[u8]) -> Result<(), End> {
         let Some(packed) = &mut self.packed else {
-            return Ok(());
+            return keep(&mut self.bytes, self.most, part);
         };
         self.has_begun |= !part.is_empty();
         packed.write_all(part).map_err(|error| broken(&error))?;

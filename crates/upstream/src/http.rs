@@ -285,12 +285,14 @@ impl Reading {
                     return End::Broken(one_line(&redactor.clean(&innermost(&error))));
                 }
             };
-            if self.body.len() + chunk.len() > READ_TOGETHER {
-                patience.after(self.slot.wait()).await;
-                self.body.reserve();
-            }
-            if let Err(end) = self.body.push(&chunk) {
-                return end;
+            for part in self.body.parts(&chunk) {
+                if self.body.len() + part.len() > READ_TOGETHER {
+                    patience.after(self.slot.wait()).await;
+                    self.body.reserve();
+                }
+                if let Err(end) = self.body.push(part) {
+                    return end;
+                }
             }
         }
     }

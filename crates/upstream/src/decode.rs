@@ -7,15 +7,15 @@
 //!   elements becomes its text; any other becomes an object, in which `@name` is an attribute, `name` a child element, and
 //!   `#text` the text. Child elements of one name become a list. Namespaces and their prefixes are left out.
 
-use roxmltree::{Document, Node, ParsingOptions};
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+
+use serde_json::Value;
 use thiserror::Error;
 
 use super::json;
+use super::repeated::{Repeated, TooMuch};
+use super::xml::{self, DEEPEST, MOST_ATTRIBUTES, MOST_NAMESPACES};
 use ingest_config::Format;
-
-/// The deepest nesting of XML elements that we read, as `serde_json` limits that of JSON.
-const DEEPEST: usize = 128;
 
 /// Why a body is not of its format.
 #[derive(Debug, Error)]
@@ -32,6 +32,12 @@ pub enum DecodeError {
     Xml(roxmltree::Error),
     #[error("its elements are nested deeper than {DEEPEST} levels")]
     Depth,
+    #[error("an element has more than {MOST_ATTRIBUTES} attributes")]
+    Attributes,
+    #[error("it declares more than {MOST_NAMESPACES} prefixes of namespaces")]
+    Namespaces,
+    #[error("{0}")]
+    TooMuch(#[from] TooMuch),
 }
 
 /// Reads a body.
@@ -47,7 +53,7 @@ pub fn decode(text: &str, format: Format) -> Result<Value, DecodeError> {
             json::read(text).map_err(DecodeError::Json)
         }
         Format::Csv(delimiter) => rows(text, delimiter),
-        Format::Xml => xml(text),
+        Format::Xml => xml::read(text),
     }
 }
 
@@ -81,68 +87,17 @@ fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
         .delimiter(delimiter)
         .from_reader(text.as_bytes());
     let names = reader.headers().map_err(DecodeError::Csv)?.clone();
-    for (at, name) in names.iter().enumerate() {
-        if names.iter().skip(at + 1).any(|other| other == name) {
-            return Err(DecodeError::Column(name.to_owned()));
-        }
+    let mut seen = HashSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+        return Err(DecodeError::Column(name.to_owned()));
     }
+    let mut repeated = Repeated::default();
     let row = |row: csv::Result<csv::StringRecord>| {
         let row = row.map_err(DecodeError::Csv)?;
+        repeated.add(names.as_slice().len(), 1)?;
         let members = names.iter().zip(row.iter());
         let members = members.map(|(name, value)| (name.to_owned(), value.into()));
         Ok(Value::Object(members.collect()))
     };
     reader.records().map(row).collect()
-}
-
-fn xml(text: &str) -> Result<Value, DecodeError> {
-    // Many documents name a DTD, which is not read. One that declares entities could grow without bound.
-    let options = ParsingOptions {
-        allow_dtd: !text.contains("<!ENTITY"),
-        ..ParsingOptions::default()
-    };
-    let document = Document::parse_with_options(text, options).map_err(DecodeError::Xml)?;
-    let root = document.root_element();
-    let mut members = Map::new();
-    members.insert(root.tag_name().name().to_owned(), element(root, 0)?);
-    Ok(Value::Object(members))
-}
-
-fn element(node: Node<'_, '_>, depth: usize) -> Result<Value, DecodeError> {
-    if depth > DEEPEST {
-        return Err(DecodeError::Depth);
-    }
-    let texts = node.children().filter(Node::is_text);
-    let text: String = texts.filter_map(|child| child.text()).collect();
-    let text = text.trim();
-    let mut members = Map::new();
-    for attribute in node.attributes() {
-        members.insert(format!("@{}", attribute.name()), attribute.value().into());
-    }
-    for child in node.children().filter(Node::is_element) {
-        add(
-            &mut members,
-            child.tag_name().name(),
-            element(child, depth + 1)?,
-        );
-    }
-    if members.is_empty() {
-        return Ok(text.into());
-    }
-    if !text.is_empty() {
-        members.insert("#text".to_owned(), text.into());
-    }
-    Ok(Value::Object(members))
-}
-
-/// Adds a child element; several of one name become a list. No element becomes a list in another way.
-fn add(members: &mut Map<String, Value>, name: &str, child: Value) {
-    match members.get_mut(name) {
-        Some(Value::Array(children)) => children.push(child),
-        Some(first) => {
-            let first_child = first.take();
-            *first = Value::Array(vec![first_child, child]);
-        }
-        None => drop(members.insert(name.to_owned(), child)),
-    }
 }

@@ -2,20 +2,44 @@
 
 use serde_json::{Map, Value};
 
+use super::repeated::{Repeated, TooMuch, size};
+
+/// Why lists are no records.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoRecords {
+    /// The response has this instead.
+    Found(&'static str),
+    /// The records would repeat too much.
+    TooMuch(TooMuch),
+}
+
+impl From<TooMuch> for NoRecords {
+    fn from(error: TooMuch) -> Self {
+        Self::TooMuch(error)
+    }
+}
+
 /// One object for each index of the lists that are the members. A member that is no list is in each object.
 ///
 /// # Errors
 /// Says what is wrong with the lists.
-pub fn from_columns(members: Map<String, Value>) -> Result<Vec<Value>, &'static str> {
+pub fn from_columns(
+    members: Map<String, Value>,
+    repeated: &mut Repeated,
+) -> Result<Vec<Value>, NoRecords> {
     let mut lengths = members.values().filter_map(Value::as_array).map(Vec::len);
     let Some(length) = lengths.next() else {
         return match members.is_empty() {
             true => Ok(Vec::new()),
-            false => Err("an object without lists"),
+            false => Err(NoRecords::Found("an object without lists")),
         };
     };
     if lengths.any(|other| other != length) {
-        return Err("lists of different lengths");
+        return Err(NoRecords::Found("lists of different lengths"));
+    }
+    for (name, member) in &members {
+        let shared = if member.is_array() { 0 } else { size(member) };
+        repeated.add(name.len().saturating_add(shared), length)?;
     }
     let mut records = vec![Map::new(); length];
     for (name, member) in members {
@@ -40,21 +64,31 @@ pub fn from_columns(members: Map<String, Value>) -> Result<Vec<Value>, &'static 
 ///
 /// # Errors
 /// Says what is wrong with the lists.
-pub fn from_rows(rows: Vec<Value>, fields: &[String]) -> Result<Vec<Value>, &'static str> {
+pub fn from_rows(
+    rows: Vec<Value>,
+    fields: &[String],
+    repeated: &mut Repeated,
+) -> Result<Vec<Value>, NoRecords> {
     let mut rows = rows.into_iter();
     let names = match fields {
         [] => match rows.next() {
-            Some(first) => names_in(&first).ok_or("a first row that is no list of names")?,
+            Some(first) => {
+                names_in(&first).ok_or(NoRecords::Found("a first row that is no list of names"))?
+            }
             None => return Ok(Vec::new()),
         },
         configured => configured.to_vec(),
     };
     let record = |row: Value| match row {
         Value::Array(values) if values.len() <= names.len() => {
+            let used = names.iter().take(values.len());
+            repeated.add(used.map(String::len).sum(), 1)?;
             Ok(names.iter().cloned().zip(values).collect())
         }
-        Value::Array(_) => Err("a row with more values than there are names"),
-        _ => Err("a row that is no list"),
+        Value::Array(_) => Err(NoRecords::Found(
+            "a row with more values than there are names",
+        )),
+        _ => Err(NoRecords::Found("a row that is no list")),
     };
     rows.map(record).collect()
 }

@@ -25,6 +25,7 @@ mod paging;
 mod records;
 mod redactor;
 mod refusal;
+mod repeated;
 mod reported;
 mod request;
 mod request_body;
@@ -35,6 +36,7 @@ mod text;
 mod token;
 mod trial;
 mod unread;
+mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

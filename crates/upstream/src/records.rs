@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::layout::{from_columns, from_rows};
+use super::layout::{NoRecords, from_columns, from_rows};
+use super::repeated::{Repeated, TooMuch};
 use ingest_base::record::Record;
 use ingest_config::{Field, Layout, Records, Values};
 
@@ -20,6 +21,14 @@ pub enum WrongShape {
     },
     #[error("none of the response's {count} records has an id at `{ids}`")]
     NoIds { count: u64, ids: String },
+    #[error("the response contains {0}")]
+    TooMuch(TooMuch),
+}
+
+impl From<TooMuch> for WrongShape {
+    fn from(error: TooMuch) -> Self {
+        Self::TooMuch(error)
+    }
 }
 
 /// The records of a page.
@@ -64,7 +73,6 @@ pub fn take(
     // An upstream can answer null for an id that it does not have.
     bodies.found.retain(|body| !(is_by_ids && body.is_null()));
     let listed = count(&bodies.found);
-    let mut seen = HashSet::new();
     let mut found = Found {
         records: Vec::new(),
         removed: Vec::new(),
@@ -79,22 +87,23 @@ pub fn take(
         add_fields(&mut body, what, values);
         match id_of(&body, &what.id, values) {
             None => found.skipped += 1,
-            Some(id) if what.removed.is_some() => {
-                if !seen.insert(id.clone()) {
-                    found.records.retain(|record| record.id != id);
-                    found.removed.retain(|removed| *removed != id);
-                }
-                match what
-                    .removed
-                    .as_ref()
-                    .is_some_and(|how| how.is_said_by(&body))
-                {
-                    true => found.removed.push(id),
-                    false => found.records.push(Record { id, body }),
-                }
-            }
-            Some(id) if seen.insert(id.clone()) => found.records.push(Record { id, body }),
-            Some(_) => found.repeated += 1,
+            Some(id) => found.records.push(Record { id, body }),
+        }
+    }
+    match &what.removed {
+        None => {
+            let before = count(&found.records);
+            keep_first(&mut found.records);
+            found.repeated = before - count(&found.records);
+        }
+        Some(how) => {
+            found.records.reverse();
+            keep_first(&mut found.records);
+            found.records.reverse();
+            let removed = found
+                .records
+                .extract_if(.., |record| how.is_said_by(&record.body));
+            found.removed = removed.map(|record| record.id).collect();
         }
     }
     if listed > 0 && found.skipped == listed {
@@ -104,6 +113,12 @@ pub fn take(
         });
     }
     Ok(found)
+}
+
+/// Keeps the first of the records that have the same id.
+fn keep_first(records: &mut Vec<Record>) {
+    let mut seen = HashSet::new();
+    records.retain(|record| seen.insert(record.id.clone()));
 }
 
 /// Whether a response is one record, or contains something where its records should be.
@@ -135,6 +150,8 @@ struct BodySearch<'a> {
     left_out: LeftOut,
     /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
+    /// What the records have of the response, each again.
+    repeated: Repeated,
 }
 
 impl<'a> BodySearch<'a> {
@@ -145,6 +162,7 @@ impl<'a> BodySearch<'a> {
             may_be_null,
             left_out: LeftOut::default(),
             lacks_list: false,
+            repeated: Repeated::default(),
         };
         search.walk(document, what.at.tokens(), None)?;
         Ok(search)
@@ -218,6 +236,8 @@ impl<'a> BodySearch<'a> {
         self.arrange(value)?;
         match (value, name.zip(self.what.key.as_deref())) {
             (Value::Array(elements), named) => {
+                let name_bytes = named.map_or(0, |(name, key)| name.len() + key.len());
+                self.repeated.add(name_bytes, elements.len())?;
                 for mut element in std::mem::take(elements) {
                     if let (Some((name, key)), Value::Object(members)) = (named, &mut element) {
                         members.insert(key.to_owned(), name.into());
@@ -248,14 +268,17 @@ impl<'a> BodySearch<'a> {
     }
 
     /// Turns columns and rows into a list of objects.
-    fn arrange(&self, value: &mut Value) -> Result<(), WrongShape> {
+    fn arrange(&mut self, value: &mut Value) -> Result<(), WrongShape> {
+        let repeated = &mut self.repeated;
         let arranged = match (self.what.layout, &mut *value) {
             (Layout::Objects, _) => return Ok(()),
-            (Layout::Columns, Value::Object(members)) => from_columns(std::mem::take(members)),
-            (Layout::Rows, Value::Array(rows)) => {
-                from_rows(std::mem::take(rows), &self.what.fields)
+            (Layout::Columns, Value::Object(members)) => {
+                from_columns(std::mem::take(members), repeated)
             }
-            (Layout::Columns | Layout::Rows, other) => Err(name_of(other)),
+            (Layout::Rows, Value::Array(rows)) => {
+                from_rows(std::mem::take(rows), &self.what.fields, repeated)
+            }
+            (Layout::Columns | Layout::Rows, other) => Err(NoRecords::Found(name_of(other))),
         };
         let expected = match self.what.layout {
             Layout::Columns => "an object with a list for each field",
@@ -264,7 +287,11 @@ impl<'a> BodySearch<'a> {
             }
             Layout::Objects | Layout::Rows => "a list of lists that begins with their names",
         };
-        *value = Value::Array(arranged.map_err(|found| self.wrong(found, expected))?);
+        let arranged = arranged.map_err(|error| match error {
+            NoRecords::Found(found) => self.wrong(found, expected),
+            NoRecords::TooMuch(error) => error.into(),
+        });
+        *value = Value::Array(arranged?);
         Ok(())
     }
 
@@ -289,7 +316,7 @@ fn holds_object(value: &Value) -> bool {
 /// The member for a value that is not an object: records by name are made of the name and the value.
 const SCALAR: &str = "value";
 
-/// The id of a record. `None` if a part of it is missing, blank, or contains what no database stores exactly.
+/// The id of a record. `None` if a part of it is missing, blank, or is what no database stores exactly.
 fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String> {
     let id = |part: &Field| match part {
         Field::At(at) => at
@@ -307,7 +334,9 @@ fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String>
 }
 
 fn is_id(text: &str) -> bool {
-    !text.trim().is_empty() && !text.contains('\0')
+    /// Bytes. Every table that names a record has its id again.
+    const LONGEST: usize = 64 * 1024;
+    text.len() <= LONGEST && !text.trim().is_empty() && !text.contains('\0')
 }
 
 /// Whether a value is the one that the response has: no number with more digits than we store.
@@ -353,6 +382,6 @@ fn joined(ids: &[Field]) -> String {
         .join("`, `")
 }
 
-fn count(list: &[Value]) -> u64 {
+fn count<T>(list: &[T]) -> u64 {
     u64::try_from(list.len()).unwrap_or(u64::MAX)
 }

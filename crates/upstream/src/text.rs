@@ -22,21 +22,25 @@ pub fn without_tags(text: &str) -> String {
     let mut rest = text;
     while let Some((before, tag)) = rest.split_once('<') {
         plain.push_str(before);
-        let begins_tag = tag.starts_with(|next: char| {
-            next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?')
-        });
-        match tag.split_once('>').filter(|_| begins_tag) {
-            Some((_, after)) => {
-                if after.starts_with(char::is_alphanumeric) {
-                    plain.push(' ');
-                }
-                rest = after;
-            }
-            None => {
-                plain.push('<');
-                rest = tag;
-            }
+        if !is_inside_of_tag(tag) {
+            plain.push('<');
+            rest = tag;
+            continue;
         }
+        let Some((_, after)) = tag.split_once('>') else {
+            // No later tag ends either. To look for its end again at each `<` would take hours for a long text.
+            plain.push('<');
+            rest = tag;
+            break;
+        };
+        if after.starts_with(char::is_alphanumeric) {
+            plain.push(' ');
+        }
+        rest = after;
     }
     plain + rest
+}
+
+fn is_inside_of_tag(text: &str) -> bool {
+    text.starts_with(|next: char| next.is_ascii_alphabetic() || matches!(next, '/' | '!' | '?'))
 }

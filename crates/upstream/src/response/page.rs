@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Response;
 use crate::body::End;
 use crate::paging::{self, Follows, Onward};
-use crate::records::{self, Found};
+use crate::records::{self, Found, WrongShape};
 use crate::refusal::{self, failure_of, free_part, said};
 use crate::request::RequestParts;
 use crate::{Failure, Page, ReportedCost, reported, transient, unread};
@@ -102,7 +102,12 @@ impl Response {
         let is_first = parts.request.is_first();
         let may_end = call.paging.counts_itself() && !is_first;
         let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
-            .map_err(|wrong| Failure::WrongShape(wrong.to_string()))?;
+            .map_err(|wrong| match wrong {
+                WrongShape::TooMuch(_) => Failure::Skip(wrong.to_string()),
+                WrongShape::Value { .. } | WrongShape::NoIds { .. } => {
+                    Failure::WrongShape(wrong.to_string())
+                }
+            })?;
         says.read_last(&call.paging, found.last.as_ref());
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
             // The records are paid for: they are landed, and the list stops behind them.

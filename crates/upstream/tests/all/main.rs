@@ -12,6 +12,7 @@
 mod answers;
 mod bytes;
 mod fuzz;
+mod hostile;
 mod pages;
 mod properties;
 mod refusals;

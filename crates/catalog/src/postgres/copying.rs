@@ -41,8 +41,9 @@ impl CopyStore for PostgresCatalog {
             false => format!("where ({keys}) > ({})", places(key.len())),
         };
         let sql = format!(
-            "{} {behind} order by {keys} limit {most}",
-            select(table, "")
+            "select {} from {} {behind} order by {keys} limit {most}",
+            Table::names(table.columns, ""),
+            table.name
         );
         let parameters: Vec<Parameter<'_>> = key.iter().map(CopiedColumn::parameter).collect();
         let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
@@ -56,10 +57,9 @@ impl CopyStore for PostgresCatalog {
     ) -> Result<Vec<CopiedRow>, CatalogError> {
         let columns = CopiedColumn::all(table.key_columns(), &keys);
         let sql = format!(
-            "{} join {} on {}",
-            select(table, "own."),
-            wanted(table),
-            is_wanted(table)
+            "select {} from {}",
+            Table::names(table.columns, "own."),
+            stored_of(table, "*")
         );
         let parameters: Vec<Parameter<'_>> = columns.iter().map(CopiedColumn::parameter).collect();
         let rows = reading!(self, tx => tx.query(&sql, &parameters))?;
@@ -93,10 +93,9 @@ async fn replace(
     let keys = CopiedColumn::all(table.key_columns(), rows);
     let keys: Vec<Parameter<'_>> = keys.iter().map(CopiedColumn::parameter).collect();
     let delete = format!(
-        "delete from {} own using {} where {}",
+        "delete from {} where ctid = any (array(select own.ctid from {}))",
         table.name,
-        wanted(table),
-        is_wanted(table)
+        stored_of(table, "ctid")
     );
     tx.execute(&delete, &keys).await?;
     let columns = CopiedColumn::all(table.columns, rows);
@@ -110,21 +109,21 @@ async fn replace(
     tx.execute(&insert, &columns).await
 }
 
-fn select(table: &Table, before: &str) -> String {
-    let alias = if before.is_empty() { "" } else { " own" };
-    let names = Table::names(table.columns, before);
-    format!("select {names} from {}{alias}", table.name)
-}
-
-fn wanted(table: &Table) -> String {
-    let names = Table::names(table.key_columns(), "");
-    format!("unnest({}) wanted ({names})", places(table.key))
-}
-
-fn is_wanted(table: &Table) -> String {
-    let columns = table.key_columns().iter();
-    let columns = columns.map(|(name, _)| format!("own.{name} = wanted.{name}"));
-    columns.collect::<Vec<_>>().join(" and ")
+/// The rows of given keys. `offset 0` keeps the lookup of each row by its key apart. Without it, and without statistics of the
+/// table, the planner reads all of the table for each portion of a copy.
+fn stored_of(table: &Table, columns: &str) -> String {
+    let keys = Table::names(table.key_columns(), "");
+    let places = places(table.key);
+    let is_wanted = table.key_columns().iter();
+    let is_wanted: Vec<String> = is_wanted
+        .map(|(name, _)| format!("stored.{name} = wanted.{name}"))
+        .collect();
+    format!(
+        "unnest({places}) wanted ({keys}) cross join lateral
+        (select {columns} from {} stored where {} offset 0) own",
+        table.name,
+        is_wanted.join(" and ")
+    )
 }
 
 fn places(count: usize) -> String {

@@ -66,9 +66,9 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
         );
         Some((what, why))
     };
+    // Whether a job uses a call is a look at all jobs, so it is the last question.
     calls
-        .filter(|call| !is_used(call))
-        .filter_map(exceeded)
+        .filter_map(|call| exceeded(call).filter(|_| !is_used(&call)))
         .collect()
 }
 

@@ -5,6 +5,7 @@
 mod claimed;
 mod restored;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::charging::Charging;
 use super::environment::Environment;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::PassRecord;
-use ingest_config::{LedgerStore, Region};
+use ingest_config::{Job, LedgerStore, Region};
 use ingest_ledger as ledger;
 use ingest_ledger::{LedgerClient, Mode, carried_over};
 use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
@@ -173,9 +174,10 @@ async fn refill(
         .await?
         .history(counted_from - longest_pass(environment))
         .await?;
+    let jobs = jobs_on(environment, account);
     let mut entries: Vec<Entry> = passes
         .iter()
-        .filter(|pass| draws_on(environment, pass, account))
+        .filter(|pass| jobs.contains(&*pass.job))
         .map(|pass| entry(pass, now))
         .collect();
     entries.retain(|entry| entry.at > counted_from);
@@ -200,15 +202,15 @@ fn longest_pass(environment: &Environment) -> Duration {
         .unwrap_or_default()
 }
 
-fn draws_on(environment: &Environment, pass: &PassRecord, account: &Account) -> bool {
-    environment
-        .config
-        .jobs
-        .iter()
-        .filter(|job| job.name == pass.job)
-        // Which credential a request used is not known, so each account counts all of them.
-        .flat_map(|job| job.credentials())
-        .any(|credential| credential.account.name == account.name)
+/// Returns the names of the jobs that charge an account. Which credential a request of a pass used is not known, so each account of
+/// a job counts all of them.
+fn jobs_on<'e>(environment: &'e Environment, account: &Account) -> HashSet<&'e str> {
+    let charges = |job: &&Arc<Job>| {
+        let mut accounts = job.credentials().map(|one| &one.account.name);
+        accounts.any(|name| *name == account.name)
+    };
+    let jobs = environment.config.jobs.iter().filter(charges);
+    jobs.map(|job| &*job.name).collect()
 }
 
 /// When its requests were made is not known: at its end at the latest, which is now for one that goes on.

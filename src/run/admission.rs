@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::context::Context;
-use super::due::{Candidate, jobs};
+use super::due::{Candidate, by_job, jobs};
 use super::estimate::{Estimator, PassEstimate, expected_cost};
 use super::report::accounts;
 use super::stop_reason::StopReason;
@@ -98,10 +98,8 @@ async fn admit_regions(
         return Ok(queue.drain(..1).collect());
     }
     let mut estimates = Vec::new();
-    for job in jobs(front) {
-        let passes = estimator(context, &job)
-            .passes(&of_job(front, &job))
-            .await?;
+    for (job, candidates) in by_job(front) {
+        let passes = estimator(context, &job).passes(&candidates).await?;
         estimates.push((job, passes));
     }
     let count = most_that_fit(walk_together(front), |count| {
@@ -120,7 +118,7 @@ async fn covers_all(
     if jobs.iter().all(|job| remaining.only_pace(job)) {
         return Ok(true);
     }
-    let most = most(context, &jobs, queue).await?;
+    let most = most(context, queue).await?;
     Ok(most.is_some_and(|most| remaining.cover(&most)))
 }
 
@@ -130,11 +128,11 @@ fn front(queue: &[Candidate], count: usize) -> &[Candidate] {
 
 /// Returns what these regions charge at least, which needs no catalog.
 fn least(context: &Context, front: &[Candidate]) -> Costs {
-    let cost = |job: Arc<Job>| {
-        let least = estimator(context, &job).least(&of_job(front, &job));
+    let cost = |(job, candidates): (Arc<Job>, Vec<&Candidate>)| {
+        let least = estimator(context, &job).least(&candidates);
         (job, least)
     };
-    jobs(front).into_iter().map(cost).collect()
+    by_job(front).into_iter().map(cost).collect()
 }
 
 /// Returns how many regions from the front of the queue may walk together at all. Slices wait until everything else was walked.
@@ -150,15 +148,11 @@ fn walk_together(queue: &[Candidate]) -> usize {
 }
 
 /// Returns what the whole queue charges at most; `None` where nothing bounds that.
-async fn most(
-    context: &Context,
-    jobs: &[Arc<Job>],
-    queue: &[Candidate],
-) -> Result<Option<Costs>, StopReason> {
+async fn most(context: &Context, queue: &[Candidate]) -> Result<Option<Costs>, StopReason> {
     let mut costs = Vec::new();
-    for job in jobs {
-        match estimator(context, job).most(&of_job(queue, job)).await? {
-            Some(cost) => costs.push((Arc::clone(job), cost)),
+    for (job, candidates) in by_job(queue) {
+        match estimator(context, &job).most(&candidates).await? {
+            Some(cost) => costs.push((job, cost)),
             None => return Ok(None),
         }
     }
@@ -173,23 +167,18 @@ fn estimator<'a>(context: &'a Context, job: &'a Job) -> Estimator<'a> {
     }
 }
 
-fn of_job<'q>(queue: &'q [Candidate], job: &Job) -> Vec<&'q Candidate> {
-    let is_of_job = |one: &&Candidate| one.job.name == job.name;
-    queue.iter().filter(is_of_job).collect()
-}
-
 /// Returns what the front of the queue is expected to charge. `estimates` has the passes of the whole queue, by job and in its
 /// order.
 fn costs(front: &[Candidate], estimates: &[(Arc<Job>, Vec<PassEstimate>)]) -> Costs {
-    let mut costs = Vec::new();
-    for (job, passes) in estimates {
-        let passes: Vec<&PassEstimate> = passes.iter().take(of_job(front, job).len()).collect();
-        // A job without a region in front reserves nothing of its `leave` yet.
-        if !passes.is_empty() {
-            costs.push((Arc::clone(job), expected_cost(job, &passes)));
-        }
-    }
-    costs
+    // A job without a region in front reserves nothing of its `leave` yet. The front names the jobs in the order of the queue, and
+    // the queue has all of the estimates' jobs in it, so both are in the same order.
+    let jobs = by_job(front).into_iter().zip(estimates);
+    let costs = jobs.map(|((job, candidates), (_, passes))| {
+        let passes: Vec<&PassEstimate> = passes.iter().take(candidates.len()).collect();
+        let cost = expected_cost(&job, &passes);
+        (job, cost)
+    });
+    costs.collect()
 }
 
 /// Returns how many regions fit, and at least one. More regions never cost less, so bisection finds it, in the range up to twice

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::Blocked;
-use super::due::{Candidate, jobs};
+use super::due::{Candidate, by_job};
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};
@@ -219,9 +219,8 @@ impl Context {
         let Some(why) = why.filter(|why| why.outcome().is_failure()) else {
             return;
         };
-        for job in jobs(candidates) {
-            let of_job = candidates.iter().filter(|one| one.job.name == job.name);
-            let regions: Vec<&Region> = of_job.map(|one| &*one.region).collect();
+        for (job, of_job) in by_job(candidates) {
+            let regions: Vec<&Region> = of_job.iter().map(|one| &*one.region).collect();
             let now = self.clock.now();
             let (code, slice, why) = match regions.as_slice() {
                 [only] => (&*only.code, only.slice, why.to_string()),

@@ -249,12 +249,21 @@ pub fn each_region<'c>(
 
 /// Returns the jobs of these candidates, each once, in their order.
 pub fn jobs<'c>(candidates: impl IntoIterator<Item = &'c Candidate>) -> Vec<Arc<Job>> {
-    let mut jobs: Vec<Arc<Job>> = Vec::new();
+    let jobs = by_job(candidates).into_iter();
+    jobs.map(|(job, _)| job).collect()
+}
+
+/// Returns the jobs of these candidates, each once, in their order, with its candidates.
+pub fn by_job<'c>(
+    candidates: impl IntoIterator<Item = &'c Candidate>,
+) -> Vec<(Arc<Job>, Vec<&'c Candidate>)> {
+    let mut places: foldhash::HashMap<&str, usize> = foldhash::HashMap::default();
+    let mut jobs: Vec<(Arc<Job>, Vec<&Candidate>)> = Vec::new();
     for candidate in candidates {
-        let is_same =
-            |job: &Arc<Job>| Arc::ptr_eq(job, &candidate.job) || job.name == candidate.job.name;
-        if !jobs.iter().any(is_same) {
-            jobs.push(Arc::clone(&candidate.job));
+        let place = *places.entry(&candidate.job.name).or_insert(jobs.len());
+        match jobs.get_mut(place) {
+            Some((_, of_job)) => of_job.push(candidate),
+            None => jobs.push((Arc::clone(&candidate.job), vec![candidate])),
         }
     }
     jobs

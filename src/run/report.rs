@@ -1,6 +1,6 @@
 //! The report of a run, collected from its passes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::Selection;
@@ -379,16 +379,10 @@ fn report_of<'l>(limits: &'l [LimitReport], account: &str, limit: &str) -> Optio
 
 /// The accounts that these credentials draw on, each once.
 pub fn accounts<'a>(credentials: impl Iterator<Item = &'a Arc<Credential>>) -> Vec<Arc<Account>> {
-    let mut accounts: Vec<Arc<Account>> = Vec::new();
-    for credential in credentials {
-        if accounts
-            .iter()
-            .all(|account| account.name != credential.account.name)
-        {
-            accounts.push(Arc::clone(&credential.account));
-        }
-    }
-    accounts
+    let mut seen = HashSet::new();
+    let accounts = credentials.map(|credential| &credential.account);
+    let new = accounts.filter(|account| seen.insert(&*account.name));
+    new.map(Arc::clone).collect()
 }
 
 /// Returns the limits of an account, without their usage where the ledger cannot be reached.

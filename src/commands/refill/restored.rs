@@ -3,7 +3,7 @@
 use super::super::Error;
 use super::super::environment::Environment;
 use super::super::table::instant;
-use super::{draws_on, entry};
+use super::{entry, jobs_on};
 use ingest_catalog::PassRecord;
 use ingest_config::LedgerStore;
 use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
@@ -43,7 +43,8 @@ async fn passes_since(
         // The command that needs the catalog reports what is wrong with it.
         Err(_) => Vec::new(),
     };
-    passes.retain(|pass| draws_on(environment, pass, account) && !pass.units.is_none());
+    let jobs = jobs_on(environment, account);
+    passes.retain(|pass| jobs.contains(&*pass.job) && !pass.units.is_none());
     if passes.is_empty() {
         return Ok(passes);
     }

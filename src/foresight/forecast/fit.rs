@@ -1,6 +1,6 @@
 //! How often a job could run, and over how many regions, so that nothing is refused: the schedule is simulated for each guess.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,14 +80,17 @@ pub async fn fits(
         None => guesses.fit(plan.selection).await?,
     };
     let between = shortest_between(plan.starts).as_secs();
+    let groups = by_account(plan.selection);
     let mut fits = Vec::new();
     for (job, regions) in plan.selection {
+        let group = groups.iter().find(|group| contains(group, job));
+        let group = group.unwrap_or(plan.selection);
         let with_every = |index: usize| {
             let every = SPANS.get(index).copied().map(Duration::from_secs);
-            changed(plan.selection, job, |job, _| job.every = every)
+            changed(group, job, |job, _| job.every = every)
         };
         let with_regions = |fewer: usize| {
-            changed(plan.selection, job, |_, regions| {
+            changed(group, job, |_, regions| {
                 regions.truncate(regions.len() - fewer)
             })
         };
@@ -114,6 +117,33 @@ pub async fn fits(
         });
     }
     Ok(fits)
+}
+
+/// Returns the jobs in groups that charge no account of each other: whether a job fits depends on its own group only.
+fn by_account(selection: &Selection) -> Vec<Selection> {
+    let mut groups: Vec<(HashSet<&str>, Vec<usize>)> = Vec::new();
+    for (at, (job, _)) in selection.iter().enumerate() {
+        let names = job.credentials().map(|one| &*one.account.name);
+        let mut group = (names.collect(), vec![at]);
+        // A job with several credentials can join several groups.
+        let shares = |other: &mut (HashSet<&str>, _)| !other.0.is_disjoint(&group.0);
+        let joined: Vec<_> = groups.extract_if(.., shares).collect();
+        for (accounts, jobs) in joined {
+            group.0.extend(accounts);
+            group.1.extend(jobs);
+        }
+        groups.push(group);
+    }
+    let in_order = |(_, mut jobs): (_, Vec<usize>)| {
+        jobs.sort_unstable();
+        let jobs = jobs.into_iter();
+        jobs.filter_map(|at| selection.get(at).cloned()).collect()
+    };
+    groups.into_iter().map(in_order).collect()
+}
+
+fn contains(group: &Selection, job: &Job) -> bool {
+    group.iter().any(|(one, _)| one.name == job.name)
 }
 
 /// Whether a job has several credentials: it goes on where one is refused.

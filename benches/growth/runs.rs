@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::json;
 
+use ingest_ledger::fresh_id;
+
 use super::grown::{Grows, Growth, Rule, Taken};
 use super::place::{code, measured};
 use super::servers::{FILES, Servers, Stores};
@@ -31,6 +33,8 @@ struct Work {
     machines: usize,
     /// Whether an earlier run left each region after its first page.
     is_left: bool,
+    /// Jobs, each with a call and a credential of its own.
+    jobs: usize,
 }
 
 const NONE: Work = Work {
@@ -42,6 +46,7 @@ const NONE: Work = Work {
     machines: 0,
     is_scoped: false,
     is_left: false,
+    jobs: 1,
 };
 
 const WORKS: &[fn(usize) -> Work] = &[
@@ -80,6 +85,11 @@ const WORKS: &[fn(usize) -> Work] = &[
         ..NONE
     },
     |times| Work {
+        name: "jobs",
+        jobs: 40 * times,
+        ..NONE
+    },
+    |times| Work {
         name: "machines",
         regions: 4 * times + 1,
         machines: 4 * times,
@@ -91,6 +101,19 @@ const SCOPED: &str = ", hourly = { quota = 1_000, window = \"1h\", scope = \"{re
 const LIST: &str = "{ call = \"list\", params = { region = \"{region}\" } }";
 const LIST_OF_SLICE: &str = "{ call = \"list\", params = { region = \"{slice.from:%Y-%m-%d}\" } }";
 const DETAILS: &str = ", { call = \"details\", ids = { from = \"list\", at = \"/id\", batch = 4 }, params = { ids = \"{ids}\" } }";
+
+/// A job with a call and a credential of its own.
+fn job(nth: usize) -> String {
+    let account = fresh_id();
+    format!(
+        "[upstreams.things.calls.list{nth}]\npath = \"list\"\ncost = {{ daily = 1 }}\n\
+         records = {{ at = \"/items\", kind = \"thing{nth}\", id = \"/id\" }}\n\
+         [credentials.key{nth}]\nupstream = \"things\"\naccount = \"{account}\"\n\
+         limits = {{ daily = {{ quota = 1_000_000, window = \"24h\" }} }}\n\
+         [jobs.things{nth}]\ncredential = \"key{nth}\"\nevery = \"1d\"\n\
+         steps = [{{ call = \"list{nth}\", params = {{ region = \"{{region}}\" }} }}]\n"
+    )
+}
 
 /// A slice for each of so many days.
 fn slices(days: usize) -> String {
@@ -122,8 +145,9 @@ impl Work {
              records = {{ at = \"/items\", kind = \"detail\", id = \"/id\" }}\n\
              [credentials.key]\nupstream = \"things\"\n\
              limits = {{ daily = {{ quota = 1_000_000, window = \"24h\" }}{scoped} }}\n\
-             [jobs.things]\ncredential = \"key\"\nevery = \"1d\"\n{slices}steps = {steps}\n",
-            regions.join(", ")
+             [jobs.things]\ncredential = \"key\"\nevery = \"1d\"\n{slices}steps = {steps}\n{}",
+            regions.join(", "),
+            (1..self.jobs).map(job).collect::<String>()
         )
     }
 
@@ -201,6 +225,7 @@ pub fn shortened(growth: &mut Growth) {
             ids: work(1).ids.min(5),
             slices: work(1).slices.min(2),
             machines: work(1).machines.min(1),
+            jobs: work(1).jobs.min(2),
             ..work(1)
         };
         measure_over(growth, &[little], FILES);
@@ -209,11 +234,13 @@ pub fn shortened(growth: &mut Growth) {
 
 fn measure_over(growth: &mut Growth, works: &[Work], stores: Stores<'_>) {
     let over = format!("{}, {}", works[0].name, stores.name);
+    // What belongs to a job is asked for job by job.
+    let has_jobs = works[0].jobs > 1;
     let rules = ACTS.iter().map(|(name, _, statements)| Rule {
         name,
         over: &over,
         time: Grows::With,
-        statements: *statements,
+        statements: if has_jobs { Grows::With } else { *statements },
     });
     let rules: Vec<Rule<'_>> = rules.collect();
     growth.measure(&rules, 1, |at| run(&works[at], stores));

@@ -18,6 +18,7 @@ use ingest_config::{Job, LedgerStore, Region};
 use ingest_ledger as ledger;
 use ingest_ledger::{LedgerClient, Mode, carried_over};
 use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
+use restored::LaterPasses;
 
 /// Opens the ledger for charging.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
@@ -46,9 +47,10 @@ pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn Ledger
 pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
     let ledger = recorded_ledger(environment)?;
     let is_empty = ledger.is_empty().await?;
-    let mut charges = Vec::new();
+    let (mut charges, mut later) = (Vec::new(), LaterPasses::default());
     for account in environment.accounts() {
-        match Missing::find(environment, (&*ledger, Mode::ReadOnly), &account, is_empty).await {
+        let ledger = (&*ledger, Mode::ReadOnly);
+        match Missing::find(environment, ledger, &account, is_empty, &mut later).await {
             Ok(missing) => charges.push((account, missing.all())),
             // A report shows what it can; a charge would fail here.
             Err(error) => tracing::warn!(
@@ -90,9 +92,11 @@ async fn fill(
     ledger: &dyn LedgerClient,
     is_empty: bool,
 ) -> Result<(), Error> {
+    let mut later = LaterPasses::default();
     for account in environment.accounts() {
+        let mode = Mode::ReadWrite;
         let missing =
-            Missing::find(environment, (ledger, Mode::ReadWrite), &account, is_empty).await?;
+            Missing::find(environment, (ledger, mode), &account, is_empty, &mut later).await?;
         missing.warn(&account);
         let entries = missing.all();
         if !entries.is_empty() {
@@ -119,6 +123,7 @@ impl Missing {
         (ledger, mode): (&dyn LedgerClient, Mode),
         account: &Account,
         is_empty: bool,
+        later: &mut LaterPasses,
     ) -> Result<Self, Error> {
         let (store, now) = (&environment.config.ledger.store, environment.clock.now());
         let elsewhere = carried_over(store, &environment.state_dir, account, now, mode).await?;
@@ -129,7 +134,7 @@ impl Missing {
         let added = refilled.iter().chain(&elsewhere.charges);
         let added = added.map(|entry| entry.at).max();
         Ok(Self {
-            since: restored::charged_since(environment, ledger, account, added).await?,
+            since: restored::charged_since(environment, ledger, account, added, later).await?,
             refilled,
             elsewhere: elsewhere.charges,
         })

@@ -16,13 +16,14 @@ pub async fn charged_since(
     ledger: &dyn LedgerClient,
     account: &Account,
     added: Option<Timestamp>,
+    later: &mut LaterPasses,
 ) -> Result<Vec<Entry>, Error> {
     if !environment.config.ledger.store.is_file() {
         return Ok(Vec::new());
     }
     let now = environment.clock.now();
     let counted_from = now - account.longest_window();
-    let passes = passes_since(environment, ledger, account, added).await?;
+    let passes = passes_since(environment, ledger, account, added, later).await?;
     let entries = passes.iter().map(|pass| entry(pass, now));
     Ok(entries.filter(|entry| entry.at > counted_from).collect())
 }
@@ -34,17 +35,18 @@ async fn passes_since(
     ledger: &dyn LedgerClient,
     account: &Account,
     added: Option<Timestamp>,
+    later: &mut LaterPasses,
 ) -> Result<Vec<PassRecord>, Error> {
     let Some(newest) = ledger.newest_charge(account).await?.max(added) else {
         return Ok(Vec::new());
     };
-    let mut passes = match environment.archive().await {
-        Ok(catalog) => catalog.history(newest).await.unwrap_or_default(),
-        // The command that needs the catalog reports what is wrong with it.
-        Err(_) => Vec::new(),
-    };
     let jobs = jobs_on(environment, account);
-    passes.retain(|pass| jobs.contains(&*pass.job) && !pass.units.is_none());
+    let passes = later.since(environment, newest).await.iter();
+    let spent = passes.filter(|pass| pass.started_at > newest && !pass.units.is_none());
+    let mut passes: Vec<PassRecord> = spent
+        .filter(|pass| jobs.contains(&*pass.job))
+        .cloned()
+        .collect();
     if passes.is_empty() {
         return Ok(passes);
     }
@@ -52,6 +54,29 @@ async fn passes_since(
     let newest = again.unwrap_or(newest).max(newest);
     passes.retain(|pass| pass.started_at > newest);
     Ok(passes)
+}
+
+/// The passes that began after a time, read once for all accounts: most accounts ask for those after about the same time.
+#[derive(Default)]
+pub struct LaterPasses {
+    read: Option<(Timestamp, Vec<PassRecord>)>,
+}
+
+impl LaterPasses {
+    /// Returns the passes that began after a time, among others. None can begin meanwhile that spent what its ledger does not know:
+    /// every pass is charged before it lands a page.
+    async fn since(&mut self, environment: &Environment, time: Timestamp) -> &[PassRecord] {
+        let read = self.read.take().filter(|(since, _)| *since <= time);
+        let read = match read {
+            Some(read) => read,
+            None => match environment.archive().await {
+                Ok(catalog) => (time, catalog.history(time).await.unwrap_or_default()),
+                // The command that needs the catalog reports what is wrong with it.
+                Err(_) => (time, Vec::new()),
+            },
+        };
+        &self.read.insert(read).1
+    }
 }
 
 /// Reports a ledger, or a journal, that was restored from a backup, as long as what was charged since may still count

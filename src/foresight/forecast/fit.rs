@@ -1,4 +1,5 @@
-//! How often a job could run, and over how many regions, so that nothing is refused: the schedule is simulated for each guess.
+//! How often a job could run, and over how many regions, so that nothing is refused of it and of the jobs that charge its accounts:
+//! their schedule is simulated for each guess.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

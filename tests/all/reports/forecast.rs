@@ -109,6 +109,47 @@ async fn a_forecast_says_what_would_fit() {
     );
 }
 
+#[tokio::test]
+async fn what_fits_of_a_job_does_not_depend_on_jobs_that_charge_other_accounts() {
+    let steps = |name| {
+        format!(
+            "jobs.{name}.steps=[{{ call = \"videos.list\", params = {{ chart = \"mostPopular\" }}, max_pages = 4 }}]"
+        )
+    };
+    let limit = |quota| format!("{{ quota = {quota}, window = \"24h\", wait = \"0s\" }}");
+    let (small, large) = (limit(110), limit(100_000));
+    let other = format!(
+        "credentials.other={{ upstream = \"youtube\", secret = {{ env = \"OTHER\" }}, limits = {{ daily = {large}, \
+         search = {large}, search_burst = {large} }} }}"
+    );
+    let stage = Stage::shipped(&[
+        &*steps("trending"),
+        &*steps("discover"),
+        &*format!("credentials.youtube.limits.daily={small}"),
+        &*other,
+        "jobs.discover.credential=\"other\"",
+        "jobs.trending.leave={}",
+        "jobs.discover.leave={}",
+    ])
+    .await;
+    let (starts, until) = starts("hourly", 3);
+    let fits = stage
+        .what_fits(&["trending", "discover"], &starts, until)
+        .await;
+    let fits: Vec<_> = fits
+        .iter()
+        .map(|fit| (&*fit.job, fit.shortest_every_seconds, fit.most_regions))
+        .collect();
+    let (hour, regions) = (3600, 8);
+    assert_eq!(
+        fits,
+        [
+            ("trending", Some(12 * hour), 1),
+            ("discover", Some(hour), regions)
+        ]
+    );
+}
+
 #[test]
 fn schedules_are_cron_or_the_simple_forms_of_systemd() {
     let from = Timestamp::from_micros(NOON);

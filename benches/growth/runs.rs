@@ -5,10 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ingest_ledger::fresh_id;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::json;
-
-use ingest_ledger::fresh_id;
 
 use super::grown::{Grows, Growth, Rule, Taken};
 use super::place::{code, measured};

@@ -170,8 +170,8 @@ fn estimator<'a>(context: &'a Context, job: &'a Job) -> Estimator<'a> {
 /// Returns what the front of the queue is expected to charge. `estimates` has the passes of the whole queue, by job and in its
 /// order.
 fn costs(front: &[Candidate], estimates: &[(Arc<Job>, Vec<PassEstimate>)]) -> Costs {
-    // A job without a region in front reserves nothing of its `leave` yet. The front names the jobs in the order of the queue, and
-    // the queue has all of the estimates' jobs in it, so both are in the same order.
+    // The front is the beginning of the queue, so its jobs are the first of the estimates. A job without a region in front reserves
+    // nothing of its `leave` yet.
     let jobs = by_job(front).into_iter().zip(estimates);
     let costs = jobs.map(|((job, candidates), (_, passes))| {
         let passes: Vec<&PassEstimate> = passes.iter().take(candidates.len()).collect();

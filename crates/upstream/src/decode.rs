@@ -13,7 +13,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::json;
-use super::repeated::{Repeated, TooMuch};
+use super::repeated::{Repeated, TooMuchRepeated};
 use super::xml::{self, DEEPEST, MOST_ATTRIBUTES, MOST_NAMESPACES};
 use ingest_config::Format;
 
@@ -36,8 +36,8 @@ pub enum DecodeError {
     Attributes,
     #[error("it declares more than {MOST_NAMESPACES} prefixes of namespaces")]
     Namespaces,
-    #[error("{0}")]
-    TooMuch(#[from] TooMuch),
+    #[error(transparent)]
+    Repeat(#[from] TooMuchRepeated),
 }
 
 /// Reads a body.

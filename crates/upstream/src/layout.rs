@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::repeated::{Repeated, TooMuch, size};
+use super::repeated::{Repeated, TooMuchRepeated, size};
 
 /// Why lists are no records.
 #[derive(Debug, PartialEq, Eq)]
@@ -10,12 +10,12 @@ pub enum NoRecords {
     /// The response has this instead.
     Found(&'static str),
     /// The records would repeat too much.
-    TooMuch(TooMuch),
+    Repeat(TooMuchRepeated),
 }
 
-impl From<TooMuch> for NoRecords {
-    fn from(error: TooMuch) -> Self {
-        Self::TooMuch(error)
+impl From<TooMuchRepeated> for NoRecords {
+    fn from(error: TooMuchRepeated) -> Self {
+        Self::Repeat(error)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::layout::{NoRecords, from_columns, from_rows};
-use super::repeated::{Repeated, TooMuch};
+use super::repeated::{Repeated, TooMuchRepeated};
 use ingest_base::record::Record;
 use ingest_config::{Field, Layout, Records, Values};
 
@@ -21,14 +21,8 @@ pub enum WrongShape {
     },
     #[error("none of the response's {count} records has an id at `{ids}`")]
     NoIds { count: u64, ids: String },
-    #[error("the response contains {0}")]
-    TooMuch(TooMuch),
-}
-
-impl From<TooMuch> for WrongShape {
-    fn from(error: TooMuch) -> Self {
-        Self::TooMuch(error)
-    }
+    #[error(transparent)]
+    Repeat(#[from] TooMuchRepeated),
 }
 
 /// The records of a page.
@@ -150,7 +144,7 @@ struct BodySearch<'a> {
     left_out: LeftOut,
     /// Whether an object lacks a member that the pointer names, or the member is null.
     lacks_list: bool,
-    /// What the records have of the response, each again.
+    /// The bytes that each record has again.
     repeated: Repeated,
 }
 
@@ -289,7 +283,7 @@ impl<'a> BodySearch<'a> {
         };
         let arranged = arranged.map_err(|error| match error {
             NoRecords::Found(found) => self.wrong(found, expected),
-            NoRecords::TooMuch(error) => error.into(),
+            NoRecords::Repeat(error) => error.into(),
         });
         *value = Value::Array(arranged?);
         Ok(())

@@ -7,14 +7,14 @@ use thiserror::Error;
 /// The most bytes that the records of a response repeat.
 const MOST: usize = 32 * 1024 * 1024;
 
-/// The records of a response would repeat more than is allowed.
+/// The records of a response would repeat more bytes than are allowed.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error(
-    "names or values that all of its records repeat, more than 32 MiB in total; request smaller pages"
+    "the response contains names or values that all of its records repeat, more than 32 MiB in total; request smaller pages"
 )]
-pub struct TooMuch;
+pub struct TooMuchRepeated;
 
-/// The bytes that the records of a response repeat, so far.
+/// Counts the bytes that the records of a response repeat.
 #[derive(Debug, Default)]
 pub struct Repeated(usize);
 
@@ -22,10 +22,14 @@ impl Repeated {
     /// Counts `bytes` that are repeated this often.
     ///
     /// # Errors
-    /// They are too many.
-    pub fn add(&mut self, bytes: usize, times: usize) -> Result<(), TooMuch> {
+    /// All that were counted exceed 32 MiB.
+    pub fn add(&mut self, bytes: usize, times: usize) -> Result<(), TooMuchRepeated> {
         self.0 = self.0.saturating_add(bytes.saturating_mul(times));
-        if self.0 > MOST { Err(TooMuch) } else { Ok(()) }
+        if self.0 > MOST {
+            Err(TooMuchRepeated)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -63,8 +63,8 @@ pub struct LaterPasses {
 }
 
 impl LaterPasses {
-    /// Returns the passes that began after a time, among others. None can begin meanwhile that spent what its ledger does not know:
-    /// every pass is charged before it lands a page.
+    /// Returns the passes that began after `time`, among older ones. A pass that begins after the read is not missed: its charges
+    /// are in the ledger before it lands a page.
     async fn since(&mut self, environment: &Environment, time: Timestamp) -> &[PassRecord] {
         let read = self.read.take().filter(|(since, _)| *since <= time);
         let read = match read {

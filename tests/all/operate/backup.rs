@@ -163,6 +163,43 @@ fn a_ledger_that_is_older_than_the_catalog_is_charged_what_the_passes_since_spen
 }
 
 #[test]
+fn a_ledger_whose_accounts_are_of_different_ages_is_charged_what_is_missing_of_each() {
+    // Before `youtube` in the order of the accounts.
+    let limits = ["daily", "search", "search_burst"]
+        .map(|name| format!("{name} = {{ quota = 100, window = \"24h\" }}"));
+    let newer = format!(
+        "credentials.newer={{ upstream = \"youtube\", secret = {{ env = \"YOUTUBE_API_KEY\" }}, limits = {{ {} }} }}",
+        limits.join(", ")
+    );
+    let world = World::configured(&[&newer], |_| {});
+    let used = |world: &World| {
+        let status = world.json(&["status"]);
+        let limits = status["limits"].as_array().unwrap();
+        let is_meant =
+            |one: &&serde_json::Value| one["account"] == "youtube" && one["limit"] == "daily";
+        limits.iter().find(is_meant).unwrap()["used"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(world.ingest(&CHARGE).code, 0);
+    let backup = backed_up(&world, "backup");
+    assert_eq!(world.ingest(&TRENDING).code, 0);
+    let charged = used(&world);
+    let now = chrono::Utc::now().timestamp_micros();
+    Connection::open(backup.join("ledger.db"))
+        .unwrap()
+        .execute_batch(&format!(
+            "insert into charge (account, at, n, id) values ('newer', {now}, 0, 'later');
+            insert into taken values ('newer', 'daily', {now}, 0, 1, 1);"
+        ))
+        .unwrap();
+    restore(&world, &backup, &["ledger.db"]);
+    assert_eq!(used(&world), charged, "as the next charge finds it");
+    assert_eq!(world.ingest(&CHARGE).code, 0);
+    assert_eq!(used(&world), charged + 1);
+}
+
+#[test]
 fn a_backup_beside_a_run_never_has_a_ledger_that_lacks_what_its_catalog_spent() {
     let world = World::with(|options| options.latency = std::time::Duration::from_millis(5));
     let mut child = world

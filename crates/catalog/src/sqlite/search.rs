@@ -68,7 +68,7 @@ const READ: usize = 2000;
 /// The most bytes of them.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// The time that a search may take for the numbers of matches: they are many where it takes long.
-// Together these times bound a search: a page of 1,000,000 records takes 50 ms at the median (docs/benchmarks.md).
+// Together these times bound a search: a page of 1,000,000 records takes some 50 ms at the median (docs/benchmarks.md).
 const TO_FIND: Duration = Duration::from_millis(40);
 /// The time for each [`ADVANCE`] of them: words that hardly ever meet are given up early.
 const TO_ADVANCE: Duration = Duration::from_millis(10);

@@ -181,9 +181,6 @@ impl Response {
     /// A document that is valid but cannot be read cannot be read later either, so it is requested once.
     fn not_read(&self, text: &str, error: &DecodeError) -> Failure {
         let said = error.to_string();
-        if let DecodeError::TooMuch(_) = error {
-            return Failure::Skip(format!("the response contains {said}"));
-        }
         let after = |what: &str| {
             said.strip_prefix(what)
                 .map(|at| at.trim_start_matches(" at ").to_owned())
@@ -205,12 +202,12 @@ impl Response {
             }
         };
         match error {
+            DecodeError::Repeat(_) => Failure::Skip(said),
             DecodeError::Column(_)
             | DecodeError::Depth
             | DecodeError::Attributes
             | DecodeError::Namespaces => Failure::WrongShape(message),
             DecodeError::Json(_)
-            | DecodeError::TooMuch(_)
             | DecodeError::Line(..)
             | DecodeError::Csv(_)
             | DecodeError::Xml(_) => Failure::Unreadable {

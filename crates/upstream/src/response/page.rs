@@ -103,7 +103,7 @@ impl Response {
         let may_end = call.paging.counts_itself() && !is_first;
         let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
             .map_err(|wrong| match wrong {
-                WrongShape::TooMuch(_) => Failure::Skip(wrong.to_string()),
+                WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
                 WrongShape::Value { .. } | WrongShape::NoIds { .. } => {
                     Failure::WrongShape(wrong.to_string())
                 }

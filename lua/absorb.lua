@@ -99,7 +99,11 @@ local function survived()
   if ledger.loss == 'behind' or ledger.stored_sequence < seen_sequence then
     return false
   end
-  local found = ledger.stored_epoch == seen_epoch
+  -- An epoch that ended before the one that the caller has seen says nothing about what it has seen.
+  if ledger.stored_epoch == seen_epoch then
+    return true
+  end
+  local found = false
   for epoch, sequence in string.gmatch(call('HGET', KEYS[1], 'epochs') or '', '(%S+) (%d+)\n') do
     found = found or epoch == seen_epoch
     if found and tonumber(sequence) < seen_sequence then

@@ -449,7 +449,10 @@ impl Ledger {
         if self.sequence < seen.sequence {
             return false;
         }
-        let mut found = self.epoch == seen.epoch;
+        if self.epoch == seen.epoch {
+            return true;
+        }
+        let mut found = false;
         for (epoch, sequence) in &self.ended {
             found = found || *epoch == seen.epoch;
             if found && *sequence < seen.sequence {

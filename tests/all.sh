@@ -79,11 +79,11 @@ say "format"
 cargo fmt --all --check
 
 say "lints"
-cargo clippy --locked --workspace --all-targets --features envoy --quiet -- -D warnings
+cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 cargo clippy --locked --no-default-features --lib --bins --quiet -- -D warnings
 
 say "tests"
-cargo test --locked --quiet --workspace --features envoy --no-run
+cargo test --locked --quiet --workspace --no-run
 # Nothing that a test writes must survive a power cut, so no test needs to wait for a disk.
 memory=$(mktemp -d /dev/shm/ingest-tests.XXXXXX 2>/dev/null) || memory=
 if [ -n "$memory" ]; then
@@ -100,7 +100,7 @@ RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN)))
 export RUST_TEST_THREADS
 rm -f target/not-run.txt
 # Tests that hang are ended, and named. Not by a pipe, which what a test leaves behind could keep open.
-timeout --kill-after=10s "${DEADLINE:-25m}" cargo test --locked --workspace --features envoy \
+timeout --kill-after=10s "${DEADLINE:-25m}" cargo test --locked --workspace \
     > >(tee target/tests.txt | grep --line-buffered -Ev '^$|^test .* \.\.\. (ok|ignored.*)$|^running 0 tests') 2>&1 &
 tests=$!
 trap 'kill "$tests"' INT TERM
@@ -116,7 +116,7 @@ wait "$tests" || {
 trap - INT TERM
 
 say "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet --features envoy
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --quiet
 
 say "soaks"
 bash tests/soak.sh 1

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 program=$1
 shift
-tests=$(cargo test --locked --features envoy --test all --no-run 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
+tests=$(cargo test --locked --test all --no-run 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
 built=target/debug/ingest
 mv "$built" "$built.kept"
 trap 'mv -f "$built.kept" "$built"' EXIT

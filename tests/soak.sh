@@ -18,7 +18,7 @@ directory=$([ "$profile" = dev ] && echo debug || echo "$profile")
 target=${CARGO_TARGET_DIR:-target}
 
 # A chapter that goes wrong ends by a panic, which must not end the others: so the soak itself is never a release build.
-[ -n "${PROGRAM:-}" ] || cargo build --locked --quiet --profile "$profile" --features envoy --bin ingest
-cargo build --locked --quiet --features envoy --example soak
+[ -n "${PROGRAM:-}" ] || cargo build --locked --quiet --profile "$profile" --bin ingest
+cargo build --locked --quiet --example soak
 exec timeout --foreground --kill-after=10s "$(awk "BEGIN { print $minutes + 10 }")m" \
     "$target/debug/examples/soak" "$minutes" "$seed" "$chapter" "${PROGRAM:-$target/$directory/ingest}" "$mode"

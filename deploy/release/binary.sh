@@ -15,4 +15,4 @@ export RUSTFLAGS="--remap-path-prefix=$built=/target --remap-path-prefix=$here=/
 export CFLAGS="-ffile-prefix-map=$built=/target -ffile-prefix-map=$cargo_home=/cargo"
 export CARGO_INCREMENTAL=0
 # INGEST_CARGO_BUILD: another command that builds, such as `cargo zigbuild` for an architecture that is not this machine's.
-${INGEST_CARGO_BUILD:-cargo build} --locked --release --features envoy --target "$target" "$@"
+${INGEST_CARGO_BUILD:-cargo build} --locked --release --target "$target" "$@"

@@ -38,7 +38,7 @@ cp target/deb-assets/man/* target/deb-assets/man5/* "$tree/man/"
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --mode=go=rX,u+rw,a-s \
     --directory target/archive "$name" | gzip -9n >"$dist/$name.tar.gz"
 
-cargo cyclonedx --format json --features envoy --target "$target" --override-filename "$name.cdx" >/dev/null
+cargo cyclonedx --format json --target "$target" --override-filename "$name.cdx" >/dev/null
 # As in the program, no path of this machine.
 sed "s|file://$(pwd -P)|file:///ingest|g" "$name.cdx.json" >"$dist/$name.cdx.json"
 rm -f "$name.cdx.json" crates/*/"$name.cdx.json"

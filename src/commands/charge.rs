@@ -20,7 +20,6 @@ use ingest_quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Unit
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Charged {
     pub decision: Word,
     /// The id under which it was granted.
@@ -57,7 +56,6 @@ pub enum Refusal {
 /// What the ledger said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub enum Word {
     Granted,
     Rejected,
@@ -158,12 +156,6 @@ impl Charging {
     #[cfg(feature = "serve")]
     pub fn account(&self) -> &Arc<ingest_quota::Account> {
         &self.credential.account
-    }
-
-    /// The units of the charge.
-    #[cfg(feature = "envoy")]
-    pub const fn cost(&self) -> &Cost {
-        &self.cost
     }
 
     /// Charges the ledger of the configuration.

@@ -21,7 +21,6 @@ use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
 /// The result of `history`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct History {
     pub since: Timestamp,
     pub rows: Vec<Row>,
@@ -29,7 +28,6 @@ pub struct History {
 
 /// Passes and spend of one region of a job in one UTC day. What no job charged has neither job nor region, but an origin.
 #[derive(Debug, Default, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Row {
     pub day: String,
     pub account: String,

@@ -15,7 +15,6 @@ use ingest_quota::Timestamp;
 
 /// The result of `search`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct SearchReport<'a> {
     /// Best match first.
     hits: Vec<FoundHit<'a>>,
@@ -26,7 +25,6 @@ pub struct SearchReport<'a> {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 struct FoundHit<'a> {
     upstream: &'a str,
     kind: &'a str,

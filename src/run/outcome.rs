@@ -213,7 +213,6 @@ impl StoppedBy {
 
 /// The state of a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct LimitReport {
     /// The account.
     pub account: String,

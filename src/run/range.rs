@@ -2,7 +2,6 @@ use serde::Serialize;
 
 /// A number of requests or units with its bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Range {
     /// At least.
     pub min: u64,

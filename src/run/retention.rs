@@ -12,7 +12,6 @@ use ingest_quota::Timestamp;
 
 /// Records that a run deletes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Deletion {
     /// The upstream that returned them.
     pub upstream: String,
@@ -20,7 +19,6 @@ pub struct Deletion {
     pub records: u64,
     /// The upstream's `keep`, in seconds.
     #[serde(serialize_with = "seconds")]
-    #[cfg_attr(feature = "serve", schemars(with = "f64"))]
     pub keep: Duration,
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,18 +18,29 @@ use tower_http::compression::CompressionLayer;
 
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
-use super::tagged::{JSON, json_text, tagged, tagged_json};
-use super::{App, charge, metrics, openapi, page};
+use super::{App, charge, metrics, page};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
 use crate::past::Since;
-use ingest_catalog::{RecordsPage, RecordsQuery, SearchResults, StoredRecord};
+use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
 
 /// The longest words of a search, in bytes.
 const LONGEST_WORDS: usize = 1024;
 /// The most records of one response.
 pub const MOST: u32 = 1000;
+
+/// The media type of JSON.
+pub const JSON: &str = "application/json";
+
+/// A body of a media type.
+pub fn typed(media_type: &'static str, body: impl Into<Bytes>) -> Response {
+    ([(header::CONTENT_TYPE, media_type)], body.into()).into_response()
+}
+
+pub fn json_text(value: &impl Serialize) -> Response {
+    typed(JSON, serde_json::to_string(value).unwrap_or_default())
+}
 
 pub fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -42,7 +54,6 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/release", post(charge::release))
         .route("/api/v1/settle", post(charge::settle))
         .route("/metrics", get(metrics::metrics))
-        .route("/openapi.json", get(openapi::description))
         .route(HEALTH, get(health))
         .merge(page::routes())
         .fallback(nothing)
@@ -55,14 +66,15 @@ pub fn router(app: Arc<App>) -> Router {
 
 async fn nothing(uri: Uri) -> Problem {
     let detail = format!(
-        "there is nothing at {}; see /openapi.json",
+        "there is nothing at {}; docs/serve.md has all addresses",
         ingest_base::plain::one_line(uri.path())
     );
     Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 async fn other_method() -> Problem {
-    let detail = "this address does not answer requests of this method; see /openapi.json";
+    let detail =
+        "this address does not answer requests of this method; docs/serve.md has all addresses";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
@@ -129,17 +141,13 @@ pub struct StatusParameters {
     fail_if_stale: Option<String>,
 }
 
-async fn status_json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+async fn status_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let parameters: StatusParameters = parameters(&uri)?;
     let stale = span("fail_if_stale", parameters.fail_if_stale.as_deref())?;
     let status = app
         .read(move |environment| async move { status::report(&environment, stale).await })
         .await?;
-    Ok(tagged_json(&headers, &status))
+    Ok(json_text(&status))
 }
 
 #[derive(Deserialize)]
@@ -157,11 +165,7 @@ impl HistoryParameters {
     }
 }
 
-async fn history_json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let since = parameters::<HistoryParameters>(&uri)?.since()?;
     let history = app
         .read(move |environment| async move {
@@ -169,7 +173,7 @@ async fn history_json(
             history::report(&environment, since).await
         })
         .await?;
-    Ok(tagged_json(&headers, &history))
+    Ok(json_text(&history))
 }
 
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
@@ -201,11 +205,7 @@ impl SearchParameters {
     }
 }
 
-async fn search_json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+async fn search_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let parameters: SearchParameters = parameters(&uri)?;
     if parameters.q.trim().is_empty() {
         return Err(Problem::bad_request("q: expected the words to search for"));
@@ -214,13 +214,7 @@ async fn search_json(
     let results = app
         .read(move |environment| async move { search::find(&environment, &arguments).await })
         .await?;
-    Ok(found_json(&headers, &results))
-}
-
-/// The answer to a search. It holds what upstreams wrote, so all of it counts for its tag.
-pub fn found_json(headers: &HeaderMap, results: &SearchResults) -> Response {
-    let text = serde_json::to_vec(&SearchReport::new(results)).unwrap_or_default();
-    tagged(headers, text, JSON)
+    Ok(json_text(&SearchReport::new(&results)))
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -264,13 +258,9 @@ pub async fn plan(
     .await
 }
 
-async fn plan_json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+async fn plan_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let preview = plan(&app, parameters(&uri)?).await?;
-    Ok(tagged_json(&headers, &preview))
+    Ok(json_text(&preview))
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -291,7 +281,6 @@ async fn records(
     State(app): State<Arc<App>>,
     kind: InPath<String>,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let kind = in_path(kind)?;
     let parameters: RecordsParameters = parameters(&uri)?;
@@ -308,14 +297,14 @@ async fn records(
     let mut response = if is_csv {
         let records = (&page.records[..], changes_only);
         let lines = export::csv_lines(&app.environment, &kind, records)?;
-        tagged(&headers, lines, "text/csv; charset=utf-8")
+        typed("text/csv; charset=utf-8", lines)
     } else {
         let mut lines = Vec::new();
         for record in &page.records {
             export::json_line(&mut lines, record, changes_only)
                 .map_err(|error| Problem::from(Error::io("cannot write the records")(error)))?;
         }
-        tagged(&headers, lines, "application/x-ndjson")
+        typed("application/x-ndjson", lines)
     };
     let last = page.records.last().filter(|_| page.more);
     if let Some(last) = last {
@@ -391,11 +380,14 @@ async fn record(
     State(app): State<Arc<App>>,
     path: InPath<(String, String)>,
     uri: Uri,
-    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let (kind, id) = in_path(path)?;
     let RecordParameters { upstream } = parameters(&uri)?;
-    record_json(&headers, &one_record(&app, kind, id, upstream).await?)
+    let record = one_record(&app, kind, id, upstream).await?;
+    let mut line = Vec::new();
+    export::json_line(&mut line, &record, false)
+        .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
+    Ok(typed(JSON, line))
 }
 
 /// Returns the record of this kind and id.
@@ -430,12 +422,4 @@ pub async fn one_record(
     }
     let missing = || Problem::new(StatusCode::NOT_FOUND, "no record has this kind and id");
     found.pop().ok_or_else(missing)
-}
-
-/// A record as the API returns it.
-pub fn record_json(headers: &HeaderMap, record: &StoredRecord) -> Result<Response, Problem> {
-    let mut line = Vec::new();
-    export::json_line(&mut line, record, false)
-        .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
-    Ok(tagged(headers, line, JSON))
 }

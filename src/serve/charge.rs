@@ -10,7 +10,6 @@ use axum::body::{Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -20,11 +19,11 @@ use tokio::time::timeout;
 
 use super::App;
 use super::answers::{Answers, IdempotencyKey};
+use super::api::{JSON, json_text};
 use super::client::{Client, Identity};
 use super::fields::whole_seconds;
 use super::header::only;
 use super::problem::{Problem, RETRY};
-use super::tagged::{JSON, json_text};
 use crate::cli::ChargeArgs;
 use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_ledger};
 use crate::commands::environment::{Environment, unknown};
@@ -65,7 +64,7 @@ impl Default for Charges {
 }
 
 /// The units of a charge: of each limit, or a number for the limit `daily`.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "`cost`: expected units, such as 3, or units by limit, such as {\"daily\": 3}"
@@ -78,7 +77,7 @@ enum UnitsBody {
 }
 
 /// A charge: of a call, or of units.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChargeBody {
     /// A credential of the configuration.
@@ -88,14 +87,13 @@ pub struct ChargeBody {
     /// The units, in place of a call.
     cost: Option<UnitsBody>,
     /// How many times; 1 if absent.
-    #[schemars(range(min = 1))]
     times: Option<u64>,
     /// The region of the requests; required if they charge a limit with a scope.
     region: Option<String>,
 }
 
 /// A charge to release.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody {
     /// The id of the charge; the `Idempotency-Key` if absent.
@@ -105,7 +103,7 @@ pub struct ReleaseBody {
 }
 
 /// A charge and its true cost.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettleBody {
     /// The id of the charge; the `Idempotency-Key` if absent.
@@ -118,7 +116,7 @@ pub struct SettleBody {
 }
 
 /// A charge that counts no longer.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
 pub struct Released {
     id: ChargeId,
     account: String,
@@ -126,7 +124,7 @@ pub struct Released {
 }
 
 /// A charge with its true cost.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize)]
 pub struct Settled {
     id: ChargeId,
     account: String,

@@ -37,16 +37,16 @@ const MOST: usize = 4096;
 /// File descriptors that are left to everything else.
 const OTHER_FILES: u64 = 128;
 /// How long a request's head may take, counted from the end of the last answer: idle connections are closed too.
-pub const HEAD: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(10);
 /// The same while most connections are taken: slow clients must not keep the others out.
 const HEAD_IN_A_CROWD: Duration = Duration::from_secs(1);
 /// How long the other side may take to read [`LEAST`] bytes of an answer.
-pub const UNREAD: Duration = Duration::from_secs(20);
+const UNREAD: Duration = Duration::from_secs(20);
 /// The same while answers that nobody reads keep others waiting.
 const UNREAD_OF_MANY: Duration = Duration::from_secs(1);
 const LEAST: usize = 64 * 1024;
 /// The longest head, in bytes.
-pub const LONGEST_HEAD: usize = 32 * 1024;
+const LONGEST_HEAD: usize = 32 * 1024;
 /// How long requests in progress may take after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 /// The most of a body, in bytes, that is read after its request was answered.
@@ -65,27 +65,8 @@ pub struct Peer {
     pub local: SocketAddr,
 }
 
-/// A connection whose requests in progress can end.
-pub trait HttpConnection: GracefulConnection<Error = hyper::Error> + Send {}
-
-impl<C: GracefulConnection<Error = hyper::Error> + Send> HttpConnection for C {}
-
-/// Serves HTTP until `stop`.
-pub async fn serve_http(listeners: Vec<TcpListener>, router: Router, unread: Unread, stop: Stop) {
-    let connect = move |stream, peer, head| {
-        let stream = Patient::new(stream, unread.clone());
-        connection(stream, peer, head, router.clone())
-    };
-    serve(listeners, connect, stop).await;
-}
-
-/// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds. `connect` gets the time that
-/// a head may take.
-pub async fn serve<C: HttpConnection + 'static>(
-    listeners: Vec<TcpListener>,
-    connect: impl Fn(TcpStream, Peer, Duration) -> C,
-    mut stop: Stop,
-) {
+/// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds.
+pub async fn serve(listeners: Vec<TcpListener>, router: Router, unread: Unread, mut stop: Stop) {
     let most = slots();
     let slots = Arc::new(Semaphore::new(most));
     let graceful = GracefulShutdown::new();
@@ -104,7 +85,8 @@ pub async fn serve<C: HttpConnection + 'static>(
                 let is_crowded = slots.available_permits() < most / 2;
                 // For all requests of the connection: the time of a head is set once, when it begins.
                 let head = if is_crowded { HEAD_IN_A_CROWD } else { HEAD };
-                let connection = graceful.watch(connect(stream, peer, head));
+                let stream = Patient::new(stream, unread.clone());
+                let connection = graceful.watch(connection(stream, peer, head, router.clone()));
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("connection of {}: {error}", peer.address);
@@ -159,7 +141,12 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
     })
 }
 
-fn connection(stream: Patient, peer: Peer, head: Duration, router: Router) -> impl HttpConnection {
+fn connection(
+    stream: Patient,
+    peer: Peer,
+    head: Duration,
+    router: Router,
+) -> impl GracefulConnection<Error = hyper::Error> + Send {
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         answer(router.clone(), request)
@@ -232,14 +219,11 @@ impl hyper::body::Body for SharedBody {
 }
 
 /// A connection that fails when the other side reads too slowly.
-pub struct Patient {
+struct Patient {
     stream: TcpStream,
     unread: Unread,
     /// The write that waits for the other side; `None`: none does.
     waiting: Option<Waiting>,
-    /// When the connection must have begun, and how many bytes that takes; `None` after it.
-    #[cfg(feature = "envoy")]
-    beginning: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
 struct Waiting {
@@ -256,19 +240,6 @@ impl Patient {
             stream,
             unread,
             waiting: None,
-            #[cfg(feature = "envoy")]
-            beginning: None,
-        }
-    }
-
-    /// A connection of HTTP/2, which also fails when its first bytes do not come.
-    #[cfg(feature = "envoy")]
-    pub fn until_begun(stream: TcpStream, within: Duration) -> Self {
-        // `header_read_timeout` is a setting of HTTP/1 alone, so the time of the beginning is taken here.
-        const PREFACE: usize = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".len();
-        Self {
-            beginning: Some((Box::pin(sleep(within)), PREFACE)),
-            ..Self::new(stream, Unread::default())
         }
     }
 
@@ -320,21 +291,7 @@ impl AsyncRead for Patient {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        #[cfg(feature = "envoy")]
-        let before = into.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, into);
-        #[cfg(feature = "envoy")]
-        if let Some((until, left)) = &mut self.beginning {
-            if read.is_pending() {
-                let late = until.as_mut().poll(context);
-                return late.map(|()| Err(io::ErrorKind::TimedOut.into()));
-            }
-            *left = left.saturating_sub(into.filled().len() - before);
-            if *left == 0 {
-                self.beginning = None;
-            }
-        }
-        read
+        Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 

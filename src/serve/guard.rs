@@ -67,7 +67,6 @@ fn for_reader(reader: Option<Reader>, response: Response) -> Response {
     parts
         .headers
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(page::HTML));
-    reader.load_again(&mut parts.headers);
     Response::from_parts(parts, page.into())
 }
 

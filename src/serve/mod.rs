@@ -6,8 +6,7 @@
 //! | `guard`, `header`, `host`, `client` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
-//! | `api`, `charge`, `answers`, `metrics`, `openapi` | the answers for programs |
-//! | `envoy` | the answers for Envoy, in a program built with the feature of that name |
+//! | `api`, `charge`, `answers`, `metrics` | the answers for programs |
 //! | `page` | the answers for people |
 
 mod answers;
@@ -15,11 +14,6 @@ mod api;
 mod charge;
 mod client;
 mod connections;
-#[cfg(feature = "envoy")]
-mod envoy;
-#[cfg(not(feature = "envoy"))]
-#[path = "without_envoy.rs"]
-mod envoy;
 mod fields;
 mod guard;
 mod header;
@@ -27,11 +21,9 @@ mod host;
 mod limiter;
 mod listen;
 mod metrics;
-mod openapi;
 mod page;
 mod problem;
 mod reads;
-mod tagged;
 mod unread;
 
 use std::net::SocketAddr;
@@ -41,7 +33,6 @@ use futures_util::future::BoxFuture;
 
 use self::charge::Charges;
 use self::client::Clients;
-use self::envoy::Envoy;
 use self::limiter::Limiter;
 use self::reads::Reads;
 use self::unread::Unread;
@@ -86,32 +77,20 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         environment: Arc::new(environment),
     });
     let stop = signals::listen("requests in progress get 5 s", crate::run::Waits::default())?;
-    let envoy = Envoy::bind(&app)?;
     // The sockets are bound: a client that reads this can connect.
-    announce(&listeners, envoy.address(), global)?;
+    announce(&listeners, global)?;
     let unread = app.unread.clone();
-    let http = connections::serve_http(listeners, api::router(app), unread, stop.clone());
-    tokio::join!(http, envoy.serve(stop));
+    connections::serve(listeners, api::router(app), unread, stop).await;
     Ok(Exit::Success)
 }
 
-fn announce(
-    listeners: &[tokio::net::TcpListener],
-    envoy: Option<SocketAddr>,
-    global: &Global,
-) -> Result<(), Error> {
+fn announce(listeners: &[tokio::net::TcpListener], global: &Global) -> Result<(), Error> {
     let addresses = listeners.iter().filter_map(|one| one.local_addr().ok());
     let addresses: Vec<String> = addresses.map(|one: SocketAddr| one.to_string()).collect();
-    let mut report = json!({ "address": addresses.first(), "addresses": addresses });
-    if let (Some(envoy), Some(report)) = (envoy, report.as_object_mut()) {
-        report.insert("envoy".to_owned(), envoy.to_string().into());
-    }
+    let report = json!({ "address": addresses.first(), "addresses": addresses });
     output::report(global, &report, |_| {
         let urls = addresses.iter().map(|one| format!("http://{one}/"));
         let urls = urls.collect::<Vec<_>>().join(" and ");
-        let envoy = envoy.map_or_else(String::new, |address| {
-            format!(", Envoy's rate limit service on {address}")
-        });
-        Message::Done(format!("Serving on {urls}{envoy}; press Ctrl-C to stop."))
+        Message::Done(format!("Serving on {urls}; press Ctrl-C to stop."))
     })
 }

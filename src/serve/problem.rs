@@ -2,7 +2,6 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Error;
@@ -16,7 +15,7 @@ pub const QUOTA: &str = "https://iana.org/assignments/http-problem-types#quota-e
 pub const RETRY: u64 = 5;
 
 /// An error.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Problem {
     /// The kind of problem, as a URI.

@@ -43,7 +43,6 @@ pub fn config(config: &Config, root: &Item<'_>) {
     request::requests(config, root);
     secrets::secrets(config, root);
     clients(config, root);
-    descriptors(config, root);
     views::views(config, root);
 }
 
@@ -73,38 +72,6 @@ fn clients(config: &Config, root: &Item<'_>) {
             let known = || config.credentials.keys().map(String::as_str);
             if known().all(|known| known != credential) {
                 root.refuse_at(&place, "unknown credential", advice(credential, known()));
-            }
-        }
-    }
-}
-
-/// What Envoy's descriptors charge must exist.
-fn descriptors(config: &Config, root: &Item<'_>) {
-    let Some(envoy) = &config.serve.envoy else {
-        return;
-    };
-    for (place, descriptor) in envoy.descriptors.iter().enumerate() {
-        let refuse = |key, expected, instead: &str| {
-            let place = place.to_string();
-            let place = ["serve", "envoy", "descriptors", &place, key];
-            root.refuse_at(&place, expected, instead);
-        };
-        let Some(credential) = config.credentials.get(&descriptor.credential) else {
-            let known = config.credentials.keys().map(String::as_str);
-            let advice = advice(&descriptor.credential, known);
-            refuse("credential", "unknown credential", &advice);
-            continue;
-        };
-        let calls = &credential.upstream.calls;
-        match (&descriptor.call, &descriptor.cost) {
-            (Some(call), None) if !calls.contains_key(call) => {
-                let known = calls.keys().map(String::as_str);
-                refuse("call", "unknown call", &advice(call, known));
-            }
-            (Some(_), None) | (None, Some(_)) => {}
-            (Some(_), Some(_)) | (None, None) => {
-                let expected = "a descriptor charges a call or units";
-                refuse("entries", expected, "set `call` or `cost`");
             }
         }
     }

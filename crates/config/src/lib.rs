@@ -87,7 +87,7 @@ pub use region::Region;
 pub use reqwest::Method;
 pub use rules::{Class, Condition, Free, Rule, StatusMatch, Until, classify};
 pub use schema::schema;
-pub use serve::{EnvoyConfig, EnvoyDescriptor, May, ServeClient, ServeConfig};
+pub use serve::{May, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
 pub use template::{Template, TemplateError, Values, Variable};

@@ -9,11 +9,11 @@ use serde_json::json;
 use super::counting::{BUCKETS, COUNTING, CountingWord};
 use super::credential::{SECRET, SecretSource};
 use super::declare::{
-    COST, COUNT, DURATION, Leaf, ListOf, Named, Optional, Or, Required, Shape, TEXT, Type, Words,
-    keys, table, whole,
+    COUNT, DURATION, Leaf, ListOf, Named, Optional, Or, Required, Shape, TEXT, Type, Words, keys,
+    table, whole,
 };
 use super::item::{Item, all};
-use ingest_quota::{Cost, Limit, Units, Window};
+use ingest_quota::{Limit, Units, Window};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeConfig {
@@ -29,8 +29,6 @@ pub struct ServeConfig {
     pub readers: Limit,
     /// Clients with a token, by name.
     pub clients: BTreeMap<String, ServeClient>,
-    /// Envoy's rate limit service; `None`: there is none.
-    pub envoy: Option<EnvoyConfig>,
 }
 
 /// A client that presents a token.
@@ -53,53 +51,6 @@ pub enum May {
     Read,
     /// Charge the ledger.
     Charge,
-}
-
-keys! {
-    /// `[serve.envoy]`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct EnvoyConfig {
-        /// The address on which `ingest serve` answers Envoy, by gRPC. An address beyond loopback is accepted too, since every
-        /// request needs the token of a client that may charge.
-        listen: SocketAddr = Required(ADDRESS, "'127.0.0.1:8081'"),
-        /// The domain of Envoy's requests. What comes in another domain is not limited.
-        domain: String = Or(TEXT, "'ingest'", "'api'"),
-        /// What a descriptor charges: the first of these that it matches. A descriptor that matches none is not limited.
-        descriptors: Vec<EnvoyDescriptor> = Required(ListOf(table::<EnvoyDescriptor>(), 1), "[{ entries = { path = '/videos' }, credential = 'things', call = 'things.list' }]"),
-    }
-}
-
-keys! {
-    /// What a descriptor of Envoy charges.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct EnvoyDescriptor {
-        /// The entries of the descriptor, all of them: value by key. The value `*` matches any value.
-        entries: BTreeMap<String, String> = Required(Named(TEXT, "KEY"), "{ path = '/videos' }"),
-        /// The credential that is charged.
-        credential: String = Required(TEXT, "'things'"),
-        /// The call that is charged. Required if `cost` is unset.
-        call: Option<String> = Optional(TEXT, "'things.list'"),
-        /// The units that are charged, in place of a call.
-        cost: Option<Cost> = Optional(COST, "{ daily = 100 }"),
-        /// The region of the call; required if the call charges a limit with a scope.
-        region: Option<String> = Optional(TEXT, "'US'"),
-    }
-}
-
-impl EnvoyDescriptor {
-    /// Whether a descriptor with these entries is meant.
-    pub fn matches<'e>(&self, entries: impl Iterator<Item = (&'e str, &'e str)> + Clone) -> bool {
-        let is_meant = |(key, value): (&str, &str)| {
-            let wanted = self.entries.get(key);
-            wanted.is_some_and(|wanted| wanted == "*" || wanted == value)
-        };
-        let named = self.entries.keys();
-        entries.clone().all(is_meant)
-            && entries.clone().count() == self.entries.len()
-            && named
-                .into_iter()
-                .all(|key| entries.clone().any(|(found, _)| found == key))
-    }
 }
 
 impl ServeClient {
@@ -134,9 +85,6 @@ keys! {
         readers: ReaderLimitKeys = Or(table::<ReaderLimitKeys>(), "{ quota = 60, window = '1min' }", "{ quota = 600, window = '1min', counting = 'buckets' }"),
         /// Clients with a token, by name.
         clients: BTreeMap<String, ClientKeys> = Or(Named(table::<ClientKeys>(), "NAME"), "{}", "{ dashboards = { token = { credential = 'dashboards' } } }"),
-        /// Envoy's rate limit service (`envoy.service.ratelimit.v3.RateLimitService`), in a program built with the feature
-        /// `envoy`.
-        envoy: Option<EnvoyConfig> = Optional(table::<EnvoyConfig>(), "{ listen = '127.0.0.1:8081', descriptors = [{ entries = { path = '/videos' }, credential = 'things', call = 'things.list' }] }"),
     }
 }
 
@@ -206,7 +154,6 @@ fn serve(item: &Item<'_>, keys: ServeKeys) -> Option<ServeConfig> {
         trusted_hops: keys.trusted_hops,
         query_timeout: keys.query_timeout,
         clients: all(keys.clients.into_iter().map(client))?,
-        envoy: keys.envoy,
         readers: readers.checked(item)?,
     })
 }

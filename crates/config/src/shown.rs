@@ -12,7 +12,6 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
         // Whole tables: what they hold may be a secret at the wrong place.
         ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
         ["serve"] | ["serve", "clients"] | ["serve", "clients", _] => None,
-        ["serve", "envoy"] => None,
         ["serve", "clients", _, "token", ..] => None,
         _ if segments.iter().any(|segment| {
             matches!(

@@ -16,7 +16,6 @@ use ingest_quota::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Slice {
     /// The first instant.
     pub from: Timestamp,

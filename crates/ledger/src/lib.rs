@@ -126,7 +126,6 @@ const REPORTED: &str = "told-";
 /// Where the ledger has a charge from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Origin {
     /// It was charged, by a job or by hand.
     #[default]

@@ -8,7 +8,6 @@ use super::{Cost, LimitName, Timestamp, Units};
 /// The name of one charge. It makes the charge safe to repeat: a repeated id is granted again and counted once (L11).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChargeId(String);
 
 impl ChargeId {

@@ -7,7 +7,6 @@ use super::{LimitName, Units};
 /// Units by limit: what one request charges, or what a job leaves. A component of zero is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<LimitName, Units>")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cost(BTreeMap<LimitName, Units>);
 
 impl Cost {

@@ -8,11 +8,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// An instant: microseconds since the Unix epoch. Written as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(
-    feature = "schema",
-    derive(schemars::JsonSchema),
-    schemars(with = "String", extend("format" = "date-time"))
-)]
 pub struct Timestamp(i64);
 
 /// About 200,000 years before and after 1970.

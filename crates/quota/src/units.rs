@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Units(u64);
 
 impl Units {

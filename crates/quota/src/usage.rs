@@ -31,7 +31,6 @@ impl LimitUsage {
 
 /// Units that return.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Return {
     /// The first instant at which they all have returned.
     pub at: Timestamp,

@@ -30,7 +30,6 @@ const SOON: [Duration; 3] = [
 
 /// The result of `status`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Status {
     pub limits: Vec<LimitStatus>,
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
@@ -48,7 +47,6 @@ pub struct Status {
 
 /// A region without a complete pass within the time of `--fail-if-stale`.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Stale {
     pub job: String,
     pub region: String,
@@ -57,7 +55,6 @@ pub struct Stale {
 
 /// A region that a run walks.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Walking {
     pub job: String,
     pub region: String,
@@ -69,7 +66,6 @@ pub struct Walking {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct LimitStatus {
     #[serde(flatten)]
     pub report: LimitReport,
@@ -85,7 +81,6 @@ pub struct LimitStatus {
 }
 
 #[derive(Debug, Default, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct ReturnsWithin {
     #[serde(rename = "1h")]
     pub hour: Units,
@@ -97,7 +92,6 @@ pub struct ReturnsWithin {
 
 /// Charges in an account's windows, by job, region and call.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Spend {
     pub account: String,
     #[serde(rename = "told_by")]
@@ -111,7 +105,6 @@ pub struct Spend {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct RegionStatus {
     pub job: String,
     pub region: String,
@@ -144,7 +137,6 @@ pub struct RegionStatus {
 
 /// What the last batches of a job noticed: the ids that its regions named.
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct BatchStatus {
     pub job: String,
     /// When the last ones began, if they are doubtful.
@@ -159,7 +151,6 @@ pub struct BatchStatus {
 
 /// A doubt about a list.
 #[derive(Debug, Clone, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct DoubtShown {
     /// Its name, as `trust` has it.
     pub doubt: String,
@@ -180,14 +171,12 @@ impl DoubtShown {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct SliceProgress {
     pub complete: u64,
     pub of: u64,
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct StoppedAt {
     pub call: String,
     pub pages: u64,

@@ -12,7 +12,6 @@ use ingest_quota::Timestamp;
 
 /// When a backfill is complete.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct BackfillForecast {
     /// The job.
     pub job: String,

@@ -36,7 +36,6 @@ const SPANS: [u64; 14] = [
 
 /// How often a job could run, and over how many regions, all else as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct JobFit {
     /// The job.
     pub job: String,

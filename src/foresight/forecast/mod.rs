@@ -28,7 +28,6 @@ const SAMPLE: Duration = Duration::from_secs(60 * 60);
 
 /// What a schedule leads to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Forecast {
     /// When it begins.
     pub from: Timestamp,
@@ -57,7 +56,6 @@ pub struct Forecast {
 
 /// What a schedule charges to a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct LimitForecast {
     /// The account.
     pub account: String,
@@ -77,7 +75,6 @@ pub struct LimitForecast {
 
 /// A charge that a limit refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Hit {
     /// When.
     pub at: Timestamp,
@@ -93,7 +90,6 @@ pub struct Hit {
 
 /// The used units of a limit at an instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Used {
     /// When.
     pub at: Timestamp,
@@ -103,7 +99,6 @@ pub struct Used {
 
 /// How long a region waits for its next pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Stalest {
     /// The job.
     pub job: String,

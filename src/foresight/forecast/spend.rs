@@ -12,10 +12,8 @@ use ingest_quota::{Account, LimitName, Units};
 
 /// What a job charges to a limit in a day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct DaySpend {
     /// The day: of the zone in which the limit resets, else of UTC.
-    #[cfg_attr(feature = "serve", schemars(with = "String"))]
     pub day: NaiveDate,
     /// The account.
     pub account: String,

@@ -24,7 +24,6 @@ use simulations::{Simulated, Simulations};
 
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Preview {
     /// Always true: distinguishes a preview from a run.
     pub dry_run: bool,
@@ -41,7 +40,6 @@ pub struct Preview {
 
 /// What one step would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct StepPreview {
     /// The job.
     pub job: String,
@@ -80,7 +78,6 @@ impl StepPreview {
 
 /// The pages of a step in the last complete passes of its region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct Previous {
     /// How many passes; at most [`PREVIOUS_PASSES`].
     pub passes: u64,
@@ -95,7 +92,6 @@ pub const PREVIOUS_PASSES: u32 = 5;
 
 /// The result of one region.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct PassPreview {
     /// The job.
     pub job: String,
@@ -110,7 +106,6 @@ pub struct PassPreview {
 
 /// The first charge that would not fit a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct FirstUnfit {
     /// For which job.
     pub job: String,
@@ -120,7 +115,6 @@ pub struct FirstUnfit {
     pub call: String,
     /// How long until it fits, in seconds.
     #[serde(rename = "retry_after_seconds", serialize_with = "seconds")]
-    #[cfg_attr(feature = "serve", schemars(with = "f64"))]
     pub retry_after: Duration,
     /// When it fits.
     pub retry_at: Timestamp,
@@ -128,7 +122,6 @@ pub struct FirstUnfit {
 
 /// What a run would charge to one limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub struct LimitPreview {
     /// The account.
     pub account: String,
@@ -151,7 +144,6 @@ pub struct LimitPreview {
 /// How much of the expected requests fits the remaining units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "serve", derive(schemars::JsonSchema))]
 pub enum Fits {
     /// All of it.
     All,

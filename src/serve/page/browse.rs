@@ -120,7 +120,6 @@ fn form(reader: &Reader, asked: &RecordsQuery) -> Markup {
     let orders = BTreeSet::from([DESCENDING]);
     html! {
         form method="get" action="/records" {
-            (reader.kept())
             (kind_and_region(&environment.config, asked.kind.as_deref(), asked.region.as_deref()))
             (text_field("seen_since", "Seen within", asked.seen_since.as_deref(), "such as 7d"))
             (choice(("sort", "Sorted by"), &names, asked.sort(), "first sight"))

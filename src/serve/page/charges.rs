@@ -1,22 +1,16 @@
 //! `/limit`: the charges that count for a limit, newest first.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Reader;
 use super::table::{Cell, table};
 use crate::commands::refill::recorded_ledger;
 use crate::commands::table::counted;
 use crate::serve::App;
-use crate::serve::api::parameters;
 use crate::serve::problem::Problem;
-use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 use ingest_ledger::{Origin, Spent};
 use ingest_quota::{LimitName, Timestamp, Units};
@@ -33,7 +27,6 @@ struct ChargesQuery {
 }
 
 /// What the view shows.
-#[derive(Serialize, JsonSchema)]
 pub struct Charges {
     account: String,
     limit: LimitName,
@@ -48,7 +41,6 @@ pub struct Charges {
 }
 
 /// A charge.
-#[derive(Serialize, JsonSchema)]
 struct ChargeShown {
     at: Timestamp,
     job: Option<String>,
@@ -84,18 +76,6 @@ async fn content(reader: &Reader) -> Result<(String, Markup), Problem> {
     let charges = charges(&reader.app, reader.filters()?).await?;
     let title = format!("Charges of {}/{}", charges.account, charges.limit);
     Ok((plain(&title), shown(reader, &charges)))
-}
-
-/// `GET /limit.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    Ok(tagged_json(
-        &headers,
-        &charges(&app, parameters(&uri)?).await?,
-    ))
 }
 
 async fn charges(app: &App, asked: ChargesQuery) -> Result<Charges, Problem> {
@@ -144,7 +124,6 @@ fn shown(reader: &Reader, charges: &Charges) -> Markup {
             (table("The newest charges first", &["Charged", "Job", "Region", "Call", "Units"], rows.collect()))
         }
         @if charges.newest.len() >= MOST_CHARGES { p class="quiet" { "Older ones are not shown." } }
-        p class="quiet" { (reader.twin("/limit.json")) }
     }
 }
 

@@ -3,8 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::reader::Reader;
-use super::{ICON_PATH, STYLE_PATH, VIEWS, text_field};
-use crate::commands::table::span;
+use super::{ICON_PATH, STYLE_PATH, VIEWS};
 use crate::serve::problem::Problem;
 use ingest_base::plain::plain;
 use ingest_config::LedgerStore;
@@ -16,18 +15,12 @@ pub fn problem_page(reader: &Reader, problem: &Problem) -> Markup {
 
 /// A page of a view.
 pub fn framed(reader: &Reader, path: &str, title: &str, content: &Markup) -> Markup {
-    document(
-        reader,
-        path,
-        title,
-        content,
-        &footer(reader, &whereabouts(reader)),
-    )
+    document(reader, path, title, content, &whereabouts(reader))
 }
 
 /// A view with what is wrong. A server whose database is away does not say where that is.
 pub fn framed_problem(reader: &Reader, path: &str, title: &str, content: &Markup) -> Markup {
-    document(reader, path, title, content, &footer(reader, &html! {}))
+    document(reader, path, title, content, &html! {})
 }
 
 pub fn alert(problem: &Problem) -> Markup {
@@ -65,7 +58,7 @@ fn document(reader: &Reader, path: &str, title: &str, content: &Markup, footer: 
                     h1 { (title) }
                     (content)
                 }
-                (footer)
+                footer { (footer) }
             }
         }
     }
@@ -86,27 +79,6 @@ fn whereabouts(reader: &Reader) -> Markup {
         p class="quiet" {
             "ingest " (env!("CARGO_PKG_VERSION")) ". State directory: " (plain(&state.display().to_string()))
             ". Ledger: " (plain(&ledger)) ". Catalog: " (plain(catalog)) "."
-        }
-    }
-}
-
-/// How the reader wants to see the page, and what it is a page of.
-fn footer(reader: &Reader, whereabouts: &Markup) -> Markup {
-    let query = reader.uri.query().unwrap_or_default();
-    let zone = reader.zone.name();
-    let refresh = reader.refresh.map(span);
-    html! {
-        footer {
-            form method="get" action=(reader.uri.path()) {
-                // A form replaces the query of its address, so the filters of the view go along as fields.
-                @for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-                    input type="hidden" name=(name) value=(value);
-                }
-                (text_field("zone", "Time zone", Some(zone), "such as Europe/Berlin"))
-                (text_field("refresh", "Load again every", refresh.as_deref(), "such as 30s"))
-                div { button type="submit" { "Apply" } }
-            }
-            (whereabouts)
         }
     }
 }

@@ -1,24 +1,18 @@
 //! `/history`: passes and spend by day, job and region. `/pass`: one pass.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 
 use super::table::{Cell, UnitColumns, table};
 use super::{Detail, Reader, choice, details, text_field};
 use crate::commands::history::{self, History, Row};
-use crate::commands::status::DoubtShown;
 use crate::commands::table::{cost, count, span};
 use crate::serve::App;
-use crate::serve::api::{HistoryParameters, parameters};
+use crate::serve::api::HistoryParameters;
 use crate::serve::problem::Problem;
-use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 use ingest_catalog::{PassId, PassRecord};
 use ingest_config::Region;
@@ -63,25 +57,19 @@ impl HistoryFilter {
 }
 
 /// What the view shows.
-#[derive(Serialize, JsonSchema)]
 pub struct Passes {
-    #[serde(flatten)]
     history: History,
     /// The passes of the job or region that is asked for, newest first.
-    #[serde(skip_serializing_if = "Option::is_none")]
     passes: Option<Vec<PassShown>>,
 }
 
 /// A pass.
-#[derive(Serialize, JsonSchema)]
 pub struct PassShown {
-    #[schemars(with = "i64")]
     id: PassId,
     job: String,
     /// With the slice, if it fetches one.
     region: String,
     /// The region of the history, which has all slices of a region together.
-    #[serde(skip)]
     region_code: String,
     started_at: Timestamp,
     finished_at: Option<Timestamp>,
@@ -97,9 +85,6 @@ pub struct PassShown {
     failed: bool,
     /// Why that run got no further, and what it noticed.
     notes: Option<String>,
-    /// The doubts about its lists.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    doubts: Vec<DoubtShown>,
 }
 
 impl PassShown {
@@ -120,7 +105,6 @@ impl PassShown {
             left_at: pass.left_at,
             failed: pass.failed,
             notes: pass.notes,
-            doubts: DoubtShown::all(&pass.doubts),
         }
     }
 
@@ -148,16 +132,6 @@ pub async fn page(reader: Reader) -> Response {
         Err(problem) => Err(problem.clone()),
     };
     reader.view("/history", &form, content)
-}
-
-/// `GET /history.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let asked: HistoryFilter = parameters(&uri)?;
-    Ok(tagged_json(&headers, &passes(&app, &asked).await?))
 }
 
 async fn passes(app: &App, asked: &HistoryFilter) -> Result<Passes, Problem> {
@@ -191,7 +165,6 @@ fn form(reader: &Reader, asked: &HistoryFilter) -> Markup {
     let regions = config.regions.iter().map(|region| &*region.code);
     html! {
         form method="get" action="/history" {
-            (reader.kept())
             (choice(("job", "Job"), &jobs, asked.job(), "any"))
             (choice(("region", "Region"), &regions.collect(), asked.region(), "any"))
             (text_field("since", "Started within", Some(asked.since()), "such as 30d"))
@@ -214,7 +187,6 @@ fn shown(reader: &Reader, found: &Passes, asked: &HistoryFilter) -> Markup {
         }
         @if days.is_empty() { p { "Nothing was fetched or charged in this period." } }
         @for rows in days { (day(reader, rows, asked)) }
-        p class="quiet" { (reader.twin("/history.json")) }
     }
 }
 
@@ -332,15 +304,6 @@ async fn pass_content(reader: &Reader) -> Result<(String, Markup), Problem> {
     Ok((plain(&title), pass_shown(reader, &pass)))
 }
 
-/// `GET /pass.json`
-pub async fn pass_json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    Ok(tagged_json(&headers, &pass(&app, parameters(&uri)?).await?))
-}
-
 async fn pass(app: &App, Id { id }: Id) -> Result<PassShown, Problem> {
     let id = id.parse().map(PassId);
     let id = id.map_err(|_| Problem::bad_request("id: expected the number of a pass"))?;
@@ -388,7 +351,6 @@ fn pass_shown(reader: &Reader, pass: &PassShown) -> Markup {
         (details(all))
         p { a href=(more) { "All passes over this region" } }
         @for (kind, to) in to_records(reader, pass) { p { a href=(to) { "Records of kind " (plain(kind)) " that were seen since" } } }
-        p class="quiet" { (reader.twin("/pass.json")) }
     }
 }
 

@@ -1,15 +1,11 @@
 //! `/`: the limits, the spend of a day, what failed last, and the age of each region.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Reader;
 use super::limit::{legend, limit_shown};
@@ -18,9 +14,7 @@ use super::table::{Cell, table};
 use crate::commands::status::{self, RegionStatus, Status, Walking};
 use crate::commands::table::{count, counted, span};
 use crate::serve::App;
-use crate::serve::api::parameters;
 use crate::serve::problem::Problem;
-use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 use ingest_catalog::{PassId, PassRecord};
 use ingest_config::Region;
@@ -33,21 +27,17 @@ const MOST_FAILED: u32 = 10;
 const MOST_REGIONS: usize = 100;
 
 /// What the view shows.
-#[derive(Serialize, JsonSchema)]
 pub struct Overview {
     status: Status,
     /// The spend of the last 24 hours, by account, limit and job.
     day: DaySpendings,
     /// The passes that failed last, the last one first.
     failed: Vec<Failed>,
-    #[serde(skip)]
     now: Timestamp,
 }
 
 /// A pass that failed in the last run that walked it.
-#[derive(Serialize, JsonSchema)]
 struct Failed {
-    #[schemars(with = "i64")]
     pass: PassId,
     job: String,
     region: String,
@@ -83,17 +73,6 @@ async fn content(reader: &Reader) -> Result<Markup, Problem> {
         Some(_) | None => MOST_REGIONS,
     };
     Ok(shown(reader, &overview(&reader.app).await?, most))
-}
-
-/// `GET /index.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    // For its error alone: the twin takes the filter of the page, and has all regions in any case.
-    let _: OverviewFilter = parameters(&uri)?;
-    Ok(tagged_json(&headers, &overview(&app).await?))
 }
 
 async fn overview(app: &App) -> Result<Overview, Problem> {
@@ -154,7 +133,7 @@ fn shown(reader: &Reader, overview: &Overview, most_regions: usize) -> Markup {
         }
         h2 id="regions" { "Regions" }
         (regions(reader, overview, most_regions))
-        p class="quiet" { "As of " (reader.time(overview.now)) ". " (reader.twin("/index.json")) }
+        p class="quiet" { "As of " (reader.time(overview.now)) "." }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The page, for people: rendered here, without scripts. Each view has its filters in its address, and a twin in JSON.
+//! The page, for people: rendered here, without scripts. Each view has its filters in its address.
 
 mod browse;
 mod charges;
@@ -30,9 +30,7 @@ use url::Url;
 pub use self::frame::problem_page;
 pub use self::reader::Reader;
 use super::App;
-use super::openapi::{Get, Record, SEARCH_QUERY, SINCE, Schemas};
 use crate::commands::environment::Environment;
-use crate::commands::search::SearchReport;
 use ingest_base::plain::{one_line, plain};
 use ingest_config::{Config, Pointer};
 
@@ -58,88 +56,16 @@ pub fn is_beside_pages(path: &str) -> bool {
 
 pub const HTML: &str = "text/html; charset=utf-8";
 
-/// The twins of the views in JSON.
-pub const TWINS: [Get; 7] = [
-    Get {
-        path: "/index.json",
-        summary: "The overview: status, the spend of a day by job, and what failed last",
-        query: &[("regions", "Accepted, as for the page; there are always all")],
-        content: Schemas::json::<home::Overview>,
-    },
-    Get {
-        path: "/limit.json",
-        summary: "The charges that count for a limit",
-        query: &[
-            ("account", "Its account; required"),
-            ("limit", "Its name; required"),
-        ],
-        content: Schemas::json::<charges::Charges>,
-    },
-    Get {
-        path: "/search.json",
-        summary: "As /api/v1/search; the last word stands for every word that begins so",
-        query: &SEARCH_QUERY,
-        content: Schemas::json::<SearchReport<'_>>,
-    },
-    Get {
-        path: "/history.json",
-        summary: "As /api/v1/history; with a job or a region also its passes",
-        query: &[
-            SINCE,
-            ("job", "Only this job"),
-            ("region", "Only this region"),
-        ],
-        content: Schemas::json::<history::Passes>,
-    },
-    Get {
-        path: "/pass.json",
-        summary: "A pass",
-        query: &[("id", "Its number; required")],
-        content: Schemas::json::<history::PassShown>,
-    },
-    Get {
-        path: "/record.json",
-        summary: "As /api/v1/records/{kind}/{id}",
-        query: &[
-            ("kind", "Required"),
-            ("id", "Required"),
-            (
-                "upstream",
-                "Required where several upstreams have a record of this kind and id",
-            ),
-        ],
-        content: Schemas::json::<Record>,
-    },
-    Get {
-        path: "/plan.json",
-        summary: "As /api/v1/plan; with a schedule also the forecast of its runs",
-        query: &[
-            ("region", "Regions, separated by commas; all if absent"),
-            ("job", "Jobs, separated by commas; all if absent"),
-            ("schedule", "When runs start, such as hourly"),
-            ("days", "The days ahead, up to 60; 2 if absent"),
-        ],
-        content: Schemas::json::<plan::Planned>,
-    },
-];
-
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(home::page))
-        .route("/index.json", get(home::json))
         .route("/limit", get(charges::page))
-        .route("/limit.json", get(charges::json))
         .route("/search", get(search::page))
-        .route("/search.json", get(search::json))
         .route("/records", get(browse::page))
         .route("/history", get(history::page))
-        .route("/history.json", get(history::json))
         .route("/pass", get(history::pass_page))
-        .route("/pass.json", get(history::pass_json))
         .route("/record", get(record::page))
-        .route("/record.json", get(record::json))
         .route("/plan", get(plan::page))
-        .route("/plan.json", get(plan::json))
         .route(&STYLE_PATH, get(style))
         .route(&ICON_PATH, get(icon))
         .route(USUAL_ICON_PATH, get(icon))

@@ -1,13 +1,8 @@
 //! `/plan`: what the next run would spend, and what a schedule leads to.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::chart::Columns;
 use super::table::{Cell, UnitColumns, table};
@@ -19,15 +14,14 @@ use crate::commands::{forecast, forecast_in_words};
 use crate::foresight::{Fits, Forecast, LimitForecast, LimitPreview, Preview, StepPreview};
 use crate::run::Range;
 use crate::serve::App;
-use crate::serve::api::{self, PlanParameters, parameters};
+use crate::serve::api::{self, PlanParameters};
 use crate::serve::problem::Problem;
-use crate::serve::tagged::tagged_json;
 use ingest_base::plain::plain;
 
 /// `GET /plan`
 pub async fn page(reader: Reader) -> Response {
     let asked = reader.filters::<PlanQuery>();
-    let form = form(&reader, asked.as_ref().unwrap_or(&PlanQuery::default()));
+    let form = form(asked.as_ref().unwrap_or(&PlanQuery::default()));
     let content = match &asked {
         Ok(asked) => planned(&reader.app, asked)
             .await
@@ -35,18 +29,6 @@ pub async fn page(reader: Reader) -> Response {
         Err(problem) => Err(problem.clone()),
     };
     reader.view("/plan", &form, content)
-}
-
-/// `GET /plan.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    Ok(tagged_json(
-        &headers,
-        &planned(&app, &parameters(&uri)?).await?,
-    ))
 }
 
 /// What the view is asked for.
@@ -60,12 +42,9 @@ struct PlanQuery {
 }
 
 /// What the view shows.
-#[derive(Serialize, JsonSchema)]
 pub struct Planned {
-    #[serde(flatten)]
     preview: Preview,
     /// What a schedule leads to; absent if none is asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
     forecast: Option<Forecast>,
 }
 
@@ -121,10 +100,9 @@ const SCREEN: Screen = Screen {
     style: Style::Plain,
 };
 
-fn form(reader: &Reader, asked: &PlanQuery) -> Markup {
+fn form(asked: &PlanQuery) -> Markup {
     html! {
         form method="get" action="/plan" {
-            (reader.kept())
             (text_field("region", "Regions", asked.region.as_deref(), "all, or such as US,GB"))
             (text_field("job", "Jobs", asked.job.as_deref(), "all"))
             (text_field("schedule", "Schedule", asked.schedule.as_deref(), "such as hourly"))
@@ -150,7 +128,6 @@ fn planned_shown(reader: &Reader, planned: &Planned) -> Markup {
             },
             None => p class="quiet" { "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them." },
         }
-        p class="quiet" { (reader.twin("/plan.json")) }
     }
 }
 

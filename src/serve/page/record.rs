@@ -1,9 +1,5 @@
 //! `/record`: one record, with its columns as the configuration names them.
 
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -12,7 +8,7 @@ use serde_json::Value;
 use super::{Detail, Reader, columns_of, details, lines, linked, name_of};
 use crate::commands::export;
 use crate::serve::App;
-use crate::serve::api::{self, parameters};
+use crate::serve::api;
 use crate::serve::problem::Problem;
 use ingest_base::plain::plain;
 use ingest_catalog::StoredRecord;
@@ -42,15 +38,6 @@ async fn content(reader: &Reader) -> Result<(String, Markup), Problem> {
     Ok((title, shown(reader, &record, &body)))
 }
 
-/// `GET /record.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    api::record_json(&headers, &found(&app, parameters(&uri)?).await?)
-}
-
 async fn found(app: &App, name: RecordName) -> Result<StoredRecord, Problem> {
     let RecordName { kind, id, upstream } = name;
     api::one_record(app, kind, id, upstream).await
@@ -76,6 +63,5 @@ fn shown(reader: &Reader, record: &StoredRecord, body: &Value) -> Markup {
         (details(of_all))
         h2 { "As the upstream returned it" }
         pre tabindex="0" role="region" aria-label="The record as JSON" { (lines(&text)) }
-        p class="quiet" { (reader.twin("/record.json")) }
     }
 }

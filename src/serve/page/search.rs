@@ -1,12 +1,8 @@
 //! `/search`: records by their words.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use axum::extract::State;
-use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 use super::{
     Detail, Reader, columns_of, details, kind_and_region, lines, linked, name_of, text_field,
@@ -14,7 +10,7 @@ use super::{
 use crate::commands::table::counted;
 use crate::commands::{export, search};
 use crate::serve::App;
-use crate::serve::api::{MOST, SearchParameters, found_json, parameters};
+use crate::serve::api::{MOST, SearchParameters};
 use crate::serve::problem::Problem;
 use ingest_base::plain::{one_line, plain};
 use ingest_catalog::{SearchHit, SearchResults};
@@ -38,18 +34,6 @@ pub async fn page(reader: Reader) -> Response {
         Err(problem) => Err(problem.clone()),
     };
     reader.view("/search", &form, content)
-}
-
-/// `GET /search.json`
-pub async fn json(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let mut asked: SearchParameters = parameters(&uri)?;
-    asked.q = with_star(&asked.q);
-    let results = find(&app, &asked).await?.unwrap_or_default();
-    Ok(found_json(&headers, &results))
 }
 
 async fn content(reader: &Reader, asked: &SearchParameters) -> Result<Markup, Problem> {
@@ -103,7 +87,6 @@ fn with_star(words: &str) -> String {
 fn form(reader: &Reader, asked: &SearchParameters) -> Markup {
     html! {
         form method="get" action="/search" role="search" {
-            (reader.kept())
             div class="words" {
                 label for="q" { "Words" }
                 input type="search" id="q" name="q" value=(asked.q) required maxlength="1024" autocomplete="off";
@@ -129,7 +112,6 @@ fn results_shown(reader: &Reader, results: &SearchResults, asked: &SearchParamet
         @if results.hits.is_empty() { (hint()) }
         @for hit in &results.hits { (hit_shown(reader, hit, columns.get(&hit.kind))) }
         @if let Some(more) = more(reader, results, asked) { p { a href=(more) { "Show more" } } }
-        p class="quiet" { (reader.twin("/search.json")) }
     }
 }
 

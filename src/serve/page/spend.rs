@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
 use crate::commands::environment::Environment;
 use crate::commands::{Error, refill};
 use ingest_ledger::Spent;
@@ -19,7 +16,7 @@ pub const HOURS: u32 = 24;
 pub type ByJob = BTreeMap<String, Vec<u64>>;
 
 /// The spend of every limit, by account and limit.
-#[derive(Default, Serialize, JsonSchema)]
+#[derive(Default)]
 pub struct DaySpendings(BTreeMap<String, BTreeMap<LimitName, ByJob>>);
 
 impl DaySpendings {

@@ -3,7 +3,7 @@
 use fantoccini::key::Key;
 use serde_json::{Value, json};
 
-use super::{CLIENT, Served, TOKEN};
+use super::{CLIENT, Served, TOKEN, first_pass};
 use crate::support::browser::Browser;
 use crate::support::world::World;
 use ingest_testing::redis_server::RedisServer;
@@ -148,7 +148,7 @@ impl Served {
 
     /// The address of the page of a record of this kind.
     fn record_path(&self, query: &str) -> String {
-        let hit = &self.get(&format!("/search.json?q={query}")).json()["hits"][0];
+        let hit = &self.get(&format!("/api/v1/search?q={query}*")).json()["hits"][0];
         format!(
             "/record?kind={}&id={}",
             hit["kind"].as_str().unwrap(),
@@ -158,7 +158,7 @@ impl Served {
 
     /// An address of each view, and of each way in which a view can look.
     fn views(&self) -> Vec<(&'static str, String)> {
-        let failed = self.get("/index.json").json()["failed"][0]["pass"].clone();
+        let failed = first_pass(&self.get("/").text());
         vec![
             ("overview", "/".to_owned()),
             ("charges", "/limit?account=youtube&limit=daily".to_owned()),
@@ -166,7 +166,7 @@ impl Served {
             ("records", "/records?kind=video&sort=view_count".to_owned()),
             ("history", "/history".to_owned()),
             ("passes", "/history?job=trending&region=DE".to_owned()),
-            ("pass", format!("/pass?id={failed}")),
+            ("pass", failed),
             ("plan", "/plan?region=US,DE".to_owned()),
             (
                 "forecast",

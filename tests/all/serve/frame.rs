@@ -1,4 +1,4 @@
-//! What every page has around what it shows: errors for browsers, the footer, the zone of its times, and loading again.
+//! What every page has around what it shows: errors for browsers, and the footer.
 
 use super::{CLIENT, Served, TOKEN};
 use crate::support::world::World;
@@ -36,8 +36,8 @@ fn a_browser_sees_errors_as_pages_and_loads_style_and_icon_beyond_its_limit() {
     );
     assert_eq!(program.json()["status"], 404);
 
-    let page = browse("/search?refresh=30s");
-    assert_eq!((page.status, page.header("refresh")), (200, Some("30")));
+    let page = browse("/search");
+    assert_eq!(page.status, 200);
     let loaded = beside(&page.text());
     assert_eq!(loaded.len(), 2, "{loaded:?}");
     for _ in 0..2 {
@@ -48,7 +48,7 @@ fn a_browser_sees_errors_as_pages_and_loads_style_and_icon_beyond_its_limit() {
             assert!(left.starts_with("\"readers\";r=0;"), "{path}: {left}");
         }
     }
-    let rejected = browse("/search?refresh=30s");
+    let rejected = browse("/search");
     assert_eq!(
         (rejected.status, rejected.header("content-type")),
         (429, PAGE)
@@ -56,7 +56,6 @@ fn a_browser_sees_errors_as_pages_and_loads_style_and_icon_beyond_its_limit() {
     assert!(rejected.text().contains("has sent 3 requests within 1h"));
     let retry_after = rejected.header("retry-after").unwrap();
     assert!(retry_after.parse::<u64>().unwrap() > 30);
-    assert_eq!(rejected.header("refresh"), Some(retry_after));
     assert_eq!(served.get("/history").header("content-type"), problem);
 }
 
@@ -104,59 +103,4 @@ fn the_footer_names_where_the_state_is_without_a_secret() {
     assert!(!page.contains("hunter2"), "{page}");
     let files = Served::new(&[MANY]).get("/search").text();
     assert!(files.contains("Ledger: a file. Catalog: files."), "{files}");
-}
-
-#[test]
-fn times_are_in_the_zone_of_the_address_which_every_link_and_form_keeps() {
-    let served = Served::after_a_run(&[MANY]);
-    let utc = served.get("/").text();
-    assert!(
-        utc.contains("<time datetime=\"") && utc.contains(" UTC</time>"),
-        "{utc}"
-    );
-    let page = served.get("/?zone=Asia/Kolkata").text();
-    assert!(
-        page.contains(" IST</time>") && !page.contains(" UTC</time>"),
-        "{page}"
-    );
-    let own = page
-        .split("href=\"")
-        .skip(1)
-        .map(|link| link.split('"').next().unwrap());
-    let to_views: Vec<&str> = own
-        .filter(|to| to.starts_with('/') && !to.contains('.'))
-        .collect();
-    assert!(to_views.len() > 5, "{to_views:?}");
-    for to in to_views {
-        assert!(to.contains("zone=Asia%2FKolkata"), "{to}");
-    }
-    let page = served.get("/history?zone=Asia/Kolkata&refresh=1m&job=trending");
-    assert_eq!(page.header("refresh"), Some("60"));
-    let text = page.text();
-    for field in [
-        "<input type=\"hidden\" name=\"zone\" value=\"Asia/Kolkata\">",
-        "<input type=\"hidden\" name=\"refresh\" value=\"1m\">",
-        "<input type=\"hidden\" name=\"job\" value=\"trending\">",
-        "href=\"/history.json?job=trending\"",
-    ] {
-        assert!(text.contains(field), "{field}: {text}");
-    }
-    for (wrong, said) in [
-        ("zone=europe/berlin", "did you mean `Europe/Berlin`"),
-        ("zone=%3Cscript%3E", "write for example Europe/Berlin"),
-        ("refresh=1s", "write 5s or longer"),
-        ("refresh=often", "write for example 7d"),
-    ] {
-        let page = served.get(&format!("/plan?{wrong}"));
-        assert_eq!(
-            (page.status, page.header("refresh")),
-            (400, None),
-            "{wrong}"
-        );
-        assert!(
-            page.text().contains(said) && page.text().contains("<form"),
-            "{wrong}"
-        );
-        assert!(!page.text().contains("<script"), "{wrong}");
-    }
 }

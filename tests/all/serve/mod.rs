@@ -3,8 +3,6 @@
 mod browser;
 mod charging;
 mod deployed;
-#[cfg(feature = "envoy")]
-mod envoy;
 mod frame;
 mod limits;
 mod page;
@@ -29,14 +27,17 @@ pub const TOKEN: &str = "t0ken-of-the-dashboards";
 /// A client that may do everything.
 pub const CLIENT: &str = "serve.clients.dashboards={ token = { env = \"DASHBOARDS\" }, may = [\"read\", \"charge\"], quota = 100_000 }";
 
+/// The address of the first pass that a page leads to.
+pub fn first_pass(page: &str) -> String {
+    let (_, link) = page.split_once("href=\"/pass?").unwrap();
+    format!("/pass?{}", link.split('"').next().unwrap())
+}
+
 /// A server, and the world that it serves.
 pub struct Served {
     pub world: World,
     pub child: Child,
     pub address: SocketAddr,
-    /// Of Envoy's rate limit service.
-    #[cfg_attr(not(feature = "envoy"), allow(dead_code))]
-    pub envoy: Option<SocketAddr>,
 }
 
 /// What the server answered.
@@ -79,7 +80,6 @@ impl Served {
             world,
             child,
             address: address("address").unwrap(),
-            envoy: address("envoy"),
         }
     }
 

@@ -30,7 +30,6 @@ fn servers_that_share_a_redis_share_the_limits_on_requests() {
         world: world_over(&redis, &[]),
         child,
         address,
-        envoy: None,
     };
     assert_eq!(one.get("/healthz").json()["limits"], "redis");
     let statuses =

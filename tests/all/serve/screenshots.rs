@@ -120,7 +120,6 @@ fn the_documentation_shows_the_page() {
         world,
         child,
         address,
-        envoy: None,
     };
     let _: Answer = served.get("/healthz");
     for (name, path, width, scheme) in [

@@ -116,7 +116,6 @@ pub struct Spending {
 /// The record that lists charges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ChargeSource {
     /// The ledger: the charges of every process.
     Ledger,

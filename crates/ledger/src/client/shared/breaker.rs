@@ -37,13 +37,11 @@ impl CircuitBreaker {
     }
 
     /// Whether the last call failed.
-    #[cfg(feature = "schema")]
     pub fn is_open(&self) -> bool {
         self.0.lock().is_some()
     }
 
     /// Whether a call may go through. After an interval one may: the others would wait for a timeout each.
-    #[cfg(feature = "schema")]
     pub fn admit_one(&self) -> bool {
         match &mut *self.0.lock() {
             None => true,

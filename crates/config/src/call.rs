@@ -81,8 +81,8 @@ keys! {
     /// What a response contains.
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct Records {
-        /// Where the records are: a list of them, or one object, which is one record. In a step of `ids`, and
-        /// behind the first page where pages or records are counted, null is no record. `*` stands for every element of a list and for every member of an object. If unset, the whole response.
+        /// Where the records are: a list of them, or one object, which is one record. Null, there or on the way there, is an
+        /// empty list. `*` stands for every element of a list and for every member of an object. If unset, the whole response.
         at: Pointer = Or(POINTER, "''", "'/items'"),
         /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
         /// matches members. A member that is no object becomes a record with this field and the field `value`.

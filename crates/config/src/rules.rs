@@ -1,5 +1,6 @@
 //! `errors`: rules that classify refusals, or the names of built-in sets of them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -415,7 +416,7 @@ impl Rule {
     pub fn matches<'h>(
         &self,
         status: u16,
-        header: impl Fn(&str) -> Option<&'h str>,
+        header: impl Fn(&str) -> Option<Cow<'h, str>>,
         body: &Value,
     ) -> bool {
         self.matches_status(status)
@@ -438,7 +439,7 @@ impl Rule {
 pub fn classify<'r, 'h>(
     rules: &'r [Rule],
     status: u16,
-    header: impl Fn(&str) -> Option<&'h str>,
+    header: impl Fn(&str) -> Option<Cow<'h, str>>,
     body: &Value,
 ) -> Option<&'r Rule> {
     rules
@@ -458,12 +459,12 @@ impl StatusMatch {
 }
 
 impl Condition {
-    fn holds<'h>(&self, header: &impl Fn(&str) -> Option<&'h str>, body: &Value) -> bool {
+    fn holds<'h>(&self, header: &impl Fn(&str) -> Option<Cow<'h, str>>, body: &Value) -> bool {
         match self {
             Self::Body { at, is } => at.texts_in(body).iter().any(|found| is_one_of(found, is)),
             Self::Text(text) => holds_text(body, text),
             Self::Header { name, is } => {
-                header(name).is_some_and(|found| is.is_empty() || is_one_of(found, is))
+                header(name).is_some_and(|found| is.is_empty() || is_one_of(&found, is))
             }
         }
     }

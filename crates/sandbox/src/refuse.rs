@@ -1,6 +1,8 @@
 //! Refusals: as the upstream's shape file describes them, otherwise such that the configuration's own rules recognise
 //! them.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::answer::{Content, Reply};
@@ -205,7 +207,7 @@ fn rule_of<'u>(upstream: &'u Upstream, answer: &Reply) -> Option<&'u Rule> {
             .headers
             .iter()
             .find(|(other, _)| other.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        found.map(|(_, value)| Cow::from(value.as_str()))
     };
     let Content::Json(body) = &answer.content else {
         return None;

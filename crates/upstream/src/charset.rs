@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use encoding_rs::mem::decode_latin1;
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use thiserror::Error;
@@ -75,6 +76,11 @@ pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> 
         .unwrap_or(UTF_8)
         .decode_without_bom_handling(text)
         .0
+}
+
+/// The value of a header as text: UTF-8, or else Latin-1, in which every byte is a character.
+pub fn header_text(value: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(value).map_or_else(|_| decode_latin1(value), Cow::Borrowed)
 }
 
 /// What a response declares, the encoding that this means (`None` if it is not supported), and the body without its mark.

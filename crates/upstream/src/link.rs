@@ -1,6 +1,18 @@
 //! Reads `Link` headers (RFC 8288).
 
+use percent_encoding::{CONTROLS, percent_encode};
+use reqwest::header::{HeaderMap, LINK};
 use url::Url;
+
+/// The values of the headers `Link`. Bytes that are not ASCII, which a URL does not contain, are percent-encoded, so that the URL of
+/// the next page has the bytes that came.
+#[must_use]
+pub fn link_values(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(LINK).iter();
+    values
+        .map(|value| percent_encode(value.as_bytes(), CONTROLS).to_string())
+        .collect()
+}
 
 /// The target of the link of relation `next` in the values of `Link` headers (RFC 8288).
 #[must_use]

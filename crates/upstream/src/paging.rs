@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::Failure;
-use super::link::next_link;
+use super::link::{link_values, next_link};
 use super::records::{is_inexact, name_of};
 use super::request::RequestParts;
 use super::response::Response;
@@ -62,10 +62,7 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
             token(paging, at, document).map(|url| url.map(|url| with_base(paging, document, url)))
         }
         Lead::Total(at) | Lead::Pages(at) => Ok(at.text_in(document)),
-        Lead::TokenHeader(name) => {
-            let value = response.header(name).map(str::trim);
-            Ok(value.filter(|value| !value.is_empty()).map(str::to_owned))
-        }
+        Lead::TokenHeader(name) => token_header(response, name),
         Lead::LinkHeader => Ok(link(response)),
         // It is read when the records are known.
         Lead::LastRecord(_) | Lead::Nowhere => Ok(None),
@@ -274,9 +271,20 @@ fn place(paging: &Paging) -> String {
 
 /// The URL of the next page in the header `Link`.
 fn link(response: &Response) -> Option<String> {
-    let values = response.headers.get_all("link").iter();
-    let next = next_link(values.filter_map(|value| value.to_str().ok()));
+    let values = link_values(&response.headers);
+    let next = next_link(values.iter().map(String::as_str));
     next.filter(|url| !url.is_empty()).map(str::to_owned)
+}
+
+/// The token in a header. Nothing and a blank text are the end.
+fn token_header(response: &Response, name: &str) -> Result<Option<String>, Failure> {
+    let value = response.exact_header(name).map_err(|shown| {
+        Failure::WrongShape(format!(
+            "the next page's token, in the header `{name}`, is not UTF-8: \"{shown}\""
+        ))
+    })?;
+    let value = value.map(str::trim).filter(|value| !value.is_empty());
+    Ok(value.map(str::to_owned))
 }
 
 /// Whether a list can continue behind a page although the page's own body stays the same: a full last one, where a header

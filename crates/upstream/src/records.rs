@@ -54,18 +54,18 @@ pub struct LeftOut {
 }
 
 /// Takes the records out of a response: each id once, at its first place. In a list that names what changed, its last change
-/// counts. `may_end`: null ends the list.
+/// counts.
 pub fn take(
     document: &mut Value,
     what: &Records,
     values: &Values<'_>,
     keep_last: bool,
-    may_end: bool,
 ) -> Result<Found, WrongShape> {
-    let is_by_ids = !values.ids.is_empty();
-    let mut bodies = BodySearch::run(document, what, is_by_ids || may_end)?;
+    let mut bodies = BodySearch::run(document, what)?;
     // An upstream can answer null for an id that it does not have.
-    bodies.found.retain(|body| !(is_by_ids && body.is_null()));
+    bodies
+        .found
+        .retain(|body| values.ids.is_empty() || !body.is_null());
     let listed = count(&bodies.found);
     let mut found = Found {
         records: Vec::new(),
@@ -120,7 +120,8 @@ pub fn has_records(document: &Value, what: &Records, values: &Values<'_>) -> boo
     match (what.at.tokens(), document) {
         // A whole response that is an object may also be an error: a record has an id.
         ([], Value::Object(_)) => id_of(document, &what.id, values).is_some(),
-        _ => what.at.find(document).is_some(),
+        // Null beside an error, as GraphQL writes it, is no empty list.
+        _ => what.at.find(document).is_some_and(|found| !found.is_null()),
     }
 }
 
@@ -139,21 +140,18 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
 struct BodySearch<'a> {
     what: &'a Records,
     found: Vec<Value>,
-    /// Whether null is an empty list: in a response to ids, and behind the first page where we count the pages.
-    may_be_null: bool,
     left_out: LeftOut,
-    /// Whether an object lacks a member that the pointer names, or the member is null.
+    /// Whether an object lacks a member that the pointer names.
     lacks_list: bool,
     /// The bytes that each record has again.
     repeated: Repeated,
 }
 
 impl<'a> BodySearch<'a> {
-    fn run(document: &mut Value, what: &'a Records, may_be_null: bool) -> Result<Self, WrongShape> {
+    fn run(document: &mut Value, what: &'a Records) -> Result<Self, WrongShape> {
         let mut search = Self {
             what,
             found: Vec::new(),
-            may_be_null,
             left_out: LeftOut::default(),
             lacks_list: false,
             repeated: Repeated::default(),
@@ -178,18 +176,27 @@ impl<'a> BodySearch<'a> {
                 if rest.is_empty() {
                     self.leave_out(members);
                 }
-                members
-                    .iter_mut()
-                    .try_for_each(|(name, member)| self.walk(member, rest, Some(name)))
+                let mut filled = members.iter_mut().filter(|(_, member)| !member.is_null());
+                filled.try_for_each(|(name, member)| self.walk(member, rest, Some(name)))
             }
             Value::Object(members) => match members.get_mut(token) {
+                // An object or a list without content, as many servers write it.
+                Some(Value::Null) => Ok(()),
                 Some(member) => self.walk(member, rest, name),
                 None => self.lacks(),
             },
-            Value::Array(elements) if token == "*" => elements
-                .iter_mut()
-                .try_for_each(|element| self.walk(element, rest, name)),
+            Value::Array(elements) if token == "*" => {
+                elements.iter_mut().try_for_each(|element| match element {
+                    // An element of a list is a record, be it one without an id.
+                    Value::Null if rest.is_empty() => {
+                        self.found.push(Value::Null);
+                        Ok(())
+                    }
+                    element => self.walk(element, rest, name),
+                })
+            }
             Value::Array(elements) => match token.parse::<usize>().map(|at| elements.get_mut(at)) {
+                Ok(Some(Value::Null)) => Ok(()),
                 Ok(Some(element)) => self.walk(element, rest, name),
                 Ok(None) => self.lacks(),
                 Err(_) => Err(self.wrong("an array", "an object")),
@@ -220,12 +227,10 @@ impl<'a> BodySearch<'a> {
         Ok(())
     }
 
-    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is no record in a response to
-    /// ids, and the end of a list whose pages we count: the World Bank has it behind a full last page. Elsewhere it is a mistake
-    /// of the upstream, which would otherwise pass for the end of the list.
+    /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is an empty list.
     fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
-        if value.is_null() && self.may_be_null {
-            return self.lacks();
+        if value.is_null() {
+            return Ok(());
         }
         self.arrange(value)?;
         match (value, name.zip(self.what.key.as_deref())) {

@@ -48,7 +48,7 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
         wait: answer
             .header(RETRY_AFTER.as_str())
-            .and_then(|value| retry_after(value, now)),
+            .and_then(|value| retry_after(&value, now)),
         until: rule.and_then(|rule| until(rule, answer, document, now)),
         pause: rule.and_then(|rule| rule.pause),
     };
@@ -180,7 +180,7 @@ fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> 
 
 fn until(rule: &Rule, answer: &Response, document: &Value, now: Timestamp) -> Option<Timestamp> {
     match rule.until.as_ref()? {
-        Until::EpochHeader(name) => reset(answer.header(name)?, now),
+        Until::EpochHeader(name) => reset(&answer.header(name)?, now),
         Until::At(at) => reset(&at.text_in(document)?, now),
     }
 }
@@ -211,7 +211,7 @@ fn redirect(answer: &Response) -> Option<String> {
         .status
         .is_redirection()
         .then(|| answer.header(LOCATION.as_str()))??;
-    let to = Url::parse(location).map_or_else(
+    let to = Url::parse(&location).map_or_else(
         |_| "another path of the same host".to_owned(),
         |to| host_of(&to),
     );

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::link::{is_other_page, is_usual, next_link, unusual_relation};
+use super::link::{is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
 use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
@@ -162,10 +162,8 @@ pub fn read(
 
 /// What leads on in the header `Link`.
 fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<String> {
-    let links = || {
-        let values = response.headers.get_all("link").iter();
-        values.filter_map(|value| value.to_str().ok())
-    };
+    let values = link_values(&response.headers);
+    let links = || values.iter().map(String::as_str);
     if next_link(links()).is_some_and(|url| !url.is_empty()) {
         return Some("the header `link`".to_owned());
     }

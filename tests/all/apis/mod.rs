@@ -4,8 +4,10 @@ mod authentication;
 mod corrected;
 mod credentials;
 mod formats;
+mod headers;
 mod limits;
 mod mistakes;
+mod nulls;
 mod paging;
 #[cfg(feature = "parquet")]
 mod parquet;

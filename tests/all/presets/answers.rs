@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ingest_config::{Class, classify};
@@ -54,7 +55,7 @@ fn the_rules_of_every_preset_tell_its_answers_apart() {
         {
             let document: Value =
                 serde_json::from_str(&body).unwrap_or_else(|_| Value::String(body.clone()));
-            let header = |name: &str| headers.get(name).map(String::as_str);
+            let header = |name: &str| headers.get(name).map(Cow::from);
             let rule = classify(rules, status, header, &document)
                 .unwrap_or_else(|| panic!("{name}: {status} {body}"));
             assert_eq!(word(rule.class), class, "{name}: {status} {body}");

@@ -344,7 +344,7 @@ async fn regions_overlap_and_every_process_tells_the_same() {
 async fn class(config: &Config, response: Response) -> Option<Class> {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body: Value = response.json().await.unwrap();
-    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.into());
     classify(&config.upstreams["plain"].errors, status, header, &body).map(|rule| rule.class)
 }
 

@@ -1,5 +1,6 @@
 //! How answers are told apart.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use ingest_config::{Class, Rule, Until, classify};
@@ -15,7 +16,13 @@ fn rules(toml: &str) -> Vec<Rule> {
 
 fn class(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &Value) -> Option<Class> {
     let headers: BTreeMap<&str, &str> = headers.iter().copied().collect();
-    classify(rules, status, |name| headers.get(name).copied(), body).map(|rule| rule.class)
+    classify(
+        rules,
+        status,
+        |name| headers.get(name).copied().map(Cow::from),
+        body,
+    )
+    .map(|rule| rule.class)
 }
 
 /// A refusal with a reason, as most are written.

@@ -109,15 +109,26 @@ impl Response {
         }
     }
 
-    /// The value of a header; `None` if it is absent or no text.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name)?.to_str().ok()
+    /// The value of a header as text; `None` if it is absent.
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.headers(name).next()
     }
 
-    /// The values of all headers of this name; U+FFFD replaces invalid bytes.
+    /// The values of all headers of this name as text.
     pub fn headers(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
         let values = self.headers.get_all(name).into_iter();
-        values.map(|value| String::from_utf8_lossy(value.as_bytes()))
+        values.map(|value| charset::header_text(value.as_bytes()))
+    }
+
+    /// The value of a header, exactly as it came; `None` if it is absent. An error is what the header has instead of UTF-8, for
+    /// messages.
+    pub fn exact_header(&self, name: &str) -> Result<Option<&str>, String> {
+        let Some(value) = self.headers.get(name) else {
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(value.as_bytes());
+        text.map(Some)
+            .map_err(|_| self.shown(&charset::header_text(value.as_bytes())))
     }
 
     /// The document in the body, or why there is none. A long one is parsed on another thread, since that takes longer than the
@@ -228,7 +239,9 @@ impl Response {
     /// The content type that the response states, for messages; empty if it states none.
     fn stated_type(&self) -> String {
         let stated = self.header(CONTENT_TYPE.as_str());
-        stated.map_or_else(String::new, |stated| format!(" (`{}`)", self.shown(stated)))
+        stated.map_or_else(String::new, |stated| {
+            format!(" (`{}`)", self.shown(&stated))
+        })
     }
 
     /// The body as text for messages: U+FFFD replaces invalid bytes.

@@ -100,12 +100,13 @@ impl Response {
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();
-        let may_end = call.paging.counts_itself() && !is_first;
-        let found = records::take(&mut document, records, &parts.values(), keep_last, may_end)
-            .map_err(|wrong| match wrong {
-                WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
-                WrongShape::Value { .. } | WrongShape::NoIds { .. } => {
-                    Failure::WrongShape(wrong.to_string())
+        let found =
+            records::take(&mut document, records, &parts.values(), keep_last).map_err(|wrong| {
+                match wrong {
+                    WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
+                    WrongShape::Value { .. } | WrongShape::NoIds { .. } => {
+                        Failure::WrongShape(wrong.to_string())
+                    }
                 }
             })?;
         says.read_last(&call.paging, found.last.as_ref());
@@ -156,9 +157,11 @@ impl Response {
     /// The `ETag` with which the page can be requested again, if everything that we read is in the body that it names.
     fn tag(&self, parts: &RequestParts<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
         let wanted = parts.request.step.call.etag == Etag::Free;
-        let name = self
-            .header(ETAG.as_str())
-            .filter(|name| wanted && !name.is_empty())?;
+        // A tag that is not UTF-8 cannot be sent back as it came. Without one, the page is requested as if it were new.
+        let name = self.exact_header(ETAG.as_str()).ok()??;
+        if !wanted || name.is_empty() {
+            return None;
+        }
         // What a page that did not change shows again is its records and its next page.
         let is_stored =
             found.removed.is_empty() && parts.request.step.call.paging.lasting().is_none();

@@ -115,6 +115,7 @@ async fn a_page_without_records_is_empty() {
     let bodies = [
         json!({}),
         json!({ "items": [] }),
+        json!({ "items": null }),
         json!({ "error": null }),
         json!({ "error": false, "errors": [] }),
     ];
@@ -135,7 +136,7 @@ async fn a_page_without_records_is_empty() {
 
 #[tokio::test]
 async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
-    let shapes: [(Value, &str); 10] = [
+    let shapes: [(Value, &str); 9] = [
         (
             json!([{ "id": "a" }]),
             "the response contains an array instead of an object (at `/items`)",
@@ -143,10 +144,6 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
         (
             json!([]),
             "the response contains an array instead of an object (at `/items`)",
-        ),
-        (
-            json!({ "items": null }),
-            "the response contains null instead of a list or an object (at `/items`)",
         ),
         (
             json!({ "items": "many" }),

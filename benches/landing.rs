@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use comfy_table::Table;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
 use ingest_catalog::{
     Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
@@ -139,6 +140,7 @@ pub async fn land(
         records: records.to_vec(),
         request: "request".into(),
         next: Some(format!("cursor-{number}")),
+        list: ListSoFar::default(),
         cut: false,
         removed: Vec::new(),
         lasting: None,
@@ -407,6 +409,7 @@ async fn open_eight_passes(catalog: &SqliteCatalog) {
             records,
             request: "request".into(),
             next: None,
+            list: ListSoFar::default(),
             cut: false,
             removed: Vec::new(),
             lasting: None,

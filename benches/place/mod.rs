@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ingest_base::clock::SystemClock;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
 use ingest_catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
 use ingest_config::{Config, Sources};
@@ -258,6 +259,7 @@ async fn land(
             records: (first..end).map(record).collect(),
             request: "request".into(),
             next: (is_open || end < records.end).then(|| end.to_string()),
+            list: ListSoFar::default(),
             cut: false,
             removed: Vec::new(),
             lasting: None,

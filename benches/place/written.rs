@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::time::Duration;
 
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
 use ingest_catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
 use ingest_config::Config;
@@ -52,6 +53,7 @@ async fn land_channels(path: &Path, config: &Config) {
             records: (0..records).map(record).collect(),
             request: "request".into(),
             next: None,
+            list: ListSoFar::default(),
             cut: false,
             removed: Vec::new(),
             lasting: None,

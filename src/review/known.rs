@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use ingest_base::fnv::fnv;
-use ingest_config::{Call, Upstream};
+use ingest_config::identity::{set_ones, written_params};
+use ingest_config::{Body, Call, Template, Upstream};
+use serde_json::json;
 
 /// The most names that are kept. A call whose responses have more has names that are values.
 const MOST_NAMES: usize = 100;
@@ -36,17 +38,17 @@ impl Known {
     /// Returns a hash of the configuration by which a call is requested and read.
     #[must_use]
     pub fn fingerprint(upstream: &Upstream, call: &Call) -> String {
-        let records = call
-            .records
-            .as_ref()
-            .map(|records| (&records.at, &records.format, &records.layout));
-        let sent = (&call.path, &call.method, &call.params, &call.body);
-        let base = upstream.base_url.as_str();
+        let written = set_ones(json!({
+            "upstream": upstream.place(),
+            "path": call.path.as_ref().map(Template::as_str),
+            "method": call.method.as_str(),
+            "params": written_params(&call.params),
+            "body": call.body.as_ref().map(Body::written),
+            "page": call.paging.written(),
+            "list": call.records.as_ref().map(|records| records.written_list()),
+        }));
         // It is stored, so the hash must be that of every build, which the standard library does not promise.
-        format!(
-            "{:032x}",
-            fnv(&format!("{base} {sent:?} {:?} {records:?}", call.paging))
-        )
+        format!("{:032x}", fnv(&written.to_string()))
     }
 
     /// Returns what a stored text says, unless it is of another configuration.

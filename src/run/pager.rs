@@ -9,6 +9,7 @@ use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::review::{Finding, ListRef, Review, Turn};
 use ingest_base::clock::Monotonic;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
@@ -111,6 +112,8 @@ pub struct PagePosition {
     pub next: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`.
     pub cut: bool,
+    /// What the pages of its list showed until now, this one included.
+    pub list: ListSoFar,
     /// The greatest value seen, as [`ingest_config::Since::stored`] writes it.
     pub greatest: Option<String>,
     pub empty_pages: u64,
@@ -350,6 +353,7 @@ impl<'a> Pager<'a> {
             // A slice is listed once, and again by `--relist` only, which begins at no cursor.
             lasting: place.lasting.filter(|_| self.region.slice.is_none()),
             cut: place.cut,
+            list: place.list,
             greatest: place.greatest,
             empty_pages: place.empty_pages,
             requested: place.requested,

@@ -1,6 +1,6 @@
 //! A pass of a region: its positions, and the walk through the steps that list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::context::Context;
@@ -11,6 +11,7 @@ use super::stats::PassStats;
 use super::steps::{listing_steps, readable, request_of, since_of};
 use super::stop_reason::StopReason;
 use crate::review::{Finding, Greatest, listed_anew, nothing_since_first};
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
 use ingest_config::{Field, Job, Lasting, Region, SinceValue, Step, Variable};
@@ -44,8 +45,6 @@ pub struct Pass {
     /// again.
     pub lasting: HashMap<usize, String>,
     pub positions: Vec<StepPosition>,
-    /// Steps whose list is perhaps not all that there is: `max_pages` cut it, or a page of it could not be read completely.
-    pub partial: HashSet<usize>,
     /// What it cost and contained, in this run.
     pub stats: PassStats,
     /// Notes for people.
@@ -72,7 +71,6 @@ impl Pass {
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
-            partial: open.map_or_else(HashSet::new, |open| perhaps_cut(&candidate.job, open)),
             since: since_of(&candidate.job, &candidate.state, relists),
             doubts: open.map(|pass| pass.doubts.clone()).unwrap_or_default(),
             relists,
@@ -84,8 +82,11 @@ impl Pass {
             },
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
-            stats: PassStats::default(),
-            notes: open.map_or_else(Vec::new, |_| candidate.edited.notes.clone()),
+            stats: PassStats {
+                skipped: open.map_or(0, skipped),
+                ..PassStats::default()
+            },
+            notes: open.map_or_else(Vec::new, |open| said(candidate, open)),
             _lease: lease,
         }
     }
@@ -119,15 +120,30 @@ impl Pass {
     }
 
     /// Ends a step at the pages that are landed.
-    pub fn end_step(&mut self, step: usize) {
-        for position in self.positions.iter_mut().filter(|one| one.step == step) {
+    pub fn end_step(&mut self, step: usize, list: ListSoFar) {
+        if let Some(position) = self.positions.iter_mut().find(|one| one.step == step) {
             position.cursor = None;
+            position.list = list;
+        }
+    }
+
+    /// Returns what the pages of a step showed of its list.
+    fn list_of(&self, step: usize) -> ListSoFar {
+        let position = self.positions.iter().find(|one| one.step == step);
+        position.map_or_else(ListSoFar::default, |one| one.list.clone())
+    }
+
+    /// Adds notes, each once.
+    fn note_all(&mut self, notes: Vec<String>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
     }
 
     /// Returns a step to before its first page.
     pub fn restart(&mut self, step: usize) {
-        self.partial.remove(&step);
         self.positions.retain(|position| position.step != step);
     }
 
@@ -140,7 +156,7 @@ impl Pass {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
                 let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-                !self.partial.contains(index)
+                !self.list_of(*index).is_partial
                     && !is_for_a_time
                     && self.names_everything(*index, step)
             })
@@ -201,13 +217,16 @@ impl Pass {
     }
 }
 
-/// Returns the steps of an unfinished pass that have as many pages as `max_pages` allows. Nothing stored says whether their
-/// lists ended there by themselves.
-fn perhaps_cut(job: &Job, open: &OpenPass) -> HashSet<usize> {
-    let most = |step: usize| job.steps.get(step).and_then(|step| step.max_pages);
-    let cut = |at: &&StepPosition| most(at.step).is_some_and(|most| at.pages >= most);
-    let cut = open.steps.iter().filter(cut);
-    cut.map(|at| at.step).collect()
+/// Returns the records without an id in the pages of an unfinished pass.
+fn skipped(open: &OpenPass) -> u64 {
+    open.steps.iter().map(|at| at.list.skipped).sum()
+}
+
+/// Returns the notes with which an unfinished pass is resumed.
+fn said(candidate: &Candidate, open: &OpenPass) -> Vec<String> {
+    let of_lists = open.steps.iter().flat_map(|at| at.list.notes.clone());
+    let edited = candidate.edited.notes.iter().cloned();
+    edited.chain(of_lists).collect()
 }
 
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
@@ -260,7 +279,8 @@ pub async fn walk(
         }
         // Of a list that stopped, too: its requests are paid for.
         pass.stats.add(&pager.stats);
-        pass.notes.append(&mut pager.notes);
+        let notes = std::mem::take(&mut pager.notes);
+        pass.note_all(notes);
         pass.doubts.append(&mut pager.doubts);
         walked?;
     }
@@ -309,11 +329,16 @@ impl Target for Listing<'_> {
         let doubted = [&doubts, &pager.doubts, &self.pass.doubts];
         let is_doubtful = doubted.iter().any(|doubts| !doubts.is_empty());
         let lasting = self.lasting(&page, pager.step);
+        let mut list = self.pass.list_of(self.index);
+        list.is_partial |= page.is_partial;
+        list.skipped = list.skipped.saturating_add(page.page.skipped);
+        pager.notes.iter().for_each(|note| list.note(note));
         let place = PagePosition {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),
             cut: page.is_cut && names_since,
+            list: list.clone(),
             greatest: self.pass.greatest.stored(job),
             empty_pages: page.empty_pages,
             requested: Vec::new(),
@@ -333,9 +358,6 @@ impl Target for Listing<'_> {
         if let Some(finding) = repeated.filter(|_| landed.cursor_repeats) {
             pager.add(finding);
         }
-        if page.is_partial {
-            self.pass.partial.insert(self.index);
-        }
         self.pass.advance(
             landed,
             StepPosition {
@@ -344,6 +366,7 @@ impl Target for Listing<'_> {
                 cursor: page.next,
                 request: Some(pager.request().to_owned()),
                 empty_pages: page.empty_pages,
+                list,
             },
         );
         if let (Some(prefetch), Some(listed)) = (self.prefetch, listed) {
@@ -359,18 +382,18 @@ impl Target for Listing<'_> {
             Ended::AtMost(doubts) => (names_since, false, doubts),
             Ended::Proved(proved, doubts) => (false, proved, doubts),
         };
+        let mut list = self.pass.list_of(self.index);
+        list.is_partial |= !proved;
+        pager.notes.iter().for_each(|note| list.note(note));
         if let Some(id) = self.pass.id() {
             let catalog = &pager.context.catalog;
             // Before the end: a run that is killed in between finds the list to be ended again.
             if !doubts.is_empty() {
                 catalog.store_doubts(id, &doubts).await?;
             }
-            catalog.end_step(id, self.index, cut).await?;
+            catalog.end_step(id, self.index, cut, &list).await?;
         }
-        self.pass.end_step(self.index);
-        if !proved {
-            self.pass.partial.insert(self.index);
-        }
+        self.pass.end_step(self.index, list);
         Ok(())
     }
 

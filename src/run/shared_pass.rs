@@ -14,6 +14,7 @@ use super::steps::{fit_shared, request_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, listed_anew, nothing_since_first};
 use ingest_base::fnv::fnv;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_catalog::{
     IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
@@ -347,6 +348,7 @@ impl<'a> SharedPass<'a> {
             step: batch.step,
             next: None,
             cut: false,
+            list: ListSoFar::default(),
             greatest: None,
             empty_pages: 0,
             requested: decided.requested,

@@ -8,6 +8,7 @@ use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
 use crate::review::{Review, Turn};
+use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{Landing, PassRef, Resource, Taken};
 use ingest_config::{Job, Region, Variable};
 use ingest_quota::Cost;
@@ -94,6 +95,8 @@ impl SinglePage<'_> {
         };
         let verdict = Review::new(self.job, step, self.region, known, 0).see(page, turn);
         let lasts = !is_last && verdict.doubts.is_empty() && self.region.slice.is_none();
+        let is_unproved = verdict.next.is_none() && !verdict.is_proved;
+        let is_partial = page.skipped > 0 || verdict.is_cut || is_unproved || verdict.has_no_list;
         let landing = Landing {
             id: Uuid::now_v7(),
             pass: self.pass(),
@@ -105,6 +108,12 @@ impl SinglePage<'_> {
             request: request_of(self.job, step, self.region),
             next: verdict.next.filter(|_| !verdict.is_cut),
             cut: verdict.is_cut && self.job.names(step, &Variable::Since),
+            list: ListSoFar {
+                is_partial,
+                skipped: page.skipped,
+                notes: verdict.notes,
+                ..ListSoFar::default()
+            },
             greatest: None,
             empty_pages: u64::from(page.records.is_empty() && page.removed.is_empty()),
             requested: Vec::new(),

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 
 use ingest_base::fnv::fnv;
 use ingest_catalog::{OpenPass, Rearrangement, RegionState, Resource, StepPosition};
-use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_config::identity::{doubt_names, set_ones};
+use ingest_config::{Job, Region, Rule, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::PageRequest;
+use serde_json::{Value, json};
 
 /// Two different times, so that a step that names `{now}` differs from one that names `{since}`.
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
@@ -56,9 +58,8 @@ pub fn refusable(job: &Job, region: &Region) -> String {
         .map(|step| request_of(job, step, region))
         .collect();
     let credentials: Vec<&str> = job.credentials().map(|one| &*one.name).collect();
-    let (url, rules) = (&upstream.base_url, &upstream.errors);
-    let text = format!("{} {credentials:?} {steps:?} {rules:?}", url.as_str());
-    format!("{:032x}", fnv(&text))
+    let rules: Vec<Value> = upstream.errors.iter().map(Rule::written).collect();
+    hash(&json!([upstream.place(), credentials, steps, rules]))
 }
 
 /// Returns a hash of everything in the configuration on which a doubt about the lists of this region can depend: what
@@ -67,14 +68,19 @@ pub fn refusable(job: &Job, region: &Region) -> String {
 pub fn readable(job: &Job, region: &Region) -> String {
     let read = |step: &Step| {
         let call = &step.call;
-        format!(
-            "{:?} {:?} {:?} {:?}",
-            call.paging, call.records, call.trust, step.max_pages
-        )
+        set_ones(json!({
+            "page": call.paging.written(),
+            "records": call.records.as_ref().map(|records| records.written()),
+            "trust": doubt_names(&call.trust),
+            "max_pages": step.max_pages,
+        }))
     };
-    let steps: Vec<String> = job.steps.iter().map(read).collect();
-    let text = format!("{} {steps:?}", refusable(job, region));
-    format!("{:032x}", fnv(&text))
+    let steps: Vec<Value> = job.steps.iter().map(read).collect();
+    hash(&json!([refusable(job, region), steps]))
+}
+
+fn hash(written: &Value) -> String {
+    format!("{:032x}", fnv(&written.to_string()))
 }
 
 /// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch. One that

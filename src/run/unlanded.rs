@@ -102,7 +102,7 @@ impl Unlanded {
         context: &Context,
         kind_of: KindOf<'_>,
         line: &str,
-        begun: &mut HashMap<String, PassRef>,
+        begun: &mut HashMap<PassRef, PassRef>,
     ) -> Result<bool, CatalogError> {
         let mut landing: Landing = match serde_json::from_str(line) {
             Ok(landing) => landing,
@@ -122,12 +122,12 @@ impl Unlanded {
         };
         landing.kind = kind;
         // Several pages can have waited for the first one that would have stored their pass.
-        let name = format!("{:?}", landing.pass);
-        if let Some(pass) = begun.get(&name) {
+        let named = landing.pass.clone();
+        if let Some(pass) = begun.get(&named) {
             landing.pass = pass.clone();
         }
         let landed = context.catalog.land(Arc::new(landing)).await?;
-        begun.insert(name, PassRef::Open(landed.pass));
+        begun.insert(named, PassRef::Open(landed.pass));
         Ok(true)
     }
 

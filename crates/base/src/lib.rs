@@ -4,6 +4,7 @@
 pub mod apart;
 pub mod clock;
 pub mod fnv;
+pub mod list_so_far;
 pub mod plain;
 pub mod private;
 pub mod record;

@@ -174,6 +174,7 @@ pub const TABLES: &[Table] = &[
             ("request", Text),
             ("empty_pages", Integer),
             ("cut", Truth),
+            ("list", Json),
         ],
         key: 3,
     },

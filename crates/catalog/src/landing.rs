@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{IdSince, OpenBatch, PassId, PassRef, Term};
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Doubted, Record, Tag};
 use ingest_config::Records;
 use ingest_quota::{Cost, Timestamp};
@@ -38,6 +39,9 @@ pub struct Landing {
     pub lasting: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
     pub cut: bool,
+    /// What the pages of its list showed until now, this one included. The catalog adds how many different records it lists.
+    #[serde(default)]
+    pub list: ListSoFar,
     /// The greatest value seen so far, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
     pub greatest: Option<String>,
     /// How many pages in a row are empty at the end of the step, this one included.
@@ -68,6 +72,16 @@ pub struct Landing {
     pub term: Option<Term>,
 }
 
+impl Landing {
+    /// Returns what its list showed, which has this many different records now.
+    pub(crate) fn list_with(&self, listed: u64) -> ListSoFar {
+        ListSoFar {
+            listed,
+            ..self.list.clone()
+        }
+    }
+}
+
 /// A stored page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landed {
@@ -76,6 +90,8 @@ pub struct Landed {
     /// Whether this step of this pass had `next` before, and the page lists nothing new. The step is then done: its cursors
     /// form a loop, or the upstream has one cursor for the whole list, which ends at an empty page.
     pub cursor_repeats: bool,
+    /// The different records that this step of this pass lists now.
+    pub listed: u64,
     /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another
     /// run may request the page again.
     pub lease_lost: bool,

@@ -156,9 +156,7 @@ pub trait Leases: Send + Sync {
     }
 
     /// Returns the term under which this process holds a resource; `None` if it does not, or if its leases cannot be lost.
-    fn term(&self, _: &Resource) -> Option<Term> {
-        None
-    }
+    fn term(&self, resource: &Resource) -> Option<Term>;
 
     /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
     /// request, so an implementation answers from memory.
@@ -166,10 +164,8 @@ pub trait Leases: Send + Sync {
 
     /// Returns until when this process may send what it does under the lease of a resource that it took; `None` if the lease
     /// cannot be lost.
-    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
-        None
-    }
+    fn trusted_until(&self, resource: &Resource) -> Option<Deadline>;
 
     /// Releases what is left, before the process ends. Leases that end with the process need nothing.
-    async fn close(&self) {}
+    async fn close(&self);
 }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -134,9 +135,7 @@ pub trait PassReader: Send + Sync {
     ) -> Result<Vec<IdSince>, CatalogError>;
 
     /// Returns the cursors at the ends of the lists of these passes, with which the next ones begin.
-    async fn lasting_cursors(&self, _passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
-        Ok(LastingCursors::new())
-    }
+    async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError>;
 
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
     async fn last_fetched(
@@ -162,9 +161,7 @@ pub trait PassReader: Send + Sync {
     async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError>;
 
     /// Returns what the lists of each call showed.
-    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
-        Ok(Vec::new())
-    }
+    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError>;
 }
 
 /// Writes pages and passes. Each method writes all or nothing.
@@ -172,14 +169,10 @@ pub trait PassReader: Send + Sync {
 pub trait PassStore: PassReader {
     /// Fails if a landed page would be lost, as when the catalog's file was deleted since it was opened. Fast enough to be
     /// called before each request.
-    async fn check_writable(&self) -> Result<(), CatalogError> {
-        Ok(())
-    }
+    async fn check_writable(&self) -> Result<(), CatalogError>;
 
     /// Whether the catalog can store an id. One that it cannot store is neither landed nor requested.
-    fn takes_id(&self, _id: &str) -> bool {
-        true
-    }
+    fn takes_id(&self, id: &str) -> bool;
 
     /// Stores a page: records, listing, full-text index, cursor and the pass's counts. An error means that nothing of it
     /// was stored, so the caller can repeat the same landing after a retryable one.
@@ -212,8 +205,15 @@ pub trait PassStore: PassReader {
         now: Timestamp,
     ) -> Result<u64, CatalogError>;
 
-    /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`].
-    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError>;
+    /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`], `list` instead of the
+    /// one that was landed.
+    async fn end_step(
+        &self,
+        pass: PassId,
+        step: usize,
+        cut: bool,
+        list: &ListSoFar,
+    ) -> Result<(), CatalogError>;
 
     /// Ends a pass. A pass that has ended keeps its end.
     async fn finish(
@@ -255,49 +255,37 @@ pub trait PassStore: PassReader {
     /// is kept: they cost nothing, and there is one with every run.
     async fn store_outcome(
         &self,
-        _pass: &PassRef,
-        _failed: bool,
-        _notes: Option<&str>,
-        _now: Timestamp,
-    ) -> Result<(), CatalogError> {
-        Ok(())
-    }
+        pass: &PassRef,
+        failed: bool,
+        notes: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), CatalogError>;
 
     /// Stores what the job requested in a pass that was refused or is doubtful, so that the region is due again when that changes.
-    async fn store_refusal(&self, _pass: PassId, _request: &str) -> Result<(), CatalogError> {
-        Ok(())
-    }
+    async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError>;
 
     /// Adds doubts to an unfinished pass.
-    async fn store_doubts(&self, _pass: PassId, _doubts: &[Doubted]) -> Result<(), CatalogError> {
-        Ok(())
-    }
+    async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError>;
 
     /// Stores what the lists of a call showed.
-    async fn store_call_facts(&self, _facts: CallFacts) -> Result<(), CatalogError> {
-        Ok(())
-    }
+    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError>;
 
     /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
     /// names the slice, have none.
     async fn forget_lasting(
         &self,
-        _job: &str,
-        _region: &str,
-        _request: &str,
-    ) -> Result<(), CatalogError> {
-        Ok(())
-    }
+        job: &str,
+        region: &str,
+        request: &str,
+    ) -> Result<(), CatalogError>;
 
     /// Deletes the cursor with which the next list of an id begins, as steps of this call request it for this job.
     async fn forget_lasting_of_id(
         &self,
-        _job: &str,
-        _call: &str,
-        _id: &str,
-    ) -> Result<(), CatalogError> {
-        Ok(())
-    }
+        job: &str,
+        call: &str,
+        id: &str,
+    ) -> Result<(), CatalogError>;
 
     /// Stores what a call is expected to cost from now on.
     async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError>;

@@ -8,7 +8,8 @@ use std::time::UNIX_EPOCH;
 use async_trait::async_trait;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken};
+use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use ingest_base::clock::Deadline;
 use ingest_base::fnv::fnv;
 use ingest_base::private;
 use ingest_quota::Timestamp;
@@ -105,6 +106,17 @@ impl Leases for LockFiles {
             ))
         })
     }
+
+    /// Lost with the process alone.
+    fn term(&self, _: &Resource) -> Option<Term> {
+        None
+    }
+
+    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
+        None
+    }
+
+    async fn close(&self) {}
 
     fn check(&self, _: &Resource) -> Result<(), CatalogError> {
         Ok(())

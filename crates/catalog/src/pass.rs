@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::OpenBatch;
 use super::copy::tables_of_steps;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
@@ -13,7 +14,7 @@ use ingest_quota::Timestamp;
 pub struct PassId(pub i64);
 
 /// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its end if it landed none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PassRef {
     /// Not in the catalog yet.
     New {
@@ -63,6 +64,8 @@ pub struct StepPosition {
     pub request: Option<String>,
     /// How many pages in a row were empty at its end.
     pub empty_pages: u64,
+    /// What its pages showed of the list.
+    pub list: ListSoFar,
 }
 
 /// How the steps of an unfinished pass differ from the steps that its job has now.

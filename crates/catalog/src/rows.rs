@@ -8,6 +8,7 @@ use super::{
     CallFacts, EndedSlice, Estimate, IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
     StepPosition, StoredRecord, values,
 };
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Doubted, Tag};
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
@@ -128,7 +129,7 @@ pub fn ended_slice<R: Columns>(row: &R) -> Result<Option<EndedSlice>, R::Error> 
     }))
 }
 
-/// A step, its last page, and that page's cursor, request and empty pages.
+/// A step, its last page, and that page's cursor, request, empty pages and list.
 pub fn step_position<R: Columns>(row: &R) -> Result<StepPosition, R::Error> {
     Ok(StepPosition {
         step: row.step(0)?,
@@ -136,6 +137,7 @@ pub fn step_position<R: Columns>(row: &R) -> Result<StepPosition, R::Error> {
         cursor: row.optional_text(2)?,
         request: row.optional_text(3)?,
         empty_pages: row.count(4)?,
+        list: ListSoFar::read(row.optional_text(5)?.as_deref()),
     })
 }
 

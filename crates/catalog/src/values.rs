@@ -40,10 +40,13 @@ pub fn sum(spent: &str, more: &Cost) -> String {
     serde_json::json!(units).to_string()
 }
 
-/// Reads stored doubts, each once; none where nothing is stored.
+/// Reads stored doubts, each once; none where nothing is stored. What cannot be read is a doubt.
 pub fn doubts(stored: Option<&str>) -> Vec<Doubted> {
-    let stored = stored.and_then(|stored| serde_json::from_str(stored).ok());
-    let all: Vec<Doubted> = stored.unwrap_or_default();
+    let all: Vec<Doubted> = match stored.map(serde_json::from_str) {
+        None => Vec::new(),
+        Some(Ok(all)) => all,
+        Some(Err(error)) => vec![unreadable(&error)],
+    };
     let mut doubts: Vec<Doubted> = Vec::new();
     for doubt in all {
         if !doubts.contains(&doubt) {
@@ -51,6 +54,16 @@ pub fn doubts(stored: Option<&str>) -> Vec<Doubted> {
         }
     }
     doubts
+}
+
+fn unreadable(error: &serde_json::Error) -> Doubted {
+    Doubted {
+        doubt: "unreadable".to_owned(),
+        call: String::new(),
+        text: format!(
+            "the catalog has doubts about this pass that cannot be read ({error}); to request its lists again, use --relist"
+        ),
+    }
 }
 
 /// Returns stored doubts with more of them, as they are stored.

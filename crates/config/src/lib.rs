@@ -17,6 +17,7 @@ mod field;
 mod format;
 mod header_pattern;
 mod headers;
+pub mod identity;
 mod job;
 mod layout;
 mod ledger;

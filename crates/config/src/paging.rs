@@ -273,6 +273,17 @@ pub enum Lasting {
     Last,
 }
 
+impl Lasting {
+    /// As the configuration has it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::At(at) => at.as_str(),
+            Self::Last => LAST,
+        }
+    }
+}
+
 const LASTING: Leaf<Lasting> = Leaf {
     read: |item| match item.as_text().as_deref() {
         Some(LAST) => Some(Lasting::Last),

@@ -357,6 +357,15 @@ pub enum Class {
     Transient,
 }
 
+impl Class {
+    /// Its name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let found = CLASSES.iter().find(|(_, class, _)| *class == self);
+        found.map_or("", |(name, ..)| name)
+    }
+}
+
 const CLASSES: &[(&str, Class, &str)] = &[
     (
         "end",

@@ -8,7 +8,7 @@ use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
 use secrecy::zeroize::Zeroizing;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use super::authorization::{Carried, add_header, no_value};
@@ -18,9 +18,10 @@ use super::shown::ShownRequest;
 use super::{Failure, PageRequest};
 use ingest_base::fnv::fnv;
 use ingest_config as config;
+use ingest_config::identity::set_ones;
 use ingest_config::{
-    Auth, Body, CredentialLimit, CursorText, Field, Format, Param, Place, Region, SinceValue, Step,
-    Template, Turn, Values,
+    Auth, Body, CredentialLimit, CursorText, Field, Format, Lasting, Param, Place, Records, Region,
+    SinceValue, Step, Template, Turn, Values,
 };
 use ingest_quota::LimitName;
 
@@ -100,15 +101,22 @@ impl<'a> RequestParts<'a> {
     pub fn name(&self) -> String {
         let call = &self.request.step.call;
         let records = call.records.as_ref();
-        let read = records.map(|records| (records.at.as_str(), &records.kind, &records.id));
-        let secret = match self.secret_lines() {
-            lines if lines.is_empty() => String::new(),
-            lines => format!(" {lines:?}"),
-        };
-        format!(
-            "{} {} {:?} {read:?}{secret}",
-            call.method, self.url, self.headers
-        )
+        let sent = json!({
+            "method": call.method.as_str(),
+            "upstream": self.upstream.place(),
+            "url": self.place_of_url(),
+            "headers": header_lines(&self.headers),
+            "secrets": self.secret_lines(),
+            "read": records.map(|records| read_of(records)),
+        });
+        set_ones(sent).to_string()
+    }
+
+    /// Its path below the upstream's base path, and its query.
+    fn place_of_url(&self) -> (&str, Option<&str>) {
+        let (path, base) = (self.url.path(), self.upstream.base_url.path());
+        let below = path.strip_prefix(base.trim_end_matches('/'));
+        (below.unwrap_or(path), self.url.query())
     }
 
     /// The headers and parameters that contain a secret, as they are configured.
@@ -253,27 +261,25 @@ impl<'a> PageRequest<'a> {
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let call = &self.step.call;
         let sent = RequestParts::new(upstream, &BTreeMap::new(), self).map(|parts| {
-            let path = parts.url.path();
-            // Without host and base path, so that a pass goes on where the upstream has moved.
-            let base = upstream.base_url.path().trim_end_matches('/');
-            let url = (
-                path.strip_prefix(base).unwrap_or(path).to_owned(),
-                parts.url.query().map(str::to_owned),
-            );
-            let body = parts.body.as_ref().map(RenderedBody::to_string);
             let mut lines = header_lines(&parts.headers);
             lines.extend(parts.secret_lines());
-            (call.method.to_string(), url, lines, body)
+            set_ones(json!({
+                "method": call.method.as_str(),
+                // Without host and base path, so that a pass goes on where the upstream has moved.
+                "url": parts.place_of_url(),
+                "headers": lines,
+                "body": parts.body.as_ref().map(RenderedBody::to_string),
+            }))
         });
-        let read = call.records.as_ref().map(|records| {
-            let ids = records.id.iter().map(Field::as_str).collect::<Vec<_>>();
-            (records.at.as_str(), records.kind.as_str(), ids)
-        });
-        let mut text = format!("{:?} {read:?} {:?}", sent.ok(), call.paging.identity());
-        if let Some(lasting) = call.paging.lasting() {
-            text.push_str(&format!(" {lasting:?} {:?}", call.paging.lasting_param()));
-        }
-        format!("{} {:032x}", call.name, fnv(&text))
+        let paging = &call.paging;
+        let identity = set_ones(json!({
+            "sent": sent.ok(),
+            "read": call.records.as_ref().map(|records| read_of(records)),
+            "paging": paging.identity(),
+            "lasting": paging.lasting().map(Lasting::as_str),
+            "lasting_param": paging.lasting_param(),
+        }));
+        format!("{} {:032x}", call.name, fnv(&identity.to_string()))
     }
 
     /// Its identity among the requests to this upstream; `None` if it cannot be built.
@@ -283,6 +289,12 @@ impl<'a> PageRequest<'a> {
             .ok()
             .map(|parts| parts.name())
     }
+}
+
+/// What tells the records of a response apart.
+fn read_of(records: &Records) -> Value {
+    let ids: Vec<&str> = records.id.iter().map(Field::as_str).collect();
+    json!([records.at.as_str(), records.kind, ids])
 }
 
 fn header_lines(headers: &HeaderMap) -> Vec<String> {

@@ -12,11 +12,13 @@
 
 mod cases;
 mod economy;
+mod identities;
 pub mod lasting;
 mod life;
 mod mistakes;
 mod plan;
 mod server;
+mod stops;
 
 use crate::support::seeds::Variables;
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::run::{self, RunOutcome, RunReport, Unlanded};
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_catalog::{
-    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, Listed, NamedIds,
-    OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
+    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, LastingCursors, Listed,
+    NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
     Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
 };
 use ingest_config::{Pointer, Slice};
@@ -42,9 +43,16 @@ impl Unreliable {
 
 /// Implements a trait by passing these methods on to the inner catalog.
 macro_rules! pass_on {
+    (@ids PassReader) => {};
+    (@ids PassStore) => {
+        fn takes_id(&self, id: &str) -> bool {
+            self.inner.takes_id(id)
+        }
+    };
     ($trait:ident: $($method:ident($($name:ident: $type:ty),*) -> $returns:ty;)*) => {
         #[async_trait]
         impl $trait for Unreliable {
+            pass_on! { @ids $trait }
             $(
                 async fn $method(&self, $($name: $type),*) -> Result<$returns, CatalogError> {
                     self.before(stringify!($method))?;
@@ -71,6 +79,7 @@ pass_on! { PassReader:
     estimates() -> Vec<Estimate>;
     unseen(upstream: &str, since: Timestamp) -> u64;
     call_facts() -> Vec<CallFacts>;
+    lasting_cursors(passes: &[PassId]) -> LastingCursors;
 }
 
 pass_on! { PassStore:
@@ -79,11 +88,16 @@ pass_on! { PassStore:
     link_parents(pass: PassId, step: usize, query: PendingQuery) -> ();
     mark_gone(pass: PassId, steps: &[usize], now: Timestamp) -> u64;
     rearrange(pass: PassId, change: &Rearrangement) -> ();
-    end_step(pass: PassId, step: usize, cut: bool) -> ();
+    end_step(pass: PassId, step: usize, cut: bool, list: &ListSoFar) -> ();
     finish(pass: &PassRef, end: PassEnd, now: Timestamp) -> PassId;
     count_unproductive(pass: &PassRef, requests: u64, units: &Cost, now: Timestamp) -> ();
     learn(estimate: Estimate) -> ();
     store_doubts(pass: PassId, doubts: &[Doubted]) -> ();
+    store_outcome(pass: &PassRef, failed: bool, notes: Option<&str>, now: Timestamp) -> ();
+    store_refusal(pass: PassId, request: &str) -> ();
+    forget_lasting(job: &str, region: &str, request: &str) -> ();
+    forget_lasting_of_id(job: &str, call: &str, id: &str) -> ();
+    check_writable() -> ();
     store_call_facts(facts: CallFacts) -> ();
     forget_tags(upstream: &str, call: &str) -> ();
     drop_unseen(upstream: &str, since: Timestamp) -> u64;

@@ -4,7 +4,8 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken};
+use ingest_base::clock::Deadline;
+use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken, Term};
 
 /// The resources that are held.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +33,17 @@ impl Leases for MemoryLeases {
             resource.clone(),
         ))))
     }
+
+    /// Lost with the process alone.
+    fn term(&self, _: &Resource) -> Option<Term> {
+        None
+    }
+
+    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
+        None
+    }
+
+    async fn close(&self) {}
 
     fn check(&self, _: &Resource) -> Result<(), CatalogError> {
         Ok(())

@@ -16,11 +16,13 @@ use parking_lot::Mutex;
 use self::pass::{open, open_passes};
 use self::state::State;
 use super::{
-    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, Lease, Leases, Listed,
-    NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
-    Rearrangement, RecordIds, RegionState, Resource, SliceState, Taken,
+    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, LastingCursors, Lease,
+    Leases, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId,
+    PendingQuery, Rearrangement, RecordIds, RegionState, Resource, SliceState, Taken, Term,
 };
-use ingest_base::record::{CachedPage, Tag};
+use ingest_base::clock::Deadline;
+use ingest_base::list_so_far::ListSoFar;
+use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_config::{Pointer, Slice};
 use ingest_quota::{Cost, Timestamp};
 
@@ -141,6 +143,10 @@ impl PassReader for MemoryCatalog {
         Ok(Vec::new())
     }
 
+    async fn lasting_cursors(&self, _: &[PassId]) -> Result<LastingCursors, CatalogError> {
+        Ok(LastingCursors::new())
+    }
+
     async fn last_fetched(
         &self,
         records: RecordIds,
@@ -179,6 +185,14 @@ impl PassReader for MemoryCatalog {
 
 #[async_trait]
 impl PassStore for MemoryCatalog {
+    async fn check_writable(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    fn takes_id(&self, _: &str) -> bool {
+        true
+    }
+
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
         Ok(self.state.lock().land(&landing))
     }
@@ -202,7 +216,13 @@ impl PassStore for MemoryCatalog {
         Ok(0)
     }
 
-    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
+    async fn end_step(
+        &self,
+        pass: PassId,
+        step: usize,
+        cut: bool,
+        _: &ListSoFar,
+    ) -> Result<(), CatalogError> {
         if let Some(pass) = self.state.lock().passes.get_mut(&pass.0) {
             pass.cut |= cut;
             for at in pass.positions.iter_mut().filter(|at| at.step == step) {
@@ -228,6 +248,32 @@ impl PassStore for MemoryCatalog {
         _: &Cost,
         _: Timestamp,
     ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn store_outcome(
+        &self,
+        _: &PassRef,
+        _: bool,
+        _: Option<&str>,
+        _: Timestamp,
+    ) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn store_refusal(&self, _: PassId, _: &str) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn store_doubts(&self, _: PassId, _: &[Doubted]) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn forget_lasting(&self, _: &str, _: &str, _: &str) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
+    async fn forget_lasting_of_id(&self, _: &str, _: &str, _: &str) -> Result<(), CatalogError> {
         Ok(())
     }
 
@@ -257,6 +303,17 @@ impl Leases for MemoryCatalog {
     async fn take(&self, _: &Resource) -> Result<Taken, CatalogError> {
         Ok(Taken::Granted(Lease::new(())))
     }
+
+    /// Lost with the process alone.
+    fn term(&self, _: &Resource) -> Option<Term> {
+        None
+    }
+
+    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
+        None
+    }
+
+    async fn close(&self) {}
 
     fn check(&self, _: &Resource) -> Result<(), CatalogError> {
         Ok(())

@@ -95,6 +95,7 @@ impl MemoryPass {
             cursor: landing.next.clone(),
             request: Some(landing.request.clone()),
             empty_pages: landing.empty_pages,
+            list: landing.list.clone(),
         });
     }
 

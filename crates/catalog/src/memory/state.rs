@@ -14,6 +14,7 @@ use crate::{
     CallFacts, DoubtfulPass, Landed, Landing, PassEnd, PassId, PassRef, PassScope, PendingId,
     PendingQuery, RegionState, SliceState, StepPosition, UncutPass, slice_states,
 };
+use ingest_base::list_so_far::ListSoFar;
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
 
@@ -107,6 +108,7 @@ impl State {
                 cursor: None,
                 request: None,
                 empty_pages: 0,
+                list: ListSoFar::default(),
             };
             let positions = state.last_pages.iter().map(position).collect();
             let listings = listings(contents, upstream, id);
@@ -323,6 +325,8 @@ impl State {
         Landed {
             pass: id,
             cursor_repeats: false,
+            // No record of a simulated list comes again.
+            listed: landing.list.records,
             lease_lost: false,
         }
     }

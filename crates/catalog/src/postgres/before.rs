@@ -108,9 +108,13 @@ fn check_unknown(row: &Row, landing: &Landing) -> Result<(), PostgresError> {
     let Some(pass) = row.value::<Option<i64>>(4)? else {
         return Ok(());
     };
+    // Of a pass that the first page begins, nothing is read here.
+    let listed = row.value::<Option<i64>>(8)?.unwrap_or(0);
+    let listed = u64::try_from(listed).unwrap_or(0);
     Err(PostgresError::Landed(Landed {
         pass: PassId(pass),
         cursor_repeats: row.value::<bool>(5)? && landing.next.is_some(),
+        listed: listed.max(landing.records.len() as u64),
         lease_lost: false,
     }))
 }

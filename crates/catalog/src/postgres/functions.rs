@@ -123,7 +123,7 @@ create function advance_pass(
     page_pass bigint, page_step bigint, page_call text, page_upstream text, page_kind text,
     positions bigint[], ids text[], requested_ids text[],
     next_cursor text, landed_now timestamptz, page_request text, empty_pages_now bigint, is_cut boolean, page_landing uuid,
-    listed_records bigint, units_now text, more_requests bigint, greatest_now text, out is_done boolean)
+    listed_records bigint, units_now text, more_requests bigint, greatest_now text, list_now text, out is_done boolean)
 ",
     planned!(),
     " as $$
@@ -136,7 +136,7 @@ begin
         select page_pass, page_step, page.place, page_call, page_upstream, page_kind, page.listed_id, page.requested_by
         from unnest(positions, ids, requested_ids) page (place, listed_id, requested_by)),
     landed as (
-        insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing)
+        insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing, list)
         select page_pass, page_step,
             coalesce((select page from checkpoint where pass = page_pass and step = page_step
                 order by page desc limit 1), 0) + 1,
@@ -144,7 +144,7 @@ begin
                 where pass = page_pass and step = page_step
                     and hashtextextended(cursor, 0) = hashtextextended(next_cursor, 0) and cursor = next_cursor)
             then null else next_cursor end,
-            landed_now, page_request, empty_pages_now, is_cut, page_landing
+            landed_now, page_request, empty_pages_now, is_cut, page_landing, list_now
         returning cursor is null as ended)
     update pass set pages = pages + 1, records = records + listed_records, units = units_now,
         requests = least(requests, 9223372036854775807 - more_requests) + more_requests,
@@ -176,4 +176,4 @@ pub const INDEX_RECORDS: &str = "select index_records($1, $2, $3, $4, $5)";
 
 /// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
 /// step, unless the page lists new records.
-pub const ADVANCE_PASS: &str = "select advance_pass($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+pub const ADVANCE_PASS: &str = "select advance_pass($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";

@@ -90,7 +90,7 @@ pub async fn land(
     })
     .await;
     let vectors = stored.vectors()?;
-    let cursor_repeats = match before.is_held {
+    let (cursor_repeats, listed) = match before.is_held {
         true => {
             let rest = write(&tx, page, &before, &stored, &vectors);
             let all = async { tokio::try_join!(biased; storing, rest) };
@@ -100,12 +100,13 @@ pub async fn land(
             storing.await?;
             write_without_lease(&tx, page, &before, &stored, &vectors).await?;
             tx.commit().await?;
-            false
+            (false, 0)
         }
     };
     let landed = Landed {
         pass: before.pass,
         cursor_repeats,
+        listed,
         lease_lost: !before.is_held,
     };
     Ok(LandedPage {
@@ -115,16 +116,17 @@ pub async fn land(
     })
 }
 
-/// Writes what follows the records, all statements in one round trip. Returns whether its cursor repeats.
+/// Writes what follows the records, all statements in one round trip. Returns whether its cursor repeats, and how many records the
+/// step lists.
 async fn write(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
     stored: &Stored<'_>,
     vectors: &Vectors,
-) -> Result<bool, PostgresError> {
+) -> Result<(bool, u64), PostgresError> {
     let pass = before.pass;
-    let (.., cursor_repeats, ()) = tokio::try_join!(
+    let (.., advanced, ()) = tokio::try_join!(
         biased;
         // `biased` sends them in this order, which is that of all landings: tables are locked in one order.
         index(tx, page, stored, vectors),
@@ -141,7 +143,7 @@ async fn write(
         advance(tx, page, before),
         passes::store_review(tx, pass, &page.landing),
     )?;
-    Ok(cursor_repeats)
+    Ok(advanced)
 }
 
 /// Writes what was paid for: records and counts. The cursor and the listing are the next holder's, who may request the page
@@ -457,18 +459,23 @@ async fn store_batch(
     .await
 }
 
-/// Stores what a page adds to its pass. Returns whether the step had its cursor before; the step is then done.
+/// Stores what a page adds to its pass. Returns whether the step had its cursor before, which is then done; and how many records it
+/// lists.
 async fn advance(
     tx: &Transaction<'_>,
     page: &LandingPage,
     before: &Before,
-) -> Result<bool, PostgresError> {
+) -> Result<(bool, u64), PostgresError> {
     let landing = &*page.landing;
     let ListedRecords {
         positions,
         ids,
         requested,
     } = ListedRecords::new(page, before);
+    let listed = before
+        .last_position
+        .saturating_add(integer(ids.len() as u64));
+    let listed = u64::try_from(listed).unwrap_or(0);
     let (upstream, kind) = of_kind(page);
     let next = landing.next.as_deref().map(stored_text);
     let rows = tx
@@ -493,11 +500,12 @@ async fn advance(
                 Cow::<str>::Owned(values::sum(&before.units, &landing.units)),
                 integer(landing.requests),
                 landing.greatest.as_deref().map(stored_text),
+                stored_text(&landing.list_with(listed).stored()),
             ],
         )
         .await?;
     let is_done = rows.first().map_or(Ok(false), |row| row.value(0))?;
-    Ok(is_done && next.is_some())
+    Ok((is_done && next.is_some(), listed))
 }
 
 /// Counts requests of a page that adds nothing to its pass.

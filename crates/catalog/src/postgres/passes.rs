@@ -19,6 +19,7 @@ use crate::{
     PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages,
     slice_states,
 };
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
@@ -43,7 +44,7 @@ const LAST_COMPLETE: &str =
         order by started_at desc, id desc limit $3) last
     order by region.place, last.started_at desc, last.id desc";
 const POSITIONS: &str =
-    "select distinct on (pass, step) step, page, cursor, request, empty_pages, pass
+    "select distinct on (pass, step) step, page, cursor, request, empty_pages, list, pass
     from checkpoint where pass = any($1) order by pass, step, page desc";
 const BATCHES: &str =
     "select step, ids, missing, cursors, began, empty_pages, greatest, pass from batch
@@ -52,7 +53,8 @@ const RESTART: &str = "insert into restart (pass, step) values ($1, $2) on confl
 const UNLIST: &str = "delete from listing where pass = $1 and step = $2";
 const FORGET: &str = "delete from checkpoint where pass = $1 and step = $2";
 const UNCOUNT: &str = "update pass set pages = pages - $2, records = records - $3 where id = $1";
-const END_STEP: &str = "update checkpoint set cursor = null, cut = $3 where pass = $1 and step = $2
+const END_STEP: &str =
+    "update checkpoint set cursor = null, cut = $3, list = $4 where pass = $1 and step = $2
     and page = (select max(page) from checkpoint where pass = $1 and step = $2)";
 // Locked, because the sum is computed here.
 const UNITS: &str = "select units from pass where id = $1 for update";
@@ -108,8 +110,16 @@ pub async fn region_states(
     rows.iter().map(|row| region_state(row, 0)).collect()
 }
 
-/// A step's position as [`STATES`] has it: the pass, the step, its last page, and that page's cursor, request and empty pages.
-type Position = (i64, usize, u64, Option<String>, Option<String>, u64);
+/// A step's position as [`STATES`] has it: the pass, the step, its last page, and that page's cursor, request, empty pages and list.
+type Position = (
+    i64,
+    usize,
+    u64,
+    Option<String>,
+    Option<String>,
+    u64,
+    Option<String>,
+);
 /// A batch between two pages as [`STATES`] has it. It began at this time, in microseconds.
 type Batch = (
     usize,
@@ -163,13 +173,14 @@ pub fn region_state(row: &Row, first: usize) -> Result<RegionState, PostgresErro
 
 fn positions(row: &Row, column: usize) -> Result<HashMap<i64, Vec<StepPosition>>, PostgresError> {
     let mut of_pass: HashMap<i64, Vec<StepPosition>> = HashMap::new();
-    for (pass, step, pages, cursor, request, empty_pages) in json::<Position>(row, column)? {
+    for (pass, step, pages, cursor, request, empty_pages, list) in json::<Position>(row, column)? {
         of_pass.entry(pass).or_default().push(StepPosition {
             step,
             pages,
             cursor: cursor.as_deref().map(restored),
             request: request.as_deref().map(restored),
             empty_pages,
+            list: ListSoFar::read(list.as_deref().map(restored).as_deref()),
         });
     }
     Ok(of_pass)
@@ -232,7 +243,7 @@ impl Details {
             async { tx.query(BATCHES, parameters![passes]).await },
         )?;
         for row in of_steps {
-            let of_pass = positions.entry(row.value(5)?).or_default();
+            let of_pass = positions.entry(row.value(6)?).or_default();
             of_pass.push(rows::step_position(&row)?);
         }
         for row in of_batches {
@@ -436,10 +447,15 @@ pub async fn end_step(
     tx: &Transaction<'_>,
     pass: PassId,
     step: i64,
-    cut: bool,
+    (cut, list): (bool, &ListSoFar),
 ) -> Result<(), PostgresError> {
     lock_pass(tx, pass).await?;
-    tx.execute(END_STEP, parameters![pass.0, step, cut]).await
+    let list = list.stored();
+    tx.execute(
+        END_STEP,
+        parameters![pass.0, step, cut, self::stored(&list)],
+    )
+    .await
 }
 
 /// Ends a pass. One that ended before stays as it is.

@@ -11,6 +11,7 @@ use crate::{
     CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
     PendingQuery, Rearrangement, Resource, Term,
 };
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
 
@@ -19,6 +20,11 @@ const NO_TERM: i64 = 0;
 
 #[async_trait]
 impl PassStore for PostgresCatalog {
+    // A server cannot lose a table under a connection as a file can be deleted under its descriptor: a landing fails there.
+    async fn check_writable(&self) -> Result<(), CatalogError> {
+        Ok(())
+    }
+
     fn takes_id(&self, id: &str) -> bool {
         takes_id(id)
     }
@@ -61,8 +67,14 @@ impl PassStore for PostgresCatalog {
         writing!(self, tx => gone::mark(&tx, pass, &steps, now))
     }
 
-    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
-        writing!(self, tx => passes::end_step(&tx, pass, integer(step as u64), cut))
+    async fn end_step(
+        &self,
+        pass: PassId,
+        step: usize,
+        cut: bool,
+        list: &ListSoFar,
+    ) -> Result<(), CatalogError> {
+        writing!(self, tx => passes::end_step(&tx, pass, integer(step as u64), (cut, list)))
     }
 
     async fn finish(

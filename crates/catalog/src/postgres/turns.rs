@@ -85,7 +85,8 @@ begin
         where job = of_job and pass.region = region.name and finished_at is null and slice_from is null
         order by pass.started_at desc, pass.id desc limit 1) unfinished on true
     left join lateral (
-        select json_agg(json_build_array(last.pass, last.step, last.page, last.cursor, last.request, last.empty_pages))::text positions
+        select json_agg(json_build_array(last.pass, last.step, last.page, last.cursor, last.request, last.empty_pages,
+            last.list))::text positions
         from (select distinct on (checkpoint.pass, checkpoint.step) checkpoint.* from checkpoint
             where checkpoint.pass in (complete.id, unfinished.id)
             order by checkpoint.pass, checkpoint.step, checkpoint.page desc) last) at on true

@@ -61,8 +61,8 @@ const REPEATS: &str =
 /// A cursor that a step had before, and that leads on again.
 const FORGET_CURSOR: &str =
     "update checkpoint set cursor = null where pass = ?1 and step = ?2 and cursor = ?3";
-const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut)
-    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7 from checkpoint where pass = ?1 and step = ?2";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, list)
+    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7, ?8 from checkpoint where pass = ?1 and step = ?2";
 const GREATEST: &str = "update pass set greatest = ?2 where id = ?1";
 pub const STATEMENTS: &[&str] = &[
     NEWEST,
@@ -108,7 +108,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     let pass = begin(tx, &landing.pass, landing.relists)?;
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
     let changes = store(tx, pass, page)?;
-    let records = list(tx, pass, page)?;
+    let (records, listed) = list(tx, pass, page)?;
     gone::remove(tx, page)?;
     store_absent(tx, page)?;
     lasting::store(tx, page, pass)?;
@@ -119,7 +119,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
         id_since::store(tx, pass, &landing.call, since)?;
     }
     tags::remember(tx, page)?;
-    let cursor_repeats = checkpoint(tx, pass, page, records)?;
+    let cursor_repeats = checkpoint(tx, pass, page, (records, listed))?;
     let more = landing.if_repeats.iter().filter(|_| cursor_repeats);
     let doubts: Vec<_> = landing.doubts.iter().chain(more).cloned().collect();
     passes::store_doubts(tx, pass, &doubts)?;
@@ -136,6 +136,7 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     let landed = Landed {
         pass,
         cursor_repeats,
+        listed: u64::try_from(listed).unwrap_or(0),
         lease_lost: false,
     };
     Ok((landed, changes))
@@ -190,8 +191,8 @@ fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Re
     Ok(changes)
 }
 
-/// Lists the records after those that the step listed before. Returns the number of new rows.
-fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<i64> {
+/// Lists the records after those that the step listed before. Returns the number of new rows, and of all.
+fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<(i64, i64)> {
     let before: i64 = tx
         .prepare_cached(LAST_POSITION)?
         .query_row((pass.0, page.step), |row| row.get(0))?;
@@ -211,7 +212,7 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
             last = position;
         }
     }
-    Ok(last.saturating_sub(before))
+    Ok((last.saturating_sub(before), last))
 }
 
 fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
@@ -253,12 +254,12 @@ fn store_batch(
     tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }
 
-/// Stores the cursor of a page that listed this many new records. Returns whether the cursor repeats; the step is then done.
+/// Stores the cursor of a page that listed this many new records, of so many in all. Returns whether the cursor repeats; the step is then done.
 fn checkpoint(
     tx: &Transaction<'_>,
     pass: PassId,
     page: &LandingPage,
-    records: i64,
+    (records, listed): (i64, i64),
 ) -> rusqlite::Result<bool> {
     let landing = &*page.landing;
     let repeats = match &landing.next {
@@ -280,6 +281,9 @@ fn checkpoint(
         &landing.request,
         integer(landing.empty_pages),
         landing.cut,
+        landing
+            .list_with(u64::try_from(listed).unwrap_or(0))
+            .stored(),
     ))?;
     Ok(repeats)
 }

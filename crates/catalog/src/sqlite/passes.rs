@@ -10,6 +10,7 @@ use crate::{
     Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
     values,
 };
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
@@ -33,7 +34,7 @@ const ENDED_SLICE: &str = ended_slice_where!(
     "job = ?1 and region = ?2 and started_at <= ?3 and slice_from = ?4 and slice_to = ?5 order by started_at, id"
 );
 // The other columns are those of the row with the greatest page: SQLite promises it.
-const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages from checkpoint where pass = ?1 group by step";
+const POSITIONS: &str = "select step, max(page), cursor, request, empty_pages, list from checkpoint where pass = ?1 group by step";
 // Earlier releases did not write when a batch began.
 const BATCHES: &str = "select batch.step, batch.ids, batch.missing, batch.cursors,
     coalesce(batch.began, pass.started_at), batch.empty_pages, batch.greatest
@@ -45,7 +46,7 @@ const LAST: &str = "select id, started_at, finished_at, request, doubts, notes f
 const SINCE: &str = "select started_at, greatest from pass
     where job = ?1 and region = ?2 and outcome = 'complete' and cut = 0 and started_at <= ?3 and slice_from is null
     order by started_at desc limit 1";
-const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3
+const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
     where pass = ?1 and step = ?2
         and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
 const LAST_COMPLETE: &str =
@@ -343,10 +344,11 @@ pub fn end_step(
     tx: &Transaction<'_>,
     pass: PassId,
     step: i64,
-    cut: bool,
+    (cut, list): (bool, &ListSoFar),
 ) -> Result<(), StoreError> {
     must_exist(tx, pass)?;
-    tx.prepare_cached(END_STEP)?.execute((pass.0, step, cut))?;
+    let values = (pass.0, step, cut, list.stored());
+    tx.prepare_cached(END_STEP)?.execute(values)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use ingest_sqlite::Schema;
 /// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned, null for one that is as an earlier release left it; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
-/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step |
+/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped |
 /// | `lasting_cursor` | the cursor at the end of a step's list, with which the next pass begins; `request` as in `checkpoint`; null when the upstream no longer accepted it |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when |
@@ -33,9 +33,12 @@ pub const SCHEMA: Schema = Schema {
     migrations: &[
         VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
         VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
-        VERSION_16, VERSION_17, VERSION_18,
+        VERSION_16, VERSION_17, VERSION_18, VERSION_19,
     ],
 };
+
+/// What the pages of a list showed of it is kept over a stop.
+const VERSION_19: &str = "alter table checkpoint add column list text;";
 
 /// The passes since an instant are found without a look at those before: every charge in a file asks for them.
 const VERSION_18: &str = "create index pass_by_age on pass (started_at);";

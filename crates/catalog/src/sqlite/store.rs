@@ -17,6 +17,7 @@ use crate::{
     PendingQuery, Rearrangement,
 };
 use ingest_base::apart::apart;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
 
@@ -46,6 +47,11 @@ impl PassStore for SqliteCatalog {
             files.in_place().and_then(|()| has_room(&self.path))
         });
         self.done(Ok(checked.map_err(Into::into)))
+    }
+
+    // A row of a file takes any text.
+    fn takes_id(&self, _: &str) -> bool {
+        true
     }
 
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
@@ -107,8 +113,15 @@ impl PassStore for SqliteCatalog {
             .await
     }
 
-    async fn end_step(&self, pass: PassId, step: usize, cut: bool) -> Result<(), CatalogError> {
-        self.write(move |tx| passes::end_step(tx, pass, integer(step as u64), cut))
+    async fn end_step(
+        &self,
+        pass: PassId,
+        step: usize,
+        cut: bool,
+        list: &ListSoFar,
+    ) -> Result<(), CatalogError> {
+        let list = list.clone();
+        self.write(move |tx| passes::end_step(tx, pass, integer(step as u64), (cut, &list)))
             .await
     }
 

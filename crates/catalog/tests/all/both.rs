@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
     Archive, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId, PassReader,
@@ -223,7 +224,8 @@ impl Both {
             }
             Event::EndStep(region, step, cut) => {
                 let pass = self.open(*region).await;
-                same!(self, catalog => catalog.end_step(pass, *step, *cut));
+                let list = listed(u64::from(*cut));
+                same!(self, catalog => catalog.end_step(pass, *step, *cut, &list));
             }
             Event::Rearrange(region, swaps) => {
                 let pass = self.open(*region).await;
@@ -317,6 +319,7 @@ impl Both {
         };
         Landing {
             cut: odd.cut,
+            list: listed(self.now),
             removed: Vec::new(),
             lasting: None,
             greatest: odd.greatest.map(|greatest| greatest.to_string()),
@@ -462,6 +465,16 @@ async fn found(
     Ok(hits
         .map(|hit| (format!("{} {}", hit.kind, hit.id), (hit.excerpt, hit.body)))
         .collect())
+}
+
+/// What a list showed whose records without an id are so many.
+fn listed(skipped: u64) -> ListSoFar {
+    ListSoFar {
+        is_partial: skipped > 0,
+        skipped,
+        notes: vec!["a note\0 of a list".into()],
+        ..ListSoFar::default()
+    }
 }
 
 fn naming() -> PendingQuery {

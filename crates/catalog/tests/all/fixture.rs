@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
     Archive, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef, PassScope,
@@ -240,6 +241,7 @@ impl Page {
             request: "request".into(),
             next: self.next.clone(),
             cut: false,
+            list: ListSoFar::default(),
             removed: Vec::new(),
             lasting: None,
             greatest: None,

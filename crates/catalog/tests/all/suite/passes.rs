@@ -1,3 +1,4 @@
+use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{
     OpenPass, PassEnd, PassId, PassRef, PassScope, PendingQuery, Rearrangement, RegionState,
     StepPosition,
@@ -50,6 +51,7 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
             cursor: Some("3".into()),
             request: Some("request".into()),
             empty_pages: 0,
+            list: ListSoFar::default(),
         },
         StepPosition {
             step: 2,
@@ -57,6 +59,7 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
             cursor: None,
             request: Some("request".into()),
             empty_pages: 0,
+            list: ListSoFar::default(),
         },
     ];
     let open = OpenPass {
@@ -404,7 +407,10 @@ pub(crate) async fn a_pass_without_a_page_that_a_limit_stopped_is_no_failure(f: 
 
 pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
     let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
-    f.store.end_step(pass, 0, false).await.unwrap();
+    f.store
+        .end_step(pass, 0, false, &ListSoFar::default())
+        .await
+        .unwrap();
     let open = f.store.open_passes(JOB).await.unwrap().remove(0);
     assert_eq!((open.steps[0].pages, &open.steps[0].cursor), (1, &None));
 }
@@ -416,7 +422,10 @@ pub(crate) async fn a_cut_pass_is_complete_and_no_start_for_the_next_one(f: Cata
         .land(&Page::of(vec![]).over("US", at(2)).next("2"))
         .await
         .pass;
-    f.store.end_step(cut, 0, true).await.unwrap();
+    f.store
+        .end_step(cut, 0, true, &ListSoFar::default())
+        .await
+        .unwrap();
     finish(&f, cut, PassEnd::Complete).await;
     let state = region_state(&f, "US").await;
     assert_eq!(

@@ -104,14 +104,13 @@ fn a_list_that_max_pages_cut_before_the_stop_stays_cut_whatever_max_pages_is_aft
     let steps = |most: u8| {
         format!(
             "[{{ call = \"list\", max_pages = {most} }}, {{ call = \"one\", params = {{ id = \"{{ids}}\" }}, \
-             ids = {{ from = \"list\", at = \"/id\", batch = 1 }} }}]"
+             ids = {{ from = \"list\", at = \"/id\", batch = 1, fresh_for = \"1ms\" }} }}]"
         )
     };
     let mut world = world(&stub, &steps(9));
     world.json(&["--region", "US"]);
     is_told.store(true, Ordering::SeqCst);
     world.set(&format!("jobs.rows.steps={}", steps(1)));
-    world.set("jobs.rows.fresh_for=\"1ms\"");
     stopped_and_resumed(&mut world, &[&format!("jobs.rows.steps={}", steps(9))]);
     assert_eq!(world.count(GONE), 0);
 }

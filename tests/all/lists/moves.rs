@@ -1,0 +1,294 @@
+//! Lists that move while they are read, in each kind of paging, within a run and over a stop at a limit: no record that the upstream
+//! still has is marked as gone, and `{since}` passes over none.
+
+use std::sync::{Arc, Mutex};
+
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use serde_json::{Value, json};
+
+use crate::support::world::World;
+
+const KINDS: [&str; 5] = ["offset", "number", "token", "link", "next_url"];
+const SIZE: usize = 3;
+
+/// What changes between two pages.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    /// The first records go.
+    Lose(usize),
+    /// New records come at the front.
+    Insert(usize),
+    /// The first record goes, and the list gets this many at its end.
+    Replace(usize),
+    /// The first record moves to the end.
+    Move,
+}
+
+/// An upstream whose cursors are places in its list.
+struct Api {
+    rows: Vec<usize>,
+    next_id: usize,
+    /// What changes before the request of this number.
+    change: Option<(usize, Change)>,
+    requests: usize,
+    has_total: bool,
+}
+
+impl Api {
+    fn change(&mut self, change: Change) {
+        let mut new = || {
+            self.next_id += 1;
+            self.next_id
+        };
+        match change {
+            Change::Lose(count) => drop(self.rows.drain(..count)),
+            Change::Insert(count) => {
+                let new: Vec<usize> = (0..count).map(|_| new()).collect();
+                self.rows.splice(0..0, new);
+            }
+            Change::Replace(count) => {
+                let new: Vec<usize> = (0..count).map(|_| new()).collect();
+                self.rows.remove(0);
+                self.rows.extend(new);
+            }
+            Change::Move => self.rows.rotate_left(1),
+        }
+    }
+
+    fn answer(&mut self, request: &StubRequest, kind: &str) -> StubAnswer {
+        if let Some((at, change)) = self.change
+            && at == self.requests
+        {
+            self.change(change);
+        }
+        self.requests += 1;
+        let cursor = request.param("at").map_or(0, |at| at.parse().unwrap());
+        let start = match kind {
+            "number" => cursor.max(1).saturating_sub(1) * SIZE,
+            _ => cursor,
+        };
+        let end = self.rows.len().min(start + SIZE);
+        let page = self.rows.get(start..end).unwrap_or_default();
+        let rows: Vec<Value> = page.iter().map(|id| json!({ "id": id })).collect();
+        let mut body = json!({ "rows": rows });
+        if self.has_total {
+            body["total"] = self.rows.len().into();
+        }
+        let url = format!("{}?at={end}", request.path);
+        let goes_on = end < self.rows.len();
+        match kind {
+            "token" if goes_on => body["next"] = end.to_string().into(),
+            "next_url" if goes_on => body["next"] = url.clone().into(),
+            _ => {}
+        }
+        let answer = StubAnswer::json(&body);
+        match kind == "link" && goes_on {
+            true => answer.header("link", &format!("<{url}>; rel=\"next\"")),
+            false => answer,
+        }
+    }
+}
+
+fn upstream(kind: &'static str, has_total: bool) -> (StubUpstream, Arc<Mutex<Api>>) {
+    let api = Arc::new(Mutex::new(Api {
+        rows: (100..110).collect(),
+        next_id: 200,
+        change: None,
+        requests: 0,
+        has_total,
+    }));
+    let answering = Arc::clone(&api);
+    let stub = StubUpstream::start(move |request| answering.lock().unwrap().answer(request, kind));
+    (stub, api)
+}
+
+fn page(kind: &str) -> String {
+    let keys = match kind {
+        "offset" | "number" => "param = \"at\", size = 3",
+        "token" => "param = \"at\", next = \"/next\"",
+        "next_url" => "next = \"/next\"",
+        _ => "size = 3",
+    };
+    format!("{{ kind = \"{kind}\", {keys}, total = \"/total\" }}")
+}
+
+fn world(stub: &StubUpstream, page: &str) -> World {
+    let text = format!(
+        "regions = [\"US\"]\n[upstreams.api]\nbase_url = \"https://api.example.com\"\n\
+         [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\npage = {page}\n\
+         records = {{ at = \"/rows\", kind = \"row\", id = \"/id\" }}\n\
+         [credentials.api]\nupstream = \"api\"\nlimits = {{ daily = {{ quota = 10_000, headroom = 0, window = \"24h\" }} }}\n\
+         [jobs.rows]\ncredential = \"api\"\nevery = \"1ms\"\nsteps = [{{ call = \"list\" }}]\n"
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    world
+}
+
+fn gone(world: &World) -> Vec<usize> {
+    let catalog = world.catalog();
+    let mut query = catalog
+        .prepare("select cast(id as integer) from record where gone_at is not null order by id")
+        .unwrap();
+    let ids = query.query_map([], |row| row.get::<_, i64>(0)).unwrap();
+    ids.map(|id| usize::try_from(id.unwrap()).unwrap()).collect()
+}
+
+/// Runs a whole list, and one that changes so before its third request. `stops`: a limit stops it there. Returns the last pass.
+fn lives(kind: &'static str, change: Change, stops: bool) -> (World, Arc<Mutex<Api>>, Value) {
+    let (stub, api) = upstream(kind, true);
+    let mut world = world(&stub, &page(kind));
+    // The stub lives as long as the test.
+    std::mem::forget(stub);
+    let first = world.json(&["--region", "US"]);
+    assert_eq!(first["outcome"], "complete", "{first}");
+    if stops {
+        let quota = world.charged("daily") + 2;
+        world.set(&format!("credentials.api.limits.daily.quota={quota}"));
+        let stopped = world.json(&["--region", "US"]);
+        assert_eq!(stopped["passes"][0]["outcome"], "stopped", "{stopped}");
+        world.set("credentials.api.limits.daily.quota=10_000");
+        api.lock().unwrap().change(change);
+    } else {
+        let mut api = api.lock().unwrap();
+        api.change = Some((api.requests + 2, change));
+    }
+    let last = world.json(&["--region", "US"])["passes"][0].clone();
+    (world, api, last)
+}
+
+#[test]
+fn a_list_that_moves_while_it_is_read_marks_nothing_as_gone_and_the_next_whole_one_does() {
+    for kind in KINDS {
+        for (change, stops) in [
+            (Change::Lose(2), false),
+            (Change::Lose(2), true),
+            (Change::Lose(1), true),
+            (Change::Insert(1), false),
+            (Change::Insert(2), true),
+            (Change::Replace(2), true),
+            (Change::Move, false),
+            (Change::Move, true),
+        ] {
+            let what = format!("{kind}, {change:?}, stops: {stops}");
+            let (world, api, last) = lives(kind, change, stops);
+            assert_eq!(last["outcome"], "complete", "{what}: {last}");
+            assert_eq!(gone(&world), [0; 0], "{what}: {last}");
+            let detail = last["detail"].as_str().unwrap_or_default();
+            assert!(
+                detail.contains("marks no record as gone"),
+                "{what}: {last}"
+            );
+            let (rows, before) = {
+                let mut api = api.lock().unwrap();
+                api.change = None;
+                (api.rows.clone(), 100..110)
+            };
+            let quiet = world.json(&["--region", "US"])["passes"][0].clone();
+            assert_eq!(quiet["outcome"], "complete", "{what}: {quiet}");
+            let lost: Vec<usize> = before.filter(|id| !rows.contains(id)).collect();
+            assert_eq!(gone(&world), lost, "{what}: {quiet}");
+            assert_eq!(quiet["detail"], Value::Null, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_list_with_many_fewer_different_records_than_reported_is_doubtful_in_each_kind() {
+    for kind in KINDS {
+        let stub = StubUpstream::start(move |request| {
+            let at = request.param("at").map_or(0, |at| at.parse().unwrap());
+            let start = if kind == "number" && at > 0 { at - 1 } else { at / SIZE };
+            // The last page has the records of the first one: 9 come, and 6 are different ones of 10.
+            let first = [100, 103, 100].get(start).copied().unwrap_or(200);
+            let goes_on = start < 2;
+            let rows: Vec<Value> = (first..first + SIZE)
+                .filter(|id| *id < 200)
+                .map(|id| json!({ "id": id }))
+                .collect();
+            let end = (start + 1) * SIZE;
+            let mut body = json!({ "rows": rows, "total": 10 });
+            let url = format!("{}?at={end}", request.path);
+            match kind {
+                "token" if goes_on => body["next"] = end.to_string().into(),
+                "next_url" if goes_on => body["next"] = url.clone().into(),
+                _ => {}
+            }
+            let answer = StubAnswer::json(&body);
+            match kind == "link" && goes_on {
+                true => answer.header("link", &format!("<{url}>; rel=\"next\"")),
+                false => answer,
+            }
+        });
+        let mut world = world(&stub, &page(kind));
+        let ran = world.ingest(&["--region", "US", "-q"]);
+        assert_eq!(ran.code, 1, "{kind}: {ran:?}");
+        assert!(ran.stderr.contains("(fewer-than-total)"), "{kind}: {ran:?}");
+        world.set("upstreams.api.calls.list.trust=[\"fewer-than-total\", \"cursor-repeats\", \"records-repeat\"]");
+        let trusted = world.json(&["--region", "US"]);
+        assert_eq!(trusted["outcome"], "complete", "{kind}: {trusted}");
+    }
+}
+
+/// A list of what was updated since a time, in the order of that, by page numbers: records that are updated meanwhile move to its end.
+#[test]
+fn records_that_slip_past_the_pages_of_a_list_since_a_time_come_with_the_next_one() {
+    for (moved, total) in [(4, true), (1, true), (1, false), (4, false)] {
+        let updated = Arc::new(Mutex::new((0..30).collect::<Vec<i64>>()));
+        let rows = Arc::clone(&updated);
+        let time = |minutes: i64| format!("2026-01-01T{:02}:{:02}:00Z", minutes / 60, minutes % 60);
+        let stub = StubUpstream::start(move |request| {
+            let mut rows = rows.lock().unwrap();
+            let since = request.param("since").unwrap().to_owned();
+            let mut listed: Vec<(i64, usize)> = rows.iter().copied().zip(0..).collect();
+            listed.retain(|(at, _)| time(*at) >= since);
+            listed.sort_unstable();
+            let start = (request.param("page").map_or(1, |page| page.parse().unwrap()) - 1) * 5;
+            let page = listed.iter().skip(start).take(5);
+            let page: Vec<Value> = page
+                .map(|(at, id)| json!({ "id": id, "at": time(*at) }))
+                .collect();
+            let mut body = json!({ "rows": page });
+            if total {
+                body["total"] = listed.len().into();
+            }
+            if request.number == 0 {
+                for id in 0..moved {
+                    rows[id] = 100 + i64::try_from(id).unwrap();
+                }
+            }
+            StubAnswer::json(&body)
+        });
+        let total_key = if total { ", total = \"/total\"" } else { "" };
+        let page = format!("{{ kind = \"number\", param = \"page\", size = 5{total_key} }}");
+        let mut world = world(&stub, &page);
+        world.set("jobs.rows.since={ at = \"/at\", first = \"2020-01-01T00:00:00Z\" }");
+        world.set("jobs.rows.steps=[{ call = \"list\", params = { since = \"{since}\" } }]");
+        world.set("jobs.rows.every=\"1ms\"");
+        let first = world.json(&["--region", "US"])["passes"][0].clone();
+        if first["outcome"] == "complete" {
+            let detail = first["detail"].as_str().unwrap_or_default();
+            assert!(detail.contains("begins at the same {since}"), "{first}");
+            world.json(&["--region", "US"]);
+        } else {
+            // A doubtful pass is due again after `every`.
+            assert_eq!(first["outcome"], "doubtful", "{first}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            world.json(&["--region", "US"]);
+        }
+        let stored = world.count("select count(*) from record");
+        assert_eq!(stored, 30, "{moved}, {total}: {first}");
+    }
+}
+
+#[test]
+fn a_likely_place_of_a_total_is_named_by_try_and_not_where_it_is_read() {
+    let (stub, _api) = upstream("token", true);
+    let mut world = world(&stub, "{ kind = \"token\", param = \"at\", next = \"/next\" }");
+    let tried = world.ingest(&["try", "api", "list"]).stdout;
+    let tried = tried.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(tried.contains("write total = \"/total\""), "{tried}");
+    world.set(&format!("upstreams.api.calls.list.page={}", page("token")));
+    let tried = world.ingest(&["try", "api", "list"]).stdout;
+    assert!(!tried.contains("write total"), "{tried}");
+}

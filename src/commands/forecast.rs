@@ -124,6 +124,14 @@ fn headline(forecast: &Forecast) -> String {
             count(stopped)
         ),
     }];
+    lines.extend(forecast.closed.iter().map(|closed| {
+        format!(
+            "{}/{} is closed by the upstream until {}; MIN INTERVAL and MAX REGIONS are for when it is open.",
+            closed.account,
+            closed.limit,
+            instant(closed.until)
+        )
+    }));
     for limit in &forecast.limits {
         lines.extend(limit.first_hit.as_ref().map(|hit| {
             let LimitForecast { account, limit, .. } = limit;
@@ -174,7 +182,11 @@ fn days(days: &[DaySpend], screen: Screen) -> String {
     if days.is_empty() {
         return String::new();
     }
-    let mut table = table(screen, &["DAY", "ACCOUNT", "LIMIT", "JOB", "UNITS"], &[4]);
+    let mut table = table(
+        screen,
+        &["DAY (UTC)", "ACCOUNT", "LIMIT", "JOB", "UNITS"],
+        &[4],
+    );
     for spend in days {
         let day = spend.day.to_string();
         table.add_row([

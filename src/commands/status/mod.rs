@@ -1,7 +1,10 @@
 //! `ingest status`: the use of the limits, and the age of each region. Reads only.
 
 mod bars;
+pub mod standing;
 mod words;
+
+pub use standing::Standing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +19,15 @@ use crate::cli::{Global, Shown, StatusArgs};
 use crate::exit::Exit;
 use crate::run::{self, Candidate, LimitReport};
 use ingest_base::record::Doubted;
-use ingest_catalog::Resource;
+use ingest_catalog::{PassEnd, PassRecord, Resource};
+use ingest_config::Region;
 use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Origin, Purpose, Spent};
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
+
+/// How long a failed pass is shown.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// The most failed passes that are read. A pass that fails again is the same one.
+const MOST_FAILED: u32 = 10_000;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// The spans for which the returning units are shown.
@@ -111,6 +120,9 @@ pub struct RegionStatus {
     pub last_complete: Option<Timestamp>,
     pub age_seconds: Option<f64>,
     pub due_at: Option<Timestamp>,
+    /// Why its last pass failed, if that began later than the last complete one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failure>,
     /// When the pass began that the upstream refused after the last complete one; absent if none was, or if the configuration
     /// of its requests changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,10 +147,22 @@ pub struct RegionStatus {
     pub slices: Option<SliceProgress>,
 }
 
+/// A pass that a run left as failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failure {
+    /// When the run left it.
+    pub at: Timestamp,
+    /// Why it got no further.
+    pub why: String,
+}
+
 /// What the last batches of a job noticed: the ids that its regions named.
 #[derive(Debug, Serialize)]
 pub struct BatchStatus {
     pub job: String,
+    /// Why the last ones failed, if no region of the job has a later complete pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failure>,
     /// When the last ones began, if they are doubtful.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubtful_at: Option<Timestamp>,
@@ -227,11 +251,13 @@ pub async fn report(
 ) -> Result<Status, Error> {
     let now = environment.clock.now();
     let ledger = refill::reading_ledger(environment).await?;
+    let failed = failures(environment, now).await?;
+    let regions = regions(environment, &failed, now).await?;
     let mut status = Status {
         limits: Vec::new(),
         spend: Vec::new(),
-        regions: regions(environment, now).await?,
-        batches: batches(environment, now).await?,
+        batches: batches(environment, &failed, &regions, now).await?,
+        regions,
         walking: walking(environment).await?,
         stale: None,
     };
@@ -379,7 +405,36 @@ fn gathered(
     all.into_iter().map(spend).collect()
 }
 
-async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<RegionStatus>, Error> {
+/// Returns the passes that the last runs left as failed, the last one first.
+async fn failures(environment: &Environment, now: Timestamp) -> Result<Vec<PassRecord>, Error> {
+    let archive = environment.archive().await?;
+    let mut failed = archive.failures(now - WEEK, MOST_FAILED).await?;
+    // A refused and a doubtful pass are shown as such.
+    failed.retain(|pass| matches!(pass.outcome, None | Some(PassEnd::Failed)));
+    Ok(failed)
+}
+
+/// Returns why the last pass over a region failed; `None` if it did not, or if a complete pass began later.
+fn failure(
+    failed: &[PassRecord],
+    (job, region): (&str, &str),
+    last_complete: Option<Timestamp>,
+) -> Option<Failure> {
+    let mut its = failed
+        .iter()
+        .filter(|pass| pass.job == job && pass.region == region);
+    let pass = its.find(|pass| last_complete.is_none_or(|at| pass.started_at > at))?;
+    Some(Failure {
+        at: pass.left_at.unwrap_or(pass.started_at),
+        why: pass.notes.clone().unwrap_or_default(),
+    })
+}
+
+async fn regions(
+    environment: &Environment,
+    failed: &[PassRecord],
+    now: Timestamp,
+) -> Result<Vec<RegionStatus>, Error> {
     let catalog = environment.passes().await?;
     let candidates = run::candidates(&*catalog, &environment.all_jobs(), now).await?;
     let status = |candidate: &Candidate| {
@@ -391,6 +446,11 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
             last_complete,
             age_seconds: last_complete.map(|began| now.since(began).as_secs_f64()),
             due_at: candidate.due_at(),
+            failed: failure(
+                failed,
+                (&candidate.job.name, &candidate.region.code),
+                last_complete,
+            ),
             refused_at: candidate.state.last_refused,
             doubtful_at: candidate.doubtful_since(),
             doubts: doubts(candidate),
@@ -408,18 +468,33 @@ async fn regions(environment: &Environment, now: Timestamp) -> Result<Vec<Region
     Ok(run::each_region(&candidates).map(status).collect())
 }
 
-async fn batches(environment: &Environment, now: Timestamp) -> Result<Vec<BatchStatus>, Error> {
+async fn batches(
+    environment: &Environment,
+    failed: &[PassRecord],
+    regions: &[RegionStatus],
+    now: Timestamp,
+) -> Result<Vec<BatchStatus>, Error> {
     let catalog = environment.passes().await?;
     let candidates = run::candidates(&*catalog, &environment.batches(), now).await?;
+    // Batches serve all regions of their job: a complete pass over any of them had its batches.
+    let last_complete = |job: &str| {
+        let its = regions.iter().filter(|one| one.job == job);
+        its.filter_map(|one| one.last_complete).max()
+    };
     let status = |candidate: &Candidate| BatchStatus {
         job: candidate.job.name.clone(),
+        failed: failure(
+            failed,
+            (&candidate.job.name, Region::SHARED),
+            last_complete(&candidate.job.name),
+        ),
         doubtful_at: candidate.doubtful_since(),
         doubts: doubts(candidate),
         notes: candidate.state.last_notes.clone(),
     };
     let all = candidates.iter().map(status);
     Ok(all
-        .filter(|one| !one.doubts.is_empty() || one.notes.is_some())
+        .filter(|one| one.failed.is_some() || !one.doubts.is_empty() || one.notes.is_some())
         .collect())
 }
 
@@ -475,7 +550,7 @@ fn in_words(status: &Status, args: &StatusArgs, now: Timestamp, screen: Screen) 
     let all = args.shown.all;
     let mut parts = vec![words::verdict(status, now, screen.style)];
     if !args.limits {
-        parts.push(words::regions(&status.regions, all, now, screen));
+        parts.push(words::regions(status, all, now, screen));
         parts.push(words::batches(&status.batches, screen));
         parts.push(words::walking(&status.walking, screen));
     }

@@ -7,8 +7,10 @@ use super::super::output::{self, Colour, Screen, Style};
 use super::super::slices::{self, Said};
 use super::super::table::{cost, count, counted, fitted, instant, span, table, text};
 use super::{
-    BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Status, Walking, bars,
+    BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Standing, Status, Walking,
+    bars, standing,
 };
+use ingest_config::Region;
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Cost, Timestamp, Units};
 
@@ -21,69 +23,10 @@ pub fn name(limit: &LimitStatus) -> String {
     format!("{}/{}", limit.report.account, limit.report.limit)
 }
 
-/// How a region stands, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
-    Doubtful,
-    Refused,
-    Unfinished,
-    Due,
-    Fresh,
-}
-
-impl Standing {
-    const ALL: [(Self, &str, Colour); 5] = [
-        (Self::Doubtful, "doubtful", Colour::Red),
-        (Self::Refused, "refused", Colour::Red),
-        (Self::Unfinished, "unfinished", Colour::Yellow),
-        (Self::Due, "due", Colour::Yellow),
-        (Self::Fresh, "fresh", Colour::Green),
-    ];
-
-    fn new(region: &RegionStatus, now: Timestamp) -> Self {
-        let waits = region.due_at.is_some_and(|due| due > now);
-        let slices = region.slices.as_ref();
-        let is_ended = slices.is_some_and(|slices| slices.complete == slices.of);
-        match region {
-            one if one.doubtful_at.is_some() => Self::Doubtful,
-            one if one.refused_at.is_some() => Self::Refused,
-            one if one.unfinished => Self::Unfinished,
-            _ if waits || is_ended => Self::Fresh,
-            _ => Self::Due,
-        }
-    }
-}
-
 /// `1 doubtful · 1 limit closed · 180 due · 314 fresh`
 pub fn verdict(status: &Status, now: Timestamp, style: Style) -> String {
-    let standings = |wanted| {
-        let regions = status.regions.iter();
-        regions
-            .filter(|one| Standing::new(one, now) == wanted)
-            .count() as u64
-    };
-    let limits = |is_so: fn(&LimitStatus) -> bool| {
-        status.limits.iter().filter(|limit| is_so(limit)).count() as u64
-    };
-    let closed = limits(|limit| limit.report.closed_until.is_some());
-    let full = limits(|limit| {
-        limit.report.closed_until.is_none() && limit.report.remaining == Some(Units::ZERO)
-    });
-    let away = limits(|limit| limit.report.used.is_none());
-    let of_limits = [(closed, "closed"), (full, "full"), (away, "unknown")];
-    let of_limits = of_limits.map(|(number, how)| {
-        let text = format!("{} {how}", counted(number, "limit"));
-        (number, text, Colour::Red)
-    });
-    let of_regions = Standing::ALL.map(|(standing, word, colour)| {
-        let number = standings(standing);
-        (number, format!("{} {word}", count(number)), colour)
-    });
-    // The limits stand behind what is doubtful or refused, and before what only waits.
-    let (bad, others) = of_regions.split_at(2);
-    let parts = bad.iter().chain(&of_limits).chain(others);
-    let parts = parts.filter(|(number, ..)| *number > 0);
-    let parts = parts.map(|(_, text, colour)| style.paint(text, *colour));
+    let parts = standing::summary(status, now).into_iter();
+    let parts = parts.map(|(text, colour)| style.paint(&text, colour));
     parts.collect::<Vec<_>>().join(" · ")
 }
 
@@ -110,7 +53,7 @@ pub fn stale(stale: &[Stale], within: Duration) -> String {
 /// ```text
 /// youtube/daily   [██████████████░░░░░░░░░░░░░░░░░▒▒] 4,120 used, 5,380 left of 9,500
 ///   headroom 500 of the quota of 10,000; 3,990 since the upstream's reset
-///   back within 1h 120, 6h 800, 24h 4,120; all by 2026-11-22 08:01:27 UTC
+///   units back: 120 within 1h, 800 within 6h, all 4,120 by 2026-11-22 08:01:27 UTC
 /// ```
 pub fn limit(limit: &LimitStatus, name_width: usize, now: Timestamp, screen: Screen) -> String {
     let style = screen.style;
@@ -168,15 +111,26 @@ fn since(limit: &LimitStatus) -> Option<String> {
     (!parts.is_empty()).then(|| format!("  {}", parts.join("; ")))
 }
 
+/// Names only the spans that say more than the one before, up to the instant at which all units are back.
 fn back(limit: &LimitStatus) -> Option<String> {
-    let within = &limit.returns_within;
-    let [hour, six_hours, day] =
-        [within.hour, within.six_hours, within.day].map(|units| count(units.get()));
     let last = limit.returns.last()?;
-    Some(format!(
-        "  back within 1h {hour}, 6h {six_hours}, 24h {day}; all by {}",
-        instant(last.at)
-    ))
+    let all: Units = limit.returns.iter().map(|back| back.units).sum();
+    let within = &limit.returns_within;
+    let spans = [
+        ("1h", within.hour),
+        ("6h", within.six_hours),
+        ("24h", within.day),
+    ];
+    let mut said = Units::ZERO;
+    let mut parts = Vec::new();
+    for (span, units) in spans {
+        if units > said && units < all {
+            parts.push(format!("{} within {span}", count(units.get())));
+            said = units;
+        }
+    }
+    parts.push(format!("all {} by {}", count(all.get()), instant(last.at)));
+    Some(format!("  units back: {}", parts.join(", ")))
 }
 
 fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
@@ -267,14 +221,15 @@ pub fn spend(spend: &[Spend], all: bool, screen: Screen) -> String {
     }
 }
 
-pub fn regions(regions: &[RegionStatus], all: bool, now: Timestamp, screen: Screen) -> String {
+pub fn regions(status: &Status, all: bool, now: Timestamp, screen: Screen) -> String {
+    let regions = &status.regions;
     let mut table = table(
         screen,
         &["JOB", "REGION", "LAST COMPLETE", "AGE", "DUE"],
         &[3],
     );
     let mut worst_first: Vec<&RegionStatus> = regions.iter().collect();
-    worst_first.sort_by_key(|region| Standing::new(region, now));
+    worst_first.sort_by_key(|region| Standing::of(status, region, now));
     let most = if all { usize::MAX } else { MOST_REGIONS };
     let left = worst_first.len().saturating_sub(most);
     worst_first.truncate(most);
@@ -303,14 +258,12 @@ pub fn regions(regions: &[RegionStatus], all: bool, now: Timestamp, screen: Scre
     }));
     lines.extend(worst_first.iter().filter_map(|region| stopped(region, now)));
     lines.extend(worst_first.iter().filter_map(|region| backfill(region)));
+    lines.extend(failed(status, now));
     lines.extend(refused(regions, now));
     lines.extend(slices::said(regions.iter().flat_map(doubts)));
     lines.extend(slices::said(regions.iter().filter_map(note)));
     lines.extend(slices::said(regions.iter().filter_map(at_cursor)));
-    if regions
-        .iter()
-        .all(|region| region.last_complete.is_none() && !region.unfinished)
-    {
+    if standing::is_new(status) {
         let nothing = "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would spend.";
         lines.push(nothing.to_owned());
     }
@@ -333,6 +286,23 @@ fn backfill(region: &RegionStatus) -> Option<String> {
         count(*complete),
         count(*of)
     ))
+}
+
+/// Returns why the last passes failed, each cause once with its regions. The region of batches is `*`.
+fn failed(status: &Status, now: Timestamp) -> Vec<String> {
+    let regions = status.regions.iter();
+    let regions = regions.map(|one| (&*one.job, &*one.region, &one.failed));
+    let batches = status.batches.iter();
+    let batches = batches.map(|one| (&*one.job, Region::SHARED, &one.failed));
+    slices::said(regions.chain(batches).filter_map(|(job, region, failed)| {
+        let failed = failed.as_ref()?;
+        let ago = span(now.since(failed.at));
+        Some((
+            job,
+            (region, None),
+            format!("failed {ago} ago: {}", failed.why),
+        ))
+    }))
 }
 
 /// Returns the doubts about a region.

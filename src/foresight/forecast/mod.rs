@@ -6,6 +6,7 @@ mod schedule;
 mod spend;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -16,7 +17,7 @@ use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances
 use crate::run::{Selection, accounts};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_ledger::LedgerClient;
-use ingest_quota::{LimitName, Timestamp, Units};
+use ingest_quota::{Account, LimitName, Timestamp, Units};
 
 pub use backfill::BackfillForecast;
 pub use fit::JobFit;
@@ -45,6 +46,9 @@ pub struct Forecast {
     pub days: Vec<DaySpend>,
     /// Each limit.
     pub limits: Vec<LimitForecast>,
+    /// The limits that are closed when it begins; absent without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<ClosedLimit>,
     /// The region that waits longest.
     pub stalest: Option<Stalest>,
     /// How often each job could run, and over how many regions, so that nothing is refused; empty until `what_fits` fills it.
@@ -52,6 +56,35 @@ pub struct Forecast {
     /// When each backfill is complete; absent without one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backfills: Vec<BackfillForecast>,
+}
+
+/// A limit that its upstream reported exhausted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ClosedLimit {
+    /// The account.
+    pub account: String,
+    /// The limit.
+    pub limit: LimitName,
+    /// Until when it rejects every charge.
+    pub until: Timestamp,
+}
+
+/// Returns the limits of the accounts that are closed at `from`.
+fn closed_limits(
+    accounts: &[Arc<Account>],
+    balances: &HashMap<String, Balance>,
+    from: Timestamp,
+) -> Vec<ClosedLimit> {
+    let closed = accounts.iter().flat_map(|account| {
+        let closed = balances.get(&account.name).map(|balance| &balance.closed);
+        let closed = closed.into_iter().flatten();
+        closed.map(|(limit, until)| ClosedLimit {
+            account: account.name.clone(),
+            limit: limit.clone(),
+            until: *until,
+        })
+    });
+    closed.filter(|one| one.until > from).collect()
 }
 
 /// What a schedule charges to a limit.
@@ -198,8 +231,9 @@ pub async fn forecast(
         cut: is_cut,
         runs: simulated.runs,
         stopped_runs: simulated.stopped_runs,
-        days: spend::by_day(&accounts, &granted),
+        days: spend::by_day(&granted),
         limits,
+        closed: closed_limits(&accounts, &balances, plan.from),
         stalest: simulated.stalest,
         jobs: Vec::new(),
         backfills,
@@ -225,7 +259,8 @@ pub async fn what_fits(
     let selection: Selection = selection.cloned().collect();
     let is_whole = selection.len() == plan.selection.len();
     // The forecast has simulated it already.
-    let all_fits = is_whole.then(|| match fit::has_fallbacks(&selection) {
+    let is_simulated = is_whole && forecast.closed.is_empty();
+    let all_fits = is_simulated.then(|| match fit::has_fallbacks(&selection) {
         true => forecast.stopped_runs == 0,
         false => forecast.limits.iter().all(|one| one.first_hit.is_none()),
     });
@@ -237,7 +272,9 @@ pub async fn what_fits(
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let snapshot = snapshot.until(plan.stop);
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
-    let balances = balances(ledger, &accounts, plan.from).await;
+    let mut balances = balances(ledger, &accounts, plan.from).await;
+    // A limit that is closed now says nothing about what fits once it is open.
+    balances.values_mut().for_each(|one| one.closed.clear());
     match fit::fits(&snapshot, &balances, plan, all_fits).await {
         Ok(jobs) => Ok(Some(jobs)),
         Err(fit::FitError::Late) => Ok(None),

@@ -1,6 +1,5 @@
 //! `/`: the limits, the spend of a day, what failed last, and the age of each region.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -11,7 +10,8 @@ use super::Reader;
 use super::limit::{legend, limit_shown};
 use super::spend::{self, DaySpendings};
 use super::table::{Cell, table};
-use crate::commands::status::{self, RegionStatus, Status, Walking};
+use crate::commands::output::Colour;
+use crate::commands::status::{self, RegionStatus, Standing, Status, standing};
 use crate::commands::table::{count, counted, span};
 use crate::serve::App;
 use crate::serve::problem::Problem;
@@ -137,41 +137,27 @@ fn shown(reader: &Reader, overview: &Overview, most_regions: usize) -> Markup {
     }
 }
 
-/// Whether there is nothing in the catalog.
-fn is_new(overview: &Overview) -> bool {
-    let mut regions = overview.status.regions.iter();
-    overview.failed.is_empty() && regions.all(|one| one.last_complete.is_none() && !one.unfinished)
-}
-
-/// The state of everything in one line, worst first.
+/// The state of everything in one line, worst first: the line of `ingest status`.
 fn summary(overview: &Overview) -> Markup {
     let status = &overview.status;
-    let mut states: BTreeMap<Freshness, u64> = BTreeMap::new();
-    for region in &status.regions {
-        *states
-            .entry(Freshness::of(status, region, overview.now))
-            .or_default() += 1;
-    }
-    let failed = overview
-        .failed
-        .iter()
-        .filter(|one| !one.complete_since)
-        .count();
-    let closed = status
-        .limits
-        .iter()
-        .filter(|one| one.report.closed_until.is_some())
-        .count();
     html! {
-        @if is_new(overview) { p { "Nothing was ingested yet. The first run shows here: " code { "ingest --region all" } "." } }
+        @if standing::is_new(status) { p { "Nothing was ingested yet. The first run shows here: " code { "ingest --region all" } "." } }
         ul class="summary" aria-label="Summary" {
-            @if failed > 0 { li { a class="bad" href="#failed" { (failed) " failed" } } }
-            @if closed > 0 { li class="bad" { (counted(closed as u64, "limit")) " closed" } }
-            @for (state, regions) in &states {
-                li class=(state.class()) { (count(*regions)) " " (state.word()) }
+            @for (text, colour) in standing::summary(status, overview.now) {
+                li class=(class(colour)) { (text) }
             }
             @if !status.regions.is_empty() { li class="quiet" { "of " (counted(status.regions.len() as u64, "region")) " of all jobs" } }
         }
+    }
+}
+
+/// Returns the class of the style sheet for what the terminal shows in this colour.
+const fn class(colour: Colour) -> &'static str {
+    match colour {
+        Colour::Red => "bad",
+        Colour::Yellow => "warn",
+        Colour::Green => "good",
+        Colour::Grey => "quiet",
     }
 }
 
@@ -191,68 +177,12 @@ fn failed_shown(reader: &Reader, one: &Failed, now: Timestamp) -> Markup {
     }
 }
 
-/// Whether a region needs a look, most of all first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Freshness {
-    Walked,
-    Unfinished,
-    Due,
-    Fresh,
-}
-
-impl Freshness {
-    fn of(status: &Status, region: &RegionStatus, now: Timestamp) -> Self {
-        let is_due = region.due_at.is_none_or(|at| at <= now);
-        match walker(status, region) {
-            Some(_) => Self::Walked,
-            None if region.unfinished => Self::Unfinished,
-            None if is_due && !is_complete(region) => Self::Due,
-            None => Self::Fresh,
-        }
-    }
-
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Walked => "being walked",
-            Self::Unfinished => "unfinished",
-            Self::Due => "due",
-            Self::Fresh => "fresh",
-        }
-    }
-
-    const fn class(self) -> &'static str {
-        match self {
-            Self::Walked | Self::Fresh => "good",
-            Self::Unfinished | Self::Due => "warn",
-        }
-    }
-}
-
-/// Whether it is a backfill that has everything.
-fn is_complete(region: &RegionStatus) -> bool {
-    let slices = region.slices.as_ref();
-    slices.is_some_and(|slices| slices.complete >= slices.of)
-}
-
-/// The run that walks a region, or a slice of it.
-fn walker<'s>(status: &'s Status, region: &RegionStatus) -> Option<&'s Walking> {
-    let is_slice = |name: &str| {
-        // A backfill is one row for a region, and its runs take leases of slices: the region, a space, the slice.
-        let of_region = name.strip_prefix(&*region.region);
-        region.slices.is_some() && of_region.is_some_and(|rest| rest.starts_with(' '))
-    };
-    let its = |one: &&Walking| {
-        one.job == region.job && (one.region == region.region || is_slice(&one.region))
-    };
-    status.walking.iter().find(its)
-}
-
 fn regions(reader: &Reader, overview: &Overview, most: usize) -> Markup {
     let (status, now) = (&overview.status, overview.now);
-    let mut regions: Vec<(Freshness, &RegionStatus)> = status
+    let mut regions: Vec<(Standing, &RegionStatus)> = status
         .regions
         .iter()
-        .map(|one| (Freshness::of(status, one, now), one))
+        .map(|one| (Standing::of(status, one, now), one))
         .collect();
     regions.sort_by_key(|(state, _)| *state);
     let others = regions.len().saturating_sub(most);
@@ -271,7 +201,7 @@ fn regions(reader: &Reader, overview: &Overview, most: usize) -> Markup {
 fn region_row(
     reader: &Reader,
     overview: &Overview,
-    (state, region): (Freshness, &RegionStatus),
+    (state, region): (Standing, &RegionStatus),
 ) -> Vec<Cell> {
     let (status, now) = (&overview.status, overview.now);
     let passes = [
@@ -282,7 +212,7 @@ fn region_row(
         .last_complete
         .map(|began| reader.relative(began, &format!("{} ago", span(now.since(began)))));
     let due = match region.due_at {
-        _ if is_complete(region) => html! {},
+        _ if standing::is_ended(region) => html! {},
         Some(at) if at > now => reader.relative(at, &format!("in {}", span(at.since(now)))),
         _ => html! { "now" },
     };
@@ -293,7 +223,7 @@ fn region_row(
             html! { a href=(reader.to("/history", &passes)) { (plain(&region.region)) } },
         ),
         Cell::new(
-            state.class(),
+            class(state.colour()),
             html! { (state.word()) (details(status, region)) },
         ),
         Cell::new("", complete.unwrap_or_else(|| html! { "never" })),
@@ -303,7 +233,7 @@ fn region_row(
 
 /// What the state of a region does not say by itself.
 fn details(status: &Status, region: &RegionStatus) -> String {
-    let by = walker(status, region).map(|run| {
+    let by = standing::walker(status, region).map(|run| {
         let machine = plain(&run.machine);
         format!(" by process {} on {machine}", run.process)
     });

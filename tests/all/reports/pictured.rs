@@ -78,6 +78,7 @@ fn week() -> Forecast {
             day(0, "search", "discover", 12),
             day(1, "daily", "trending", 768),
         ],
+        closed: Vec::new(),
         limits: vec![
             limit("daily", 9_500, Some(hit), |hour| {
                 u64::from(hour.min(40)) * 230 + u64::from(hour % 24) * 11

@@ -219,6 +219,7 @@ fn refuse(error: &clap::Error) -> ! {
     if asks_for_json && error.use_stderr() {
         let object = serde_json::json!({ "error": error.render().to_string().trim_end() });
         // If stdout is closed, the exit code still reports the error.
+        let object = ingest_base::plain::json_safe(&object.to_string()).into_owned();
         let _ = writeln!(io::stdout(), "{object}");
     }
     let written = error.print().and_then(|()| io::stdout().flush());
@@ -233,7 +234,7 @@ fn refuse(error: &clap::Error) -> ! {
 }
 
 const EXIT_CODES: &str = "Exit codes: 0 success, including a run that stopped at a limit or had nothing due; 1 failure or refusal, or a check found an error; \
-2 usage or configuration error; 75 a limit rejected the charge (for a run only with --strict); 130, 143 interrupted.";
+2 usage or configuration error; 75 a limit rejected the charge (for a run only with --strict); 129, 130, 143 interrupted.";
 
 /// The end of `--help` and of the manual page.
 fn long_notes() -> String {
@@ -269,6 +270,9 @@ pub struct Global {
     /// Directory of ledger, catalog, journal and locks [default: $INGEST_STATE_DIR, $STATE_DIRECTORY, $XDG_STATE_HOME/ingest]
     #[arg(long, value_name = "DIR", global = true)]
     pub state_dir: Option<PathBuf>,
+    /// As root: work as the owner of the state directory. Without it, root works in no other user's directory
+    #[arg(long, global = true)]
+    pub as_owner: bool,
     /// Format of the results on stdout
     #[arg(long, value_enum, default_value_t, global = true)]
     pub format: Format,

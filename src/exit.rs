@@ -13,6 +13,8 @@ pub enum Exit {
     Usage,
     /// A limit rejected a charge. For a run: it stopped cleanly, work remains, and `--strict` was given.
     Stopped,
+    /// Ended by SIGHUP, after the page in flight was landed.
+    HungUp,
     /// Ended by SIGINT, after the page in flight was landed.
     Interrupted,
     /// Ended by SIGTERM, after the page in flight was landed.
@@ -30,6 +32,7 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::Stopped => 75,
+            Self::HungUp => 129,
             Self::Interrupted => 130,
             Self::Terminated => 143,
             Self::Passed(code) => code,

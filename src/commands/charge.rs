@@ -14,6 +14,7 @@ use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Global};
 use crate::exit::Exit;
+use ingest_base::plain;
 use ingest_config::{Call, Credential, Region};
 use ingest_ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
 use ingest_quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
@@ -100,11 +101,31 @@ pub struct UnitsArgs<'a> {
     pub id: Option<&'a str>,
 }
 
+/// The most bytes of an id.
+const LONGEST_ID: usize = 256;
+
+/// An id as its user wrote it.
+///
+/// # Errors
+/// It is too long, or has characters that nobody sees: two ids could then look like one.
+pub fn id_of(text: &str) -> Result<ChargeId, Error> {
+    if text.len() > LONGEST_ID {
+        let what =
+            format!("the id of a charge has more than {LONGEST_ID} bytes; use a shorter one");
+        return Err(Error::Usage(what));
+    }
+    if text.contains(plain::is_hidden) {
+        let what = "the id of a charge contains a control character or another one that is not visible; leave it out";
+        return Err(Error::Usage(what.to_owned()));
+    }
+    Ok(ChargeId::new(text))
+}
+
 impl Charging {
     /// Finds the credential and the call in the configuration.
     pub fn new(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
-        let id = args.id.as_deref().map_or_else(fresh_id, ChargeId::new);
+        let id = args.id.as_deref().map_or_else(|| Ok(fresh_id()), id_of)?;
         let region = region(environment, args.region.as_deref())?;
         let cost = credential.in_ledger(&call.cost.times(args.times), &region);
         let cost = cost.map_err(|why| without_region(&call.name, args.region.as_deref(), why))?;
@@ -147,7 +168,7 @@ impl Charging {
             },
             purpose: by_hand(args.purpose),
             cost: units,
-            id: args.id.map_or_else(fresh_id, ChargeId::new),
+            id: args.id.map_or_else(|| Ok(fresh_id()), id_of)?,
             credential,
         })
     }

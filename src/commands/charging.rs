@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Error;
 use ingest_base::clock::Monotonic;
-use ingest_base::private;
+use ingest_base::private::Directory;
 use ingest_ledger::LedgerClient;
 
 /// How long other processes can take to end: a request and the pauses before it.
@@ -29,8 +29,8 @@ impl Charging {
     pub async fn begin(state_dir: &Path) -> Result<Self, Error> {
         let path = state_dir.join("locks").join("charging.lock");
         let what = format!("cannot lock {}", path.display());
-        let opened = private::create_dir(&state_dir.join("locks"))
-            .and_then(|()| private::open_to_lock(&path));
+        let opened = Directory::open(state_dir)
+            .and_then(|state| state.create_below("locks")?.append("charging.lock"));
         let charging = Self {
             file: opened.map_err(Error::io(what))?,
             path,

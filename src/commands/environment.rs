@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::Error;
 use super::charging::Charging;
+use super::owner;
 #[cfg(feature = "sandbox")]
 use super::presets;
 use super::table::counted;
@@ -68,6 +69,10 @@ impl Environment {
         if global.sandbox {
             return Self::practice(global, Vec::new());
         }
+        // Before anything is read: a list of regions is kept there.
+        if let Ok(state_dir) = state_dir(global) {
+            owner::admit(&state_dir, global.as_owner)?;
+        }
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
@@ -119,11 +124,16 @@ impl Environment {
             ..global.clone()
         };
         let mut environment = Self::load_or_built_in(&global)?;
+        let directory = environment.state_dir.join(PRACTICE);
+        if directory.is_symlink() {
+            let what = format!("{}: {}", directory.display(), private::LINK);
+            return Err(Error::Refused(what));
+        }
         if let LedgerStore::Redis(url) = &mut environment.config.ledger.store {
             *url = url.clone().for_practice();
         }
         Ok(Self {
-            state_dir: environment.state_dir.join(PRACTICE),
+            state_dir: directory,
             practising: true,
             ..environment
         })

@@ -6,10 +6,11 @@ use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
+use tokio::signal::unix::{Signal as Listener, SignalKind};
 
 use super::charge::{Charging, Word};
 use super::environment::Environment;
+use super::signals::{hang_up, listener, received};
 use super::{Error, output};
 use crate::cli::{ExecArgs, Format, Global, Log};
 use crate::exit::Exit;
@@ -74,17 +75,17 @@ pub async fn exec(global: &Global, args: &ExecArgs) -> Result<Exit, Error> {
 struct Signals {
     terminate: Listener,
     interrupt: Listener,
-    hangup: Listener,
+    /// `None`: it is ignored, and so it is by the command.
+    hang_up: Option<Listener>,
 }
 
 impl Signals {
     /// Listens from now on; a signal is kept until `next` reads it.
     fn listen() -> Result<Self, Error> {
-        let listen = |kind| signal(kind).map_err(Error::io("cannot install signal handlers"));
         Ok(Self {
-            terminate: listen(SignalKind::terminate())?,
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
+            terminate: listener(SignalKind::terminate())?,
+            interrupt: listener(SignalKind::interrupt())?,
+            hang_up: hang_up()?,
         })
     }
 }
@@ -97,7 +98,7 @@ async fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus, Erro
             _ = signals.terminate.recv() => Signal::TERM,
             // A terminal signals the command itself, and many programs take a second signal for "at once".
             _ = signals.interrupt.recv() => if io::stdin().is_terminal() { continue } else { Signal::INT },
-            _ = signals.hangup.recv() => Signal::HUP,
+            () = received(&mut signals.hang_up) => Signal::HUP,
         };
         if let Some(pid) = child
             .id()

@@ -19,6 +19,7 @@ use super::progress::Working;
 use super::replace::file_to_replace;
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
+use ingest_base::plain::json_safe;
 use ingest_catalog::{Archive, RecordsQuery, StoredRecord};
 use ingest_config::{ColumnType, Pointer};
 
@@ -47,7 +48,10 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     };
     let format = LineFormat {
         shape: args.shape,
-        cells: Cells::new(args.raw),
+        cells: match args.to {
+            None => Cells::on_stdout(args.raw),
+            Some(_) => Cells::stored(args.raw),
+        },
         columns,
         changes_only: args.since.is_some(),
     };
@@ -88,7 +92,7 @@ pub fn csv_lines(
 ) -> Result<Vec<u8>, Error> {
     let format = LineFormat {
         shape: Shape::Csv,
-        cells: Cells::Guarded,
+        cells: Cells::stored(false),
         columns: typed_columns(environment, kind)?,
         changes_only,
     };
@@ -318,14 +322,14 @@ pub fn json_line(
     record: &StoredRecord,
     changes_only: bool,
 ) -> io::Result<()> {
-    let text = |text: &str| Value::from(text).to_string();
+    let text = |text: &str| json_safe(&Value::from(text).to_string()).into_owned();
     let (upstream, kind, id) = (text(&record.upstream), text(&record.kind), text(&record.id));
     let StoredRecord {
         first_seen,
         last_seen,
-        body,
         ..
     } = record;
+    let body = json_safe(&record.body);
     let name = format!(r#""upstream":{upstream},"kind":{kind},"id":{id}"#);
     let gone = record
         .gone_at
@@ -371,6 +375,6 @@ fn cell(column: &ExportColumn, body: &Value, cells: Cells) -> String {
     match column.value(body) {
         None => String::new(),
         Some(Value::String(text)) => cells.text(&text).into_owned(),
-        Some(other) => other.to_string(),
+        Some(other) => cells.text(&json_safe(&other.to_string())).into_owned(),
     }
 }

@@ -63,7 +63,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
         .rows
         .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));
     if args.csv {
-        output::text(&as_csv(&history.rows, Cells::new(args.raw))?)?;
+        output::text(&as_csv(&history.rows, Cells::on_stdout(args.raw))?)?;
     } else {
         output::report(global, &history, |screen| {
             Message::Result(in_words(&history.rows, shown.all, screen))

@@ -16,10 +16,12 @@ pub(crate) mod export;
 pub(crate) mod forecast;
 mod generate;
 pub(crate) mod history;
+pub mod limits;
 pub(crate) mod metrics;
 mod notify;
 mod openapi;
 pub(crate) mod output;
+mod owner;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod presets;
@@ -38,6 +40,7 @@ pub(crate) mod signals;
 mod slices;
 pub(crate) mod status;
 pub(crate) mod table;
+pub(crate) mod tokens;
 mod try_call;
 
 use std::io::{self, Write};
@@ -71,16 +74,19 @@ pub fn dispatch(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Exit {
     if !answers_requests(&cli) {
         runtime.worker_threads(1);
     }
-    match runtime
-        .enable_all()
-        .build()
-        .map_err(Error::io("cannot start"))
+    match limits::check_files()
+        .and_then(|()| limits::check_clock())
+        .and_then(|()| runtime.enable_all().build().map_err(limits::not_started))
         .and_then(|runtime| {
-            let ended = runtime.block_on(execute(
-                cli,
-                #[cfg(feature = "serve")]
-                serve,
-            ));
+            let ended = runtime.block_on(async {
+                let _files = limits::outlive_limit_of_files()?;
+                execute(
+                    cli,
+                    #[cfg(feature = "serve")]
+                    serve,
+                )
+                .await
+            });
             runtime.shutdown_timeout(LAST_WORK);
             ended
         }) {

@@ -9,13 +9,14 @@ use textwrap::{Options, WordSplitter};
 use super::Error;
 use crate::cli::{Format, Global};
 
+use ingest_base::plain::json_safe;
 pub use ingest_base::plain::plain as shown;
 
 /// Writes one JSON object and a newline.
 pub fn json(value: &impl Serialize) -> Result<(), Error> {
     let text = serde_json::to_string(value)
         .map_err(|error| Error::io("cannot write the result")(error.into()))?;
-    text_line(&text)
+    text_line(&json_safe(&text))
 }
 
 /// Writes text unchanged.

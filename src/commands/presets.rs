@@ -2,7 +2,7 @@
 //! without knowing their names.
 
 use std::borrow::Cow;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -16,6 +16,7 @@ use super::output::Message;
 use super::{Error, openapi, output};
 use crate::cli::{Global, InitArgs};
 use crate::exit::Exit;
+use ingest_base::bounded;
 use ingest_config::blank::blank;
 
 // cargo does not notice a new file there: this one has to be touched.
@@ -138,7 +139,7 @@ fn text_of(name: Option<&str>) -> Result<Cow<'static, str>, Error> {
 /// The draft for a call of a description.
 fn described(file: &Path, call: &str) -> Result<String, Error> {
     let what = format!("cannot read {}", file.display());
-    let text = fs::read_to_string(file).map_err(Error::io(what))?;
+    let text = bounded::file_of_text(file, bounded::DOCUMENT).map_err(Error::io(what))?;
     openapi::draft(&text, call)
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::charge::id_of;
 use super::environment::{Environment, account_named};
 use super::output::Message;
 use super::refill::charging_ledger;
@@ -18,7 +19,7 @@ use ingest_quota::{Account, ChargeId, Cost};
 pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let accounts = environment.accounts();
-    let id = ChargeId::new(&args.id);
+    let id = id_of(&args.id)?;
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;

@@ -201,6 +201,7 @@ pub async fn context(
 
 fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
     match (outcome, signal) {
+        (RunOutcome::Interrupted, Some(Signal::HangUp)) => Exit::HungUp,
         (RunOutcome::Interrupted, Some(Signal::Terminate)) => Exit::Terminated,
         (RunOutcome::Interrupted, _) => Exit::Interrupted,
         (RunOutcome::Failed, _) => Exit::Failed,

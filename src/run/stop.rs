@@ -10,6 +10,8 @@ use ingest_base::clock::Clock;
 /// The signal that stops a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
+    /// SIGHUP: the terminal closed.
+    HangUp,
     /// SIGINT: Ctrl-C.
     Interrupt,
     /// SIGTERM.

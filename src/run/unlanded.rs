@@ -1,21 +1,24 @@
 //! Pages that were paid for and that the catalog could not take: a file in the state directory, which the next run lands first.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::context::Context;
-use ingest_base::private;
+use ingest_base::private::Directory;
 use ingest_catalog::{CatalogError, Landing, PassRef};
 use ingest_config::Records;
 
 /// The file of unlanded pages: a JSON object per line.
 #[derive(Debug, Clone)]
 pub struct Unlanded {
+    state_dir: PathBuf,
     path: PathBuf,
 }
+
+const FILE: &str = "unlanded.jsonl";
 
 /// How the records of an upstream's call are read, as it is configured now.
 pub type KindOf<'a> = &'a (dyn Fn(&str, &str) -> Option<Arc<Records>> + Sync);
@@ -25,7 +28,8 @@ impl Unlanded {
     #[must_use]
     pub fn new(state_dir: &Path) -> Self {
         Self {
-            path: state_dir.join("unlanded.jsonl"),
+            state_dir: state_dir.to_owned(),
+            path: state_dir.join(FILE),
         }
     }
 
@@ -42,7 +46,7 @@ impl Unlanded {
         let _lock = self.lock()?;
         let mut line = serde_json::to_vec(landing)?;
         line.push(b'\n');
-        let mut file = private::open_to_lock(&self.path)?;
+        let mut file = Directory::open(&self.state_dir)?.append(FILE)?;
         file.write_all(&line)?;
         file.sync_all()
     }
@@ -66,7 +70,8 @@ impl Unlanded {
         }
         // Held meanwhile, so that no other run of this machine lands them too.
         let _lock = self.lock().map_err(failed)?;
-        let text = match fs::read_to_string(&self.path) {
+        let read = Directory::open(&self.state_dir).and_then(|state| state.read(FILE, u64::MAX));
+        let text = match read {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             text => text.map_err(failed)?,
         };
@@ -133,24 +138,17 @@ impl Unlanded {
 
     /// Writes the lines that are left in place of the file, or deletes it.
     fn replace(&self, left: &[&str]) -> io::Result<()> {
+        let state = Directory::open(&self.state_dir)?;
         if left.is_empty() {
-            return fs::remove_file(&self.path);
+            return state.remove(FILE);
         }
-        let beside = self.path.with_extension("new");
-        // A run that was killed here has left it behind.
-        let _ = fs::remove_file(&beside);
-        let mut file = private::open_to_lock(&beside)?;
-        for line in left {
-            writeln!(file, "{line}")?;
-        }
-        // Only a file that is on the disk replaces the other: the pages in it are paid for.
-        file.sync_all()?;
-        fs::rename(beside, &self.path)
+        let lines: String = left.iter().flat_map(|line| [*line, "\n"]).collect();
+        state.replace(FILE, lines.as_bytes())
     }
 
     /// Waits for the other processes of this machine that use the file.
     fn lock(&self) -> io::Result<File> {
-        let lock = private::open_to_lock(&self.path.with_extension("lock"))?;
+        let lock = Directory::open(&self.state_dir)?.append("unlanded.lock")?;
         lock.lock()?;
         Ok(lock)
     }

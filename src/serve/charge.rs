@@ -25,7 +25,7 @@ use super::fields::whole_seconds;
 use super::header::only;
 use super::problem::{Problem, RETRY};
 use crate::cli::ChargeArgs;
-use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, in_ledger};
+use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, id_of, in_ledger};
 use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
@@ -350,7 +350,7 @@ fn named(
     });
     let accounts = crate::run::accounts(own);
     match (accounts.is_empty(), credential) {
-        (false, _) => Ok((ChargeId::new(id), accounts)),
+        (false, _) => Ok((id_of(&id)?, accounts)),
         (true, Some(name)) => {
             let name = ingest_base::plain::one_line(name);
             Err(Problem::bad_request(format!("unknown credential `{name}`")))

@@ -1,6 +1,5 @@
 //! Whose request it is: a client with a token, or an address.
 
-use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use subtle::ConstantTimeEq;
 use super::connections::Peer;
 use super::header::only;
 use crate::commands::Error;
+use crate::commands::tokens::tokens;
 use ingest_config::{ServeClient, ServeConfig};
-use ingest_secret::Secret;
 
 /// The clients with a token, and how the others are told apart.
 pub struct Clients {
@@ -67,28 +66,22 @@ impl Clients {
     /// Reads the tokens.
     ///
     /// # Errors
-    /// A token cannot be read, or two clients have the same.
+    /// A token cannot be read or is too short, or two clients have the same.
     pub async fn read(config: &ServeConfig, must_present_token: bool) -> Result<Self, Error> {
         let mut known = Vec::new();
-        for (name, client) in &config.clients {
-            let owner = format!("serve.clients.{name}.token");
-            let secret = Secret::owned_by(owner, Some(client.token.clone()));
-            let revealed = secret.reveal().await;
-            let revealed = revealed.map_err(|error| Error::Usage(error.to_string()))?;
-            let token = revealed.secret.unwrap_or_default();
+        for ((name, token), client) in tokens(config)
+            .await
+            .into_iter()
+            .zip(config.clients.values())
+        {
+            let token = token.map_err(Error::Usage)?;
             known.push(KnownClient {
                 client: Arc::new(Client {
-                    name: name.clone(),
+                    name: name.to_owned(),
                     config: client.clone(),
                 }),
                 digest: digest_of(token.expose_secret().as_bytes()),
             });
-        }
-        let different: HashSet<_> = known.iter().map(|one| one.digest).collect();
-        if different.len() < known.len() {
-            return Err(Error::Usage(
-                "two clients of [serve.clients] have the same token; give each its own".to_owned(),
-            ));
         }
         Ok(Self {
             known,

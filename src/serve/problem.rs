@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::commands::Error;
+use ingest_base::plain::json_safe;
 use ingest_ledger::ClientError;
 
 /// The type of a problem that needs no more than its status.
@@ -103,6 +104,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let body = serde_json::to_string(&self).unwrap_or_default();
+        let body = json_safe(&body).into_owned();
         let fields = [
             (header::CONTENT_TYPE, "application/problem+json"),
             // A browser gets a page in its place.

@@ -1,7 +1,8 @@
-//! What every layer above the domain uses: the clock, private files, work apart from async threads, text that is safe to print,
+//! What every layer above the domain uses: the clock, private files, bounded reads, work apart from async threads, text that is safe to print,
 //! records. Knows no configuration and no store.
 
 pub mod apart;
+pub mod bounded;
 pub mod clock;
 pub mod fnv;
 pub mod list_so_far;

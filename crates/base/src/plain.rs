@@ -1,5 +1,6 @@
 //! Text for people: text from upstreams and files, made safe to show on a terminal; numbers and times.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use ingest_quota::Timestamp;
@@ -34,6 +35,27 @@ const fn is_invisible(character: char) -> bool {
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}'
     )
+}
+
+/// Returns JSON in which each misleading character is written as its code: the same JSON, safe on a terminal. Outside its strings
+/// JSON has no such characters but white space, which stays.
+#[must_use]
+pub fn json_safe(json: &str) -> Cow<'_, str> {
+    let is_safe = |character: char| character.is_ascii_whitespace() || !is_hidden(character);
+    if json.chars().all(is_safe) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 64);
+    for character in json.chars() {
+        if is_safe(character) {
+            safe.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+    Cow::Owned(safe)
 }
 
 /// Returns the text with a space in place of each misleading character.

@@ -13,13 +13,16 @@ pub struct SavedResponse {
     pub body: Vec<u8>,
 }
 
+/// Four times as long as the longest response that is read unless `max_body` is set.
+const LONGEST: u64 = 128 << 20;
+
 impl SavedResponse {
     /// Reads a file.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn read(path: &Path) -> io::Result<Self> {
-        std::fs::read(path).map(|bytes| Self::parse(&bytes))
+        crate::bounded::file(path, LONGEST).map(|bytes| Self::parse(&bytes))
     }
 
     /// Splits what was saved into status, headers and body. Of several heads, as a proxy or a redirect leaves them, the

@@ -1,25 +1,34 @@
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use async_trait::async_trait;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use ingest_base::bounded;
 use ingest_base::clock::Deadline;
 use ingest_base::fnv::fnv;
-use ingest_base::private;
+use ingest_base::private::Directory;
 use ingest_quota::Timestamp;
+use ingest_sqlite::explain_making;
 
 /// Leases for the processes of one machine: each is a lock on a file. The system releases it when its process ends, and
 /// only then, so a lease is never lost and needs no term.
 #[derive(Debug, Clone)]
 pub struct LockFiles {
-    directory: PathBuf,
+    directory: Arc<Directory>,
+    /// The directory in messages.
+    path: PathBuf,
 }
+
+/// The directory of the lock files in a state directory.
+const LOCKS: &str = "locks";
 
 impl LockFiles {
     /// Locks in a state directory, which must exist.
@@ -27,14 +36,16 @@ impl LockFiles {
     /// # Errors
     /// Fails if the directory of the lock files cannot be created.
     pub fn open(state_dir: &Path) -> io::Result<Self> {
-        let directory = state_dir.join("locks");
-        private::create_dir(&directory)?;
-        Ok(Self { directory })
+        let directory = Directory::open(state_dir)?.create_below(LOCKS)?;
+        Ok(Self {
+            directory: Arc::new(directory),
+            path: state_dir.join(LOCKS),
+        })
     }
 
-    /// The lock file of a resource. Names are escaped, so that they cannot lead out of the directory and contain no dots. A
+    /// The name of a resource's lock file. Names are escaped, so that they cannot lead out of the directory and contain no dots. A
     /// name that is too long for a file ends in a hash of all of it.
-    fn path(&self, resource: &Resource) -> PathBuf {
+    fn name(resource: &Resource) -> String {
         let names: &[&str] = match resource {
             Resource::Region { job, region } => &[job, region],
             Resource::Ids { upstream, kind } => &["ids", upstream, kind],
@@ -48,7 +59,7 @@ impl LockFiles {
         } else {
             format!("{name:.100}-{:032x}", fnv(&name))
         };
-        self.directory.join(format!("{name}.lock"))
+        format!("{name}.lock")
     }
 }
 
@@ -68,11 +79,15 @@ impl LockFiles {
                 .ok()
         };
         let locked: HashSet<u64> = locked.lines().filter_map(inode).collect();
-        let files = fs::read_dir(state_dir.join("locks")).into_iter().flatten();
+        let Ok(directory) = Directory::open(state_dir).and_then(|state| state.below(LOCKS)) else {
+            return Vec::new();
+        };
+        let files = fs::read_dir(state_dir.join(LOCKS)).into_iter().flatten();
         let held = files.flatten().filter_map(|file| {
             let about = file.metadata().ok()?;
             let resource = resource(file.file_name().to_str()?)?;
-            let holder = holder(&file.path()).filter(|_| locked.contains(&about.ino()))?;
+            let holder = holder(&directory, &file.file_name());
+            let holder = holder.filter(|_| locked.contains(&about.ino()))?;
             Some(HeldLease { resource, holder })
         });
         held.collect()
@@ -97,12 +112,12 @@ const LONGEST: usize = 250;
 #[async_trait]
 impl Leases for LockFiles {
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError> {
-        let path = self.path(resource);
-        lock(&path).map_err(|error| {
+        let name = Self::name(resource);
+        lock(&self.directory, &name).map_err(|error| {
             CatalogError::Failed(format!(
-                "cannot lock {resource}: {}: {error}; check that its directory exists and is \
-                writable",
-                path.display()
+                "cannot lock {resource}: {}: {}",
+                self.path.join(&name).display(),
+                explain_making(&error)
             ))
         })
     }
@@ -123,15 +138,15 @@ impl Leases for LockFiles {
     }
 }
 
-fn lock(path: &Path) -> io::Result<Taken> {
-    let file = private::open_to_lock(path)?;
+fn lock(directory: &Directory, name: &str) -> io::Result<Taken> {
+    let file = directory.append(name)?;
     match file.try_lock() {
         Ok(()) => {
             // The lock counts even if the holder's name cannot be written.
             let _ = sign(&file);
             Ok(Taken::Granted(Lease::new(file)))
         }
-        Err(TryLockError::WouldBlock) => Ok(Taken::Held(holder(path))),
+        Err(TryLockError::WouldBlock) => Ok(Taken::Held(holder(directory, OsStr::new(name)))),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
@@ -145,21 +160,25 @@ fn sign(mut file: &File) -> io::Result<()> {
     writeln!(file, "{process} {machine}")
 }
 
+/// More bytes than a process and a machine's name have.
+const LONGEST_HOLDER: u64 = 64 << 10;
+
 /// The process that holds a lock; `None` if it has not written its name yet.
-fn holder(path: &Path) -> Option<Holder> {
-    let signed = fs::read_to_string(path).ok()?;
+fn holder(directory: &Directory, name: &OsStr) -> Option<Holder> {
+    let file = directory.open_file(name).ok()?;
+    let signed = bounded::text(&file, LONGEST_HOLDER).ok()?;
     let (process, machine) = signed.trim_end().split_once(' ')?;
     Some(Holder {
         machine: machine.to_owned(),
         process: process.parse().ok()?,
-        since: since(path),
+        since: since(&file),
         until: None,
     })
 }
 
 /// When a lock was taken: its holder writes its name then.
-fn since(path: &Path) -> Option<Timestamp> {
-    let written = fs::metadata(path).ok()?.modified().ok()?;
+fn since(file: &File) -> Option<Timestamp> {
+    let written = file.metadata().ok()?.modified().ok()?;
     let since = written.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_micros())
         .ok()

@@ -126,6 +126,21 @@ impl Config {
         calls.filter_map(|call| call.records.as_deref())
     }
 
+    /// Where the secrets are.
+    pub fn secret_sources(&self) -> impl Iterator<Item = &SecretSource> {
+        let credentials = self.credentials.values();
+        let of_credentials =
+            credentials.flat_map(|one| one.secret.iter().chain(one.secrets.values()));
+        let access = &self.ledger.access;
+        let of_ledger = access.password.iter().chain(&access.sentinel_password);
+        let of_clients = self.serve.clients.values().map(|client| &client.token);
+        let of_catalog = self.catalog.password.iter();
+        of_credentials
+            .chain(of_ledger)
+            .chain(of_catalog)
+            .chain(of_clients)
+    }
+
     /// The kinds of records.
     #[must_use]
     pub fn kinds(&self) -> BTreeSet<&str> {

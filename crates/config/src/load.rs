@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ConfigError, NamedBy};
 use super::region_source::Kept;
 use super::{Config, read, set};
+use ingest_base::bounded;
 
 const FILE: &str = "quotas.toml";
 
@@ -106,7 +107,7 @@ fn find(
     }
     let places = surroundings.places();
     for path in &places {
-        match std::fs::read(path) {
+        match bounded::file(path, bounded::DOCUMENT) {
             Err(error)
                 // A file where a directory is expected: nothing is at this place. Any other error may hide a configuration.
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
@@ -118,7 +119,8 @@ fn find(
 }
 
 fn named(path: &Path, named_by: NamedBy) -> Result<(PathBuf, String), ConfigError> {
-    let bytes = std::fs::read(path).map_err(|error| unreadable(path, named_by, &error))?;
+    let bytes = bounded::file(path, bounded::DOCUMENT);
+    let bytes = bytes.map_err(|error| unreadable(path, named_by, &error))?;
     Ok((path.to_owned(), text(path, bytes)?))
 }
 

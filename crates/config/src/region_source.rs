@@ -1,9 +1,8 @@
 //! Regions that a file or a command lists.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,8 +11,9 @@ use serde_json::Value;
 use super::declare::{DURATION, ListOf, Optional, Or, TEXT, Type, keys, table};
 use super::item::{Document, Item};
 use super::tree::{Entry, Kind, Node, Origin};
+use ingest_base::bounded;
 use ingest_base::fnv::fnv;
-use ingest_base::private;
+use ingest_base::private::Directory;
 
 keys! {
     /// Where the regions are.
@@ -79,7 +79,8 @@ impl RegionSource {
         match (&self.file, &self.command) {
             (Some(file), None) => {
                 let file = directory.join(file);
-                fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+                let text = bounded::file_of_text(&file, bounded::DOCUMENT);
+                text.map_err(|error| format!("{}: {error}", file.display()))
             }
             (None, Some(words)) => self.printed(words, kept),
             _ => Err("write either `file` or `command`".to_owned()),
@@ -88,63 +89,46 @@ impl RegionSource {
 
     /// What the command prints, or printed within `valid_for`.
     fn printed(&self, words: &[String], kept: Option<Kept<'_>>) -> Result<String, String> {
-        let file = kept.map(|kept| {
-            let name = format!("regions-{:032x}.txt", fnv(&words.join("\0")));
-            kept.directory.join(name)
-        });
-        let text = || fs::read_to_string(file.as_ref()?).ok();
-        if let Some(text) = file
-            .as_deref()
-            .filter(|file| self.is_valid(file))
-            .and_then(|_| text())
+        let name = format!("regions-{:032x}.txt", fnv(&words.join("\0")));
+        // Before the first run there is no state directory, and the command is run again.
+        let kept = kept.and_then(|kept| Some((kept, Directory::open(kept.directory).ok()?)));
+        let earlier = kept
+            .as_ref()
+            .and_then(|(_, state)| state.open_file(&name).ok());
+        if let Some(file) = earlier.as_ref().filter(|file| self.is_valid(file))
+            && let Ok(text) = bounded::text(file, bounded::DOCUMENT)
         {
             return Ok(text);
         }
         match run(words) {
             Ok(printed) => {
-                let may_keep = kept.is_some_and(|kept| !kept.is_dry);
-                if let Some(file) = file
-                    .as_deref()
-                    .filter(|_| may_keep)
+                if let Some((kept, state)) = &kept
+                    && !kept.is_dry
                     // What is no list is not kept: it would stand in for an earlier one for as long as `valid_for`.
-                    .filter(|_| parsed(&printed, &Origin::Line(1)).is_ok())
+                    && parsed(&printed, &Origin::Line(1)).is_ok()
+                    && let Err(error) = state.replace(&name, printed.as_bytes())
                 {
-                    keep(file, &printed);
+                    let file = kept.directory.join(name);
+                    tracing::warn!("cannot keep the regions in {}: {error}", file.display());
                 }
                 Ok(printed)
             }
-            Err(why) => match text() {
-                Some(text) => {
+            Err(why) => match earlier.map(|file| bounded::text(file, bounded::DOCUMENT)) {
+                Some(Ok(text)) => {
                     tracing::warn!("{why}; using the regions that it printed earlier");
                     Ok(text)
                 }
-                None => Err(why),
+                Some(Err(_)) | None => Err(why),
             },
         }
     }
 
-    fn is_valid(&self, file: &Path) -> bool {
-        let written = fs::metadata(file).and_then(|about| about.modified());
+    fn is_valid(&self, file: &File) -> bool {
+        let written = file.metadata().and_then(|about| about.modified());
         // A file from the future, which a clock that was set back leaves, counts as new.
         let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
         age.is_ok_and(|age| age < self.valid_for)
     }
-}
-
-/// Keeps what a command printed. Before the first run there is no state directory, and the command is run again.
-fn keep(file: &Path, text: &str) {
-    let beside = PathBuf::from(format!("{}.{}.tmp", file.display(), std::process::id()));
-    if file.parent().is_some_and(Path::is_dir)
-        // Beside the file first: another process may read the file at any time.
-        && let Err(error) = write(&beside, text).and_then(|()| fs::rename(&beside, file))
-    {
-        tracing::warn!("cannot keep the regions in {}: {error}", file.display());
-    }
-}
-
-fn write(file: &Path, text: &str) -> io::Result<()> {
-    private::create_file(file)?;
-    fs::write(file, text)
 }
 
 /// Runs a command and returns what it prints.
@@ -157,41 +141,48 @@ fn run(words: &[String]) -> Result<String, String> {
     let mut child = command
         .spawn()
         .map_err(|error| failed(format!("was not started: {error}")))?;
-    let Some(mut output) = child.stdout.take() else {
+    let Some(output) = child.stdout.take() else {
         return Err(failed("has no output".to_owned()));
     };
     // Beside the waiting: a command that fills the pipe would wait for a reader until it is killed.
     let (sender, read) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut text = String::new();
-        // Nobody waits for it any more where the time is over.
-        let _ = sender.send(output.read_to_string(&mut text).map(|_| text));
+        // Nobody waits for it any more where the time is over. A longer output is not read: its writer then gets SIGPIPE.
+        let _ = sender.send(bounded::text(output, bounded::DOCUMENT));
     });
     let began = Instant::now();
+    let mut ended = None;
     let status = loop {
+        ended = ended.or_else(|| read.try_recv().ok());
         match child.try_wait() {
             Ok(Some(status)) => break status,
+            Ok(None) if matches!(ended, Some(Err(_))) => {
+                end(&mut child);
+                break ExitStatus::default();
+            }
             Ok(None) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
             Ok(None) => {
-                let _ = child.kill();
-                let _ = child.wait();
+                end(&mut child);
                 return Err(failed(format!("took longer than {} s", PATIENCE.as_secs())));
             }
             Err(error) => return Err(failed(error.to_string())),
         }
     };
-    if !status.success() {
-        return Err(failed(format!("failed: {status}")));
-    }
     // A process that the command left behind can keep the output open for ever.
-    match read.recv_timeout(AFTER_ITS_END) {
+    match ended.map_or_else(|| read.recv_timeout(AFTER_ITS_END), Ok) {
+        Ok(Err(error)) => Err(failed(format!("printed no list: {error}"))),
+        _ if !status.success() => Err(failed(format!("failed: {status}"))),
         Ok(Ok(text)) => Ok(text),
-        Ok(Err(error)) => Err(failed(format!("printed no text: {error}"))),
         Err(_) => Err(failed(
             "ended, and a process that it started keeps its output open: redirect the output of that process"
                 .to_owned(),
         )),
     }
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Reads a list of regions, as the value of `regions` could be written.

@@ -1,7 +1,7 @@
 //! `[serve]`: the server of `ingest serve`, its clients, and their limits.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::json;
@@ -51,6 +51,11 @@ pub enum May {
     Read,
     /// Charge the ledger.
     Charge,
+}
+
+impl ServeConfig {
+    /// The address where `serve.listen` names none.
+    pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 }
 
 impl ServeClient {

@@ -45,6 +45,9 @@ pub enum SecretProblem {
         ASCII: it must contain the secret only"
     )]
     Unfit(String),
+    /// It is longer than any secret.
+    #[error("the secret from {0} is too long: {1}; it must contain the secret only")]
+    TooLong(String, String),
     /// A file cannot be read.
     #[error(
         "cannot read the secret's file {path}: {error}; put the secret there, or correct the path in the configuration"

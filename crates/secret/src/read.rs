@@ -3,7 +3,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -14,6 +14,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::Command;
 
 use super::{Environment, SecretError, SecretProblem};
+use ingest_base::bounded::too_long;
 use ingest_base::plain::one_line;
 use ingest_config::SecretSource;
 
@@ -110,7 +111,7 @@ async fn from_file(path: &Path, patience: Duration) -> Result<SecretString, Secr
         .map_err(unreadable)?;
     } else {
         warn_of_others(path, &file);
-        file.take(LONGEST_BYTES)
+        file.take(LONGEST_BYTES.saturating_add(1))
             .read_to_end(&mut bytes)
             .map_err(unreadable)?;
     }
@@ -134,7 +135,8 @@ async fn from_pipe(file: File, bytes: &mut Vec<u8>) -> io::Result<()> {
         Err(error) => return Err(error),
     }
     let pipe = Receiver::from_file(file)?;
-    pipe.take(LONGEST_BYTES).read_to_end(bytes).await.map(drop)
+    let more = LONGEST_BYTES.saturating_add(1);
+    pipe.take(more).read_to_end(bytes).await.map(drop)
 }
 
 async fn from_directory(
@@ -155,9 +157,11 @@ async fn from_command(words: &[String], patience: Duration) -> Result<SecretStri
     command
         .args(arguments)
         .stdin(Stdio::null())
-        // Dropped when it takes too long: it must not run on.
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // Dropped when it takes too long or prints too much: it must not run on.
         .kill_on_drop(true);
-    match tokio::time::timeout(patience, command.output()).await {
+    match tokio::time::timeout(patience, output(command)).await {
         Err(_) => Err(SecretProblem::Hung {
             program: program.clone(),
             seconds: patience.as_secs(),
@@ -166,14 +170,57 @@ async fn from_command(words: &[String], patience: Duration) -> Result<SecretStri
             program: program.clone(),
             error,
         }),
-        Ok(Ok(output)) => printed(program, output),
+        Ok(Ok(output)) => printed(program, &output),
     }
 }
 
-fn printed(program: &str, output: Output) -> Result<SecretString, SecretProblem> {
-    let bytes = Zeroizing::new(output.stdout);
-    if output.status.success() {
-        return text(&bytes, || format!("`{program}`"));
+/// What a command printed.
+struct Output {
+    status: ExitStatus,
+    stdout: Zeroizing<Vec<u8>>,
+    stderr: Vec<u8>,
+}
+
+/// Runs a command to its end, or until it printed more than a secret has.
+async fn output(mut command: Command) -> io::Result<Output> {
+    let mut child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let printed = async {
+        let mut bytes = Zeroizing::new(Vec::new());
+        if let Some(stdout) = stdout {
+            let mut stdout = stdout.take(LONGEST_BYTES.saturating_add(1));
+            stdout.read_to_end(&mut bytes).await?;
+        }
+        Ok::<_, io::Error>(bytes)
+    };
+    let said = async {
+        let mut bytes = Vec::new();
+        if let Some(stderr) = stderr {
+            let mut stderr = stderr.take(LONGEST_BYTES);
+            stderr.read_to_end(&mut bytes).await?;
+            // What is not read would keep the command from its end.
+            tokio::io::copy(stderr.get_mut(), &mut tokio::io::sink()).await?;
+        }
+        Ok::<_, io::Error>(bytes)
+    };
+    let status = async {
+        let stdout = printed.await?;
+        if stdout.len() as u64 > LONGEST_BYTES {
+            child.start_kill()?;
+        }
+        Ok::<_, io::Error>((stdout, child.wait().await?))
+    };
+    let ((stdout, status), stderr) = tokio::try_join!(status, said)?;
+    Ok(Output {
+        status,
+        stdout,
+        stderr,
+    })
+}
+
+fn printed(program: &str, output: &Output) -> Result<SecretString, SecretProblem> {
+    if output.status.success() || output.stdout.len() as u64 > LONGEST_BYTES {
+        return text(&output.stdout, || format!("`{program}`"));
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let said = said
@@ -188,6 +235,9 @@ fn printed(program: &str, output: Output) -> Result<SecretString, SecretProblem>
 }
 
 fn text(bytes: &[u8], place: impl Fn() -> String) -> Result<SecretString, SecretProblem> {
+    if bytes.len() as u64 > LONGEST_BYTES {
+        return Err(SecretProblem::TooLong(place(), too_long(LONGEST_BYTES)));
+    }
     std::str::from_utf8(bytes)
         .map(SecretString::from)
         .map_err(|_| SecretProblem::Unfit(place()))

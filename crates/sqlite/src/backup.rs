@@ -14,13 +14,10 @@ const IS_MARKED: &str = "select exists (select 1 from sqlite_schema where name =
 /// # Errors
 /// When SQLite cannot read the one or write the other.
 pub fn copy(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
-    let mut source = Connection::open_with_flags(
-        from,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
+    let mut source = super::connect(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::wait_while_busy(&mut source)?;
-    source.execute("vacuum into ?1", [to.to_string_lossy()])?;
-    let copy = Connection::open(to)?;
+    source.execute("vacuum into ?1", [super::located(to).to_string_lossy()])?;
+    let copy = super::connect(to, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     copy.execute_batch(MARK)?;
     copy.execute("insert into backup (made_at) values (?1)", [made_at])
         .map(drop)

@@ -25,7 +25,7 @@ const COMPLAINTS: u32 = 10;
 /// # Errors
 /// When SQLite cannot even look.
 pub fn mend(path: &Path) -> rusqlite::Result<Integrity> {
-    let mut connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let mut connection = super::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::wait_while_busy(&mut connection)?;
     if complaints(&connection)?.is_empty() {
         return Ok(Integrity::Whole);

@@ -29,6 +29,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 use ingest_base::plain::plain;
@@ -144,6 +145,7 @@ pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
         why,
     };
     private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
+    refuse_links(path, schema.name)?;
     if path.is_dir() {
         return Err(denied(DIRECTORY.to_owned()));
     }
@@ -172,11 +174,44 @@ pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
             why,
         })
     };
+    refuse_links(path, name)?;
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => denied(DIRECTORY.to_owned()),
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => denied(explain_looking(path, &error)),
+    }
+}
+
+/// Rejects a link in place of a file or of a side file of it: SQLite would follow it, or say nothing of it.
+fn refuse_links(path: &Path, name: &'static str) -> Result<(), OpenError> {
+    let is_link = |file: &PathBuf| fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink());
+    let mut files = ["", "-wal", "-shm"]
+        .map(|suffix| beside(path, suffix))
+        .into_iter();
+    files.find(is_link).map_or(Ok(()), |path| {
+        Err(OpenError::Denied {
+            path,
+            name,
+            why: private::LINK.to_owned(),
+        })
+    })
+}
+
+/// Opens a connection to a file. SQLite follows no link to it.
+fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+    Connection::open_with_flags(located(path), flags)
+}
+
+/// The path of a file for SQLite: absolute, since SQLite takes a relative one that begins with `file:` for a URI; and without the
+/// links that lead to its directory, since SQLite is to refuse any link.
+fn located(path: &Path) -> PathBuf {
+    let directory = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new(".")).canonicalize();
+    match (directory, path.file_name()) {
+        (Ok(directory), Some(name)) => directory.join(name),
+        _ => std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
 
@@ -244,7 +279,13 @@ pub fn explain(error: &rusqlite::Error) -> String {
             during a run, and run again to recreate a missing file"
         }
         Some(ErrorCode::DiskFull) => "; free some space on its disk",
+        Some(ErrorCode::SystemIoFailure) if getrlimit(Resource::Fsize).current.is_some() => {
+            "; free some space on its disk, or raise the limit of the size of files (`ulimit -f`)"
+        }
         Some(ErrorCode::SystemIoFailure) => "; check its disk and the system log",
+        Some(ErrorCode::CannotOpen) if is_shortage_now() => {
+            return format!("{}; {NO_FILES}", plain(&error.to_string()));
+        }
         Some(ErrorCode::ReadOnly) => "; make the file and its directory writable for this user",
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "; check that its directory exists and is writable for this user"
@@ -261,6 +302,21 @@ pub fn explain(error: &rusqlite::Error) -> String {
     format!("{}{advice}", plain(&error.to_string()))
 }
 
+/// The same, found out by opening another file: SQLite does not say why it cannot open one.
+fn is_shortage_now() -> bool {
+    fs::File::open("/dev/null").is_err_and(|error| is_shortage(&error))
+}
+
+/// Whether this process, or the machine, has no file left to open.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE)
+    )
+}
+
+/// What to do where no file can be opened.
+pub const NO_FILES: &str = "raise the limit of open files (`ulimit -n`, or LimitNOFILE= of a unit)";
 const DIRECTORY: &str = "the path is a directory; move it away";
 
 /// Whether this user may write a file, or make it where it is not there. Nothing is written to find out.
@@ -298,8 +354,10 @@ fn explain_looking(path: &Path, error: &io::Error) -> String {
 }
 
 /// Why a file cannot be made, and what to do about it.
-fn explain_making(error: &io::Error) -> String {
+#[must_use]
+pub fn explain_making(error: &io::Error) -> String {
     let advice = match error.kind() {
+        _ if is_shortage(error) => return format!("{error}; {NO_FILES}"),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; make its directory writable for this user, or set --state-dir"
         }
@@ -358,7 +416,8 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     };
     let before = Files::beside(path);
     let written = WrittenHere::new(&before);
-    let mut connection = Connection::open(path).map_err(|error| refused(path, schema, error))?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let mut connection = connect(path, flags).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
     migrate(&mut connection, path, schema)?;
     Database::to_write(path, connection, &before, written).map_err(failed)
@@ -369,8 +428,7 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
 /// # Errors
 /// Fails if the file is gone or cannot be opened.
 pub fn open_again(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(path, flags)?;
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     configure(&mut connection)?;
     Ok(connection)
 }

@@ -1,7 +1,7 @@
 //! Opens a file for reading, depending on the side files that its writer left or is using.
 
 use std::fs;
-use std::path::{Path, absolute};
+use std::path::Path;
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use rusqlite::backup::Backup;
@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 
 use super::state::Files;
 use super::written::is_written_here;
-use super::{beside, keep_plans, wait_while_busy};
+use super::{beside, keep_plans, located, wait_while_busy};
 
 /// What keeps a reader from mixing two states of a file.
 #[derive(Debug)]
@@ -57,6 +57,7 @@ impl Mode {
     fn open(self, path: &Path) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(uri(path, self.parameters()), flags)?;
         wait_while_busy(&mut connection)?;
@@ -131,6 +132,7 @@ fn lock(path: &Path) -> rusqlite::Result<Option<Connection>> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NOFOLLOW
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(uri(path, "mode=rw"), flags)?;
     wait_while_busy(&mut connection)?;
@@ -163,7 +165,7 @@ fn is_code(error: &rusqlite::Error, code: ErrorCode) -> bool {
 }
 
 fn uri(path: &Path, parameters: &str) -> String {
-    let path = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let path = located(path);
     let path = percent_encode(path.as_os_str().as_encoded_bytes(), URI_PATH);
     format!("file://{path}?{parameters}")
 }

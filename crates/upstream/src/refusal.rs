@@ -211,10 +211,12 @@ fn redirect(answer: &Response) -> Option<String> {
         .status
         .is_redirection()
         .then(|| answer.header(LOCATION.as_str()))??;
-    let to = Url::parse(&location).map_or_else(
-        |_| "another path of the same host".to_owned(),
-        |to| host_of(&to),
-    );
+    // As a browser reads it: `//host/path` has no scheme, and names another host all the same.
+    let own = Url::parse("https://the-same.invalid/").ok()?;
+    let to = match own.join(&location) {
+        Ok(to) if to.host() != own.host() => host_of(&to),
+        _ => "another path of the same host".to_owned(),
+    };
     Some(format!(
         "it redirects to {to}, and redirects are not followed; correct the upstream's base_url or \
         path"

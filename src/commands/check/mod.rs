@@ -6,6 +6,7 @@ mod finding;
 mod readable;
 mod serve;
 mod spend;
+mod writable;
 
 use std::sync::Arc;
 
@@ -32,6 +33,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut findings = vec![configuration(&environment)];
     findings.extend(readable::secrets_for_all(&environment.config));
+    findings.extend(writable::files(&environment.config));
     let advice = advice(&environment.config).into_iter();
     findings.extend(advice.map(|(what, detail)| warning(what, detail)));
     if args.config_only {
@@ -39,6 +41,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     }
     findings.extend(secrets(&environment, args.connect).await);
     findings.extend(serve::server(&environment.config.serve).await);
+    findings.extend(writable::state_dir(&environment.state_dir));
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
     findings.extend(catalog(&environment, args.connect).await);

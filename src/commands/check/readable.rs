@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::finding::{CheckFinding, warning};
+use ingest_base::bounded;
 use ingest_config::{Config, RedisUrl};
 
 const OTHERS_READ: u32 = 0o004;
@@ -11,7 +12,7 @@ const OTHERS_READ: u32 = 0o004;
 /// A warning, if every user of this machine can read the file and it holds a secret.
 pub fn secrets_for_all(config: &Config) -> Option<CheckFinding> {
     let mode = fs::metadata(&config.path).ok()?.mode();
-    let text = fs::read_to_string(&config.path).ok()?;
+    let text = bounded::file_of_text(&config.path, bounded::DOCUMENT).ok()?;
     let held = held(config, &text);
     if mode & OTHERS_READ == 0 || held.is_empty() {
         return None;

@@ -1,12 +1,16 @@
 //! Whether `ingest serve` can start: its address, and the tokens of its clients.
 
-use secrecy::{ExposeSecret, SecretString};
+use std::net::SocketAddr;
 
-use super::finding::{CheckFinding, bad, good};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, bind, socket};
+
+use super::finding::{CheckFinding, bad, good, warning};
+use crate::commands::output;
+use crate::commands::tokens::tokens;
 use ingest_config::ServeConfig;
-use ingest_secret::Secret;
 
-/// Checks the address and each token. Binds nothing.
+/// Checks the address and each token. Listens to nothing.
 pub async fn server(config: &ServeConfig) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     let is_open = !config.listen.ip().to_canonical().is_loopback();
@@ -18,30 +22,41 @@ pub async fn server(config: &ServeConfig) -> Vec<CheckFinding> {
         );
         findings.push(bad("serve.listen".to_owned(), detail));
     }
-    let mut known: Vec<(SecretString, &str)> = Vec::new();
-    for (name, client) in &config.clients {
+    findings.extend(address(config.listen));
+    for (name, token) in tokens(config).await {
         let what = format!("token of serve.clients.{name}");
-        let secret = Secret::owned_by(
-            format!("serve.clients.{name}.token"),
-            Some(client.token.clone()),
-        );
-        let token = match secret.reveal().await {
-            Ok(shown) => shown.secret.unwrap_or_default(),
-            Err(error) => {
-                findings.push(bad(what, error.to_string()));
-                continue;
-            }
-        };
-        let is_same =
-            |(one, _): &&(SecretString, &str)| one.expose_secret() == token.expose_secret();
-        findings.push(match known.iter().find(is_same) {
-            None => good(what, "found".to_owned()),
-            Some((_, other)) => bad(
-                what,
-                format!("client `{other}` has the same token; give each its own"),
-            ),
+        let place = format!("serve.clients.{name}.token");
+        findings.push(match token {
+            Ok(_) => good(what, "found".to_owned()),
+            Err(why) => bad(what, output::without_path(&why, &place)),
         });
-        known.push((token, name));
     }
     findings
+}
+
+/// Whether the address can be used; `None` if so. A socket that is bound and listens to nothing reaches nobody.
+fn address(listen: SocketAddr) -> Option<CheckFinding> {
+    let family = match listen {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let bound = socket(family, SocketType::STREAM, None).and_then(|socket| bind(socket, &listen));
+    let what = "serve.listen".to_owned();
+    match bound {
+        Err(error @ (Errno::ADDRNOTAVAIL | Errno::ACCESS | Errno::AFNOSUPPORT)) => {
+            let why = std::io::Error::from(error);
+            let detail = format!(
+                "`ingest serve` cannot listen on {listen}: {why}; name an address of this machine, and a port from 1024"
+            );
+            Some(bad(what, detail))
+        }
+        // Every machine may have something there that has nothing to do with a server that nobody configured.
+        Err(Errno::ADDRINUSE) if listen != ServeConfig::USUAL => {
+            let detail = format!(
+                "{listen} is in use, by a server that runs or by another program: `ingest serve` cannot start beside it"
+            );
+            Some(warning(what, detail))
+        }
+        Ok(()) | Err(_) => None,
+    }
 }

@@ -283,12 +283,19 @@ fn replace(file: &Path, text: impl FnOnce(&str) -> String) -> io::Result<()> {
     let _alone = lock_directory_of(file).ok();
     let old = fs::read_to_string(file).unwrap_or_default();
     let beside = beside(file);
-    let written = File::create(&beside).and_then(|mut new| {
-        new.set_permissions(Permissions::from_mode(0o644))?;
-        new.write_all(text(&old).as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&beside, file)
+    // Another user may be able to write the directory: nothing is written through a link.
+    let created = fs::remove_file(&beside).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
     });
+    let written = created
+        .and_then(|()| File::create_new(&beside))
+        .and_then(|mut new| {
+            new.set_permissions(Permissions::from_mode(0o644))?;
+            new.write_all(text(&old).as_bytes())?;
+            new.sync_all()?;
+            fs::rename(&beside, file)
+        });
     written.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 

@@ -1,13 +1,13 @@
 //! Machines that share a catalog charge an account in one ledger. The catalog records which.
 
-use std::fs;
 use std::io::{self, Write};
 
 use uuid::Uuid;
 
 use crate::commands::Error;
 use crate::commands::environment::Environment;
-use ingest_base::private;
+use ingest_base::bounded;
+use ingest_base::private::Directory;
 use ingest_catalog::postgres::{self, RecordedLedger};
 use ingest_catalog::{Postgres, PostgresError};
 
@@ -48,7 +48,7 @@ pub async fn claim(environment: &Environment) -> Result<Claimed, Error> {
         Ok(()) => {}
         Err(Rejected::Another(why)) => return Err(Error::Refused(why)),
         Err(Rejected::Failed(error))
-            if fs::read_to_string(&path).is_ok_and(|was| was == agreed) =>
+            if read(environment, CLAIMED).is_ok_and(|was| was == agreed) =>
         {
             tracing::warn!(
                 "cannot ask the catalog in which ledger the accounts are charged: {error}"
@@ -57,8 +57,9 @@ pub async fn claim(environment: &Environment) -> Result<Claimed, Error> {
         }
         Err(Rejected::Failed(error)) => return Err(database.error(error).into()),
     }
-    private::create_file(&path)
-        .and_then(|()| fs::write(&path, &agreed))
+    environment.create_state_dir()?;
+    Directory::open(&environment.state_dir)
+        .and_then(|state| state.replace(CLAIMED, agreed.as_bytes()))
         .map_err(Error::io(format!("cannot write {}", path.display())))?;
     Ok(claimed)
 }
@@ -153,7 +154,8 @@ fn identity(environment: &Environment) -> Result<String, Error> {
     environment.create_state_dir()?;
     let path = environment.state_dir.join(IDENTITY);
     let made = Uuid::now_v7().simple().to_string();
-    let written = private::open_to_lock(&path).and_then(|mut file| file.write_all(made.as_bytes()));
+    let state = Directory::open(&environment.state_dir);
+    let written = state.and_then(|state| state.append(IDENTITY)?.write_all(made.as_bytes()));
     written.map_err(Error::io(format!("cannot write {}", path.display())))?;
     // Read again: what is written is appended, so behind a file that was cut short, or beside another process, it is not this text
     // that later commands find.
@@ -163,9 +165,14 @@ fn identity(environment: &Environment) -> Result<String, Error> {
     })
 }
 
+/// The text of a file of the state directory.
+fn read(environment: &Environment, name: &str) -> io::Result<String> {
+    Directory::open(&environment.state_dir)?.read(name, bounded::DOCUMENT)
+}
+
 /// The identity of this machine's ledger file; `None` if it never had one.
 fn own_file(environment: &Environment) -> Option<String> {
-    let known = fs::read_to_string(environment.state_dir.join(IDENTITY)).ok()?;
+    let known = read(environment, IDENTITY).ok()?;
     // Of a file that was cut short nothing counts.
     let known = known.get(..32)?;
     Some(format!("{FILE}{known}"))

@@ -278,3 +278,88 @@ fn a_call_that_no_job_uses_and_that_never_fits_is_a_warning_and_no_error() {
     let said = "it costs 9,501 daily, of which at most 9,500 can be used: it is never granted";
     assert!(detail.contains(said), "{detail}");
 }
+
+#[test]
+fn what_other_users_can_write_is_said() {
+    let key = |world: &World| world.directory.path().join("key");
+    let text = fs::read_to_string(shipped()).unwrap();
+    let prepared = |command: bool| {
+        let world = World::written(&text, &[]);
+        fs::write(key(&world), "#!/bin/sh\necho s3cr3t-k3y\n").unwrap();
+        fs::set_permissions(key(&world), fs::Permissions::from_mode(0o700)).unwrap();
+        let source = match command {
+            true => format!("{{ command = [\"{}\"] }}", key(&world).display()),
+            false => format!("{{ file = \"{}\" }}", key(&world).display()),
+        };
+        fs::create_dir(world.state_dir()).unwrap();
+        (world, format!("credentials.youtube.secret={source}"))
+    };
+    for (is_command, opened, mode, verdict) in [
+        (false, "key", 0o602, "bad"),
+        (false, "key", 0o666, "bad"),
+        (true, "key", 0o777, "bad"),
+        (true, "key", 0o700, "good"),
+        (true, "written.toml", 0o646, "bad"),
+        (true, "written.toml", 0o644, "good"),
+        (true, "state", 0o777, "warning"),
+        (true, "state", 0o1777, "warning"),
+        (true, "state", 0o750, "good"),
+    ] {
+        let (world, secret) = prepared(is_command);
+        let path = world.directory.path().join(opened);
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        // A script has two lines, which no secret in a file may have.
+        if !is_command {
+            fs::write(key(&world), "s3cr3t-k3y").unwrap();
+        }
+        let answer = world.json(&["check", "--set", &secret]);
+        assert_eq!(answer["verdict"], verdict, "{opened} {mode:o}: {answer:#}");
+        if verdict != "good" {
+            let found = finding(&answer, &format!("permissions of {}", path.display()));
+            assert!(found["detail"].to_string().contains("chmod o-w"), "{found}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_would_not_start_is_no_good_one() {
+    let checked = |sets: &[&str]| {
+        let world = World::configured(sets, |_| {});
+        let served = world
+            .command(&["serve"])
+            .env("ONE", "x")
+            .env("TWO", "0123456789abcdef")
+            .output()
+            .unwrap();
+        assert!(!served.status.success(), "{sets:?}");
+        let mut command = world.command(&["check", "--format", "json"]);
+        let output = command
+            .env("ONE", "x")
+            .env("TWO", "0123456789abcdef")
+            .output()
+            .unwrap();
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let short = checked(&["serve.clients.one={ token = { env = \"ONE\" }, may = [\"charge\"] }"]);
+    let found = finding(&short, "serve.clients.one");
+    assert_eq!(found["verdict"], "bad", "{found}");
+    assert!(
+        found["detail"].to_string().contains("16 characters"),
+        "{found}"
+    );
+    let elsewhere = checked(&[
+        "serve.listen=203.0.113.7:8080",
+        "serve.clients.two={ token = { env = \"TWO\" } }",
+    ]);
+    assert_eq!(
+        finding(&elsewhere, "serve.listen")["verdict"],
+        "bad",
+        "{elsewhere:#}"
+    );
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("serve.listen={}", taken.local_addr().unwrap());
+    assert_eq!(
+        finding(&checked(&[&listen]), "serve.listen")["verdict"],
+        "warning"
+    );
+}

@@ -1,5 +1,5 @@
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::world::World;
@@ -33,37 +33,5 @@ fn what_a_run_leaves_is_its_owners_alone() {
     for path in all {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{} is {mode:o}", path.display());
-    }
-}
-
-#[test]
-fn what_root_makes_in_somebodys_directory_is_theirs() {
-    let world = World::new();
-    let state = world.state_dir();
-    fs::create_dir(&state).unwrap();
-    // Whoever is not root makes what is its own.
-    let owner = if fs::metadata(&state).unwrap().uid() == 0 {
-        12_001
-    } else {
-        fs::metadata(&state).unwrap().uid()
-    };
-    chown(&state, Some(owner), None).unwrap();
-    world.ingest(&["--region", "US"]);
-    world.ingest(&[
-        "charge",
-        "youtube",
-        "videos.list",
-        "--set",
-        "ledger.url=redis://127.0.0.1:1",
-    ]);
-    let all = everything_below(&state);
-    assert!(all.len() > 4, "{all:?}");
-    for path in all {
-        assert_eq!(
-            fs::metadata(&path).unwrap().uid(),
-            owner,
-            "{}",
-            path.display()
-        );
     }
 }

@@ -6,6 +6,7 @@ use ingest_config::{Config, ConfigError, Sources};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::terminal::at_a_terminal;
 use crate::support::world::{World, shipped};
 use ingest_testing::fuzz::{corpus, is_plain};
 use ingest_testing::parrot::Parrot;
@@ -110,6 +111,10 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             &["--region", "US", "--job", "trending", "--log", "json"],
             &["history"],
             &["history", "--csv"],
+            &["history", "--format", "json"],
+            &["status", "--format", "json"],
+            &["search", "findme", "--format", "json"],
+            &["export", "--kind", "video"],
             &["forecast", "--schedule", "daily", "--days", "1"],
             &["repair"],
             &["check", "--connect", "--spend"],
@@ -117,6 +122,21 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             let ran = world.ingest(arguments);
             assert!(is_plain(&ran.stdout), "{arguments:?}: {:?}", ran.stdout);
             assert!(is_plain(&ran.stderr), "{arguments:?}: {:?}", ran.stderr);
+        }
+        let line = world.ingest(&["export", "--kind", "video"]).stdout;
+        let record: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+        assert_eq!(
+            record["body"]["snippet"]["channelId"], text,
+            "the same JSON"
+        );
+        let csv = ["export", "--kind", "video", "--as", "csv"];
+        let raw = world.ingest(&csv).stdout;
+        assert!(!is_plain(&raw), "a program reads it: {raw:?}");
+        for more in [&[][..], &["--raw"]] {
+            let mut command = world.command(&[&csv[..], more].concat());
+            let (shown, code) = at_a_terminal(&mut command, 100);
+            assert_eq!(code, Some(0), "{shown}");
+            assert!(is_plain(&shown.replace("\r\n", "\n")), "{shown:?}");
         }
         let hits = world.json(&["search", "findme"]);
         assert!(
@@ -234,4 +254,35 @@ fn a_job_whose_name_takes_many_bytes_runs() {
     ));
     let ran = world.ingest(&["--region", "US", "--format", "json"]);
     assert_eq!(ran.code, 0, "{ran:?}");
+}
+
+#[test]
+fn an_id_of_a_charge_is_short_and_has_no_character_that_nobody_sees() {
+    let world = World::new();
+    let charge = |id: &str| world.ingest(&["charge", "youtube", "videos.list", "--id", id]);
+    let (longest, longer) = ("x".repeat(256), "x".repeat(257));
+    for id in ["one", "zwölf-🦀", &longest, "a-b", "a b"] {
+        assert_eq!(charge(id).code, 0, "{id}");
+    }
+    let wrong = [
+        &*longer,
+        &"ä".repeat(129),
+        &"x".repeat(100_000),
+        "a\nb",
+        "\u{1b}[2J",
+        "a\u{9b}",
+        "a\u{202e}b",
+        "a\u{200b}",
+        "\u{feff}a",
+        "a\u{2028}",
+    ];
+    for id in wrong {
+        let ran = charge(id);
+        assert_eq!(ran.code, 2, "{id:?}: {ran:?}");
+        assert!(ran.stderr.contains("the id of a charge"), "{ran:?}");
+        let exec = world.ingest(&["exec", "youtube", "videos.list", "--id", id, "--", "true"]);
+        assert_eq!(exec.code, 2, "{id:?}");
+        assert_eq!(world.ingest(&["release", id]).code, 2, "{id:?}");
+    }
+    assert_eq!(world.charged("daily"), 5);
 }

@@ -1,6 +1,7 @@
 //! What an operator needs: deployment, logs, metrics, pings, checks, repairs.
 
 mod backup;
+mod bounds;
 mod check;
 mod deploy;
 mod disk;
@@ -8,6 +9,7 @@ mod files;
 mod first_use;
 mod glance;
 mod hostile;
+mod links;
 mod logs;
 mod metrics;
 mod notify;
@@ -23,4 +25,5 @@ mod secrets;
 mod terminal;
 mod try_call;
 mod typed;
+mod ulimits;
 mod unreadable;

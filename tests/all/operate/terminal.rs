@@ -11,7 +11,7 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::support::world::World;
 
 /// Everything that the program writes to a terminal of so many columns, and its exit code.
-fn at_a_terminal(command: &mut Command, columns: u16) -> (String, Option<i32>) {
+pub(super) fn at_a_terminal(command: &mut Command, columns: u16) -> (String, Option<i32>) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();

@@ -29,7 +29,7 @@ fn signalled(world: &World, signal: Signal) -> (i32, Value) {
 
 #[test]
 fn a_signal_ends_the_run_after_the_page_in_flight_was_landed() {
-    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let world = World::with(|options| options.latency = Duration::from_millis(200));
         let (exit, report) = signalled(&world, signal);
         assert_eq!(exit, code, "{report}");
@@ -53,6 +53,7 @@ fn a_second_signal_ends_the_run_at_once_whichever_it_is() {
         (Signal::INT, Signal::INT, 130),
         (Signal::INT, Signal::TERM, 143),
         (Signal::TERM, Signal::INT, 130),
+        (Signal::HUP, Signal::HUP, 129),
     ] {
         let world = World::with(|options| options.latency = Duration::from_secs(20));
         let mut command = world.command(&["--region", "US", "--job", "trending"]);
@@ -107,4 +108,28 @@ fn an_interrupted_run_tells_of_an_attempt_that_brought_no_page_and_stays_charged
         "{report}"
     );
     assert_eq!(world.charged("daily"), 1);
+}
+
+#[test]
+fn a_run_that_was_started_to_ignore_sighup_does() {
+    let world = World::with(|options| options.latency = Duration::from_millis(200));
+    let made = world.command(&["--region", "US", "--job", "trending", "--format", "json"]);
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", "trap '' HUP; exec \"$@\"", "bash"]);
+    shell.arg(made.get_program()).args(made.get_args());
+    shell.envs(
+        made.get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
+    let child = shell
+        .current_dir(world.directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while world.requests() < 1 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
 }

@@ -235,7 +235,7 @@ fn a_client_charges_only_what_it_may() {
     let as_reader = |path: &str| {
         let headers = [
             "Content-Type: application/json",
-            "Authorization: Bearer another-token",
+            "Authorization: Bearer another-token-of-16",
         ];
         served
             .send(&format!("POST {path}"), &headers, &call(1).to_string())
@@ -454,7 +454,7 @@ fn a_client_sends_one_request_under_a_key_whatever_its_account() {
     let as_other = |body: &Value| {
         let headers = [
             "Content-Type: application/json",
-            "Authorization: Bearer another-token",
+            "Authorization: Bearer another-token-of-16",
             "Idempotency-Key: one",
         ];
         let sent = served.send(&format!("POST {CHARGE}"), &headers, &body.to_string());
@@ -466,4 +466,30 @@ fn a_client_sends_one_request_under_a_key_whatever_its_account() {
         200,
         "clients choose their keys by themselves"
     );
+}
+
+#[test]
+fn an_id_over_http_is_short_and_visible_as_on_the_command_line() {
+    let served = served(&[]);
+    for id in [
+        "x".repeat(257),
+        "a\u{202e}b".to_owned(),
+        "a\u{1b}[2J".to_owned(),
+        "a\u{200b}".to_owned(),
+    ] {
+        let body = json!({ "credential": "youtube", "id": id });
+        for path in ["/api/v1/release", "/api/v1/settle"] {
+            let mut body = body.clone();
+            if path.ends_with("settle") {
+                body["cost"] = json!({ "daily": 1 });
+            }
+            let answer = served.post(path, None, &body);
+            assert_eq!(answer.status, 400, "{path} {id:?}: {}", answer.text());
+            assert!(
+                answer.text().contains("the id of a charge"),
+                "{}",
+                answer.text()
+            );
+        }
+    }
 }

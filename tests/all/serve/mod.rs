@@ -173,7 +173,7 @@ fn started(world: &World, arguments: &[&str]) -> (Child, Value) {
         // As the shipped unit has it.
         .env("MALLOC_ARENA_MAX", "2")
         .env("DASHBOARDS", TOKEN)
-        .env("OTHERS", "another-token");
+        .env("OTHERS", "another-token-of-16");
     listening(command)
 }
 

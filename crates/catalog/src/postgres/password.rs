@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use ingest_base::bounded;
 use ingest_config::{PostgresAddress, PostgresHost, PostgresUrl, SecretSource};
 use ingest_secret::Secret;
 
@@ -97,7 +98,7 @@ fn from_file(path: &Path, wanted: &[&str; 4]) -> Option<SecretString> {
         );
         return None;
     }
-    let lines = fs::read_to_string(path).ok()?;
+    let lines = bounded::file_of_text(path, bounded::DOCUMENT).ok()?;
     let fits = |line: &str| {
         let fields = fields(line);
         let (password, place) = fields.split_last()?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use redis::{ClientTlsConfig, TlsCertificates};
 use secrecy::SecretString;
 
+use ingest_base::bounded;
 use ingest_config::{LedgerTls, RedisAccess};
 use ingest_secret::Secret;
 
@@ -66,6 +67,6 @@ impl Access {
 }
 
 fn file(key: &str, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path)
+    bounded::file(path, bounded::DOCUMENT)
         .map_err(|error| format!("ledger.tls.{key}: cannot read {}: {error}", path.display()))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::cluster_async::ClusterConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
 use tokio::sync::OnceCell;
@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::access::{Access, Keys};
 use super::errors;
+use super::node::Node;
 use super::route::{ConnectError, Route};
 use super::scripts::Script;
 use crate::LedgerError;
@@ -46,7 +47,7 @@ pub struct Sent {
 /// A connection that several tasks use at once.
 #[derive(Clone)]
 pub enum Connection {
-    Node(MultiplexedConnection),
+    Node(Node),
     Cluster(ClusterConnection),
 }
 
@@ -165,7 +166,7 @@ impl Link {
     async fn send_once(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut connection = self.connection().await.map_err(Failure::Connecting)?;
         let reply = match &mut connection {
-            Connection::Node(node) => node.req_packed_command(command).await,
+            Connection::Node(node) => node.send(command).await,
             Connection::Cluster(cluster) => cluster.req_packed_command(command).await,
         };
         reply.and_then(Value::extract_error).map_err(Failure::Redis)

@@ -4,6 +4,7 @@ mod access;
 mod errors;
 mod inspect;
 mod link;
+mod node;
 mod reply;
 mod route;
 mod scripts;

@@ -11,7 +11,8 @@ use redis::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::access::Keys;
-use super::link::{Connection, patient};
+use super::link::Connection;
+use super::node::Node;
 use super::sentinel::Sentinels;
 use ingest_config::RedisUrl;
 
@@ -69,8 +70,7 @@ impl Route {
 
     pub async fn connect(&self) -> Result<Connection, ConnectError> {
         match self {
-            Self::Node(client) => client
-                .get_multiplexed_async_connection_with_config(&patient())
+            Self::Node(client) => Node::connect(client)
                 .await
                 .map(Connection::Node)
                 .map_err(ConnectError::Redis),

@@ -2,11 +2,10 @@
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use redis::{RedisResult, TlsCertificates};
 
-use super::link::patient;
+use super::node::Node;
 use super::route::{ConnectError, open};
 
 /// Sentinels that watch one primary.
@@ -46,7 +45,7 @@ impl Sentinels {
 
     /// Connects to the primary that the first Sentinel to reply names. All are requested at once, since one that is down would
     /// use up the deadline. Returns the failure that says most about the cause.
-    pub async fn connect(&self) -> Result<MultiplexedConnection, ConnectError> {
+    pub async fn connect(&self) -> Result<Node, ConnectError> {
         let mut attempts: FuturesUnordered<_> = self
             .sentinels
             .iter()
@@ -63,27 +62,23 @@ impl Sentinels {
         Err(failure.unwrap_or_else(|| ConnectError::UnknownService(self.service.clone())))
     }
 
-    async fn connect_by(&self, sentinel: &Client) -> Result<MultiplexedConnection, ConnectError> {
+    async fn connect_by(&self, sentinel: &Client) -> Result<Node, ConnectError> {
         let named = self.ask(sentinel).await.map_err(ConnectError::Sentinel)?;
         let (host, port) =
             named.ok_or_else(|| ConnectError::UnknownService(self.service.clone()))?;
         let connected = async {
             let client = open(self.info(host, port)?, self.certificates.as_ref())?;
-            client
-                .get_multiplexed_async_connection_with_config(&patient())
-                .await
+            Node::connect(&client).await
         };
         connected.await.map_err(ConnectError::Redis)
     }
 
     async fn ask(&self, sentinel: &Client) -> RedisResult<Option<(String, u16)>> {
-        let mut connection = sentinel
-            .get_multiplexed_async_connection_with_config(&patient())
-            .await?;
+        let mut sentinel = Node::connect(sentinel).await?;
         redis::cmd("SENTINEL")
             .arg("GET-MASTER-ADDR-BY-NAME")
             .arg(&self.service)
-            .query_async(&mut connection)
+            .query_async(sentinel.connection())
             .await
     }
 

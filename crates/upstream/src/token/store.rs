@@ -1,9 +1,8 @@
 //! Where tokens are kept between runs: one file per credential, which only its owner can read. Every process of this
 //! machine uses the same token, so that a refresh token that the server replaces with each use is used once.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Token;
 use super::request::Dependencies;
-use ingest_base::private;
+use ingest_base::private::{self, Directory};
 use ingest_quota::Timestamp;
 
 /// How long to wait for another process that requests a token.
@@ -24,7 +23,9 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// The file with the tokens of a credential.
 #[derive(Debug)]
 pub struct TokenStore {
-    path: PathBuf,
+    state_dir: PathBuf,
+    /// The name of the files of this credential, without what the dot precedes.
+    name: String,
     dependencies: Dependencies,
 }
 
@@ -37,16 +38,21 @@ pub struct TokenLock {
 /// A file that is written now and replaces the stored tokens later.
 #[derive(Debug)]
 pub struct Replacement {
+    directory: Directory,
     file: File,
-    path: PathBuf,
 }
+
+/// The directory of tokens in a state directory.
+const TOKENS: &str = "tokens";
+/// More bytes than the file of a credential has: answers with tokens are shorter.
+const LONGEST: u64 = 16 << 20;
 
 impl TokenStore {
     /// The tokens of `credential` in the state directory.
     pub fn new(state_dir: &Path, credential: &str, dependencies: Dependencies) -> Self {
-        let name = utf8_percent_encode(credential, NON_ALPHANUMERIC);
         Self {
-            path: state_dir.join("tokens").join(format!("{name}.json")),
+            state_dir: state_dir.to_owned(),
+            name: utf8_percent_encode(credential, NON_ALPHANUMERIC).to_string(),
             dependencies,
         }
     }
@@ -56,10 +62,12 @@ impl TokenStore {
     /// # Errors
     /// The lock file cannot be opened, or another process keeps it locked.
     pub async fn lock(&self) -> Result<TokenLock, String> {
-        let path = self.path.with_extension("lock");
+        let path = self.path("lock");
         let failed = |error: io::Error| format!("cannot lock {}: {error}", path.display());
-        private::create_dir(path.parent().unwrap_or(&path)).map_err(failed)?;
-        let file = private::open_to_lock(&path).map_err(failed)?;
+        let file = self
+            .make_directory()
+            .and_then(|directory| directory.append(self.file("lock")));
+        let file = file.map_err(failed)?;
         let attempts = LOCK_PATIENCE.as_millis() / LOCK_INTERVAL.as_millis();
         for _ in 0..attempts {
             // A lock that blocks could not be given up, neither after `LOCK_PATIENCE` nor at a signal.
@@ -78,7 +86,8 @@ impl TokenStore {
 
     /// The stored tokens; `None` if there are none of this grant. An access token of another request has expired.
     pub fn read(&self) -> Option<Token> {
-        let text = Zeroizing::new(fs::read_to_string(&self.path).ok()?);
+        let directory = Directory::open(&self.state_dir).and_then(|state| state.below(TOKENS));
+        let text = Zeroizing::new(directory.ok()?.read(self.file("json"), LONGEST).ok()?);
         let stored: Value = serde_json::from_str(&text).ok()?;
         let text = |name: &str| stored.get(name)?.as_str();
         if text("grant") != Some(&self.dependencies.grant) {
@@ -106,26 +115,19 @@ impl TokenStore {
     /// # Errors
     /// The file cannot be created.
     pub fn prepare(&self, _: &TokenLock) -> Result<Replacement, String> {
-        let path = self.path.with_extension("new");
-        // A process that was killed can have left one, with other permissions.
-        let created = fs::remove_file(&path)
-            .or_else(|error| match error.kind() {
-                io::ErrorKind::NotFound => Ok(()),
-                _ => Err(error),
-            })
-            .and_then(|()| {
-                let mut options = OpenOptions::new();
-                options.write(true).create_new(true).mode(0o600);
-                options.open(&path)
-            });
-        let file = created.map_err(|error| {
+        let name = self.file("new");
+        let created = self.make_directory().and_then(|directory| {
+            // A process that was killed can have left one, with other permissions.
+            directory.remove(&name)?;
+            let file = directory.create_new(&name)?;
+            Ok(Replacement { directory, file })
+        });
+        created.map_err(|error| {
             format!(
                 "cannot store access tokens in {}: {error}; check that its directory is writable",
-                path.display()
+                self.path("new").display()
             )
-        })?;
-        private::hand_over(&file, &path);
-        Ok(Replacement { file, path })
+        })
     }
 
     /// Stores tokens: after a crash at any time the file holds either these or the former ones.
@@ -133,22 +135,36 @@ impl TokenStore {
     /// # Errors
     /// The tokens cannot be stored.
     pub fn replace(&self, replacement: Replacement, token: &Token) -> Result<(), String> {
-        let Replacement { mut file, path } = replacement;
+        let Replacement {
+            directory,
+            mut file,
+        } = replacement;
         let text = Zeroizing::new(self.document(token).to_string());
         let stored = file
             .write_all(text.as_bytes())
             .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&path, &self.path))
-            .and_then(|()| match self.path.parent() {
-                Some(directory) => File::open(directory)?.sync_all(),
-                None => Ok(()),
-            });
+            .and_then(|()| directory.rename(self.file("new"), self.file("json")));
         stored.map_err(|error| {
             format!(
                 "cannot store a new access token in {}: {error}",
-                self.path.display()
+                self.path("json").display()
             )
         })
+    }
+
+    fn make_directory(&self) -> io::Result<Directory> {
+        private::create_dir(&self.state_dir)?;
+        Directory::open(&self.state_dir)?.create_below(TOKENS)
+    }
+
+    /// The name of a file: `lock`, `new` or `json`.
+    fn file(&self, extension: &str) -> String {
+        format!("{}.{extension}", self.name)
+    }
+
+    /// The same file in messages.
+    fn path(&self, extension: &str) -> PathBuf {
+        self.state_dir.join(TOKENS).join(self.file(extension))
     }
 
     fn document(&self, token: &Token) -> Value {

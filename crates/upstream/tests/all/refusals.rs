@@ -214,6 +214,29 @@ async fn a_redirect_is_not_followed_and_named_by_its_host() {
 }
 
 #[tokio::test]
+async fn a_redirect_without_a_scheme_is_named_as_a_browser_reads_it() {
+    let own = "another path of the same host";
+    for (to, named) in [
+        ("//elsewhere.example/steal", "elsewhere.example"),
+        ("///elsewhere.example/steal", "elsewhere.example"),
+        (r"\\elsewhere.example/steal", "elsewhere.example"),
+        (r"/\elsewhere.example/steal", "elsewhere.example"),
+        ("//user@elsewhere.example:81/steal", "elsewhere.example:81"),
+        ("/there", own),
+        ("there//elsewhere.example", own),
+        ("?a=//elsewhere.example", own),
+    ] {
+        let failure = failure(StubAnswer::redirect(302, to), Vec::new())
+            .await
+            .to_string();
+        assert!(
+            failure.contains(&format!("it redirects to {named},")),
+            "{to}: {failure}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn retry_after_is_understood_in_both_its_forms() {
     let values = [
         ("120", Some(120)),

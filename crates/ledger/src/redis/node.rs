@@ -1,0 +1,126 @@
+//! A connection to one server, which is not read without end: whoever answers in place of a Redis could fill the memory.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{Client, Cmd, ConnectionAddr, RedisConnectionInfo, RedisResult, Value};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+
+use super::link::patient;
+use ingest_base::bounded::too_long;
+
+/// The most bytes that are read of what a command is answered. A report of 10,000 limits has half of them.
+const ANSWER: u64 = 4 << 20;
+
+/// A connection that several tasks use at once.
+#[derive(Clone)]
+pub struct Node {
+    connection: MultiplexedConnection,
+    /// `None`: the library drives it.
+    _driver: Option<Arc<Driver>>,
+}
+
+/// The task that reads and writes the connection; it ends with the last user.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Node {
+    /// Connects to a server. Over TLS the server has proved who it is, and the library connects.
+    pub async fn connect(client: &Client) -> RedisResult<Self> {
+        let info = client.get_connection_info();
+        let settings = info.redis_settings();
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                Self::over(TcpStream::connect((host.as_str(), *port)).await?, settings).await
+            }
+            ConnectionAddr::Unix(path) => {
+                Self::over(UnixStream::connect(path).await?, settings).await
+            }
+            _ => Ok(Self {
+                connection: client
+                    .get_multiplexed_async_connection_with_config(&patient())
+                    .await?,
+                _driver: None,
+            }),
+        }
+    }
+
+    async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        settings: &RedisConnectionInfo,
+    ) -> RedisResult<Self> {
+        let stream = Bounded { stream, read: 0 };
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(settings, stream, patient()).await?;
+        let driver = Driver(tokio::spawn(driver).abort_handle());
+        Ok(Self {
+            connection,
+            _driver: Some(Arc::new(driver)),
+        })
+    }
+
+    /// Sends a command.
+    pub async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.connection.req_packed_command(command).await
+    }
+
+    /// The connection, for commands of the library's own.
+    pub const fn connection(&mut self) -> &mut MultiplexedConnection {
+        &mut self.connection
+    }
+}
+
+/// A stream that fails when more is read than any answer has. Each command begins the count anew.
+struct Bounded<S> {
+    stream: S,
+    read: u64,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        let more = buffer.filled().len().saturating_sub(before);
+        self.read = self.read.saturating_add(more as u64);
+        Poll::Ready(match self.read > ANSWER {
+            true => Err(io::Error::other(format!(
+                "the answer: {}",
+                too_long(ANSWER)
+            ))),
+            false => Ok(()),
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.read = 0;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

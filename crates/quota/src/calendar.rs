@@ -3,13 +3,20 @@
 use std::time::Duration;
 use std::{fmt, iter};
 
-use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Offset, TimeZone};
+use chrono::{
+    DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone,
+};
 use chrono_tz::Tz;
 use strum::VariantArray;
 
 use super::{DAY, HOUR, Timestamp};
 
-const MICROS_PER_HOUR: i64 = 3_600_000_000;
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_HOUR: i64 = 3_600 * MICROS_PER_SECOND;
+const SECONDS_PER_DAY: i64 = 24 * 3_600;
+
+/// The most by which a zone has set its clocks back since 1970: Antarctica/Casey. Asia/Magadan did by two hours.
+const LONGEST_SET_BACK: Duration = Duration::from_secs(3 * 3_600);
 
 /// How long a calendar period is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, VariantArray)]
@@ -94,10 +101,10 @@ impl Calendar {
         self.period.usual_length()
     }
 
-    /// The longest that a period can be: clocks are set back by an hour at most.
+    /// The longest that a period can be: clocks are set back within it.
     #[must_use]
     pub fn longest(&self) -> Duration {
-        self.usual_length() + HOUR
+        self.usual_length() + LONGEST_SET_BACK
     }
 
     /// The first instant of a period that is later than `at`.
@@ -207,20 +214,36 @@ impl Calendar {
     /// How far local time is ahead of UTC, in microseconds.
     fn offset_micros(&self, at: Timestamp) -> i64 {
         let local = at.to_utc().with_timezone(&self.zone);
-        i64::from(local.offset().fix().local_minus_utc()) * 1_000_000
+        i64::from(local.offset().fix().local_minus_utc()) * MICROS_PER_SECOND
     }
 }
 
-/// The first instant of a local date. Where clocks skip midnight, the date starts where they land.
+/// The first instant of a local date. Where clocks skip midnight, the date starts where they land; where they skip the
+/// whole date, with the next date that exists.
 fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
-    let hours = (0..24).filter_map(|hour| date.and_hms_opt(hour, 0, 0));
-    let first: Option<DateTime<Tz>> = hours
-        // Where clocks are set back over it, midnight comes twice: the date begins with the first.
-        .filter_map(|local| zone.from_local_datetime(&local).earliest())
-        .next();
-    let start = first.map_or_else(
-        || date.and_hms_opt(0, 0, 0).unwrap_or_default().and_utc(),
-        |local| local.to_utc(),
-    );
-    Timestamp::from(start)
+    let local = date.and_time(NaiveTime::MIN);
+    // Where clocks are set back over it, midnight comes twice: the date begins with the first.
+    let first = zone.from_local_datetime(&local).earliest();
+    first.map_or_else(
+        || landing(zone, local),
+        |first| Timestamp::from(first.to_utc()),
+    )
+}
+
+/// The instant at which clocks skip a local time.
+fn landing(zone: Tz, skipped: NaiveDateTime) -> Timestamp {
+    // No zone is as far as a day from UTC, so the clocks there are before it now, and after it two days later.
+    let middle = skipped.and_utc().timestamp();
+    let (mut before, mut after) = (middle - SECONDS_PER_DAY, middle + SECONDS_PER_DAY);
+    while before + 1 < after {
+        let guess = before + (after - before) / 2;
+        let is_before = DateTime::from_timestamp(guess, 0)
+            .is_some_and(|guess| guess.with_timezone(&zone).naive_local() < skipped);
+        (before, after) = if is_before {
+            (guess, after)
+        } else {
+            (before, guess)
+        };
+    }
+    Timestamp::from_micros(after.saturating_mul(MICROS_PER_SECOND))
 }

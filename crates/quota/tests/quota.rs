@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Datelike, Offset};
 use chrono_tz::Tz;
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{
@@ -35,14 +36,16 @@ fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
         .collect()
 }
 
-/// Every period, in zones that move their clocks at midnight, by half an hour, or never.
+/// Every period, in zones that move their clocks at midnight, by half an hour, by hours, or never.
 fn calendars() -> impl Strategy<Value = Calendar> {
     let zones = prop::sample::select(vec![
         chrono_tz::America::Los_Angeles,
         chrono_tz::America::Santiago,
+        chrono_tz::Asia::Magadan,
         chrono_tz::Australia::Lord_Howe,
         chrono_tz::Asia::Kolkata,
         chrono_tz::Europe::London,
+        chrono_tz::Pacific::Apia,
         chrono_tz::UTC,
     ]);
     let periods = prop::sample::select(Period::VARIANTS);
@@ -58,7 +61,7 @@ fn windows() -> impl Strategy<Value = Window> {
         })
 }
 
-/// Any microsecond from 2020 to 2034, and those around the days on which clocks move in the year 2026.
+/// Any microsecond from 2020 to 2034, and those around days on which clocks move.
 fn instants() -> impl Strategy<Value = Timestamp> {
     let any = 1_577_836_800_000_000..2_019_686_400_000_000_i64;
     let moves = prop::sample::select(vec![
@@ -68,6 +71,9 @@ fn instants() -> impl Strategy<Value = Timestamp> {
         "2026-11-02T08:00:00Z",
         "2026-04-05T04:00:00Z",
         "2026-09-06T04:00:00Z",
+        "2011-12-30T10:00:00Z",
+        "2012-01-01T10:00:00Z",
+        "2014-10-25T14:00:00Z",
     ]);
     let near = (moves, -100_000_000..100_000_000_i64)
         .prop_map(|(day, micros)| time(day).micros() + micros);
@@ -251,6 +257,81 @@ fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
         calendar.last_reset(time("2026-09-06T12:00:00Z")),
         Some(time("2026-09-06T04:00:00Z"))
     );
+}
+
+#[test]
+fn a_day_that_does_not_exist_begins_with_the_next_day_that_does() {
+    let days = window(None, Some(chrono_tz::Pacific::Apia));
+    // There was no 30 December 2011: the 29th was followed by the 31st.
+    let skipped = time("2011-12-30T10:00:00Z");
+    assert_eq!(days.next_reset(time("2011-12-29T12:00:00Z")), Some(skipped));
+    assert_eq!(days.next_reset(skipped - MICROSECOND), Some(skipped));
+    assert_eq!(days.last_reset(skipped), Some(skipped));
+    let following = skipped + DAY;
+    assert_eq!(days.next_reset(skipped), Some(following));
+    assert_eq!(days.last_reset(following), Some(following));
+    let late = time("2011-12-30T08:00:00Z");
+    assert_eq!(days.expiry(late), skipped + days.grace(), "not a day early");
+}
+
+/// The instants from 1970 to 2038 after which a zone's clocks differ from before, to the second.
+fn moves(zone: Tz) -> Vec<i64> {
+    let offset = |at: i64| {
+        let at = DateTime::from_timestamp(at, 0).unwrap();
+        i64::from(at.with_timezone(&zone).offset().fix().local_minus_utc())
+    };
+    let step = 5 * 24 * 3600;
+    let moved = (0..2_145_916_800_i64)
+        .step_by(step)
+        .filter(|at| offset(*at) != offset(at + step as i64));
+    let exactly = moved.map(|at| {
+        let (mut before, mut after) = (at, at + step as i64);
+        while before + 1 < after {
+            let guess = before + (after - before) / 2;
+            (before, after) = match offset(guess) == offset(at) {
+                true => (guess, after),
+                false => (before, guess),
+            };
+        }
+        after
+    });
+    exactly.collect()
+}
+
+#[test]
+fn around_every_move_of_every_zones_clocks_periods_begin_with_their_first_instant() {
+    for zone in chrono_tz::TZ_VARIANTS {
+        let local = |at: Timestamp| at.to_utc().with_timezone(&zone).naive_local();
+        for moved in moves(zone) {
+            for period in [Period::Day, Period::Week, Period::Month] {
+                let window = Window::new(None, Some(Calendar::new(zone, period))).unwrap();
+                for near in [-90_000, -3_600, -1, 0, 1, 3_600, 90_000] {
+                    let at = Timestamp::from_micros((moved + near) * 1_000_000);
+                    let (start, end) = (
+                        window.last_reset(at).unwrap(),
+                        window.next_reset(at).unwrap(),
+                    );
+                    let shown = format!("{zone} {period} at {at}: {start} to {end}");
+                    assert!(start <= at && at < end, "{shown}");
+                    assert_eq!(window.next_reset(start), Some(end), "{shown}");
+                    for begins in [start, end] {
+                        let (before, first) = (local(begins - MICROSECOND), local(begins));
+                        let is_new = match period {
+                            Period::Month => {
+                                (before.year(), before.month()) < (first.year(), first.month())
+                            }
+                            Period::Week => before.iso_week() < first.iso_week(),
+                            Period::Day | Period::Hour => before.date() < first.date(),
+                        };
+                        assert!(is_new, "{shown}: {before} is followed by {first}");
+                    }
+                    let longest = window.longest() + window.grace() * 2;
+                    assert!(window.expiry(at) <= at + longest, "{shown}");
+                    assert!(window.counted_from(window.expiry(at)) > at, "{shown}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

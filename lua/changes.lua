@@ -186,7 +186,7 @@ local function open_changes(ledger)
 
   -- Merges a bounded number of charges, where ids are forgotten while charges count. Before `commit`: it changes totals.
   function changes.merge(most)
-    if ledger.remember >= ledger.keep then
+    if not ledger.merges then
       return
     end
     local from, till = call('HGET', META, 'merged') or '0', text(log.remembered_from - 1)

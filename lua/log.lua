@@ -14,8 +14,13 @@ local function open_log(ledger)
 
   -- What was charged before this is forgotten.
   log.kept_from = ledger.now - ledger.keep + 1
-  -- Ids that were charged before this are forgotten, except lasting ones.
+  -- Ids that were charged before this are forgotten, except lasting ones (L11).
   log.remembered_from = ledger.now - ledger.remember + 1
+  local forgets, counted = ledger.forgets, nil
+  for place = 1, #forgets, 2 do
+    counted = forgets[place] <= ledger.now and forgets[place + 1] or counted
+  end
+  log.remembered_from = math.min(log.remembered_from, counted or log.remembered_from)
   -- The number of limits in the state.
   log.size = ledger.state.apart and ledger.state.apart.size or (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
 

@@ -59,13 +59,8 @@ elseif #stored == 1 then
 else
   state = { cmsgpack.unpack(stored) }
 end
--- Where ids are remembered as long as charges are kept, they are even by a machine that keeps charges for longer.
-local remembers_all = remember >= keep
 if state[KEEP] > keep then
   keep = state[KEEP]
-end
-if remembers_all then
-  remember = keep
 end
 state[KEEP] = keep
 -- The ledger's time never runs backwards (L4): it is never before the newest charge, and it is after every floor.
@@ -186,6 +181,8 @@ local ledger = {
   now = now,
   keep = keep,
   remember = remember,
+  forgets = forgets,
+  merges = merges,
   least_life = least_life,
   stored = stored,
   stored_epoch = state[EPOCH],

@@ -27,8 +27,9 @@
 -- ARGV begins with values in MessagePack, one after another in each argument:
 --   1 the caller's clock; how far the ledger's may be from it, or false; a time to use instead of TIME, or false;
 --     what the caller has seen: epoch ('-': do not compare, '': nothing yet), sequence, newest id or '';
---     an epoch to begin when one must begin; how long charges are kept; how long their ids are remembered; how long keys
---     live at least; the number of limits
+--     an epoch to begin when one must begin; how long charges are kept; how long their ids are remembered by windows that
+--     slide; when calendars forget ids: an array of an instant, and the first charge that is remembered from then on, one after
+--     another; whether charges whose ids are forgotten are merged; how long keys live at least; the number of limits
 --   and one for each limit: name, enforced units, sliding span or false, grace, the length of the parts in which it counts
 --     or false, its rule in words, an array of the instants at which days begin, or instead of the array the number of an
 --     earlier limit with the same window.
@@ -46,5 +47,5 @@
 
 local call = redis.call
 
-local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, keep, remember, least_life, count, id =
+local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, keep, remember, forgets, merges, least_life, count, id =
   cmsgpack.unpack(ARGV[1])

@@ -80,7 +80,7 @@ impl Account {
 
     /// The limits, but of neighbours by name that have the same window only the first.
     // A limit by value has thousands of neighbours with its window.
-    fn of_each_window(&self) -> impl Iterator<Item = &Limit> {
+    pub fn of_each_window(&self) -> impl Iterator<Item = &Limit> {
         let mut last = None;
         self.limits.values().filter(move |limit| {
             let window = Some(limit.window());
@@ -88,13 +88,14 @@ impl Account {
         })
     }
 
-    /// Returns how long the id of a charge is remembered: as long as a limit counts the charge by itself. Where all that
-    /// still count it count in parts, for [`SHORTEST_MEMORY`], so that the charges of a part can be recorded as one.
+    /// Returns the longest that the id of a charge is remembered: as long as a limit counts the charge by itself. Where all
+    /// that still count it count in parts, for [`SHORTEST_MEMORY`], so that the charges of a part can be recorded as one.
+    /// [`remembered_from`](super::admission::remembered_from) says it to the microsecond.
     #[must_use]
     pub fn id_memory(&self) -> Duration {
         let memory = |limit: &Limit| match limit.window().parts() {
             None => limit.span(),
-            Some(_) => limit.span().min(SHORTEST_MEMORY),
+            Some(_) => limit.memory_of_parts(),
         };
         self.of_each_window().map(memory).max().unwrap_or_default()
     }

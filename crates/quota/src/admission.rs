@@ -94,11 +94,23 @@ pub fn kept_from(account: &Account, now: Timestamp) -> Timestamp {
     now - account.longest_window()
 }
 
-/// Charges made later than this are remembered under their ids. Those that came without a decision of this ledger
-/// (absorbed, or settled before they arrived) are remembered while they may count: they can come again at any time.
+/// Charges made later than this are remembered under their ids (L11): while a limit of the account counts them by itself, or
+/// for [`SHORTEST_MEMORY`](super::SHORTEST_MEMORY) where all that count them count in parts. Those that came without a decision
+/// of this ledger (absorbed, or settled before they arrived) are remembered while they may count: they can come again at any
+/// time.
 #[must_use]
 pub fn remembered_from(account: &Account, now: Timestamp) -> Timestamp {
-    now - account.id_memory()
+    forgotten_by(account.of_each_window(), now)
+}
+
+/// The same for these limits.
+#[must_use]
+pub fn forgotten_by<'a>(limits: impl IntoIterator<Item = &'a Limit>, now: Timestamp) -> Timestamp {
+    let last_forgotten = |limit: &Limit| match limit.window().parts() {
+        None => limit.window().counted_from(now) - Duration::from_micros(1),
+        Some(_) => now - limit.memory_of_parts(),
+    };
+    limits.into_iter().map(last_forgotten).min().unwrap_or(now)
 }
 
 /// What one request would charge.

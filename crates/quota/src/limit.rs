@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::{Timestamp, Units, Window};
+use super::{SHORTEST_MEMORY, Timestamp, Units, Window};
 
 /// A named bucket of an account: `quota - headroom` units are let through in any window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,12 @@ impl Limit {
     pub fn span(&self) -> Duration {
         let part = self.window.parts().map(|parts| parts.length());
         self.window.longest() + part.unwrap_or_default() + self.grace() * 2
+    }
+
+    /// Returns how long a limit that counts in parts remembers the id of a charge.
+    #[must_use]
+    pub fn memory_of_parts(&self) -> Duration {
+        self.span().min(SHORTEST_MEMORY)
     }
 
     /// Whether `units` fit beside `used` while `leave` stays free.

@@ -15,8 +15,8 @@ use ingest_quota::admission::{
     remembered_from,
 };
 use ingest_quota::{
-    Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitName, Period, Timestamp,
-    Units, Window,
+    Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitName, Period,
+    SHORTEST_MEMORY, Timestamp, Units, Window,
 };
 use proptest::prelude::*;
 
@@ -361,20 +361,34 @@ fn the_time_of_a_ledger_is_after_its_floors_and_not_before_its_charges() {
 #[test]
 fn charges_and_their_ids_are_kept_for_as_long_as_the_account_says() {
     let window = Window::new(Some(HOUR), None).unwrap();
-    let limit = |counting| {
-        let window = window.counted(counting).unwrap();
-        Limit::new(Units::new(1), Units::ZERO, window).unwrap()
-    };
-    let account = Account {
+    let exact = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
+    let window = window.counted(Counting::Buckets(10)).unwrap();
+    let buckets = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
+    let days = Window::new(None, Some(Calendar::days(chrono_tz::UTC))).unwrap();
+    let daily = Limit::new(Units::new(1), Units::ZERO, days).unwrap();
+    let account = |limits: &[Limit]| Account {
         name: "account".to_owned(),
-        limits: [("buckets".to_owned(), limit(Counting::Buckets(10)))].into(),
+        limits: limits
+            .iter()
+            .enumerate()
+            .map(|(nth, limit)| (nth.to_string(), *limit))
+            .collect(),
     };
-    assert!(account.id_memory() < account.longest_window());
-    assert_eq!(kept_from(&account, now()), now() - account.longest_window());
-    assert_eq!(
-        remembered_from(&account, now()),
-        now() - account.id_memory()
-    );
+    let counted = account(&[buckets]);
+    assert!(counted.id_memory() < counted.longest_window());
+    assert_eq!(kept_from(&counted, now()), now() - counted.longest_window());
+    assert_eq!(remembered_from(&counted, now()), now() - SHORTEST_MEMORY);
+    for (limits, counts) in [
+        (&[exact][..], exact),
+        (&[exact, buckets], exact),
+        (&[daily], daily),
+        (&[daily, buckets], daily),
+        (&[daily, exact], daily),
+    ] {
+        let forgotten = remembered_from(&account(limits), now());
+        assert!(counts.window().expiry(forgotten) <= now());
+        assert!(counts.window().expiry(forgotten + MICROSECOND) > now());
+    }
 }
 
 #[test]

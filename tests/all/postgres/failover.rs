@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
+use crate::support::world::FAKETIME;
 use ingest_testing::not_run::not_run;
 use ingest_testing::postgres::{PostgresServer, Schema};
 use ingest_testing::redis_server::wait_until;
@@ -175,9 +176,6 @@ fn a_run_that_stalls_between_its_charge_and_its_request_does_not_send_what_anoth
     assert_eq!(machines.stub.requests().len(), sent);
     machines.assert_each_once(1);
 }
-
-/// Where the library is that gives a process another clock; the test tells nothing without it.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 
 #[test]
 fn a_machine_whose_clock_is_an_hour_off_walks_no_region_again_and_charges_the_shared_ledger() {

@@ -15,6 +15,9 @@ use tokio::runtime::Runtime;
 /// The secret that the binary is given: no output, file or URL may hold it.
 pub const SECRET: &str = "s3cr3t-k3y-0f-th3-t3sts";
 
+/// Where the library is that gives a process another clock; a test that needs it tells nothing without it.
+pub const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+
 /// The shipped configuration.
 pub fn shipped() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("quotas.toml")

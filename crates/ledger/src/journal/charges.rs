@@ -6,10 +6,12 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 use super::closings::{self, Binding};
+use super::merge::NAMELESS;
 use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
 use super::{Journal, JournalError, JournalTime, write};
 use crate::{Charge, Granted, Purpose};
+use ingest_quota::admission::forgotten_by;
 use ingest_quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
 use ingest_sqlite::Json;
 
@@ -238,7 +240,7 @@ impl ChargeRow {
 
     /// The same charge under an id that can be charged.
     fn valid(self, connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Self> {
-        delete_expired(connection, moment, &self.id)?;
+        free_forgotten(connection, moment, &self.id)?;
         let id = valid_id(connection, &self.account, &self.id)?;
         Ok(Self { id, ..self })
     }
@@ -276,23 +278,43 @@ impl ChargeRow {
     }
 }
 
-/// Deletes a charge that no longer counts, as the ledger does: its id names a new charge from now on (L11).
-fn delete_expired(
+/// Lets an id that the ledger has forgotten name a new charge (L11): its charge stays, without a name, while it may count.
+fn free_forgotten(
     connection: &Connection,
     moment: &JournalTime,
     id: &ChargeId,
 ) -> rusqlite::Result<()> {
-    // By the ledger's clock where that is ahead. A row that was taken back stays: its id names no charge any more
-    // (L12).
-    let ahead = position::stored(connection, moment)?.ahead;
-    let expired = moment.now + ahead - moment.window;
+    // By the ledger's clock where that is ahead. A row that was taken back stays: its id names no charge any more (L12).
+    let now = moment.now + position::stored(connection, moment)?.ahead;
     connection
         .prepare_cached(
             "delete from charge where account = ? and id = ? and at <= ? and state = 'sent'
                  and not (settled and cost = '{}')",
         )?
-        .execute(params![moment.account, id.as_str(), expired.micros()])
-        .map(drop)
+        .execute(params![
+            moment.account,
+            id.as_str(),
+            (now - moment.window).micros()
+        ])?;
+    // What the ledger absorbed it remembers for longer.
+    let freed = connection
+        .prepare_cached(
+            "update charge set id = ?4 || id || ' ' || at where account = ?1 and id = ?2 and at <= ?3 and state = 'sent'
+                 and not (settled and cost = '{}') and call is not null and not (unmetered and known)",
+        )?
+        .execute(params![
+            moment.account,
+            id.as_str(),
+            forgotten_by(&moment.limits, now).micros(),
+            NAMELESS.to_string()
+        ])?;
+    if freed > 0 {
+        // A recovery could not send it under its name.
+        connection
+            .prepare_cached("update contact set newest = null where account = ? and newest = ?")?
+            .execute(params![moment.account, id.as_str()])?;
+    }
+    Ok(())
 }
 
 /// Returns the id under which a charge can be made. One that was voided or taken back stays settled in the ledger and would

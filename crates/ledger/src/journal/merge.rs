@@ -13,8 +13,8 @@ use ingest_sqlite::Json;
 /// The most charges that are merged at once, and more than are made between two times.
 const MOST: i64 = 1_024;
 
-/// Begins the id of a row that stands for several charges: no charge has it.
-const NAMELESS: char = '\u{1}';
+/// Begins the id of a row that stands for several charges, or for one whose id is forgotten: no charge has it.
+pub const NAMELESS: char = '\u{1}';
 
 /// The charges that may be merged: granted, and in the ledger as they are here.
 // Rows without a call were absorbed, or settled before they arrived: the ledger remembers their ids longer (L11).

@@ -8,7 +8,8 @@ use rmp::encode;
 
 use crate::{Charge, Seen, Update};
 use ingest_quota::{
-    Account, ChargeId, Cost, Counting, Entry, Floor, Limit, LimitName, Timestamp, Units, Window,
+    Account, Calendar, ChargeId, Cost, Counting, Entry, Floor, Limit, LimitName, Timestamp, Units,
+    Window,
 };
 
 /// The largest number that the scripts take: they calculate in doubles.
@@ -74,7 +75,9 @@ impl Terms<'_> {
         packed
             .word(&self.fresh_epoch)
             .number(micros(self.account.longest_window()))
-            .number(micros(self.account.id_memory()))
+            .number(micros(sliding_memory(self.account)))
+            .times(&forgets(self.account, self.now, self.max_skew))
+            .truth(self.account.forgets_ids())
             .number(micros(self.least_life))
             .number(self.sent.limits.len() as u64);
         if let Some(charge) = &self.charge {
@@ -120,11 +123,13 @@ impl Packed {
     fn optional(&mut self, number: Option<u64>) -> &mut Self {
         match number {
             Some(number) => self.number(number),
-            None => {
-                let _ = encode::write_bool(&mut self.0, false);
-                self
-            }
+            None => self.truth(false),
         }
+    }
+
+    fn truth(&mut self, truth: bool) -> &mut Self {
+        let _ = encode::write_bool(&mut self.0, truth);
+        self
     }
 
     fn word(&mut self, word: &str) -> &mut Self {
@@ -275,12 +280,59 @@ fn periods(
     let longest = periods.max(3 * DAY);
     let margin = max_skew.map_or(longest, |skew| periods.saturating_add(skew).min(longest));
     let end = now + ahead.saturating_add(margin);
-    let first = calendar.last_reset(now - margin);
-    std::iter::successors(Some(first), |start| {
+    resets(calendar, now - margin, end)
+}
+
+/// The beginnings of the period that contains `from` and of all that follow, up to the first at `end` or later.
+fn resets(calendar: Calendar, from: Timestamp, end: Timestamp) -> Vec<Timestamp> {
+    std::iter::successors(Some(calendar.last_reset(from)), |start| {
         let next = calendar.next_reset(*start);
         (next > *start && *start < end).then_some(next)
     })
     .collect()
+}
+
+/// How long windows that slide remember ids (L11).
+fn sliding_memory(account: &Account) -> Duration {
+    let memory = |limit: &Limit| match (limit.window().parts(), limit.window().sliding()) {
+        (Some(_), _) => limit.memory_of_parts(),
+        (None, Some(span)) => span + limit.grace(),
+        (None, None) => Duration::ZERO,
+    };
+    let memory = account.of_each_window().map(memory).max();
+    memory.unwrap_or_default()
+}
+
+/// When calendars forget ids (L11): instants, and behind each the first charge that is remembered from then on. As far around
+/// `now` as the ledger's clock can differ.
+fn forgets(account: &Account, now: Timestamp, max_skew: Option<Duration>) -> Vec<Timestamp> {
+    let calendars: Vec<&Window> = account
+        .of_each_window()
+        .map(Limit::window)
+        .filter(|window| window.resets().is_some())
+        .collect();
+    let mut instants: Vec<Timestamp> = Vec::new();
+    for window in &calendars {
+        let resets = window.resets().into_iter().flat_map(|calendar| {
+            let longest = (3 * calendar.usual_length()).max(3 * DAY);
+            let margin = max_skew.unwrap_or(longest).saturating_add(window.grace());
+            resets(calendar, now - margin, now + margin)
+        });
+        instants.extend(resets.map(|reset| reset + window.grace()));
+    }
+    instants.sort_unstable();
+    instants.dedup();
+    let counted = |at: Timestamp| {
+        let reset = |window: &&Window| {
+            let grace = window.grace();
+            Some(window.last_reset(at - grace)? - grace)
+        };
+        calendars.iter().filter_map(reset).min()
+    };
+    let forgets = instants
+        .into_iter()
+        .filter_map(|at| Some([at, counted(at)?]));
+    forgets.flatten().collect()
 }
 
 /// The components of costs, by the numbers of the limits that are sent.

@@ -5,8 +5,8 @@
 //! - A ledger's time is the latest of the caller's `now`, the newest entry of the account, and a microsecond after its
 //!   newest floor. So time never runs backwards, and whatever is charged comes after every floor. What is absorbed from
 //!   the future counts from that time.
-//! - An id is known for `Account::id_memory` after its charge, and where it was absorbed or settled before it arrived for
-//!   `Account::longest_window`. Later it names a new charge.
+//! - An id is known while a limit counts its charge by itself, or for `SHORTEST_MEMORY` where limits count in parts; where it
+//!   was absorbed or settled before it arrived, for `Account::longest_window`. Later it names a new charge.
 //! - A known id is granted whatever else holds; only then comes `Never`, for the first limit by name.
 //! - Of several limits that fit last at the same instant, the first by name is told.
 //! - Of two closings the later holds. One without a known reset lasts an hour; twice as long as the last, up to a day,
@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use ingest_ledger::{Charge, Ledger, LedgerError};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitName, LimitUsage,
-    Rejection, Return, Timestamp, Units,
+    Rejection, Return, SHORTEST_MEMORY, Timestamp, Units,
 };
 
 use super::Store;
@@ -165,11 +165,14 @@ impl Pages {
         let lasting = &self.lasting;
         let is_known = |entry: &Entry| {
             let lasts = lasting.contains(&(entry.id.clone(), entry.at));
-            let memory = match lasts {
-                true => account.longest_window(),
-                false => account.id_memory(),
+            let remembers = |limit: &Limit| match limit.window().parts() {
+                None => limit.window().expiry(entry.at) > now,
+                Some(_) => entry.at + limit.span().min(SHORTEST_MEMORY) > now,
             };
-            entry.at + memory > now
+            match lasts {
+                true => entry.at + account.longest_window() > now,
+                false => account.limits.values().any(remembers),
+            }
         };
         self.entries
             .iter_mut()

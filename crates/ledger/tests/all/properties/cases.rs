@@ -193,7 +193,7 @@ fn events() -> impl Strategy<Value = Event> {
     let entries = vec((ids(), steps(Clock::MostlyForward), costs(10)), 0..4);
     let floors = vec((names(), steps(Clock::MostlyForward), 0..30_u64), 0..3);
     prop_oneof![
-        8 => (0..200_u8, costs(10), costs(4)).prop_map(|(id, cost, leave)| Event::Charge { id, cost, leave }),
+        8 => (prop_oneof![0..12_u8, 0..200_u8], costs(10), costs(4)).prop_map(|(id, cost, leave)| Event::Charge { id, cost, leave }),
         2 => (ids(), costs(12)).prop_map(|(id, cost)| Event::Settle { id, cost }),
         2 => (entries, floors).prop_map(|(entries, floors)| Event::Absorb { entries, floors }),
         1 => (names(), steps(Clock::MostlyForward)).prop_map(|(limit, after)| Event::CloseUntil { limit, after }),

@@ -117,6 +117,39 @@ async fn a_restart_that_lost_nothing_changes_nothing_however_many_came_before() 
 }
 
 #[tokio::test]
+async fn an_id_of_yesterday_is_charged_again_and_what_it_took_today_survives_a_loss() {
+    let mut server = RedisServer::start();
+    let days = limit(100, None, Some(chrono_tz::UTC));
+    let (machine, account) = (
+        Machine::new(server.url()),
+        crate::books::account([("daily", days)]),
+    );
+    let nightly = ChargeId::new("nightly");
+    let charge = async |process: &Process, units| {
+        let asked = process.try_ask(&account, Some(&nightly), units, Outage::Allow);
+        permit(asked.await.unwrap())
+    };
+    let day = |days: u32| machine.process_later(days * secs(25 * 3600));
+    assert!(charge(&day(0), 3).await.metered);
+    let tomorrow = day(1);
+    assert!(!charge(&tomorrow, 4).await.grant.repeated);
+    assert_eq!(tomorrow.used(&account).await, 4);
+    server.tell("FLUSHALL");
+    assert_eq!(tomorrow.used(&account).await, 4);
+    assert!(charge(&tomorrow, 4).await.grant.repeated);
+    // The journal alone decides.
+    server.kill();
+    let third = day(2);
+    let unmetered = charge(&third, 2).await;
+    assert!(!unmetered.metered && !unmetered.grant.repeated);
+    assert!(charge(&third, 2).await.grant.repeated);
+    let fourth = day(3);
+    assert!(!charge(&fourth, 1).await.grant.repeated);
+    server.restart();
+    assert_eq!(day(3).used(&account).await, 1);
+}
+
+#[tokio::test]
 async fn a_promoted_replica_that_lacks_the_last_writes_is_found_out() {
     let primary = RedisServer::start();
     let replica = RedisServer::start();

@@ -203,9 +203,9 @@ fn server_forgets(server: &RedisServer, account: &Account, mark: &str) {
     assert_eq!(forgotten, 1);
 }
 
-/// The window of this machine is shorter: it alone would forget an id sooner.
+/// A machine counts a charge again that none of its own limits counts any more: more than was charged, and never less.
 #[tokio::test]
-async fn an_id_is_remembered_as_long_as_any_machine_keeps_its_charge() {
+async fn an_id_is_remembered_while_a_limit_of_the_machine_that_charges_counts_it() {
     let store = Standalone::open().await;
     let long = account(100);
     let mut short = long.clone();
@@ -219,6 +219,7 @@ async fn an_id_is_remembered_as_long_as_any_machine_keeps_its_charge() {
     let (charge, units) = (ChargeId::new("one"), cost([("daily", 1)]));
     long.take_as(&charge, &units, at(0.0)).await;
     let later = at(0.0) + WINDOW / 2;
-    assert!(short.take_as(&charge, &units, later).await.repeated);
-    assert_eq!(long.used("daily", later).await, 1);
+    assert!(long.take_as(&charge, &units, later).await.repeated);
+    assert!(!short.take_as(&charge, &units, later).await.repeated);
+    assert_eq!(long.used("daily", later).await, 2);
 }

@@ -1,9 +1,11 @@
 //! What a charge is granted, and what it leaves behind.
 
-use ingest_quota::{Cost, Decision, Units};
+use ingest_quota::{Account, Calendar, Cost, Decision, Limit, Period, Units, Window};
 
 use crate::Store;
-use crate::books::{Books, GRACE, account, at, cost, daily, id, secs, sliding};
+use crate::books::{
+    Books, GRACE, LOS_ANGELES, MICROSECOND, account, at, cost, daily, id, secs, sliding, time,
+};
 
 pub(crate) async fn a_charge_is_granted_and_counted(store: &impl Store) {
     let books = Books::new(store.ledger(), account([("daily", sliding(10, secs(60)))]));
@@ -121,7 +123,13 @@ pub(crate) async fn an_id_names_a_new_charge_once_it_is_forgotten(store: &impl S
     books
         .take_as(&nightly, &cost([("daily", 4)]), at(0.0))
         .await;
-    let forgotten = at(0.0) + books.account.longest_window();
+    let forgotten = at(0.0) + secs(60) + GRACE;
+    let last = forgotten - MICROSECOND;
+    let repeated = books
+        .take_as(&nightly, &cost([("daily", 4)]), last)
+        .await
+        .repeated;
+    assert!(repeated);
     books
         .take_as(&nightly, &cost([("daily", 4)]), forgotten)
         .await;
@@ -134,6 +142,70 @@ pub(crate) async fn an_id_names_a_new_charge_once_it_is_forgotten(store: &impl S
         .settle(&nightly, &cost([("daily", 1)]), forgotten)
         .await;
     assert_eq!(books.used("daily", forgotten).await, 1);
+}
+
+pub(crate) async fn an_id_names_a_new_charge_once_its_calendar_period_is_over(store: &impl Store) {
+    let made = time("2026-06-10T20:30:00Z");
+    let spanned = |window| {
+        let calendar = Some(Calendar::days(LOS_ANGELES));
+        let window = Window::new(Some(window), calendar).unwrap();
+        Limit::new(Units::new(10), Units::ZERO, window).unwrap()
+    };
+    for (limits, forgotten) in [
+        (vec![of_each(Period::Hour)], "2026-06-10T21:00:03.6Z"),
+        (vec![of_each(Period::Day)], "2026-06-11T07:01:26.4Z"),
+        (vec![of_each(Period::Week)], "2026-06-15T07:01:26.4Z"),
+        (vec![of_each(Period::Month)], "2026-07-01T07:01:26.4Z"),
+        // A window that slides and resets: what lets the charge go last.
+        (vec![spanned(secs(3600))], "2026-06-11T07:00:03.6Z"),
+        (vec![spanned(secs(12 * 3600))], "2026-06-11T08:30:43.2Z"),
+        (
+            vec![of_each(Period::Day), sliding(10, secs(60))],
+            "2026-06-11T07:01:26.4Z",
+        ),
+        (
+            vec![of_each(Period::Hour), of_each(Period::Week)],
+            "2026-06-15T07:01:26.4Z",
+        ),
+        (
+            vec![of_each(Period::Day), sliding(10, secs(24 * 3600))],
+            "2026-06-11T20:31:26.4Z",
+        ),
+    ] {
+        let names = ["daily", "search"];
+        let account = Account {
+            limits: names.map(str::to_owned).into_iter().zip(limits).collect(),
+            ..account([])
+        };
+        let units: Cost = account
+            .limits
+            .keys()
+            .map(|name| (name.clone(), Units::new(4)))
+            .collect();
+        let books = Books::new(store.ledger(), account);
+        let nightly = id("nightly");
+        let forgotten = time(forgotten);
+        books.take_as(&nightly, &units, made).await;
+        let last = forgotten - MICROSECOND;
+        assert!(
+            books.take_as(&nightly, &units, last).await.repeated,
+            "just before {forgotten}"
+        );
+        let again = books.take_as(&nightly, &units, forgotten).await;
+        assert!(!again.repeated, "at {forgotten}");
+        assert_eq!(books.used("daily", forgotten).await, 4);
+        // The new charge is the one that the id names.
+        let later = forgotten + MICROSECOND;
+        assert!(books.take_as(&nightly, &units, later).await.repeated);
+        books.settle(&nightly, &Cost::none(), later).await;
+        assert_eq!(books.used("daily", later).await, 0);
+    }
+}
+
+fn of_each(period: Period) -> Limit {
+    let calendar = Calendar::new(LOS_ANGELES, period);
+    let window = Window::new(None, Some(calendar)).unwrap();
+    Limit::new(Units::new(10), Units::ZERO, window).unwrap()
 }
 
 pub(crate) async fn one_id_in_two_accounts_is_two_charges(store: &impl Store) {

@@ -23,6 +23,7 @@ macro_rules! suite {
             a_repeated_id_is_granted_again_and_counted_once
             a_repeated_id_is_granted_where_nothing_is_left
             an_id_names_a_new_charge_once_it_is_forgotten
+            an_id_names_a_new_charge_once_its_calendar_period_is_over
             one_id_in_two_accounts_is_two_charges
             what_can_never_fit_is_told_apart
             what_is_to_be_left_counts_as_used

@@ -9,7 +9,7 @@ use ingest::cli::{Cli, Global, Log};
 use ingest::commands;
 use ingest::commands::limits::{NO_FILES, NO_THREADS};
 use ingest::exit::Exit;
-use ingest::run::FAILURE;
+use ingest::run::{CLOSING, FAILURE};
 use ingest_base::plain::{json_safe, plain};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -112,7 +112,7 @@ impl Write for SafeJson {
 fn level(global: &Global) -> String {
     match (global.log, global.quiet, global.verbose) {
         (_, true, _) => format!(
-            "error,{FAILURE}={}",
+            "error,{CLOSING}=warn,{FAILURE}={}",
             if global.log == Log::Json {
                 "error"
             } else {

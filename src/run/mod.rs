@@ -44,7 +44,7 @@ pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned, truth, truth_of_a_refusal};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
 pub use range::Range;
-pub use report::{FAILURE, accounts, limit_report, limit_reports};
+pub use report::{CLOSING, FAILURE, accounts, limit_report, limit_reports};
 pub use retention::Deletion;
 pub use single_page::SinglePage;
 pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};

@@ -183,6 +183,9 @@ pub struct StoppedBy {
     /// The units of the limit that it needs.
     pub units: Units,
     pub remaining: Units,
+    /// Until when the limit is closed; `None` where it is open.
+    #[serde(skip)]
+    pub closed_until: Option<Timestamp>,
     /// What it needs of all limits.
     #[serde(skip)]
     pub claim: Claim,

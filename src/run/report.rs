@@ -162,6 +162,10 @@ impl Walked {
 /// The target of log events about failed passes. A log for people leaves them out, since the summary has them too.
 pub const FAILURE: &str = "ingest::failure";
 
+/// The target of events about limits that this run closed. They are shown with `--quiet` too: the operator of a timer learns of
+/// a closing by nothing else.
+pub const CLOSING: &str = "ingest::closing";
+
 fn log_end(pass: &PassReport) {
     let PassReport {
         job,
@@ -364,9 +368,10 @@ async fn refresh(
         return;
     };
     stop.units = stop.claim.cost.of(&limit);
-    stop.remaining = report_of(limits, &account.name, &limit)
-        .and_then(|limit| limit.remaining)
-        .unwrap_or(stop.remaining);
+    if let Some(report) = report_of(limits, &account.name, &limit) {
+        stop.remaining = report.remaining.unwrap_or(stop.remaining);
+        stop.closed_until = report.closed_until;
+    }
     stop.limit = limit;
     stop.fits_at(at);
 }

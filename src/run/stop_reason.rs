@@ -15,7 +15,7 @@ pub enum StopReason {
     #[error("{}", stopped(.0))]
     Stopped(Box<StoppedBy>),
     /// The upstream reported a limit exhausted although the ledger had granted the charge.
-    #[error("{}", exhausted(.0, .1))]
+    #[error("{1}")]
     Exhausted(Box<StoppedBy>, String),
     /// The upstream requests a longer pause than a run waits out.
     #[error("{}", paused(.0, .1))]
@@ -101,33 +101,31 @@ fn interrupted(in_doubt: Option<&str>) -> String {
 }
 
 fn stopped(by: &StoppedBy) -> String {
+    let needs = format!("{} needs {} {}", by.call, count(by.units.get()), by.limit);
+    let retry = format!("retry at {}", instant(by.retry_at));
+    match by.closed_until.map(instant) {
+        None => format!("{needs}; {}; {retry}", left(by)),
+        Some(closed) if by.closed_until >= Some(by.retry_at) => {
+            format!("{needs}; closed by the upstream until {closed}")
+        }
+        Some(closed) => format!("{needs}; closed by the upstream until {closed}; {retry}"),
+    }
+}
+
+/// The units that are left of a limit that is open.
+fn left(by: &StoppedBy) -> String {
     let (leave, remaining) = (by.leave(), by.remaining);
     let of_which = if leave == Units::ZERO {
         String::new()
     } else {
         format!(", {} of them reserved for other jobs", count(leave.get()))
     };
-    format!(
-        "{} needs {} {}; {} remaining{of_which}; retry at {}",
-        by.call,
-        count(by.units.get()),
-        by.limit,
-        count(remaining.get()),
-        instant(by.retry_at)
-    )
+    format!("{} remaining{of_which}", count(remaining.get()))
 }
 
 fn paused(by: &StoppedBy, message: &str) -> String {
     format!(
         "{message}; {} is closed for every run until {}",
-        by.limit,
-        instant(by.retry_at)
-    )
-}
-
-fn exhausted(by: &StoppedBy, message: &str) -> String {
-    format!(
-        "the upstream reported {} exhausted ({message}); the limit is closed for every run until {}",
         by.limit,
         instant(by.retry_at)
     )

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::counting::{BUCKETS, COUNTING, CountingWord, PARTS};
 use super::declare::{
     DURATION, DURATION_OR_ZERO, Keys, Leaf, Optional, Or, Renamed, Required, SOME_UNITS, Shape,
-    TEMPLATE, TEXT, Type, UNITS, Words, keys, table,
+    TEMPLATE, TEXT, TRUTH, Type, UNITS, Words, keys, table,
 };
 use super::field::{RESPONSE_FIELD, ResponseField};
 use super::header_pattern::{HEADER_PATTERN, HeaderPattern, Part};
@@ -34,6 +34,8 @@ pub struct CredentialLimit {
     pub wait: Duration,
     /// The upstream's name for the limit, in a response that reports it exhausted.
     pub upstream_name: Option<String>,
+    /// Whether it is the user's own: the upstream does not know it.
+    pub own: bool,
     /// Where responses report its state; `None` if the upstream reports nothing.
     pub reported: Option<ReportedState>,
 }
@@ -119,6 +121,10 @@ keys! {
         wait: Duration = Or(DURATION_OR_ZERO, "'2s'", "'1min'"),
         /// The upstream's name for this limit, in responses that report it exhausted.
         upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
+        /// Whether the limit is your own, and the upstream does not know it. A refusal that names no limit closes the limits of its
+        /// call that have an `upstream_name`; where none has, all of the call but your own; and your own only where the call charges
+        /// no other.
+        own: bool = Or(TRUTH, "false", "true"),
         /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
         /// the ledger takes the reported value.
         reported: Option<ReportedState> = Renamed(Optional(REPORTED, "{ remaining = 'x-ratelimit-remaining' }"), "told"),
@@ -178,8 +184,9 @@ keys! {
         /// `"x-index: *remaining={remaining}; resets={reset}"`; for `"minute";r=3, "default";r=50;t=30`, write
         /// `'ratelimit: *"default";r={remaining};t={reset}'`.
         pattern: Option<HeaderPattern> = Optional(HEADER_PATTERN, "'sforce-limit-info: api-usage={used}/{quota}'"),
-        /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds or
-        /// milliseconds since 1970, or in seconds from now. Without `remaining` and `used`, a response that has it allows no
+        /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds since 1970 or
+        /// thousandths, millionths or billionths of them, or in seconds from now. Without units left, the limit is closed until then.
+        /// Without `remaining` and `used`, a response that has it allows no
         /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
         reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
         /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
@@ -283,6 +290,12 @@ fn limit(item: Item<'_>) -> Option<CredentialLimit> {
     if keys.resets.is_none() && keys.period.is_some() {
         return item.lacks("resets", "the time zone of the period, such as \"UTC\"");
     }
+    if keys.own && (keys.upstream_name.is_some() || keys.reported.is_some()) {
+        return item.find(&["own"])?.refuse(
+            "the upstream knows a limit that it names or reports",
+            "remove `own`, or `upstream_name` and `reported`",
+        );
+    }
     let window = window(&item, &keys)?;
     let limit = match Limit::new(keys.quota, keys.headroom, window) {
         Ok(limit) => limit,
@@ -298,6 +311,7 @@ fn limit(item: Item<'_>) -> Option<CredentialLimit> {
         ledger_name: item.name().to_owned(),
         wait: keys.wait,
         upstream_name: keys.upstream_name,
+        own: keys.own,
         reported: keys.reported,
     })
 }

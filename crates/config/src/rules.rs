@@ -98,12 +98,13 @@ keys! {
         header: Option<HeaderKeys> = FlatOptional::<HeaderKeys>::NEW,
         /// What the refusal means.
         class: Class = Required(Words(CLASSES), "'skip'"),
-        /// The limit that the refusal is about, by its name or its `upstream_name`. If unset, every limit that the call charges.
+        /// The limit that the refusal is about, by its name or its `upstream_name`. If unset, those of the call that the upstream can
+        /// mean: those with an `upstream_name`, or else all but the user's `own`.
         limit: Option<String> = Optional(TEXT, "'daily'"),
         /// Where the response contains the upstream's name of the limit.
         limit_at: Option<Pointer> = Optional(POINTER, "'/error/details/0/metadata/quota_limit'"),
-        /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds or milliseconds since 1970, or in
-        /// seconds from now. `Retry-After` is always understood.
+        /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds since 1970 or thousandths, millionths or
+        /// billionths of them, or in seconds from now. `Retry-After` is always understood, in the same forms.
         until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
         /// Where the body has the time to retry, instead of `until_header`.
         until_at: Option<Pointer> = Optional(POINTER, "'/retry_after'"),
@@ -380,7 +381,7 @@ const CLASSES: &[(&str, Class, &str)] = &[
     (
         "slow_down",
         Class::SlowDown,
-        "Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else every limit that the call charges: the outcome is `stopped`, and no run requests it before that time.",
+        "Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else those of the call that the upstream can mean: the outcome is `stopped`, and no run requests it before that time, or before its window and a day are over.",
     ),
     (
         "denied",

@@ -39,7 +39,6 @@ mod unread;
 mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -59,7 +58,7 @@ pub use paging::End;
 pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
-pub use retry_after::retry_after;
+pub use retry_after::{Wait, retry_after};
 pub use shown::ShownRequest;
 pub use trial::{Classified, Recorder, Trial};
 pub use unread::Unread;
@@ -194,8 +193,8 @@ pub enum Failure {
         message: String,
         /// The upstream's name for the limit; `None` if it names none.
         limit: Option<String>,
-        /// When the upstream says that the limit opens; `None` if it does not say.
-        until: Option<Timestamp>,
+        /// How long it takes until the limit opens; `None` if the upstream does not say.
+        until: Option<Wait>,
     },
     /// Requests come too fast.
     #[error("{message}")]
@@ -203,7 +202,7 @@ pub enum Failure {
         /// The upstream's message.
         message: String,
         /// The requested pause; `None` if the upstream requests none.
-        retry_after: Option<Duration>,
+        retry_after: Option<Wait>,
         /// The limit that the error rule names, if it names one.
         limit: Option<String>,
     },
@@ -237,7 +236,7 @@ pub enum Failure {
         /// What happened.
         message: String,
         /// The requested pause; `None` if the upstream requests none.
-        retry_after: Option<Duration>,
+        retry_after: Option<Wait>,
         /// The limit that the error rule names, if it names one.
         limit: Option<String>,
     },

@@ -11,7 +11,7 @@ use super::Failure;
 use super::endpoint::host_of;
 use super::json;
 use super::response::Response;
-use super::retry_after::{reset, retry_after};
+use super::retry_after::{Wait, reset, retry_after};
 use super::text::{html_text, is_html, without_tags};
 use ingest_config::{Class, Free, Rule, Until, classify};
 use ingest_quota::Timestamp;
@@ -37,6 +37,7 @@ const MESSAGES: [&str; 7] = [
 #[must_use]
 pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
     let document = &document(answer);
+    let now = answer.upstream_time(now);
     let rule = rule_of(answer, rules, document);
     let by_status = if answer.broke_off().is_some() {
         Class::Transient
@@ -48,11 +49,14 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
         wait: answer
             .header(RETRY_AFTER.as_str())
-            .and_then(|value| retry_after(&value, now)),
-        until: rule.and_then(|rule| until(rule, answer, document, now)),
-        pause: rule.and_then(|rule| rule.pause),
+            .and_then(|value| retry_after(&value, now))
+            .map(Wait::RetryAfter),
+        until: rule
+            .and_then(|rule| until(rule, answer, document, now))
+            .map(Wait::Until),
+        pause: rule.and_then(|rule| rule.pause).map(Wait::Pause),
     };
-    refusal.failure(rule.map_or(by_status, |rule| rule.class), now)
+    refusal.failure(rule.map_or(by_status, |rule| rule.class))
 }
 
 /// What the upstream does not count of a request, by the error rule that its response matches.
@@ -120,25 +124,23 @@ fn message(answer: &Response, document: &Value) -> String {
 struct Refusal {
     message: String,
     limit: Option<String>,
-    wait: Option<Duration>,
-    until: Option<Timestamp>,
+    wait: Option<Wait>,
+    until: Option<Wait>,
     /// What the rule waits for where the response says nothing.
-    pause: Option<Duration>,
+    pause: Option<Wait>,
 }
 
 impl Refusal {
-    fn failure(self, class: Class, now: Timestamp) -> Failure {
-        let until = self.until.map(|until| until.since(now));
-        let wait = self.wait.or(until).or(self.pause);
+    fn failure(self, class: Class) -> Failure {
+        let wait = self.wait.or(self.until).or(self.pause);
         match class {
             Class::Spent => Failure::Spent {
                 // The place that the rule names comes before `Retry-After`: a rule for an exhausted limit knows its
                 // reset.
                 until: self.until.or(self
                     .wait
-                    .filter(|wait| !wait.is_zero())
-                    .or(self.pause)
-                    .map(|wait| now + wait)),
+                    .filter(|wait| !wait.length().is_zero())
+                    .or(self.pause)),
                 message: self.message,
                 limit: self.limit,
             },
@@ -178,11 +180,12 @@ fn limit_of(rule: &Rule, answer: &Response, document: &Value) -> Option<String> 
     rule.limit.clone().or_else(reported)
 }
 
-fn until(rule: &Rule, answer: &Response, document: &Value, now: Timestamp) -> Option<Timestamp> {
+fn until(rule: &Rule, answer: &Response, document: &Value, now: Timestamp) -> Option<Duration> {
     match rule.until.as_ref()? {
         Until::EpochHeader(name) => reset(&answer.header(name)?, now),
         Until::At(at) => reset(&at.text_in(document)?, now),
     }
+    .wait()
 }
 
 /// The message of a response as one short line without a full stop, since more may follow; empty if there is none.

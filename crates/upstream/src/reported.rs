@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::missing::Held;
 use super::request::RequestParts;
 use super::response::Response;
-use super::retry_after::until_reset;
+use super::retry_after::{Reset, reset};
 use super::{Missing, ReportedCost, ReportedLimit};
 use ingest_config::{CredentialLimit, HeaderPattern, Part, ReportedState, ResponseField};
 use ingest_quota::{LimitName, Timestamp, Units};
@@ -156,17 +156,20 @@ impl Answer<'_> {
         Ok(Some(quota.saturating_sub(units_at(source, units)?)))
     }
 
-    /// The instant of the reset; `None` if it has passed, or none is expected. An error is the place that has none.
+    /// The instant of the reset: now if it has just passed; `None` if it passed long ago, or none is expected. An error is the place
+    /// that has none.
     fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, ReportedSource<'s>> {
         let Some(source) = ReportedSource::new(state, state.reset.as_ref(), Part::Reset) else {
             return Ok(None);
         };
         let now = self.parts.request.now;
-        match self.value(source).map(|text| until_reset(&text, now)) {
-            Some(Some(wait)) => Ok(Some(now + wait).filter(|_| !wait.is_zero())),
+        let theirs = self.response.upstream_time(now);
+        match self.value(source).map(|text| reset(&text, theirs)) {
+            Some(Reset::In(wait)) => Ok(Some(now + wait)),
+            Some(Reset::Passed) => Ok(None),
             // What only reports waits says nothing while there is none.
             None if !state.reports_units() && self.text(source).is_none() => Ok(None),
-            Some(None) | None => Err(source),
+            Some(Reset::Unreadable) | None => Err(source),
         }
     }
 

@@ -6,47 +6,110 @@ use chrono::{DateTime, Utc};
 
 use ingest_quota::{Period, Timestamp};
 
-/// Reads a `Retry-After`: seconds, or an HTTP date, which is compared with `now`. At most [`Period::longest`], since no
-/// quota lasts longer; `None` if it is neither.
-#[must_use]
-pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
-    let value = value.trim();
-    seconds(value)
-        .or_else(|| Some(http_date(value)?.since(now)))
-        .map(|wait| wait.min(Period::longest()))
+/// One day.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a time may have passed that still means "now": a longer one says nothing about the future.
+const JUST_PASSED: Duration = Duration::from_secs(60);
+
+/// How long an upstream requests to wait, and where it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// By its `Retry-After`.
+    RetryAfter(Duration),
+    /// Nowhere: the error rule has a `pause`.
+    Pause(Duration),
+    /// At the place that the error rule names; zero where the time there has just passed.
+    Until(Duration),
 }
 
-/// Reads the time of a reset; `None` if it has passed, or is no time.
-pub fn reset(value: &str, now: Timestamp) -> Option<Timestamp> {
-    until_reset(value, now)
-        .filter(|wait| !wait.is_zero())
-        .map(|wait| now + wait)
+impl Wait {
+    /// Returns how long it is.
+    #[must_use]
+    pub const fn length(self) -> Duration {
+        match self {
+            Self::RetryAfter(wait) | Self::Pause(wait) | Self::Until(wait) => wait,
+        }
+    }
+
+    /// Returns for how long a limit with this window is closed. A `Retry-After` that is longer than the window and a day is a mistake
+    /// of the upstream, since all units are back by then; what an error rule says holds.
+    #[must_use]
+    pub fn closes(self, window: Duration) -> Duration {
+        match self {
+            Self::RetryAfter(wait) => wait.min(window.saturating_add(DAY)),
+            Self::Pause(wait) | Self::Until(wait) => wait,
+        }
+    }
+}
+
+/// Reads a `Retry-After`: seconds from now, a time since 1970 in seconds or parts of them, an HTTP date or RFC 3339; a time is compared
+/// with `now`, the upstream's. Zero if it has passed; at most [`Period::longest`]. `None` if it is nothing of these.
+#[must_use]
+pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
+    Some(at_most_the_longest(instant(value, now)?.since(now)))
 }
 
 /// Reads how long it is until a reset: from RFC 3339, also without seconds, an HTTP date, seconds since the Unix epoch
-/// (milliseconds if that would be after the year 5000), or, if that would be before 2001, seconds from now. Zero if it has
-/// passed; at most [`Period::longest`]. `None` if it is no time.
-pub fn until_reset(value: &str, now: Timestamp) -> Option<Duration> {
-    let value = value.trim();
-    let wait = match seconds(value) {
-        Some(number) => wait_for(number, now),
-        None => Timestamp::parse(value)
-            .or_else(|| minutes(value))
-            .or_else(|| http_date(value))?
-            .since(now),
-    };
-    Some(wait.min(Period::longest()))
+/// (milliseconds, microseconds or nanoseconds if that would be after the year 5000), or, if that would be before 2001, seconds from
+/// now. `now`: by the upstream's clock.
+#[must_use]
+pub fn reset(value: &str, now: Timestamp) -> Reset {
+    match instant(value, now) {
+        None => Reset::Unreadable,
+        Some(at) if now.since(at) > JUST_PASSED => Reset::Passed,
+        Some(at) => Reset::In(at_most_the_longest(at.since(now))),
+    }
 }
 
-fn wait_for(number: Duration, now: Timestamp) -> Duration {
+/// What a text says about a reset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reset {
+    /// It is so far ahead: zero if it has just passed, and at most [`Period::longest`].
+    In(Duration),
+    /// It has passed long ago, so that the next one is unknown.
+    Passed,
+    /// It is no time.
+    Unreadable,
+}
+
+impl Reset {
+    /// Returns how far ahead it is; `None` where that is unknown.
+    #[must_use]
+    pub const fn wait(self) -> Option<Duration> {
+        match self {
+            Self::In(wait) => Some(wait),
+            Self::Passed | Self::Unreadable => None,
+        }
+    }
+}
+
+fn at_most_the_longest(wait: Duration) -> Duration {
+    wait.min(Period::longest())
+}
+
+/// Reads a time in one of the forms that [`reset`] names.
+fn instant(value: &str, now: Timestamp) -> Option<Timestamp> {
+    let value = value.trim();
+    match seconds(value) {
+        Some(number) => Some(instant_of(number, now)),
+        None => Timestamp::parse(value)
+            .or_else(|| minutes(value))
+            .or_else(|| http_date(value)),
+    }
+}
+
+fn instant_of(number: Duration, now: Timestamp) -> Timestamp {
     const YEAR_2001: Duration = Duration::from_secs(1_000_000_000);
     const YEAR_5000: Duration = Duration::from_secs(95_617_584_000);
-    let epoch = Timestamp::from_micros(0);
-    match number {
-        number if number < YEAR_2001 => number,
-        number if number < YEAR_5000 => (epoch + number).since(now),
-        number => (epoch + number / 1000).since(now),
+    if number < YEAR_2001 {
+        return now + number;
     }
+    // Seconds, milliseconds, microseconds, nanoseconds: a time in the wrong one of them is centuries away.
+    let units = [1, 1_000, 1_000_000, 1_000_000_000];
+    let since_1970 = units.into_iter().map(|unit| number / unit);
+    let near = since_1970.clone().find(|since| *since < YEAR_5000);
+    Timestamp::from_micros(0) + near.unwrap_or(number)
 }
 
 /// A number of seconds; a fraction is rounded up, and a number that is too large saturates.
@@ -71,8 +134,53 @@ fn minutes(value: &str) -> Option<Timestamp> {
         .map(|at| at.with_timezone(&Utc).into())
 }
 
-fn http_date(value: &str) -> Option<Timestamp> {
-    DateTime::parse_from_rfc2822(value)
-        .ok()
-        .map(|at| at.with_timezone(&Utc).into())
+/// Reads a date as HTTP writes it, also in its obsolete forms.
+#[must_use]
+pub fn http_date(value: &str) -> Option<Timestamp> {
+    let of_mail = || DateTime::parse_from_rfc2822(value).ok();
+    let at = httpdate::parse_http_date(value).map(DateTime::<Utc>::from);
+    let at = at.ok().or_else(|| Some(of_mail()?.with_timezone(&Utc)));
+    at.map(Timestamp::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-06-15T12:00:00Z";
+
+    fn read(value: &str) -> Reset {
+        reset(value, Timestamp::parse(NOW).unwrap())
+    }
+
+    #[test]
+    fn a_reset_is_read_by_its_size() {
+        let ninety = Reset::In(Duration::from_secs(90));
+        for value in [
+            "1781524890",
+            "1781524890000",
+            "1781524890000000",
+            "1781524890000000000",
+            "90",
+            "89.2",
+        ] {
+            assert_eq!(read(value), ninety, "{value}");
+        }
+        for value in [
+            "2026-06-15T12:01:30Z",
+            "Mon, 15 Jun 2026 12:01:30 GMT",
+            "Monday, 15-Jun-26 12:01:30 GMT",
+            "Mon Jun 15 12:01:30 2026",
+        ] {
+            assert_eq!(read(value), ninety, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_reset_that_has_just_passed_is_now_and_an_older_one_says_nothing() {
+        assert_eq!(read("1781524795"), Reset::In(Duration::ZERO));
+        assert_eq!(read("1781524795000000"), Reset::In(Duration::ZERO));
+        assert_eq!(read("1781521200"), Reset::Passed);
+        assert_eq!(read("soon"), Reset::Unreadable);
+    }
 }

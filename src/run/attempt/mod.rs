@@ -330,6 +330,7 @@ impl<'a> Attempt<'a> {
             limit,
             call: self.call.name.clone(),
             remaining: Units::ZERO,
+            closed_until: None,
             claim: self.claim(),
             retry_after,
             retry_at,

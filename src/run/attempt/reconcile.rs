@@ -57,12 +57,23 @@ impl Attempt<'_> {
             let Some(limit) = self.account().limits.get(&reported.limit) else {
                 continue;
             };
+            let now = self.context.clock.now();
             match (reported.remaining, reported.reset) {
+                // Its units have just returned: it counts them no longer, and there is nothing to wait for.
+                (_, Some(reset)) if reset <= now => {}
                 (Some(remaining), reset) => {
                     let left = remaining.saturating_sub(limit.headroom());
                     let granted_left = permit.grant.remaining.get(&reported.limit);
-                    if granted_left.is_some_and(|granted| *granted > left) {
-                        self.lower(&reported.limit, (left, reset), limit).await;
+                    let is_beyond = |reset: &Timestamp| *reset > limit.window().expiry(now);
+                    match reset.filter(is_beyond) {
+                        // By then the ledger has forgotten all that it holds now.
+                        Some(reset) if left == Units::ZERO => {
+                            self.close_until(&reported.limit, reset).await;
+                        }
+                        _ if granted_left.is_some_and(|granted| *granted > left) => {
+                            self.lower(&reported.limit, (left, reset), limit).await;
+                        }
+                        _ => {}
                     }
                 }
                 (None, Some(until)) => self.close_until(&reported.limit, until).await,
@@ -91,6 +102,10 @@ impl Attempt<'_> {
         let Some(missing) = usage.and_then(|usage| self.missing(&usage, left, limit)) else {
             return;
         };
+        // The charges in the ledger leave it one by one, and the upstream grants nothing before its reset.
+        if let Some(reset) = reset.filter(|_| left == Units::ZERO) {
+            return self.close_until(name, reset).await;
+        }
         let at = counts_until(limit, reset, self.context.clock.now());
         let entry = Entry {
             id: reported_id(name, at),

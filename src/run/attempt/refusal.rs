@@ -9,12 +9,12 @@ use crate::run::stop_reason::StopReason;
 use ingest_config::Etag;
 use ingest_ledger::Permit;
 use ingest_quota::{Cost, Period};
-use ingest_upstream::{Failure, ReportedCost, ReportedLimit};
+use ingest_upstream::{Failure, ReportedCost, ReportedLimit, Wait};
 
 /// An attempt that returned no page, and that can be repeated.
 pub struct Retry {
-    /// How long the upstream requests to wait; `None` where it does not say.
-    pub pause: Option<Duration>,
+    /// How long to wait at least.
+    pub pause: Pause,
     pub why: String,
     trouble: Trouble,
     /// Whether the attempt stays charged: it was sent, or may have been.
@@ -23,6 +23,17 @@ pub struct Retry {
     pub limit: Option<String>,
     /// The hash of a body that is not in the configured format.
     unreadable: Option<u128>,
+}
+
+/// The pause before the next attempt.
+#[derive(Clone, Copy)]
+pub enum Pause {
+    /// None: nothing was sent.
+    None,
+    /// The upstream's configured one, which grows with each attempt.
+    Own,
+    /// What the upstream requests, or the configured one where that is longer.
+    Requested(Wait),
 }
 
 /// Whether the cause of a failed attempt would fail other requests too.
@@ -40,7 +51,7 @@ impl Retry {
     /// No connection could be made, so nothing was sent.
     pub const fn unreachable(why: String) -> Self {
         Self {
-            pause: None,
+            pause: Pause::Own,
             why,
             trouble: Trouble::Unreachable,
             charged: false,
@@ -52,7 +63,7 @@ impl Retry {
     /// The grant expired before the request could be sent: a new one is charged at once.
     const fn too_late(why: String) -> Self {
         Self {
-            pause: Some(Duration::ZERO),
+            pause: Pause::None,
             why,
             trouble: Trouble::Other,
             charged: false,
@@ -62,14 +73,9 @@ impl Retry {
     }
 
     /// The upstream answered, and may have counted the request.
-    const fn answered(
-        pause: Option<Duration>,
-        why: String,
-        trouble: Trouble,
-        limit: Option<String>,
-    ) -> Self {
+    fn answered(pause: Option<Wait>, why: String, trouble: Trouble, limit: Option<String>) -> Self {
         Self {
-            pause,
+            pause: pause.map_or(Pause::Own, Pause::Requested),
             why,
             trouble,
             charged: true,
@@ -194,11 +200,13 @@ impl Attempt<'_> {
     pub async fn wait_to_retry(&self, retry: Retry, number: u32) -> Result<(), StopReason> {
         let upstream = &self.job.credential.upstream;
         let attempts = upstream.attempts.max(1);
-        if let Some(pause) = retry.pause.filter(|pause| *pause > LONGEST_PAUSE) {
+        if let Pause::Requested(pause) = retry.pause
+            && pause.length() > LONGEST_PAUSE
+        {
             let why = format!(
                 "{}; the upstream requests a pause of {}",
                 retry.why,
-                shown(pause)
+                shown(pause.length())
             );
             return Err(self.close_for(pause, why, retry.limit.as_deref()).await);
         }
@@ -213,8 +221,12 @@ impl Attempt<'_> {
             }
             return Err(StopReason::Failed(why));
         }
-        let pause = retry.pause;
-        let pause = pause.unwrap_or_else(|| backoff(upstream.pause, number));
+        let own = || backoff(upstream.pause, number);
+        let pause = match retry.pause {
+            Pause::None => Duration::ZERO,
+            Pause::Own => own(),
+            Pause::Requested(pause) => pause.length().max(own()),
+        };
         let (job, region, call) = (&self.job.name, self.region.key(), &self.call.name);
         let (units, why) = (logged(&self.cost), retry.why);
         tracing::info!(
@@ -231,8 +243,9 @@ impl Attempt<'_> {
     }
 
     /// Makes all requests of the account pause, unless the pause is so long that the pass stops instead.
-    fn slow_down(&self, retry_after: Option<Duration>) {
-        if let Some(pause) = retry_after.filter(|pause| *pause <= LONGEST_PAUSE) {
+    fn slow_down(&self, retry_after: Option<Wait>) {
+        let pause = retry_after.map(Wait::length);
+        if let Some(pause) = pause.filter(|pause| *pause <= LONGEST_PAUSE) {
             let until = self.context.clock.now() + pause;
             self.context.blocked.slow_down(&self.account().name, until);
         }

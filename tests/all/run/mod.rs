@@ -6,6 +6,7 @@ mod broken_state;
 mod buckets;
 mod busy;
 mod clocks;
+mod closings;
 mod connections;
 mod days;
 mod edited_steps;

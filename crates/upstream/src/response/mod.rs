@@ -5,7 +5,7 @@ mod page;
 use std::borrow::Cow;
 
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
 use crate::body::{self, End};
@@ -13,6 +13,7 @@ use crate::charset;
 use crate::decode::{DecodeError, decode, may_exceed};
 use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
+use crate::retry_after::{DAY, http_date};
 use crate::text::{html_text, is_html};
 use crate::{Failure, transient};
 use ingest_base::apart::{apart, apart_alone};
@@ -20,6 +21,7 @@ use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::Format;
+use ingest_quota::Timestamp;
 
 /// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
 /// parsed value takes up to a hundred times as many bytes as its text.
@@ -112,6 +114,14 @@ impl Response {
     /// The value of a header as text; `None` if it is absent.
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         self.headers(name).next()
+    }
+
+    /// Returns the time by the upstream's clock where its `Date` has one, or else `now`, which is this machine's. A time in the response
+    /// is compared with it: the two clocks may differ. More than a day apart, the `Date` is no clock.
+    pub fn upstream_time(&self, now: Timestamp) -> Timestamp {
+        let date = self.header(DATE.as_str()).and_then(|date| http_date(&date));
+        let is_clock = |date: &Timestamp| date.since(now).max(now.since(*date)) <= DAY;
+        date.filter(is_clock).unwrap_or(now)
     }
 
     /// The values of all headers of this name as text.

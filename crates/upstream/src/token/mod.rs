@@ -16,7 +16,7 @@ use self::store::TokenStore;
 use super::endpoint::{Endpoint, host_of};
 use super::http::Http;
 use super::redactor::Redactor;
-use super::{Failure, transient};
+use super::{Failure, Wait, transient};
 use ingest_base::clock::{Clock, Deadline, Monotonic, SystemClock};
 use ingest_config as config;
 use ingest_config::OAuth;
@@ -245,8 +245,8 @@ impl AccessToken {
                     message,
                     retry_after,
                     ..
-                }) => (message, retry_after),
-                Err(Failure::Unreachable(why)) => (why, None),
+                }) => (message, retry_after.map_or(Duration::ZERO, Wait::length)),
+                Err(Failure::Unreachable(why)) => (why, Duration::ZERO),
                 done => {
                     if done.is_ok() {
                         tracing::info!("obtained an access token from {}", host_of(&request.url));
@@ -254,8 +254,7 @@ impl AccessToken {
                     return done;
                 }
             };
-            let pause =
-                pause.unwrap_or_else(|| self.pause.saturating_mul(1 << (attempt - 1).min(16)));
+            let pause = pause.max(self.pause.saturating_mul(1 << (attempt - 1).min(16)));
             if attempt >= self.attempts || pause > LONGEST_PAUSE {
                 return Err(Failure::Unreachable(format!(
                     "no access token after {attempt} attempts: {why}"

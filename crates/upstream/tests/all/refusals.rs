@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ingest_config::{Class, Condition, Free, Rule, StatusMatch, Until};
-use ingest_upstream::Failure;
+use ingest_upstream::{Failure, Wait};
 use serde_json::{Value, json};
 
 use super::{NOW, answering, asking, pointer, told};
@@ -256,7 +256,7 @@ async fn retry_after_is_understood_in_both_its_forms() {
             let answer = StubAnswer::status(status).header("retry-after", value);
             let wait = match failure(answer, Vec::new()).await {
                 Failure::SlowDown { retry_after, .. } | Failure::Transient { retry_after, .. } => {
-                    retry_after
+                    retry_after.map(Wait::length)
                 }
                 other => panic!("{other:?}"),
             };
@@ -407,8 +407,8 @@ async fn a_spent_limit_is_told_with_its_name_and_its_end() {
         };
         assert_eq!(limit.as_deref(), Some("Search PerDay"));
         assert_eq!(
-            until,
-            expected.map(|seconds| NOW + Duration::from_secs(seconds)),
+            until.map(Wait::length),
+            expected.map(Duration::from_secs),
             "{headers:?}"
         );
     }

@@ -1,22 +1,35 @@
-//! The greatest value that a list has at its job's `since.at`, and notes where the list and `{since}` do not fit each other.
+//! The value of the next `{since}`: the greatest that a list has at its job's `since.at`, as far as the pass can vouch for it; and notes where the list and `{since}` do not fit each other.
 
+use std::time::Duration;
+
+use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::plain::plain;
 use ingest_base::record::Record;
-use ingest_config::{Job, SinceValue, Step, Variable};
+use ingest_config::{Field, Job, Moment, Pointer, SinceValue, Step, Variable};
+use ingest_quota::Timestamp;
+use ingest_upstream::Page;
 
-/// The greatest value that a list, or one before it, had at `since.at`.
-#[derive(Debug, Clone, Default)]
+/// The value of the next `{since}`: the greatest that a list, or one before it, had at `since.at`. A time among them is never after the
+/// start of the pass: what changes later is perhaps on a page that was read before. Without `since.at`, that start.
+#[derive(Debug, Clone)]
 pub struct Greatest {
     value: Option<SinceValue>,
+    /// The start of the pass by the upstream's clock, as far as its responses show that.
+    start: Timestamp,
     has_unread: bool,
 }
 
 impl Greatest {
-    /// Reads the first of these stored values that belongs to the job's `since.at`.
-    pub fn read<'s>(job: &Job, stored: impl IntoIterator<Item = Option<&'s str>>) -> Self {
+    /// Reads the first of these stored values that belongs to the job's `since.at`. `start`: of the pass, by this machine's clock.
+    pub fn read<'s>(
+        job: &Job,
+        start: Timestamp,
+        stored: impl IntoIterator<Item = Option<&'s str>>,
+    ) -> Self {
         let mut stored = stored.into_iter().flatten();
         Self {
             value: stored.find_map(|stored| job.since.read(stored)),
+            start,
             has_unread: false,
         }
     }
@@ -24,22 +37,32 @@ impl Greatest {
     /// Returns the value as the catalog stores it; `None` where there was none.
     #[must_use]
     pub fn stored(&self, job: &Job) -> Option<String> {
-        job.since.stored(self.value.as_ref()?.text()?)
+        Some(job.since.stored(self.value.as_ref()?))
     }
 
     /// Adds the values of a page. Returns notes: if its records have none, or are older than `since`, with which they were
-    /// requested, and on what is no time where one is needed.
+    /// requested, and on what is no time where one is needed, or is one that has not come yet.
     pub fn see(
         &mut self,
         job: &Job,
         step: &Step,
         since: Option<&SinceValue>,
-        records: &[Record],
+        page: &Page,
     ) -> Vec<String> {
-        let at = job.since.at.as_ref();
-        let Some(at) = at.filter(|_| job.names(step, &Variable::Since)) else {
+        if !job.names(step, &Variable::Since) {
+            return Vec::new();
+        }
+        let theirs = page.clock.theirs(self.start);
+        let is_behind = theirs < self.start;
+        self.start = theirs;
+        let Some(at) = &job.since.at else {
+            // Otherwise it is when the pass started, which the catalog knows.
+            if is_behind {
+                self.value = Some(SinceValue::Time(self.start));
+            }
             return Vec::new();
         };
+        let records = &page.records;
         let sent_unread = since.and_then(|since| sent_unread(job, step, since));
         let mut notes = Vec::from_iter(sent_unread);
         let values = SeenValues::read(job, step, records);
@@ -59,10 +82,93 @@ impl Greatest {
                 step.call.name
             ));
         }
-        let all = self.value.take().into_iter().chain(values.read);
-        self.value = all.max_by(SinceValue::compare);
+        notes.extend(self.advance(job, step, values.read, page));
         notes
     }
+
+    /// Advances by the values of a page, to the start of the pass at most where they are times. Returns a note on one that has not come
+    /// yet.
+    fn advance(
+        &mut self,
+        job: &Job,
+        step: &Step,
+        values: Vec<SinceValue>,
+        page: &Page,
+    ) -> Option<String> {
+        let all = self.value.take().into_iter().chain(values);
+        let all: Vec<SinceValue> = all.collect();
+        let is_time = Times::new(job, step, &all, self.start);
+        let greatest = all.into_iter().max_by(SinceValue::compare)?;
+        let moment = greatest.moment().filter(|moment| is_time.holds(moment));
+        let Some(moment) = moment.filter(|moment| moment.time() > self.start) else {
+            self.value = Some(greatest);
+            return None;
+        };
+        self.value = greatest.moved_to(self.start);
+        let ahead = match moment.has_zone() {
+            true => SOON,
+            false => SOON + ANY_ZONE,
+        };
+        let is_future = moment.time() > page.clock.theirs(SystemClock.now()) + ahead;
+        is_future.then(|| in_the_future(job, step, greatest.text().unwrap_or_default()))
+    }
+}
+
+/// Values that are later by this are not in the future: clocks differ, and a record can change while its page is read.
+const SOON: Duration = Duration::from_secs(60);
+/// A time without a zone can be ahead of UTC by this.
+const ANY_ZONE: Duration = Duration::from_secs(14 * 60 * 60);
+
+/// Which values of a list are times.
+enum Times {
+    /// All that can be read as one.
+    All,
+    /// Those of the calendar: numbers are ids, versions or the like.
+    OfCalendar,
+}
+
+impl Times {
+    /// A number is a time where the configuration reads it as one. Otherwise it can be an id; it is a time where it is none, and others of
+    /// the list are of this century and before the pass.
+    fn new(job: &Job, step: &Step, values: &[SinceValue], start: Timestamp) -> Self {
+        const YEAR_2001: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
+        let is_of_id = |at: &Pointer| {
+            let records = step.call.records.iter();
+            let mut ids = records.flat_map(|records| &records.id);
+            ids.any(|id| matches!(id, Field::At(id) if id == at))
+        };
+        let is_recent = |value: &SinceValue| {
+            value
+                .time()
+                .is_some_and(|time| (YEAR_2001..=start).contains(&time))
+        };
+        let is_configured = job.since.format.is_some() || job.timed_since(step).is_some();
+        let is_id = job.since.at.as_ref().is_some_and(is_of_id);
+        match is_configured || (!is_id && values.iter().any(is_recent)) {
+            true => Self::All,
+            false => Self::OfCalendar,
+        }
+    }
+
+    const fn holds(&self, moment: &Moment) -> bool {
+        match self {
+            Self::All => true,
+            Self::OfCalendar => moment.is_of_calendar(),
+        }
+    }
+}
+
+/// The note on a value that has not come yet. The lists of many ids have the same one.
+fn in_the_future(job: &Job, step: &Step, text: &str) -> String {
+    let at = job.since.at.clone().unwrap_or_default();
+    let value = match step.ids {
+        None => format!("`{}`", plain(&shortened(text))),
+        Some(_) => "a value".to_owned(),
+    };
+    format!(
+        "{}: {value} at `{at}` is in the future, so {{since}} is the start of the pass and not that value",
+        step.call.name
+    )
 }
 
 /// The values that the records of a page have for the next `{since}`.

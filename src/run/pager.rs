@@ -434,6 +434,8 @@ impl<'a> Pager<'a> {
             ids,
         };
         let verdict = self.review.see(&page, turn);
+        let upstream = &self.job.credential.upstream.name;
+        self.note_all(page.clock.note(upstream).into_iter().collect());
         self.note_all(verdict.notes);
         self.doubt_all(&verdict.doubts);
         // An empty page that alone has the cursor of the next pass is landed with it.

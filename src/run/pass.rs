@@ -75,7 +75,7 @@ impl Pass {
             doubts: open.map(|pass| pass.doubts.clone()).unwrap_or_default(),
             relists,
             last_filled: candidate.state.last_filled.clone(),
-            greatest: greatest(candidate, open, relists),
+            greatest: greatest(candidate, open, relists, now),
             lasting: match relists {
                 true => HashMap::new(),
                 false => candidate.lasting.clone(),
@@ -230,13 +230,21 @@ fn said(candidate: &Candidate, open: &OpenPass) -> Vec<String> {
 }
 
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
-fn greatest(candidate: &Candidate, open: Option<&OpenPass>, relists: bool) -> Greatest {
+fn greatest(
+    candidate: &Candidate,
+    open: Option<&OpenPass>,
+    relists: bool,
+    now: Timestamp,
+) -> Greatest {
     let last = candidate.state.since.as_ref().filter(|_| !relists);
     let stored = [
         open.and_then(|pass| pass.greatest.as_deref()),
-        last.and_then(|last| last.greatest.as_deref()),
+        // Without a place it is when the last pass started.
+        last.filter(|_| candidate.job.since.at.is_some())
+            .and_then(|last| last.greatest.as_deref()),
     ];
-    Greatest::read(&candidate.job, stored)
+    let began = open.map_or(now, |pass| pass.started_at);
+    Greatest::read(&candidate.job, began, stored)
 }
 
 fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
@@ -317,7 +325,7 @@ impl Target for Listing<'_> {
         let Pass {
             greatest, since, ..
         } = &mut *self.pass;
-        pager.note_all(greatest.see(job, pager.step, since.as_ref(), &page.page.records));
+        pager.note_all(greatest.see(job, pager.step, since.as_ref(), &page.page));
         if pager.context.regional_records.is_some() {
             pager.stats.findings.see_ids(job, call, &page.page.records);
         }

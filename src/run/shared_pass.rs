@@ -473,7 +473,14 @@ impl<'a> Batch<'a> {
                 .filter(|lasting| lasting.request == request())
                 .map(|lasting| lasting.cursor.clone()),
             since: (shared.job.since).value(last.map(|last| last.began), last_greatest),
-            greatest: Greatest::read(shared.job, [batch.greatest.as_deref(), last_greatest]),
+            greatest: Greatest::read(
+                shared.job,
+                batch.began,
+                [
+                    batch.greatest.as_deref(),
+                    last_greatest.filter(|_| shared.job.since.at.is_some()),
+                ],
+            ),
             shared,
             batch,
             is_done: false,
@@ -523,7 +530,7 @@ impl Target for Batch<'_> {
     async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
         let records = &page.page.records;
         let (since, greatest) = (self.since.as_ref(), &mut self.greatest);
-        pager.note_all(greatest.see(pager.job, pager.step, since, records));
+        pager.note_all(greatest.see(pager.job, pager.step, since, &page.page));
         let came: HashSet<&str> = records.iter().map(|record| record.id.as_str()).collect();
         let mut brings_new = false;
         for id in &came {

@@ -159,6 +159,22 @@ impl Moment {
         self
     }
 
+    /// Returns another time in the same form.
+    #[must_use]
+    pub fn moved_to(mut self, at: Timestamp) -> Self {
+        self.at = at.to_utc().with_timezone(self.at.offset());
+        self
+    }
+
+    /// Whether it says in which zone it is.
+    #[must_use]
+    pub const fn has_zone(&self) -> bool {
+        match &self.form {
+            Form::Number(_) => true,
+            Form::Calendar { has_zone, .. } => *has_zone,
+        }
+    }
+
     /// The microsecond in which it is.
     #[must_use]
     pub fn time(&self) -> Timestamp {

@@ -1,6 +1,7 @@
 //! `since` of a job: the value of `{since}` in its first lists, and the place in its records of the value for the next ones.
 
 use std::cmp::{Ordering, Reverse};
+use std::time::Duration;
 
 use chrono::NaiveDate;
 use serde_json::json;
@@ -59,6 +60,25 @@ impl SinceValue {
         self.moment().map(|moment| moment.time())
     }
 
+    /// Returns the greatest value in the form of this one that is not after `at`, to the second; `None` where this cannot be read as a
+    /// time.
+    #[must_use]
+    pub fn moved_to(&self, at: Timestamp) -> Option<Self> {
+        let moment = self.moment()?;
+        let moved = |at: Timestamp| {
+            let text = moment.clone().moved_to(at).text();
+            match self {
+                Self::Time(_) => Self::Time(at),
+                Self::Text(_) => Self::Text(text),
+                Self::Formatted(_, format) => Self::Formatted(text, format.clone()),
+            }
+        };
+        // A fraction of a second stays as it is written, and can be later than that of `at`.
+        let [same, before] = [at, at - Duration::from_secs(1)].map(moved);
+        let is_after = same.time().is_some_and(|time| time > at);
+        Some(if is_after { before } else { same })
+    }
+
     /// Compares two values of records: as numbers, as times or as texts. A number is taken as a time where the other value is
     /// a time, and a time is greater than any other text.
     #[must_use]
@@ -88,31 +108,40 @@ impl Since {
         }
     }
 
-    /// Returns the greatest value as a pass stores it: with its place, since values of another place do not compare.
+    /// Returns the value that the next pass uses as a pass stores it: with its place, since values of another place do not compare.
     #[must_use]
-    pub fn stored(&self, greatest: &str) -> Option<String> {
-        let at = self.at.as_ref()?;
-        Some(json!([at.as_str(), greatest]).to_string())
+    pub fn stored(&self, value: &SinceValue) -> String {
+        let at = self.at.as_ref().map(Pointer::as_str);
+        match value {
+            SinceValue::Time(time) => json!([at, time]).to_string(),
+            SinceValue::Text(text) | SinceValue::Formatted(text, _) => {
+                json!([at, text]).to_string()
+            }
+        }
     }
 
     /// Reads a stored value; `None` if it is of another place, or not of the format.
     #[must_use]
     pub fn read(&self, stored: &str) -> Option<SinceValue> {
-        let (at, value): (String, String) = serde_json::from_str(stored).ok()?;
-        let value = (at == self.at.as_ref()?.as_str()).then(|| self.value_of(value));
+        let (at, value): (Option<String>, String) = serde_json::from_str(stored).ok()?;
+        if at.as_deref() != self.at.as_ref().map(Pointer::as_str) {
+            return None;
+        }
+        if self.at.is_none() {
+            return Timestamp::parse(&value).map(SinceValue::Time);
+        }
+        let value = Some(self.value_of(value));
         // A value of a former `format` starts the lists over, from the first value.
         value.filter(|value| self.format.is_none() || value.moment().is_some())
     }
 
     /// Returns the value of `{since}` in a list of a region or of an id. `began`: when the pass of its last complete list started;
-    /// `greatest`: the greatest value that this stored.
+    /// `greatest`: what this stored, if it did: the greatest value, or when it started by the upstream's clock.
     #[must_use]
     pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
-        let last = match self.at {
-            Some(_) => greatest.and_then(|stored| self.read(stored)),
-            None => began.map(SinceValue::Time),
-        };
-        last.or_else(|| self.first.clone())
+        let last = greatest.and_then(|stored| self.read(stored));
+        let began = began.filter(|_| self.at.is_none()).map(SinceValue::Time);
+        last.or(began).or_else(|| self.first.clone())
     }
 }
 
@@ -151,7 +180,7 @@ pub fn moment(text: &str) -> Option<Timestamp> {
 keys! {
     struct SinceKeys {
         /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it;
-        /// in a step of `ids`, the greatest value that the complete lists of the same id had.
+        /// in a step of `ids`, the greatest value that the complete lists of the same id had. A time is never after the start of that pass.
         at: Pointer = Required(POINTER, "'/updated_at'"),
         /// The value before the first complete pass, and of an id that is new: it is sent as it is written here, unless there is a
         /// `format`. If unset, `1970-01-01T00:00:00Z`.

@@ -36,6 +36,7 @@ mod text;
 mod token;
 mod trial;
 mod unread;
+mod upstream_clock;
 mod xml;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,10 +59,11 @@ pub use paging::End;
 pub use records::LeftOut;
 pub use refusal::failure_of;
 pub use response::Response;
-pub use retry_after::{Wait, retry_after};
+pub use retry_after::{Wait, http_date, retry_after};
 pub use shown::ShownRequest;
 pub use trial::{Classified, Recorder, Trial};
 pub use unread::Unread;
+pub use upstream_clock::UpstreamClock;
 
 /// One request of a step.
 #[derive(Debug, Clone, Copy)]
@@ -159,6 +161,8 @@ pub struct Page {
     pub places: Vec<(&'static str, bool)>,
     /// Where a response without a list at its place has one.
     pub elsewhere: Option<String>,
+    /// The upstream's clock beside this machine's.
+    pub clock: UpstreamClock,
     /// The slot of a large response: no other one is processed until this is dropped.
     pub slot: LargeBodySlot,
 }

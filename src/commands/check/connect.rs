@@ -1,4 +1,5 @@
-//! `ingest check --connect`: connects to ledger and upstreams. Sends no request to an upstream, so nothing is metered.
+//! `ingest check --connect`: connects to ledger and upstreams. Requests nothing of an API, so nothing is metered: an upstream is asked for
+//! its clock alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +7,20 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use rustls_platform_verifier::ConfigVerifierExt;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::finding::{CheckFinding, Verdict, bad, good};
 use crate::commands::environment::Environment;
+use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
 use ingest_catalog::{Postgres, PostgresError};
 use ingest_config::Upstream;
 use ingest_ledger as ledger;
 use ingest_ledger::LedgerClient;
+use ingest_upstream::{UpstreamClock, http_date};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -34,7 +39,12 @@ pub async fn everything(
         let what = format!("upstream {}", upstream.name);
         findings.push(
             match tokio::time::timeout(PATIENCE, connect(upstream)).await {
-                Ok(Ok(spoken)) => good(what, spoken),
+                Ok(Ok((spoken, None))) => good(what, spoken),
+                Ok(Ok((spoken, Some(differs)))) => CheckFinding {
+                    what,
+                    verdict: Verdict::Warning,
+                    detail: format!("{spoken}; {differs}"),
+                },
                 Ok(Err(why)) => bad(what, format!("{why}; check base_url and the network")),
                 Err(_) => bad(
                     what,
@@ -140,18 +150,50 @@ fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
     }
 }
 
-async fn connect(upstream: &Upstream) -> Result<String, String> {
+/// Returns what the upstream speaks, and a difference of the clocks above a minute.
+async fn connect(upstream: &Upstream) -> Result<(String, Option<String>), String> {
     let (to, host, port) = at(upstream);
     // A URL writes an IPv6 address in brackets, which are no part of the address.
     let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
     let socket = connected.map_err(|error| format!("{to} cannot be reached: {error}"))?;
     if upstream.base_url.scheme() != "https" {
-        return Ok(format!("{to} can be reached"));
+        let clock = clock(upstream, socket).await;
+        return Ok((format!("{to} can be reached"), clock));
     }
-    let version = speak_tls(host, socket)
+    let (version, stream) = speak_tls(host, socket)
         .await
         .map_err(|why| format!("{to}: the TLS handshake failed: {why}"))?;
-    Ok(format!("{to} can be reached and speaks {version}"))
+    let clock = clock(upstream, stream).await;
+    Ok((format!("{to} can be reached and speaks {version}"), clock))
+}
+
+/// The largest head of a response that is read for its `Date`, in bytes.
+const MOST_OF_HEAD: u64 = 16 * 1024;
+
+/// Returns a difference of the clocks above a minute; `None` where there is none, or the server does not say. `OPTIONS *` asks about
+/// the server itself, without a credential: no API meters it.
+async fn clock(
+    upstream: &Upstream,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+) -> Option<String> {
+    let sent = SystemClock.now();
+    let request = format!(
+        "OPTIONS * HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        at(upstream).0
+    );
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut lines = BufReader::new(stream.take(MOST_OF_HEAD)).lines();
+    while let Ok(Some(line)) = tokio::time::timeout(PATIENCE / 2, lines.next_line())
+        .await
+        .ok()?
+    {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("date") {
+            let clock = UpstreamClock::read(http_date(value.trim()), sent, SystemClock.now());
+            return clock.note(&upstream.name);
+        }
+    }
+    None
 }
 
 /// `host:port`, and its parts.
@@ -162,7 +204,10 @@ fn at(upstream: &Upstream) -> (String, &str, u16) {
 }
 
 /// Performs a TLS handshake, with the certificate checked as for a request.
-async fn speak_tls(host: &str, socket: TcpStream) -> Result<String, String> {
+async fn speak_tls(
+    host: &str,
+    socket: TcpStream,
+) -> Result<(String, TlsStream<TcpStream>), String> {
     // `Err` means that a provider is installed already: the same one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let config = ClientConfig::with_platform_verifier().map_err(|error| error.to_string())?;
@@ -177,8 +222,9 @@ async fn speak_tls(host: &str, socket: TcpStream) -> Result<String, String> {
         .1
         .protocol_version()
         .and_then(|version| version.as_str().map(str::to_owned));
-    Ok(version.map_or_else(
+    let version = version.map_or_else(
         || "TLS".to_owned(),
         |version| version.replace('_', ".").replace("TLSv", "TLS "),
-    ))
+    );
+    Ok((version, spoken))
 }

@@ -46,7 +46,7 @@ impl fmt::Display for NextSince {
         let Self { at, value, .. } = self;
         write!(
             f,
-            "Next {{since}}, unless another page has a greater value: `{value}` at `{at}`"
+            "Next {{since}}, unless another page has a greater value, and never after the start of the pass if it is a time: `{value}` at `{at}`"
         )?;
         if let (Some(form), Some(time)) = (&self.read_as, &self.time) {
             write!(f, ", read as {form}: {time}")?;

@@ -29,6 +29,7 @@ mod resent;
 mod secrets;
 mod signals;
 mod since;
+mod since_vouched;
 mod spent;
 mod stand_in;
 mod suspended;

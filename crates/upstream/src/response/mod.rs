@@ -119,9 +119,14 @@ impl Response {
     /// Returns the time by the upstream's clock where its `Date` has one, or else `now`, which is this machine's. A time in the response
     /// is compared with it: the two clocks may differ. More than a day apart, the `Date` is no clock.
     pub fn upstream_time(&self, now: Timestamp) -> Timestamp {
-        let date = self.header(DATE.as_str()).and_then(|date| http_date(&date));
         let is_clock = |date: &Timestamp| date.since(now).max(now.since(*date)) <= DAY;
-        date.filter(is_clock).unwrap_or(now)
+        self.date().filter(is_clock).unwrap_or(now)
+    }
+
+    /// The time at which it was sent by the upstream's clock, to the second; `None` if it does not say.
+    pub fn date(&self) -> Option<Timestamp> {
+        self.header(DATE.as_str())
+            .and_then(|date| http_date(date.trim()))
     }
 
     /// The values of all headers of this name as text.

@@ -10,7 +10,9 @@ use crate::paging::{self, Follows, Onward};
 use crate::records::{self, Found, WrongShape};
 use crate::refusal::{self, failure_of, free_part, said};
 use crate::request::RequestParts;
+use crate::upstream_clock::UpstreamClock;
 use crate::{Failure, Page, ReportedCost, reported, transient, unread};
+use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Etag, Rule, classify};
 
@@ -20,6 +22,16 @@ impl Response {
     /// # Errors
     /// Why it is no page.
     pub async fn understand(
+        self,
+        parts: &RequestParts<'_>,
+        reported: &mut ReportedCost,
+    ) -> Result<Page, Failure> {
+        let clock = UpstreamClock::read(self.date(), parts.request.now, SystemClock.now());
+        let page = self.understood(parts, reported).await?;
+        Ok(Page { clock, ..page })
+    }
+
+    async fn understood(
         self,
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
@@ -130,6 +142,7 @@ impl Response {
             // A page that was not modified would end its list without the reason why it cannot go on.
             .filter(|_| dead_end.is_none());
         Ok(Page {
+            clock: UpstreamClock::default(),
             records: found.records,
             removed: found.removed,
             skipped: found.skipped,

@@ -147,10 +147,11 @@ pub fn http_date(value: &str) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
-    const NOW: &str = "2026-06-15T12:00:00Z";
+    /// 2026-06-15T12:00:00Z
+    const NOW: Timestamp = Timestamp::from_micros(1_781_524_800_000_000);
 
     fn read(value: &str) -> Reset {
-        reset(value, Timestamp::parse(NOW).unwrap())
+        reset(value, NOW)
     }
 
     #[test]

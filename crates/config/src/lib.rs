@@ -86,7 +86,7 @@ pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, 
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;
 pub use reqwest::Method;
-pub use rules::{Class, Condition, Free, Rule, StatusMatch, Until, classify};
+pub use rules::{Class, Condition, Free, Rule, RuleBody, StatusMatch, Until, classify};
 pub use schema::schema;
 pub use serve::{May, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};

@@ -92,7 +92,7 @@ keys! {
         body: Option<BodyKeys> = FlatOptional::<BodyKeys>::NEW,
         /// Several conditions on the response body. All of them must hold.
         all: Vec<BodyKeys> = Or(ListOf(table::<BodyKeys>(), 0), "[]", "[{ at = '/error/code', is = 403 }]"),
-        /// Text that the response contains.
+        /// Text that the body contains: as it came, whatever its format is (names of members and numbers too), or in a value of it.
         text: Option<String> = Optional(TEXT, "'quota exceeded'"),
         /// A condition on a response header.
         header: Option<HeaderKeys> = FlatOptional::<HeaderKeys>::NEW,
@@ -326,7 +326,7 @@ pub enum Condition {
         /// The texts.
         is: Vec<String>,
     },
-    /// The body contains this text.
+    /// The body contains this text, as it came or in a value.
     Text(String),
     /// The header has one of these values, `*` as above; any value if there are none.
     Header {
@@ -420,14 +420,13 @@ pub enum Until {
 }
 
 impl Rule {
-    /// Whether a response matches this rule. `header` returns a header by its name in lower case; a body that is not JSON is
-    /// one JSON string.
+    /// Whether a response matches this rule. `header` returns a header by its name in lower case.
     #[must_use]
     pub fn matches<'h>(
         &self,
         status: u16,
         header: impl Fn(&str) -> Option<Cow<'h, str>>,
-        body: &Value,
+        body: RuleBody<'_>,
     ) -> bool {
         self.matches_status(status)
             && self
@@ -436,12 +435,23 @@ impl Rule {
                 .all(|condition| condition.holds(&header, body))
     }
 
-    fn matches_status(&self, status: u16) -> bool {
+    /// Whether it is about responses of this status.
+    #[must_use]
+    pub fn matches_status(&self, status: u16) -> bool {
         match self.status.as_slice() {
             [] => !(200..300).contains(&status),
             listed => listed.iter().any(|wanted| wanted.matches(status)),
         }
     }
+}
+
+/// The body of a response, for rules.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleBody<'a> {
+    /// Its document; one that cannot be parsed is one JSON string.
+    pub document: &'a Value,
+    /// The text that came.
+    pub text: &'a str,
 }
 
 /// The first rule that a response matches.
@@ -450,7 +460,7 @@ pub fn classify<'r, 'h>(
     rules: &'r [Rule],
     status: u16,
     header: impl Fn(&str) -> Option<Cow<'h, str>>,
-    body: &Value,
+    body: RuleBody<'_>,
 ) -> Option<&'r Rule> {
     rules
         .iter()
@@ -469,10 +479,19 @@ impl StatusMatch {
 }
 
 impl Condition {
-    fn holds<'h>(&self, header: &impl Fn(&str) -> Option<Cow<'h, str>>, body: &Value) -> bool {
+    fn holds<'h>(
+        &self,
+        header: &impl Fn(&str) -> Option<Cow<'h, str>>,
+        body: RuleBody<'_>,
+    ) -> bool {
+        let document = body.document;
         match self {
-            Self::Body { at, is } => at.texts_in(body).iter().any(|found| is_one_of(found, is)),
-            Self::Text(text) => holds_text(body, text),
+            Self::Body { at, is } => {
+                let found = at.texts_in(document);
+                found.iter().any(|found| is_one_of(found, is))
+            }
+            // A value can be written with escapes.
+            Self::Text(text) => body.text.contains(text) || holds_text(document, text),
             Self::Header { name, is } => {
                 header(name).is_some_and(|found| is.is_empty() || is_one_of(&found, is))
             }

@@ -11,7 +11,7 @@ use super::draw::{Drawing, Facts};
 use super::pointer::set;
 use super::request::CallRequest;
 use super::shape::{RefusalShape, ResponseShape};
-use ingest_config::{Class, Condition, Rule, StatusMatch, Until, Upstream, classify};
+use ingest_config::{Class, Condition, Rule, RuleBody, StatusMatch, Until, Upstream, classify};
 use ingest_quota::Cost;
 
 /// Why a request is refused.
@@ -211,6 +211,10 @@ fn rule_of<'u>(upstream: &'u Upstream, answer: &Reply) -> Option<&'u Rule> {
     };
     let Content::Json(body) = &answer.content else {
         return None;
+    };
+    let body = RuleBody {
+        document: body,
+        text: &body.to_string(),
     };
     classify(&upstream.errors, answer.status, header, body)
 }

@@ -13,7 +13,7 @@ use super::json;
 use super::response::Response;
 use super::retry_after::{Wait, reset, retry_after};
 use super::text::{html_text, is_html, without_tags};
-use ingest_config::{Class, Free, Rule, Until, classify};
+use ingest_config::{Class, Rule, RuleBody, Until, classify};
 use ingest_quota::Timestamp;
 
 /// The places of a description beside a code at `/error`.
@@ -36,7 +36,11 @@ const MESSAGES: [&str; 7] = [
 /// headers or the part that arrived match a rule.
 #[must_use]
 pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
-    let document = &document(answer);
+    failure_in(answer, &document(answer), rules, now)
+}
+
+/// The same, for a response with this document.
+pub fn failure_in(answer: &Response, document: &Value, rules: &[Rule], now: Timestamp) -> Failure {
     let now = answer.upstream_time(now);
     let rule = rule_of(answer, rules, document);
     let by_status = if answer.broke_off().is_some() {
@@ -59,40 +63,28 @@ pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure 
     refusal.failure(rule.map_or(by_status, |rule| rule.class))
 }
 
-/// What the upstream does not count of a request, by the error rule that its response matches.
-pub fn free_part(answer: &Response, rules: &[Rule]) -> Free {
-    if rules.iter().all(|rule| rule.free == Free::Nothing) {
-        return Free::Nothing;
+/// The rule that a response with this document matches.
+pub fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
+    let status = answer.status.as_u16();
+    // Most pages are of a status that no rule is about, and then their text is not looked at.
+    if !rules.iter().any(|rule| rule.matches_status(status)) {
+        return None;
     }
-    let rule = rule_of(answer, rules, &document(answer));
-    rule.map(|rule| rule.free.clone()).unwrap_or_default()
-}
-
-/// The index of the rule that a response matches; `None`: it matches no rule.
-pub fn rule_index(answer: &Response, rules: &[Rule]) -> Option<usize> {
-    let found = rule_of(answer, rules, &document(answer))?;
-    rules.iter().position(|rule| std::ptr::eq(rule, found))
-}
-
-/// Whether the rule that a refusal matches says that there is nothing more to list.
-pub fn ends_list(answer: &Response, rules: &[Rule]) -> bool {
-    let rule = rule_of(answer, rules, &document(answer));
-    rule.is_some_and(|rule| rule.class == Class::End)
-}
-
-fn rule_of<'r>(answer: &Response, rules: &'r [Rule], document: &Value) -> Option<&'r Rule> {
-    let rule = classify(
-        rules,
-        answer.status.as_u16(),
-        |name| answer.header(name),
+    let text = answer.text_to_show();
+    let body = RuleBody {
         document,
-    );
+        text: &text,
+    };
+    let rule = classify(rules, status, |name| answer.header(name), body);
     rule.filter(|rule| answer.broke_off().is_none() || !rule.conditions.is_empty())
 }
 
-/// The body as far as it arrived; a body that cannot be parsed is one text.
+/// The body as far as it arrived; a body that cannot be parsed, or has more values than are read, is one text.
 pub fn document(answer: &Response) -> Value {
     let text = answer.text_to_show();
+    if answer.has_too_many_values() {
+        return Value::String(text.into_owned());
+    }
     let cut = || {
         if answer.is_whole() {
             None
@@ -168,7 +160,8 @@ fn class_of(status: StatusCode) -> Class {
     match status.as_u16() {
         401 | 403 | 407 => Class::Denied,
         429 => Class::SlowDown,
-        408 | 425 | 500.. => Class::Transient,
+        // The upstream is still working on it.
+        202 | 408 | 425 | 500.. => Class::Transient,
         // The rest, redirects included, would be the same again.
         _ => Class::Skip,
     }

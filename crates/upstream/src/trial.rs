@@ -5,7 +5,6 @@ use parking_lot::Mutex;
 
 use super::client::Client;
 use super::connection::Connection;
-use super::refusal::rule_index;
 use super::response::Response;
 use super::{Exchange, Failure, PageRequest, Upstream};
 use ingest_base::clock::Deadline;
@@ -41,14 +40,14 @@ impl Trial {
         }
     }
 
-    /// Classifies a response, if that is wanted. One with more values than are read matches no rule.
+    /// Classifies a response, if that is wanted.
     pub fn classify(&mut self, response: &Response, rules: &[Rule]) {
         if self.classifies {
+            let matched = response.rule(rules);
+            let index = |matched| rules.iter().position(|rule| std::ptr::eq(rule, matched));
             self.classified = Some(Classified {
                 status: response.status.as_u16(),
-                rule: (!response.has_too_many_values())
-                    .then(|| rule_index(response, rules))
-                    .flatten(),
+                rule: matched.and_then(index),
             });
         }
     }

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ingest_config::{Class, classify};
+use ingest_config::{Class, RuleBody, classify};
 use serde_json::Value;
 
 use super::{directory, names, preset};
@@ -56,7 +56,11 @@ fn the_rules_of_every_preset_tell_its_answers_apart() {
             let document: Value =
                 serde_json::from_str(&body).unwrap_or_else(|_| Value::String(body.clone()));
             let header = |name: &str| headers.get(name).map(Cow::from);
-            let rule = classify(rules, status, header, &document)
+            let seen = RuleBody {
+                document: &document,
+                text: &body,
+            };
+            let rule = classify(rules, status, header, seen)
                 .unwrap_or_else(|| panic!("{name}: {status} {body}"));
             assert_eq!(word(rule.class), class, "{name}: {status} {body}");
             let told = || rule.limit_at.as_ref().and_then(|at| at.text_in(&document));

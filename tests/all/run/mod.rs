@@ -1,6 +1,7 @@
 //! The main job, through the binary as a user runs it; and over days, with a clock moved by hand.
 
 mod bad_answers;
+mod beside;
 mod bodies;
 mod broken_state;
 mod buckets;

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ingest_config::{Class, Config, classify};
+use ingest_config::{Class, Config, RuleBody, classify};
 use ingest_quota::Units;
 use ingest_sandbox::{Options, Sandbox};
 use reqwest::{RequestBuilder, Response};
@@ -345,7 +345,11 @@ async fn class(config: &Config, response: Response) -> Option<Class> {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body: Value = response.json().await.unwrap();
     let header = |name: &str| Some(headers.get(name)?.to_str().ok()?.into());
-    classify(&config.upstreams["plain"].errors, status, header, &body).map(|rule| rule.class)
+    let seen = RuleBody {
+        document: &body,
+        text: &body.to_string(),
+    };
+    classify(&config.upstreams["plain"].errors, status, header, seen).map(|rule| rule.class)
 }
 
 const RULES: &str = r#"

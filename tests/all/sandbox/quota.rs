@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ingest_config::{Class, Config, classify};
+use ingest_config::{Class, Config, RuleBody, classify};
 use ingest_quota::Units;
 use ingest_sandbox::Options;
 use serde_json::Value;
@@ -27,7 +27,11 @@ async fn status(table: &Table) -> u16 {
 
 /// What the shipped rules make of a refusal.
 fn class(config: &Config, status: u16, body: &Value) -> Option<Class> {
-    classify(&config.upstreams["youtube"].errors, status, |_| None, body).map(|rule| rule.class)
+    let seen = RuleBody {
+        document: body,
+        text: &body.to_string(),
+    };
+    classify(&config.upstreams["youtube"].errors, status, |_| None, seen).map(|rule| rule.class)
 }
 
 #[tokio::test]

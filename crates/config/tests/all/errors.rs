@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use ingest_config::{Class, Rule, Until, classify};
+use ingest_config::{Class, Rule, RuleBody, Until, classify};
 use serde_json::{Value, json};
 
 use super::{SMALL, right};
@@ -16,6 +16,10 @@ fn rules(toml: &str) -> Vec<Rule> {
 
 fn class(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &Value) -> Option<Class> {
     let headers: BTreeMap<&str, &str> = headers.iter().copied().collect();
+    let body = RuleBody {
+        document: body,
+        text: &body.to_string(),
+    };
     classify(
         rules,
         status,
@@ -120,7 +124,11 @@ fn a_spent_bucket_is_named_as_the_upstream_names_it() {
     let metadata =
         json!({ "quota_limit": "searchPerDayPerProject", "quota_unit": "1/d/{project}" });
     let body = details(429, "rateLimitExceeded", "RATE_LIMIT_EXCEEDED", metadata);
-    let rule = classify(&rules, 429, |_| None, &body).unwrap();
+    let seen = RuleBody {
+        document: &body,
+        text: &body.to_string(),
+    };
+    let rule = classify(&rules, 429, |_| None, seen).unwrap();
     assert_eq!(
         rule.limit_at.as_ref().unwrap().text_in(&body).as_deref(),
         Some("searchPerDayPerProject")

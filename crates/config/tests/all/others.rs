@@ -1,6 +1,6 @@
 //! Upstreams that differ in paging, auth and quota: all of them can be said.
 
-use ingest_config::{Auth, Class, Method, Paging, Region, Template, Values, classify};
+use ingest_config::{Auth, Class, Method, Paging, Region, RuleBody, Template, Values, classify};
 use ingest_quota::{Timestamp, Units};
 use serde_json::json;
 
@@ -128,7 +128,11 @@ fn own_rules_come_before_those_of_a_set() {
     let class = |text: &str| {
         let body =
             json!({ "error": { "code": 429, "message": text, "status": "RESOURCE_EXHAUSTED" } });
-        classify(&config.upstreams["analytics"].errors, 429, |_| None, &body)
+        let seen = RuleBody {
+            document: &body,
+            text: &body.to_string(),
+        };
+        classify(&config.upstreams["analytics"].errors, 429, |_| None, seen)
             .unwrap()
             .class
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ingest_config::{Auth, Class, Config, LedgerStore, SecretSource, classify};
+use ingest_config::{Auth, Class, Config, LedgerStore, RuleBody, SecretSource, classify};
 use ingest_quota::{Calendar, Outage, Units};
 use proptest::prelude::*;
 use serde_json::json;
@@ -109,7 +109,11 @@ fn a_spent_bucket_is_found_among_the_limits() {
     let limits = &config.credentials["youtube"].limits;
     let metadata = json!({ "quota_limit": "defaultSearchListPerDayPerProject", "quota_unit": "1/d/{project}" });
     let body = json!({ "error": { "details": [{ "metadata": metadata }] } });
-    let rule = classify(&config.upstreams["youtube"].errors, 429, |_| None, &body).unwrap();
+    let seen = RuleBody {
+        document: &body,
+        text: &body.to_string(),
+    };
+    let rule = classify(&config.upstreams["youtube"].errors, 429, |_| None, seen).unwrap();
     assert_eq!(rule.class, Class::Spent);
     let named = rule.limit_at.as_ref().unwrap().text_in(&body);
     let meant: Vec<_> = limits

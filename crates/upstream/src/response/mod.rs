@@ -15,12 +15,12 @@ use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
 use crate::retry_after::{DAY, http_date};
 use crate::text::{html_text, is_html};
-use crate::{Failure, transient};
+use crate::{Failure, refusal, transient};
 use ingest_base::apart::{apart, apart_alone};
 use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
 use ingest_base::saved_response::SavedResponse;
-use ingest_config::Format;
+use ingest_config::{Format, Rule};
 use ingest_quota::Timestamp;
 
 /// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
@@ -181,7 +181,10 @@ impl Response {
             // Without a line, CSV and NDJSON are empty lists. JSON and XML have no empty document.
             return match self.format {
                 Format::Csv(_) | Format::Ndjson => Ok(Value::Array(Vec::new())),
-                Format::Json | Format::Xml => Err(transient("the response has no body".to_owned())),
+                Format::Json | Format::Xml => Err(Failure::Unreadable {
+                    message: "the response has no body".to_owned(),
+                    body: fnv(""),
+                }),
             };
         }
         if may_exceed(MOST_VALUES, text.as_bytes(), self.format) {
@@ -202,6 +205,26 @@ impl Response {
         // Here, before anything is taken out of it: neither a record nor a cursor may hold a secret that was echoed.
         self.redactor.clean_document(&mut document);
         Ok(document)
+    }
+
+    /// What error rules see of a body: its document; one that cannot be read is what it is in a refusal. A single line of NDJSON is
+    /// the value of that line, since upstreams report an error so whatever the format of their pages is.
+    fn for_rules<'d>(&self, document: &'d Result<Value, Failure>) -> Cow<'d, Value> {
+        match (document, self.format) {
+            (Ok(Value::Array(lines)), Format::Ndjson) if lines.len() == 1 => {
+                lines.first().map_or_else(Cow::default, Cow::Borrowed)
+            }
+            (Ok(document), _) => Cow::Borrowed(document),
+            (Err(_), _) => Cow::Owned(refusal::document(self)),
+        }
+    }
+
+    /// The error rule that it matches; `None`: it matches no rule.
+    pub fn rule<'r>(&self, rules: &'r [Rule]) -> Option<&'r Rule> {
+        match self.status.is_success() && self.is_whole() {
+            true => refusal::rule_of(self, rules, &self.for_rules(&self.document())),
+            false => refusal::rule_of(self, rules, &refusal::document(self)),
+        }
     }
 
     /// A document that is valid but cannot be read cannot be read later either, so it is requested once.

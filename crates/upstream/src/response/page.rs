@@ -8,13 +8,13 @@ use super::Response;
 use crate::body::End;
 use crate::paging::{self, Follows, Onward};
 use crate::records::{self, Found, WrongShape};
-use crate::refusal::{self, failure_of, free_part, said};
+use crate::refusal::{self, said};
 use crate::request::RequestParts;
 use crate::upstream_clock::UpstreamClock;
 use crate::{Failure, Page, ReportedCost, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Etag, Rule, classify};
+use ingest_config::{Class, Etag};
 
 impl Response {
     /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
@@ -43,52 +43,54 @@ impl Response {
             return Ok(unchanged(cached));
         }
         if !self.status.is_success() {
+            return self.refusal(&refusal::document(&self), parts, reported);
+        }
+        // Upstreams report errors with every status and in every format, so the rules come before the body is read.
+        let rules = &parts.upstream.errors;
+        if !self.is_whole() {
             let document = refusal::document(&self);
-            *reported = reported::read(parts, &self, Some(&document));
-            return self.refusal(parts, reported);
+            return match refusal::rule_of(&self, rules, &document) {
+                Some(_) => self.refusal(&document, parts, reported),
+                None => Err(self.cut_off(parts)),
+            };
         }
-        // Before the body is looked at: a 204 has none, and an empty body is otherwise a failure.
-        if self.status == StatusCode::NO_CONTENT {
-            return Ok(self.no_records(parts));
-        }
-        self.came_whole(parts)?;
         let (response, document) = self.parsed().await?;
+        let seen = response.for_rules(&document);
+        let is_ruled = refusal::rule_of(&response, rules, &seen).is_some();
+        if is_ruled || response.status == StatusCode::ACCEPTED {
+            return response.refusal(&seen, parts, reported);
+        }
+        // It has no body, which is otherwise a failure.
+        if response.status == StatusCode::NO_CONTENT {
+            return Ok(response.no_records(parts));
+        }
         let document = document?;
         *reported = reported::read(parts, &response, Some(&document));
-        // Upstreams report errors with status 200 too, so the rules come before the records.
-        if response.is_refusal(&document, parts) {
-            return response.refusal(parts, reported);
-        }
-        let page = response.page(document, parts);
-        if page.is_err() {
-            reported.free = free_part(&response, &parts.upstream.errors);
-        }
-        page
+        response.page(document, parts)
     }
 
     /// What a refusal means: an empty last page, if its rule says so, else a failure.
     fn refusal(
         &self,
+        document: &Value,
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
-        let rules = &parts.upstream.errors;
-        reported.free = free_part(self, rules);
-        if !refusal::ends_list(self, rules) {
-            return Err(match failure_of(self, rules, parts.request.now) {
-                // Without a rule, "gone" is about the cursor.
-                Failure::Skip(why) if self.is_gone(rules) && parts.request.lasting.is_some() => {
-                    Failure::OldCursor(why)
-                }
-                failure => failure,
-            });
+        let (rules, now) = (&parts.upstream.errors, parts.request.now);
+        let rule = refusal::rule_of(self, rules, document);
+        *reported = reported::read(parts, self, Some(document));
+        reported.free = rule.map(|rule| rule.free.clone()).unwrap_or_default();
+        if rule.is_some_and(|rule| rule.class == Class::End) {
+            return Ok(self.no_records(parts));
         }
-        Ok(self.no_records(parts))
-    }
-
-    /// Whether its status is "gone", and no rule is about it.
-    fn is_gone(&self, rules: &[Rule]) -> bool {
-        self.status == StatusCode::GONE && refusal::rule_index(self, rules).is_none()
+        let is_gone = self.status == StatusCode::GONE && rule.is_none();
+        Err(match refusal::failure_in(self, document, rules, now) {
+            // Without a rule, "gone" is about the cursor.
+            Failure::Skip(why) if is_gone && parts.request.lasting.is_some() => {
+                Failure::OldCursor(why)
+            }
+            failure => failure,
+        })
     }
 
     /// An empty last page.
@@ -187,28 +189,18 @@ impl Response {
         })
     }
 
-    fn came_whole(&self, parts: &RequestParts<'_>) -> Result<(), Failure> {
+    /// Why a success did not come whole.
+    fn cut_off(&self, parts: &RequestParts<'_>) -> Failure {
         match &self.end {
-            End::Whole => Ok(()),
-            End::Broken(cause) => Err(transient(format!("the response is incomplete: {cause}"))),
-            End::TooLong(most) => Err(Failure::Skip(format!(
+            End::TooLong(most) => Failure::Skip(format!(
                 "the response is longer than {most} bytes; request less, or raise \
                 upstreams.{}.max_body",
                 parts.upstream.name
-            ))),
+            )),
+            End::Broken(cause) => transient(format!("the response is incomplete: {cause}")),
+            // It did.
+            End::Whole => transient("the response is incomplete".to_owned()),
         }
-    }
-
-    /// Whether a success is a refusal, by a rule of its upstream.
-    fn is_refusal(&self, document: &Value, parts: &RequestParts<'_>) -> bool {
-        let header = |name: &str| self.header(name);
-        classify(
-            &parts.upstream.errors,
-            self.status.as_u16(),
-            header,
-            document,
-        )
-        .is_some()
     }
 
     /// A success that is an error: it contains a message where APIs report errors, and no records. A list lacks them at its own

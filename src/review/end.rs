@@ -81,29 +81,6 @@ impl Review<'_> {
         is_denied && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
     }
 
-    /// Finds that no page had a list where the configuration looks for one: a typing error there would otherwise succeed
-    /// with no records. A batch whose ids are all absent can lack it rightly, and so can a list of what is new or changed, once a
-    /// pass has found its first records: many APIs leave out an empty list.
-    pub fn judge_missing_list(&self, turn: Turn<'_>, verdict: &mut Verdict) {
-        let is_first = turn.since.is_none() || turn.since == self.job.since.first.as_ref();
-        let is_of_what_is_new = self.names_since() && !is_first;
-        let Some(records) = &self.call.records else {
-            return;
-        };
-        if self.step.ids.is_some() || is_of_what_is_new || turn.begins_at_cursor {
-            return;
-        }
-        let text = format!(
-            "no response of {} has a list at `{}`; check its records.at",
-            self.call.name, records.at
-        );
-        // One page without a list can be the answer that there is nothing.
-        verdict.add(Some(match self.shown.led_on {
-            true => self.find(Doubt::NoRecords, text),
-            false => Finding::Note(text),
-        }));
-    }
-
     /// Returns what speaks against a list that `max_pages` ends although it goes on, where that loses records: if it names
     /// `{since}`, and the next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and
     /// where the last page has the cursor of the next pass.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use ingest_base::fnv::fnv;
 use ingest_config::identity::{set_ones, written_params};
 use ingest_config::{Body, Call, Template, Upstream};
+use ingest_upstream::Page;
 use serde_json::json;
 
 /// The most names that are kept. A call whose responses have more has names that are values.
@@ -30,8 +31,20 @@ pub struct Known {
     pub least: Option<u64>,
     /// The keys of `page` whose place responses had, and whether every response did.
     pub places: BTreeMap<String, bool>,
-    /// The names of members beside the records.
+    /// Whether any response had a list.
+    #[serde(default)]
+    pub has_lists: bool,
+    /// The names of members beside the records, in responses with a list.
     pub names: BTreeSet<String>,
+    /// The flags and words beside the records that every response with a list had, by their place.
+    #[serde(default)]
+    pub values: BTreeMap<String, String>,
+    /// The names of members of responses without a list that were empty lists, each joined to one text.
+    #[serde(default)]
+    pub empty: BTreeSet<String>,
+    /// The errors that every response had, by their place; `None` before the first response.
+    #[serde(default)]
+    pub errors: Option<BTreeMap<String, String>>,
 }
 
 impl Known {
@@ -71,6 +84,88 @@ impl Known {
             *known &= *always;
         }
         self.add_names(&other.names);
+        self.add_values(other.has_lists, &other.values);
+        self.empty.extend(other.empty.iter().cloned());
+        if let Some(errors) = &other.errors {
+            self.add_errors(errors);
+        }
+    }
+
+    /// Adds what a response has beside its records.
+    pub fn see(&mut self, page: &Page) {
+        let beside = &page.unread.beside;
+        self.add_errors(&beside.errors);
+        if page.lacks_list || page.is_blank || !beside.errors.is_empty() {
+            return;
+        }
+        self.add_names(&page.unread.names);
+        self.add_values(true, &beside.values);
+    }
+
+    /// Returns what a doubtful list shows: the errors of its responses alone.
+    #[must_use]
+    pub fn errors_alone(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            errors: self.errors.clone(),
+            ..Self::default()
+        }
+    }
+
+    fn add_values(&mut self, has_lists: bool, values: &BTreeMap<String, String>) {
+        match self.has_lists {
+            true if has_lists => self
+                .values
+                .retain(|place, value| values.get(place) == Some(value)),
+            true => {}
+            false => values.clone_into(&mut self.values),
+        }
+        self.has_lists |= has_lists;
+    }
+
+    fn add_errors(&mut self, errors: &BTreeMap<String, String>) {
+        match &mut self.errors {
+            Some(known) => known.retain(|place, said| errors.get(place) == Some(said)),
+            None => self.errors = Some(errors.clone()),
+        }
+    }
+
+    /// Adds the names of a response without a list that was an empty list.
+    pub fn add_empty(&mut self, names: &[String]) {
+        /// How many are kept, and of how many bytes.
+        const MOST: usize = 10;
+        const LONGEST: usize = 1_000;
+        let form = form(names);
+        if self.empty.len() < MOST && form.len() <= LONGEST {
+            self.empty.insert(form);
+        }
+    }
+
+    /// Whether a response without a list and with these names was an empty list once.
+    #[must_use]
+    pub fn was_empty(&self, names: &[String]) -> bool {
+        self.empty.contains(&form(names))
+    }
+
+    /// Whether every response had this error.
+    #[must_use]
+    pub fn always_says(&self, (place, said): (&String, &String)) -> bool {
+        let known = self.errors.as_ref();
+        known.is_some_and(|known| known.get(place) == Some(said))
+    }
+
+    /// Whether a response has a flag or a word that every one with a list had.
+    #[must_use]
+    pub fn agrees(&self, values: &BTreeMap<String, String>) -> bool {
+        let mut values = values.iter();
+        values.any(|(place, value)| self.values.get(place) == Some(value))
+    }
+
+    /// Whether a response has another flag or word than every one with a list had.
+    #[must_use]
+    pub fn contradicts(&self, values: &BTreeMap<String, String>) -> bool {
+        let mut values = values.iter();
+        values.any(|(place, value)| self.values.get(place).is_some_and(|known| known != value))
     }
 
     /// Adds names of members beside the records, and keeps at most `MOST_NAMES`, the first in alphabetical order.
@@ -87,4 +182,10 @@ impl Known {
         // Of a full set, the names that it could not keep would look new.
         !self.names.is_empty() && self.names.len() < MOST_NAMES && !self.names.contains(name)
     }
+}
+
+/// The names of members as one text.
+fn form(names: &[String]) -> String {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(",")
 }

@@ -1,6 +1,7 @@
 //! What the pages of a list show: whether its end is proved, and what cannot happen in a list that is read correctly. Pure: it
 //! knows the page, what the pages before it showed, and what earlier lists of the call did. Of these it keeps counts and names.
 
+mod beside;
 mod end;
 mod findings;
 mod known;
@@ -73,6 +74,8 @@ pub struct Review<'a> {
     /// The number of records on a page that the upstream capped.
     cap: Option<u64>,
     is_unchanged: bool,
+    /// Whether an error beside the records was found.
+    has_error: bool,
 }
 
 /// Why a further page is requested.
@@ -174,6 +177,7 @@ impl<'a> Review<'a> {
             asked: None,
             cap: None,
             is_unchanged: false,
+            has_error: false,
         }
     }
 
@@ -221,11 +225,14 @@ impl<'a> Review<'a> {
             doubts: Vec::new(),
             notes: Vec::new(),
         };
+        self.check_beside(page, &mut verdict);
+        let was_asked = self.asked.is_some();
         self.follow(page, turn, repeats, &mut verdict);
         // Only at the end: a page before it may lack a list that a later one has.
-        if verdict.next.is_none() && verdict.has_no_list && verdict.doubts.is_empty() {
-            self.judge_missing_list(turn, &mut verdict);
+        if verdict.next.is_none() && verdict.doubts.is_empty() {
+            self.check_list(page, turn, was_asked, &mut verdict);
         }
+        verdict.is_proved &= verdict.doubts.is_empty();
         if page.skipped > 0 && (self.names_since() || self.call.paging.lasting().is_some()) {
             let text = format!(
                 "{}: records have no id at `records.id`, and the next list does not have them again",
@@ -270,11 +277,13 @@ impl<'a> Review<'a> {
 
     fn count(&mut self, page: &Page, overlaps: bool) {
         self.fetched += 1;
-        self.without_list += u64::from(page.lacks_list);
+        self.without_list += u64::from(page.lacks_list || page.is_blank);
         self.listed = self.listed.saturating_add(page.listed);
         self.overlapping += u64::from(overlaps);
         self.is_unchanged |= page.unchanged;
-        self.shown.add_names(&page.unread.names);
+        if !page.unchanged {
+            self.shown.see(page);
+        }
         if page.listed == 0 {
             return;
         }

@@ -51,12 +51,18 @@ impl KnownCalls {
         Ok(())
     }
 
-    /// Returns what is known of a call under its present configuration.
+    /// Returns what is known of a call under its present configuration. An error that its lists of this run alone had is new to all of
+    /// them.
     #[must_use]
     pub fn of(&self, upstream: &Upstream, call: &Call) -> Known {
         let mut all = self.0.lock();
         let entry = all.entry(key(upstream, call)).or_default();
-        entry.known(upstream, call).clone()
+        let known = entry.known(upstream, call).clone();
+        let stored = Known::read(&entry.stored, &known.config);
+        Known {
+            errors: stored.and_then(|stored| stored.errors),
+            ..known
+        }
     }
 
     /// Adds what a list showed. Returns what is to be stored; `None` if it was known.

@@ -501,13 +501,15 @@ impl<'a> Pager<'a> {
         Ok(())
     }
 
-    /// Keeps what the list shows of its call, unless it is doubtful.
+    /// Keeps what the list shows of its call; of a doubtful one the errors alone.
     async fn learn(&mut self) -> Result<(), StopReason> {
         let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
-        if !self.doubts.is_empty() || !self.review.has_begun() {
+        if !self.review.has_begun() {
             return Ok(());
         }
         let shown = self.review.shown();
+        let alone = (!self.doubts.is_empty()).then(|| shown.errors_alone());
+        let shown = alone.as_ref().unwrap_or(shown);
         if let Some(facts) = self.context.known_calls.add(upstream, call, shown) {
             let stored = self.context.catalog.store_call_facts(facts);
             self.context

@@ -13,6 +13,8 @@ pub enum Doubt {
     PlaceMissing,
     FewerThanTotal,
     NoRecords,
+    ErrorReported,
+    Partial,
     IdsMissing,
     EndRefuted,
     Cut,
@@ -58,7 +60,20 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "no-records",
         Doubt::NoRecords,
-        "A response that is not empty has no record at `records.at`.",
+        "A response has no list at `records.at`, and does not say that there is none. One that has other members than the \
+        call's empty lists is no empty list; a table without a byte is none once the call had rows.",
+    ),
+    (
+        "error-reported",
+        Doubt::ErrorReported,
+        "A response has an error beside its list (`error`, `errors`, `error_message` and the like) that not every earlier \
+        response of the call had.",
+    ),
+    (
+        "partial",
+        Doubt::Partial,
+        "A response has a status of a part (206, or any other 2xx than 200, 201, 203, 204, 205 and 207), and its \
+        `Content-Range` does not say that the list ends with it.",
     ),
     (
         "ids-missing",

@@ -82,6 +82,17 @@ fn lines(text: &str) -> Result<Value, DecodeError> {
     lines.map(read).collect()
 }
 
+/// The names of the columns of a CSV, which its first row has.
+pub fn columns(text: &str, delimiter: u8) -> Vec<String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(delimiter)
+        .from_reader(text.as_bytes());
+    let names = reader
+        .headers()
+        .map(|names| names.iter().map(str::to_owned).collect());
+    names.unwrap_or_default()
+}
+
 fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)

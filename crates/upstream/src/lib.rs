@@ -7,6 +7,7 @@
 //! in every text that leaves this crate. Begin with [`Upstream`] below, then `client.rs`.
 
 mod authorization;
+mod beside;
 mod body;
 mod charset;
 mod client;
@@ -49,6 +50,7 @@ use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_config::{Free, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
 
+pub use beside::Beside;
 pub use client::{Client, ClientError};
 pub use connection::Connection;
 pub use ingest_secret::{self, Secret};
@@ -133,6 +135,12 @@ pub struct Page {
     pub left_out: LeftOut,
     /// Whether there was no list where its records belong. It counts as an empty one.
     pub lacks_list: bool,
+    /// Whether the body is of a format in which an empty list leaves its elements out, and has what would contain them.
+    pub lacks_elements: bool,
+    /// Whether a table has no byte, not even the names of its columns.
+    pub is_blank: bool,
+    /// What says that it is a part of what was requested; `None`: it is whole.
+    pub part: Option<String>,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
     /// The cursor with which the next pass begins: on the last page of a list that has one.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::beside::error_of;
 use super::layout::{NoRecords, from_columns, from_rows};
 use super::repeated::{Repeated, TooMuchRepeated};
 use ingest_base::record::Record;
@@ -33,6 +34,8 @@ pub struct Found {
     pub removed: Vec<String>,
     /// The number of records without an id.
     pub skipped: u64,
+    /// What the first of them says that is an error.
+    pub error: Option<String>,
     /// The number of records whose id an earlier one has.
     pub repeated: u64,
     /// The number of records that the response listed, with and without an id.
@@ -71,6 +74,7 @@ pub fn take(
         records: Vec::new(),
         removed: Vec::new(),
         skipped: 0,
+        error: None,
         repeated: 0,
         listed,
         left_out: bodies.left_out,
@@ -80,7 +84,10 @@ pub fn take(
     for mut body in bodies.found {
         add_fields(&mut body, what, values);
         match id_of(&body, &what.id, values) {
-            None => found.skipped += 1,
+            None => {
+                found.skipped += 1;
+                found.error = found.error.take().or_else(|| error_of(&body));
+            }
             Some(id) => found.records.push(Record { id, body }),
         }
     }

@@ -44,7 +44,7 @@ impl Trial {
     pub fn classify(&mut self, response: &Response, rules: &[Rule]) {
         if self.classifies {
             let matched = response.rule(rules);
-            let index = |matched| rules.iter().position(|rule| std::ptr::eq(rule, matched));
+            let index = |matched: &Rule| rules.iter().position(|rule| std::ptr::eq(rule, matched));
             self.classified = Some(Classified {
                 status: response.status.as_u16(),
                 rule: matched.and_then(index),

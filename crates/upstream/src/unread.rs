@@ -3,6 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
+use super::beside::{Beside, plainly};
 use super::link::{is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -25,6 +26,8 @@ pub struct Unread {
     pub ends_before_next: bool,
     /// The names of its members beside the records.
     pub names: Vec<String>,
+    /// What it says of the whole list.
+    pub beside: Beside,
 }
 
 /// A key of `page` whose place in a response has no value.
@@ -149,6 +152,7 @@ pub fn read(
         None | Some(Value::Null) => true,
         Some(value) => !matches!(key, "total" | "pages") && truth(value).is_none(),
     };
+    found.beside.says_none &= found.total.as_ref().is_none_or(|(_, total)| *total == 0);
     let lacking = read.filter(|(key, at, _)| is_lacking(key, at));
     let lacking = lacking.map(|(key, at, instead)| Lacking {
         key,
@@ -209,6 +213,18 @@ pub fn elsewhere(document: &Value) -> Option<String> {
     }
     let mut path = Vec::new();
     find(document, &mut path).then(|| path.iter().map(|name| format!("/{name}")).collect())
+}
+
+/// Whether a name is one that numbers of records have.
+fn is_total(plain: &str) -> bool {
+    let counts_other = ["err", "fail", "retr", "warn"];
+    let counts_other = counts_other.iter().any(|other| plain.starts_with(other));
+    let is_count = plain.ends_with("count") || plain.starts_with("total");
+    let is_usual = matches!(
+        plain,
+        "numresults" | "resultsizeestimate" | "nbhits" | "hits"
+    );
+    !counts_other && (TOTAL.contains(&plain) || is_count || is_usual)
 }
 
 /// Whether the response says that it is the last page.
@@ -299,11 +315,8 @@ impl PlaceSearch<'_> {
     }
 
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
-        let plain: String = name
-            .chars()
-            .filter(char::is_ascii_alphanumeric)
-            .map(|letter| letter.to_ascii_lowercase())
-            .collect();
+        let plain = plainly(name);
+        self.found.beside.see(&plain, value, path);
         let at = || format!("`/{}`", path.join("/"));
         self.found.names.push(path.join("/"));
         let names_next = match value {
@@ -347,6 +360,7 @@ impl PlaceSearch<'_> {
             Value::String(text) => text.parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
+        self.found.beside.says_none |= number == Some(0) && is_total(&plain);
         if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
             // A response can have the number of records on the page under such a name too, which is smaller.

@@ -13,7 +13,6 @@ struct Api<'a> {
     upstream: &'a str,
     records: &'a str,
     call: &'a str,
-    job: &'a str,
 }
 
 impl Default for Api<'_> {
@@ -22,7 +21,6 @@ impl Default for Api<'_> {
             upstream: "",
             records: r#"at = "/items""#,
             call: "",
-            job: "",
         }
     }
 }
@@ -33,13 +31,12 @@ impl Api<'_> {
             upstream,
             records,
             call,
-            job,
         } = self;
         let text = format!(
             "[upstreams.api]\nbase_url = \"https://api.example.com\"\npause = \"1ms\"\n{upstream}\n\
              [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\n{call}\n\
              records = {{ {records}, kind = \"thing\", id = \"/id\" }}\n\
-             [jobs.all]\ncredential = \"api\"\nsteps = [{{ call = \"list\" }}]\n{job}\n\
+             [jobs.all]\ncredential = \"api\"\nevery = \"1ms\"\nsteps = [{{ call = \"list\" }}]\n\
              [credentials.api]\nupstream = \"api\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n"
         );
         let mut world = World::written(&text, &[]);
@@ -237,6 +234,445 @@ fn a_rule_with_a_place_applies_to_an_error_in_json_whatever_the_format_of_the_pa
                 ("complete", 1),
                 "{records} {status}: {report}"
             );
+        }
+    }
+}
+
+#[test]
+fn an_accepted_request_is_repeated_until_its_list_comes() {
+    let whole = StubAnswer::json(&json!({ "items": items(3) }));
+    let accepted = StubAnswer::error(202, &json!({ "items": [] }));
+    for accepted in [
+        accepted,
+        StubAnswer::text(202, "accepted"),
+        StubAnswer::status(202),
+    ] {
+        let stub = StubUpstream::answering([accepted.clone(), accepted, whole.clone()]);
+        let world = Api::default().world(&stub);
+        assert_eq!(outcome(&run(&world)), ("complete", 3));
+    }
+}
+
+#[test]
+fn an_accepted_request_is_no_list_unless_a_rule_says_so() {
+    let empty = StubAnswer::error(202, &json!({ "items": [] }));
+    for (upstream, expected, left) in [
+        ("attempts = 2", "failed", 0),
+        (
+            "errors = [{ status = 202, class = \"end\" }]",
+            "complete",
+            3,
+        ),
+        (
+            "errors = [{ status = 202, class = \"skip\" }]",
+            "refused",
+            0,
+        ),
+    ] {
+        let (changing, stub) = Changing::start(StubAnswer::json(&json!({ "items": items(3) })));
+        let world = Api {
+            upstream,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(outcome(&run(&world)), ("complete", 1));
+        changing.answer(empty.clone());
+        assert_eq!(outcome(&run(&world)).0, expected, "{upstream}");
+        assert_eq!(gone(&world), left, "{upstream}");
+    }
+}
+
+#[test]
+fn a_part_of_a_list_is_not_the_whole_list() {
+    let parts = [
+        (206, None, "doubtful"),
+        (206, Some("items 0-0/3"), "doubtful"),
+        (206, Some("items 0-0/*"), "doubtful"),
+        (206, Some("0-0/3"), "doubtful"),
+        (206, Some("bytes 0-0/1"), "doubtful"),
+        (206, Some("items 2-2/3"), "doubtful"),
+        (206, Some("items 0-0/1"), "complete"),
+        (226, None, "doubtful"),
+        (299, None, "doubtful"),
+        (200, None, "complete"),
+        (201, None, "complete"),
+        (203, None, "complete"),
+        (205, None, "complete"),
+        (207, None, "complete"),
+    ];
+    for (status, range, expected) in parts {
+        let (changing, stub) = Changing::start(StubAnswer::json(&json!({ "items": items(3) })));
+        let world = Api::default().world(&stub);
+        assert_eq!(outcome(&run(&world)), ("complete", 1));
+        let part = StubAnswer::error(status, &json!({ "items": items(1) }));
+        changing.answer(match range {
+            Some(range) => part.header("content-range", range),
+            None => part,
+        });
+        let report = run(&world);
+        assert_eq!(
+            outcome(&report),
+            (expected, 1),
+            "{status} {range:?}: {report}"
+        );
+        let is_whole = expected == "complete";
+        assert_eq!(gone(&world), 2 * i64::from(is_whole), "{status} {range:?}");
+        if !is_whole {
+            assert_eq!(doubts(&report), BTreeSet::from(["partial"]), "{report}");
+            assert!(detail(&report).contains(&status.to_string()), "{report}");
+        }
+    }
+}
+
+#[test]
+fn pages_that_are_parts_are_a_whole_list_where_their_ranges_say_so() {
+    let stub = StubUpstream::start(|request| {
+        let from: u64 = request.param("from").unwrap_or("0").parse().unwrap();
+        let to = (from + 2).min(5);
+        let page: Vec<Value> = (from..to).map(|id| json!({ "id": id })).collect();
+        StubAnswer::error(206, &page.into())
+            .header("content-range", &format!("{from}-{}/5", to - 1))
+    });
+    let world = Api {
+        records: r#"at = """#,
+        call: r#"page = { kind = "offset", param = "from", size = 2 }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    assert_eq!(outcome(&report).0, "complete", "{report}");
+    assert_eq!(world.count("select count(*) from record"), 5);
+}
+
+/// What upstreams have beside a list, and whether that is an error.
+fn beside_lists() -> Vec<(Value, bool)> {
+    let errors = [
+        json!({ "status": "OVER_QUERY_LIMIT", "error_message": "quota left: none" }),
+        json!({ "status": "OVER_QUERY_LIMIT" }),
+        json!({ "error": { "code": 17, "message": "quota left: none" } }),
+        json!({ "errors": [{ "message": "quota left: none" }], "timed_out": true }),
+        json!({ "errors": ["quota left: none"] }),
+        json!({ "Error": "quota left: none" }),
+        json!({ "meta": { "error": "quota left: none" } }),
+        json!({ "meta": { "errors": [{ "detail": "quota left: none" }] } }),
+        json!({ "status": { "error_code": 1008, "error_message": "quota left: none" } }),
+        json!({ "_shards": { "total": 2, "failed": 1, "failures": [{ "reason": "quota left: none" }] } }),
+        json!({ "errorCode": 7 }),
+        json!({ "exception": "quota left: none" }),
+        json!({ "ok": false }),
+        json!({ "success": "false" }),
+        json!({ "timed_out": true }),
+        json!({ "incomplete_results": true }),
+    ];
+    let empty = [
+        Value::Null,
+        json!(""),
+        json!(" "),
+        json!([]),
+        json!({}),
+        json!(false),
+        json!(0),
+        json!("0"),
+        json!("00000"),
+        json!("OK"),
+        json!("Success"),
+        json!("none"),
+        json!({ "code": 0, "message": "OK" }),
+        json!({ "code": 0, "message": null, "request_id": "a-1" }),
+        json!([null]),
+    ];
+    let none = empty.into_iter().flat_map(|none| {
+        ["error", "errors", "error_message", "errorCode"].map(|name| json!({ name: none }))
+    });
+    let others = [
+        json!({ "status": "OK", "ok": true, "timed_out": false, "incomplete_results": false }),
+        json!({ "warnings": ["a field is deprecated"] }),
+        json!({ "counts": { "error": 5, "info": 7 } }),
+        json!({ "query": { "error": "timeout" } }),
+        json!({ "message": "3 things" }),
+    ];
+    let errors = errors.map(|body| (body, true)).into_iter();
+    let others = others.map(|body| (body, false));
+    errors
+        .chain(none.map(|body| (body, false)))
+        .chain(others)
+        .collect()
+}
+
+#[test]
+fn an_error_beside_the_list_is_a_doubt_with_the_words_of_the_upstream() {
+    for (beside, is_error) in beside_lists() {
+        for left in [0, 1] {
+            let (changing, stub) = Changing::start(StubAnswer::json(&json!({ "items": items(3) })));
+            let world = Api::default().world(&stub);
+            run(&world);
+            let mut body = beside.clone();
+            body["items"] = items(left);
+            changing.answer(StubAnswer::json(&body));
+            let report = run(&world);
+            let expected = if is_error { "doubtful" } else { "complete" };
+            assert_eq!(outcome(&report), (expected, 1), "{body}: {report}");
+            assert_eq!(gone(&world) == 0, is_error, "{body}");
+            if !is_error {
+                continue;
+            }
+            assert_eq!(
+                doubts(&report),
+                BTreeSet::from(["error-reported"]),
+                "{report}"
+            );
+            if body.to_string().contains("quota left") && body["status"].is_null() {
+                assert!(detail(&report).contains("quota left: none"), "{report}");
+            }
+            let tried = world.ingest(&["try", "api", "list"]);
+            assert!(tried.stdout.contains("error-reported"), "{tried:?}");
+            // Again, since what an empty list has is never taken for what the call always had.
+            if left == 0 {
+                assert_eq!(outcome(&run(&world)).0, "doubtful", "{body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_beside_a_list_is_found_in_every_format() {
+    let xml = |beside: &str| format!("<r>{beside}<items><item><id>0</id></item></items></r>");
+    let forms = [
+        (
+            r#"at = "/data/items""#,
+            r#"{"data": {"items": [{"id": 0}]}}"#.to_owned(),
+            r#"{"data": {"items": [{"id": 0}]}, "errors": [{"message": "timeout of a resolver"}]}"#
+                .to_owned(),
+        ),
+        (
+            r#"at = "/1""#,
+            r#"[{"page": 1}, [{"id": 0}]]"#.to_owned(),
+            r#"[{"page": 1, "error": "timeout of a resolver"}, [{"id": 0}]]"#.to_owned(),
+        ),
+        (
+            r#"format = "ndjson""#,
+            "{\"id\": 0}\n".to_owned(),
+            "{\"id\": 0}\n{\"error\": {\"message\": \"timeout of a resolver\"}}\n".to_owned(),
+        ),
+        (
+            r#"format = "xml", at = "/r/items/item""#,
+            xml("<error code=\"0\"/>"),
+            xml("<error code=\"7\">timeout of a resolver</error>"),
+        ),
+    ];
+    for (records, right, wrong) in forms {
+        let (changing, stub) = Changing::start(StubAnswer::text(200, &right));
+        let world = Api {
+            records,
+            ..Api::default()
+        }
+        .world(&stub);
+        let report = run(&world);
+        assert_eq!(outcome(&report), ("complete", 1), "{right}: {report}");
+        changing.answer(StubAnswer::text(200, &wrong));
+        let report = run(&world);
+        assert_eq!(outcome(&report), ("doubtful", 1), "{wrong}: {report}");
+        assert_eq!(doubts(&report), BTreeSet::from(["error-reported"]));
+        assert!(
+            detail(&report).contains("timeout of a resolver") || records.contains("xml"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
+fn what_every_response_of_a_call_had_is_no_doubt_and_trust_accepts_an_error() {
+    let body = json!({ "items": items(2), "errors": ["the version is deprecated"] });
+    let stub = StubUpstream::start(move |_| StubAnswer::json(&body));
+    let mut world = Api::default().world(&stub);
+    let first = run(&world);
+    assert_eq!(
+        doubts(&first),
+        BTreeSet::from(["error-reported"]),
+        "{first}"
+    );
+    assert!(
+        detail(&first).contains("trust = [\"error-reported\"]"),
+        "{first}"
+    );
+    let second = run(&world);
+    assert_eq!(outcome(&second).0, "complete", "{second}");
+    world.set("upstreams.api.calls.list.trust=[\"error-reported\"]");
+    world.set("upstreams.api.calls.list.params={ v = \"2\" }");
+    let third = run(&world);
+    assert_eq!(outcome(&third).0, "complete", "{third}");
+    assert!(
+        detail(&third).contains("accepted: error-reported"),
+        "{third}"
+    );
+}
+
+#[test]
+fn an_error_about_a_requested_id_is_no_doubt() {
+    let stub = StubUpstream::start(|request| match request.path.as_str() {
+        "/list" => StubAnswer::json(&json!({ "items": items(2) })),
+        _ => StubAnswer::json(
+            &json!({ "items": [{ "id": 1 }], "errors": [{ "title": "Not Found", "value": "0" }] }),
+        ),
+    });
+    let text = "[upstreams.api]\nbase_url = \"https://api.example.com\"\n\
+         [upstreams.api.calls]\n\
+         list = { path = \"list\", cost = 1, records = { at = \"/items\", kind = \"name\", id = \"/id\" } }\n\
+         detail = { path = \"detail\", cost = 1, params = { ids = \"{ids}\" }, records = { at = \"/items\", kind = \"thing\", id = \"/id\" } }\n\
+         [jobs.all]\ncredential = \"api\"\nsteps = [{ call = \"list\" }, { call = \"detail\", ids = { from = \"list\", at = \"/id\", batch = 9 } }]\n\
+         [credentials.api]\nupstream = \"api\"\nlimits = { daily = { quota = 1_000, window = \"24h\" } }\n";
+    let mut world = World::written(text, &[]);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let report = run(&world);
+    assert_eq!(report["outcome"], "complete", "{report}");
+}
+
+#[test]
+fn a_table_without_the_column_of_the_id_fails_with_the_columns_it_has() {
+    let tables = [
+        (
+            "Error: too many requests, try again later\n",
+            "`Error: too many requests`, `try again later`",
+        ),
+        ("Error: too many requests", "`Error: too many requests`"),
+        ("ID;Name\n", "`ID;Name`"),
+        ("name,key\n", "`name`, `key`"),
+        ("name,key\na,1\n", "`name`, `key`"),
+        ("\u{feff}Id,name\n", "`Id`, `name`"),
+    ];
+    for (table, columns) in tables {
+        let (changing, stub) = Changing::start(StubAnswer::text(200, "id,name\n1,a\n2,b\n"));
+        let world = Api {
+            records: r#"format = "csv""#,
+            ..Api::default()
+        }
+        .world(&stub);
+        run(&world);
+        changing.answer(StubAnswer::text(200, table));
+        let report = run(&world);
+        assert_eq!(outcome(&report), ("failed", 1), "{table}: {report}");
+        assert!(detail(&report).contains(columns), "{table}: {report}");
+        assert!(detail(&report).contains("no column `id`"), "{report}");
+        assert_eq!(gone(&world), 0, "{table}");
+    }
+}
+
+#[test]
+fn a_table_of_no_row_is_an_empty_list_and_one_of_no_byte_is_none_once_the_call_had_rows() {
+    for table in [
+        "id,name\n",
+        "\u{feff}id,name\r\n",
+        "id,name",
+        "\"id\",name\n",
+    ] {
+        let (changing, stub) = Changing::start(StubAnswer::text(200, "id,name\n1,a\n2,b\n"));
+        let world = Api {
+            records: r#"format = "csv""#,
+            ..Api::default()
+        }
+        .world(&stub);
+        run(&world);
+        changing.answer(StubAnswer::text(200, table));
+        assert_eq!(outcome(&run(&world)), ("complete", 1), "{table}");
+        assert_eq!(gone(&world), 2, "{table}");
+    }
+    for nothing in ["", "\r\n", "\u{feff}"] {
+        let (changing, stub) = Changing::start(StubAnswer::text(200, nothing));
+        let world = Api {
+            records: r#"format = "csv""#,
+            ..Api::default()
+        }
+        .world(&stub);
+        assert_eq!(outcome(&run(&world)), ("complete", 1), "before any row");
+        changing.answer(StubAnswer::text(200, "id,name\n1,a\n2,b\n"));
+        run(&world);
+        changing.answer(StubAnswer::text(200, nothing));
+        let report = run(&world);
+        assert_eq!(outcome(&report), ("doubtful", 1), "{nothing:?}: {report}");
+        assert_eq!(doubts(&report), BTreeSet::from(["no-records"]));
+        assert_eq!(gone(&world), 0);
+    }
+}
+
+#[test]
+fn a_success_without_the_list_is_no_empty_list() {
+    for body in [
+        json!({ "message": "rate limit exceeded" }),
+        json!({}),
+        json!({ "items2": [] }),
+        json!({ "status": "ok" }),
+    ] {
+        for page in [
+            "",
+            "page = { kind = \"token\", param = \"after\", next = \"/next\" }",
+        ] {
+            let (changing, stub) = Changing::start(StubAnswer::json(&body));
+            let world = Api {
+                call: page,
+                ..Api::default()
+            }
+            .world(&stub);
+            let report = run(&world);
+            assert_eq!(outcome(&report), ("doubtful", 1), "{body}: {report}");
+            assert_eq!(doubts(&report), BTreeSet::from(["no-records"]));
+            let status = world.ingest(&["status", "--fail-if-stale", "1h"]);
+            assert_ne!(status.code, 0, "{body}: {status:?}");
+            changing.answer(StubAnswer::json(
+                &json!({ "items": items(3), "kind": "things" }),
+            ));
+            assert_eq!(outcome(&run(&world)), ("complete", 1));
+            changing.answer(StubAnswer::json(&body));
+            assert_eq!(outcome(&run(&world)).0, "doubtful", "{body}");
+            assert_eq!(gone(&world), 0, "{body}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_list_may_be_left_out_where_the_response_says_so() {
+    let whole =
+        json!({ "kind": "things#list", "etag": "a1", "items": items(1), "info": { "total": 1 } });
+    for (body, expected) in [
+        (json!({ "kind": "things#list", "etag": "b2" }), "complete"),
+        (json!({ "info": { "total": 0 } }), "complete"),
+        (json!({ "meta": { "result_count": 0 } }), "complete"),
+        (json!({ "kind": "error#list", "etag": "b2" }), "doubtful"),
+        (
+            json!({ "kind": "things#list", "message": "slow down" }),
+            "doubtful",
+        ),
+        (json!({ "info": { "total": 4 } }), "doubtful"),
+    ] {
+        let stub = StubUpstream::answering([StubAnswer::json(&whole), StubAnswer::json(&body)]);
+        let world = Api::default().world(&stub);
+        run(&world);
+        let report = run(&world);
+        assert_eq!(outcome(&report), (expected, 1), "{body}: {report}");
+        assert_eq!(gone(&world), 0, "{body}");
+    }
+}
+
+#[test]
+fn a_page_behind_the_last_one_that_is_no_list_proves_no_end() {
+    for (body, expected) in [
+        (json!({ "items": [] }), "complete"),
+        (json!({}), "complete"),
+        (json!({ "message": "rate limit exceeded" }), "doubtful"),
+    ] {
+        let stub = StubUpstream::answering([
+            StubAnswer::json(&json!({ "items": items(3) })),
+            StubAnswer::json(&body),
+        ]);
+        let world = Api {
+            call: r#"page = { kind = "offset", param = "from", size_param = "size", size = 10 }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        let report = run(&world);
+        assert_eq!(outcome(&report), (expected, 2), "{body}: {report}");
+        // What was proved to be an empty list is one.
+        if body == json!({}) {
+            assert_eq!(outcome(&run(&world)).0, "complete");
         }
     }
 }

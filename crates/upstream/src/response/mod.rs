@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::body::{self, End};
 use crate::charset;
-use crate::decode::{DecodeError, decode, may_exceed};
+use crate::decode::{DecodeError, columns, decode, may_exceed};
 use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
 use crate::retry_after::{DAY, http_date};
@@ -263,6 +263,21 @@ impl Response {
                 message,
                 body: fnv(text),
             },
+        }
+    }
+
+    /// Whether it is a table without a byte.
+    fn is_blank_table(&self) -> bool {
+        matches!(self.format, Format::Csv(_)) && self.text_to_show().trim().is_empty()
+    }
+
+    /// The names of the columns, if the body is a table.
+    fn columns(&self) -> Option<Vec<String>> {
+        match self.format {
+            Format::Csv(delimiter) if !self.is_blank_table() => {
+                Some(columns(&self.text_to_show(), delimiter))
+            }
+            Format::Csv(_) | Format::Json | Format::Ndjson | Format::Xml => None,
         }
     }
 

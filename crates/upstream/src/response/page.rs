@@ -5,6 +5,7 @@ use reqwest::header::ETAG;
 use serde_json::Value;
 
 use super::Response;
+use crate::beside::{self, has_content};
 use crate::body::End;
 use crate::paging::{self, Follows, Onward};
 use crate::records::{self, Found, WrongShape};
@@ -14,7 +15,7 @@ use crate::upstream_clock::UpstreamClock;
 use crate::{Failure, Page, ReportedCost, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Class, Etag};
+use ingest_config::{Class, Etag, Field, Format, Records};
 
 impl Response {
     /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
@@ -108,9 +109,10 @@ impl Response {
         let records = call.records.as_ref();
         let records =
             records.ok_or_else(|| Failure::Skip(format!("`{}` has no records", call.name)))?;
+        self.has_id_columns(&document, records)?;
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
-        let unread = unread::read(&call.paging, records, &document, (self, &parts.url));
+        let mut unread = unread::read(&call.paging, records, &document, (self, &parts.url));
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();
@@ -123,6 +125,15 @@ impl Response {
                     }
                 }
             })?;
+        let ids = parts.request.ids;
+        let is_about_ids = |place: &str| {
+            let error = document.pointer(place);
+            error.is_some_and(|error| beside::is_about_ids(error, ids))
+        };
+        let errors = &mut unread.beside.errors;
+        errors.retain(|place, _| !is_about_ids(place));
+        let of_record = found.error.clone();
+        errors.extend(of_record.map(|said| ("a record without an id".to_owned(), said)));
         says.read_last(&call.paging, found.last.as_ref());
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
             // The records are paid for: they are landed, and the list stops behind them.
@@ -139,10 +150,17 @@ impl Response {
             },
         };
         let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
+        let part = beside::part(self, found.listed, (is_first, next.is_none()));
+        let is_blank = self.is_blank_table();
+        // A page that was not modified would lack what speaks against it.
+        let is_whole = part.is_none()
+            && !is_blank
+            && unread.beside.errors.is_empty()
+            && (!found.lacks_list || unread.beside.says_none);
         let tag = self
             .tag(parts, &found, next.as_deref())
             // A page that was not modified would end its list without the reason why it cannot go on.
-            .filter(|_| dead_end.is_none());
+            .filter(|_| dead_end.is_none() && is_whole);
         Ok(Page {
             clock: UpstreamClock::default(),
             records: found.records,
@@ -151,6 +169,9 @@ impl Response {
             repeated: found.repeated,
             left_out: found.left_out,
             lacks_list: found.lacks_list,
+            lacks_elements: found.lacks_list && has_parent(&document, records),
+            is_blank,
+            part,
             next,
             lasting,
             tag,
@@ -167,6 +188,33 @@ impl Response {
             elsewhere: elsewhere.flatten(),
             slot: self.slot.clone(),
         })
+    }
+
+    /// Checks that a table has the columns of the ids: without a row, nothing else tells that it is another table.
+    fn has_id_columns(&self, document: &Value, records: &Records) -> Result<(), Failure> {
+        let (Value::Array(_), Some(names)) = (document, self.columns()) else {
+            return Ok(());
+        };
+        let of_request = |name: &str| {
+            let column = records.columns.get(name);
+            column.is_some_and(|column| column.template.is_some())
+        };
+        let is_there = |name: &str| names.iter().any(|one| one == name) || of_request(name);
+        let columns = records.id.iter().filter_map(|id| match id {
+            Field::At(at) => at.tokens().first(),
+            Field::Template(_) => None,
+        });
+        let Some(lacking) = columns.into_iter().find(|name| !is_there(name)) else {
+            return Ok(());
+        };
+        let shown: Vec<String> = names
+            .iter()
+            .map(|name| format!("`{}`", self.shown(name)))
+            .collect();
+        Err(Failure::WrongShape(format!(
+            "the response has no column `{lacking}`, which `records.id` reads; its columns are {}",
+            shown.join(", ")
+        )))
     }
 
     /// The `ETag` with which the page can be requested again, if everything that we read is in the body that it names.
@@ -226,6 +274,17 @@ impl Response {
     }
 }
 
+/// Whether a document in XML has the element whose children the records would be: without records it has no such children.
+fn has_parent(document: &Value, records: &Records) -> bool {
+    let parent = records
+        .at
+        .as_str()
+        .rsplit_once('/')
+        .map(|(parent, _)| parent);
+    let parent = parent.filter(|parent| !parent.is_empty() && records.format == Format::Xml);
+    parent.is_some_and(|parent| document.pointer(parent).is_some())
+}
+
 /// The page that is stored already.
 fn unchanged(known: &CachedPage) -> Page {
     let (records, next, tag) = (
@@ -247,17 +306,5 @@ fn unchanged(known: &CachedPage) -> Page {
 fn error_in<'a>(document: &'a Value, names: &[&str]) -> Option<&'a Value> {
     let members = document.as_object()?;
     let errors = names.iter().filter_map(|name| members.get(*name));
-    errors.into_iter().find(|error| is_said(error))
-}
-
-/// Whether an error has content: it is not null, false, 0 or empty.
-fn is_said(error: &Value) -> bool {
-    match error {
-        Value::Null => false,
-        Value::Bool(truth) => *truth,
-        Value::Number(number) => number.as_f64() != Some(0.0),
-        Value::String(text) => !text.is_empty(),
-        Value::Array(elements) => !elements.is_empty(),
-        Value::Object(members) => !members.is_empty(),
-    }
+    errors.into_iter().find(|error| has_content(error))
 }

@@ -1,0 +1,313 @@
+//! What a response says beside its records that tells whether they are the whole list: errors, and that it is a part.
+
+use std::collections::BTreeMap;
+
+use reqwest::StatusCode;
+use reqwest::header::CONTENT_RANGE;
+use serde_json::Value;
+
+use super::response::Response;
+use ingest_base::plain::one_line;
+
+/// What a response says beside its records.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// The errors: what they say, by their place.
+    pub errors: BTreeMap<String, String>,
+    /// Its flags and words, by their place. Numbers, ids and times differ from response to response.
+    pub values: BTreeMap<String, String>,
+    /// What a member for messages says.
+    pub message: Option<String>,
+    /// Whether it says that there is no record: a number of all records that is 0.
+    pub says_none: bool,
+}
+
+/// The longest text that is kept of a response, in characters.
+const LONGEST: usize = 200;
+
+/// Names of members with errors, in lower case without marks between words.
+const ERRORS: [&str; 27] = [
+    "err",
+    "errcode",
+    "errmsg",
+    "errno",
+    "error",
+    "errorcode",
+    "errordescription",
+    "errordetail",
+    "errordetails",
+    "errorinfo",
+    "errormessage",
+    "errormessages",
+    "errormsg",
+    "errorreason",
+    "errors",
+    "errortext",
+    "errortype",
+    "exception",
+    "failure",
+    "failurereason",
+    "failures",
+    "fault",
+    "faults",
+    "faultstring",
+    "partialerrors",
+    "partialfailure",
+    "partialfailures",
+];
+
+/// Names of members that are numbers of an error, wherever they are.
+const CODES: [&str; 3] = ["errcode", "errno", "errorcode"];
+
+/// Names of flags that say that the list is not whole.
+const NOT_WHOLE: [&str; 8] = [
+    "incomplete",
+    "incompleteresults",
+    "isincomplete",
+    "ispartial",
+    "partial",
+    "partialresults",
+    "terminatedearly",
+    "timedout",
+];
+
+/// Names of flags that say whether the request succeeded.
+const SUCCEEDED: [&str; 5] = ["issuccess", "ok", "succeeded", "success", "successful"];
+
+/// Names of members with a word for the success of the request.
+const STATE: [&str; 3] = ["result", "stat", "status"];
+
+/// What such a word contains where the request failed.
+const FAILED: [&str; 10] = [
+    "denied",
+    "error",
+    "exceeded",
+    "fail",
+    "forbidden",
+    "invalid",
+    "_limit",
+    "ratelimit",
+    "unauthorized",
+    "unavailable",
+];
+
+/// Texts that stand where an error would, and say that there is none.
+const NO_ERROR: [&str; 10] = [
+    "false",
+    "no error",
+    "no errors",
+    "none",
+    "null",
+    "ok",
+    "success",
+    "successful",
+    "succeeded",
+    "undefined",
+];
+
+/// Members of an error that say what it is.
+const MEANING: [&str; 11] = [
+    "code",
+    "description",
+    "detail",
+    "details",
+    "message",
+    "messages",
+    "msg",
+    "reason",
+    "text",
+    "title",
+    "type",
+];
+
+/// Members that repeat what was requested.
+const ECHOED: [&str; 7] = [
+    "filter",
+    "filters",
+    "input",
+    "parameters",
+    "params",
+    "query",
+    "request",
+];
+
+impl Beside {
+    /// Takes up a member. `path` ends with its name, which `plain` is in lower case without marks between words.
+    pub fn see(&mut self, plain: &str, value: &Value, path: &[String]) {
+        let place = format!("/{}", path.join("/"));
+        if let Some(text) = word(value) {
+            self.values.insert(place.clone(), text);
+        }
+        if let (Value::String(text), true) = (value, path.len() == 1 && MEANING.contains(&plain)) {
+            self.message.get_or_insert_with(|| shown(text));
+        }
+        // Within an error, and within what was requested, names mean something else.
+        let is_within = |name: &String| {
+            let name = plainly(name);
+            ECHOED.contains(&name.as_str()) || ERRORS.contains(&name.as_str())
+        };
+        let is_inside = path
+            .split_last()
+            .is_some_and(|(_, above)| above.iter().any(is_within));
+        if !is_inside && is_error(plain, value, path.len()) {
+            self.errors.insert(place, said(value));
+        }
+    }
+}
+
+/// The name of a member in lower case, without marks between words.
+pub fn plainly(name: &str) -> String {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|letter| letter.to_ascii_lowercase()).collect()
+}
+
+fn is_error(plain: &str, value: &Value, depth: usize) -> bool {
+    let is_no = |value: &Value| matches!(value, Value::Bool(false)) || value == "false";
+    let is_yes = |value: &Value| matches!(value, Value::Bool(true)) || value == "true";
+    if ERRORS.contains(&plain) {
+        // A number below other members can be that of the records with this state.
+        let is_count = value.is_number() && depth > 1 && !CODES.contains(&plain);
+        return !is_count && has_content(value);
+    }
+    let is_failure = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        !text.contains(' ') && FAILED.iter().any(|word| text.contains(word))
+    };
+    (NOT_WHOLE.contains(&plain) && is_yes(value))
+        || (SUCCEEDED.contains(&plain) && is_no(value))
+        || (depth == 1 && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
+}
+
+/// Whether an error has content: it is not null, false, 0, empty, or a word for success.
+pub fn has_content(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => !matches!(number.as_f64(), Some(0.0 | 200.0)),
+        Value::String(text) => {
+            let text = text.trim().trim_end_matches('.').to_ascii_lowercase();
+            let is_zero = text.bytes().all(|byte| byte == b'0') || text == "200";
+            !is_zero && !NO_ERROR.contains(&text.as_str())
+        }
+        Value::Array(elements) => elements.iter().any(has_content),
+        Value::Object(members) => {
+            let means = |name: &str| {
+                let name = plainly(name);
+                MEANING.contains(&name.as_str()) || ERRORS.contains(&name.as_str())
+            };
+            let has_meaning = members.keys().any(|name| means(name));
+            let mut told = members
+                .iter()
+                .filter(|(name, _)| !has_meaning || means(name));
+            told.any(|(_, value)| has_content(value))
+        }
+    }
+}
+
+/// What an error says: its message, or else itself.
+fn said(value: &Value) -> String {
+    let named = |value: &Value| {
+        ["message", "msg", "description", "detail", "title"]
+            .iter()
+            .find_map(|name| value.get(*name)?.as_str().map(str::to_owned))
+    };
+    let first = match value {
+        Value::Array(elements) => elements.iter().find(|one| has_content(one)),
+        _ => Some(value),
+    };
+    let text = match first {
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => named(other).unwrap_or_else(|| other.to_string()),
+        None => value.to_string(),
+    };
+    shown(&text)
+}
+
+fn shown(text: &str) -> String {
+    let text: String = text.chars().take(LONGEST).collect();
+    one_line(&text)
+}
+
+/// A flag, or a text without digits that is short, as text; `None` for any other value.
+fn word(value: &Value) -> Option<String> {
+    const LONGEST: usize = 60;
+    match value {
+        Value::Bool(truth) => Some(truth.to_string()),
+        Value::String(text) => {
+            let is_word = !text.is_empty() && !text.contains(|letter: char| letter.is_numeric());
+            (is_word && text.len() <= LONGEST).then(|| text.clone())
+        }
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// What an object says that has an error as a member; `None` without one.
+pub fn error_of(value: &Value) -> Option<String> {
+    let members = value.as_object()?.iter();
+    let mut errors = members.filter(|(name, value)| is_error(&plainly(name), value, 1));
+    errors.next().map(|(_, error)| said(error))
+}
+
+/// Whether an error is about requested ids: it names one, or says that something was not found.
+pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
+    const ABSENT: [&str; 5] = [
+        "not found",
+        "not_found",
+        "notfound",
+        "does not exist",
+        "no such",
+    ];
+    let about = |error: &Value| {
+        let text = error.to_string();
+        let lower = text.to_lowercase();
+        ABSENT.iter().any(|word| lower.contains(word))
+            || ids
+                .iter()
+                .any(|id| !id.is_empty() && text.contains(id.as_str()))
+    };
+    match error {
+        _ if ids.is_empty() => false,
+        Value::Array(errors) => errors.iter().filter(|one| has_content(one)).all(about),
+        error => about(error),
+    }
+}
+
+/// What says that a success is a part of what was requested: a status that is not one of a whole response. `None`: it is whole, or
+/// its `Content-Range` says that it is the part that a list in pages requests. `is_last`: no further page is named.
+pub fn part(response: &Response, listed: u64, (is_first, is_last): (bool, bool)) -> Option<String> {
+    let status = response.status;
+    let is_whole = matches!(
+        status,
+        StatusCode::OK
+            | StatusCode::CREATED
+            | StatusCode::NON_AUTHORITATIVE_INFORMATION
+            | StatusCode::RESET_CONTENT
+            | StatusCode::MULTI_STATUS
+    );
+    let range = response.headers.get(CONTENT_RANGE);
+    let range = range.map(|range| String::from_utf8_lossy(range.as_bytes()));
+    let fits = range.as_deref().and_then(range_of);
+    let fits = fits.is_some_and(|(first, last, total)| {
+        let begins = !is_first || first == 0;
+        let ends = !is_last || total == Some(last.saturating_add(1));
+        begins && ends && last.saturating_sub(first).saturating_add(1) == listed
+    });
+    if is_whole || fits {
+        return None;
+    }
+    let range = range.map(|range| format!(" (`Content-Range: {}`)", response.shown(&range)));
+    Some(format!("{status}{}", range.unwrap_or_default()))
+}
+
+/// The first and the last record of a range that does not count bytes, and the number of all records if it has that.
+fn range_of(header: &str) -> Option<(u64, u64, Option<u64>)> {
+    let range = match header.trim().split_once(' ') {
+        Some((unit, _)) if unit.eq_ignore_ascii_case("bytes") => return None,
+        Some((_, range)) => range,
+        None => header.trim(),
+    };
+    let (range, total) = range.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let total = total.trim().parse().ok();
+    Some((first.trim().parse().ok()?, last.trim().parse().ok()?, total))
+}

@@ -1,0 +1,109 @@
+//! What a response says beside its records: an error, that it is a part, or nothing of a list at all.
+
+use super::{Review, Turn, Verdict};
+use ingest_config::{Doubt, Lasting};
+use ingest_upstream::{End, Page};
+
+impl Review<'_> {
+    /// Adds the doubts about a page that is a part, or that has an error beside its records.
+    pub fn check_beside(&mut self, page: &Page, verdict: &mut Verdict) {
+        let name = &self.call.name;
+        if let Some(part) = &page.part {
+            let text = format!("{name}: a response is a part of the list: {part}");
+            self.doubt(Doubt::Partial, text, verdict);
+        }
+        let errors = page.unread.beside.errors.iter();
+        let mut unknown =
+            errors.filter(|error| page.listed == 0 || !self.known.always_says(*error));
+        if let Some((place, said)) = unknown.next().filter(|_| !self.has_error) {
+            let text = format!(
+                "{name}: a response has an error at `{place}`: \"{said}\"; match it in `errors` if the upstream refuses the \
+                request with it"
+            );
+            self.has_error = true;
+            self.doubt(Doubt::ErrorReported, text, verdict);
+        }
+    }
+
+    /// Adds the doubt about a page that ends its list and has none where the configuration looks for it: a typing error there, or a
+    /// refusal with the status of a success, would otherwise pass for an empty list. `was_asked`: it was requested to prove the end.
+    pub fn check_list(
+        &mut self,
+        page: &Page,
+        turn: Turn<'_>,
+        was_asked: bool,
+        verdict: &mut Verdict,
+    ) {
+        let Some(records) = self
+            .call
+            .records
+            .as_ref()
+            .filter(|_| page.lacks_list || page.is_blank)
+        else {
+            return;
+        };
+        let name = &self.call.name;
+        if page.is_blank {
+            if self.known.has_lists || self.shown.has_lists {
+                let text = format!(
+                    "{name}: a response has no byte, and earlier ones had at least the names of columns"
+                );
+                self.doubt(Doubt::NoRecords, text, verdict);
+            }
+            return;
+        }
+        if self.is_empty_list(page, was_asked) {
+            self.shown.add_empty(&page.unread.names);
+            return;
+        }
+        let names = &page.unread.names;
+        // Upstreams leave out what they do not have of the requested ids.
+        let is_of_ids = self.step.ids.is_some() || !turn.ids.is_empty();
+        if is_of_ids && !names.iter().any(|name| self.known.is_new(name)) {
+            return;
+        }
+        let said = page.unread.beside.message.as_ref();
+        let said = said.map_or_else(String::new, |said| format!(", and says \"{said}\""));
+        let text = match verdict.has_no_list {
+            true => format!(
+                "no response of {name} has a list at `{}`{said}; check its records.at",
+                records.at
+            ),
+            false => format!(
+                "{name}: the last response has no list at `{}`{said}",
+                records.at
+            ),
+        };
+        match page.lacks_elements {
+            // An empty list in XML: its elements are left out.
+            true => verdict.notes.push(text),
+            false => {
+                self.doubt(Doubt::NoRecords, text, verdict);
+            }
+        }
+    }
+
+    /// Whether a page without a list is an empty list: it says so, or is what the call answers where it has nothing.
+    fn is_empty_list(&self, page: &Page, was_asked: bool) -> bool {
+        let (beside, names) = (&page.unread.beside, &page.unread.names);
+        if beside.says_none || page.total == Some(0) {
+            return true;
+        }
+        let known = [&self.known, &self.shown];
+        let total = page.total.filter(|_| page.is_first);
+        if total.is_some() || known.iter().any(|known| known.contradicts(&beside.values)) {
+            return false;
+        }
+        let says_end = page.places.iter().any(|(_, is_there)| *is_there);
+        let has_lasting = matches!(self.call.paging.lasting(), Some(Lasting::At(_)));
+        let begins_next = has_lasting && page.lasting.is_some() && page.end == End::Proved;
+        let is_own = names
+            .iter()
+            .all(|name| known.iter().any(|known| known.names.contains(name)));
+        let agrees = known.iter().any(|known| known.agrees(&beside.values));
+        let was_empty = self.known.was_empty(names);
+        let was_asked = was_asked || (self.call.paging.counts_itself() && !page.is_first);
+        let says_end = says_end && (is_own || !self.known.has_lists);
+        says_end || begins_next || was_empty || (is_own && (was_asked || agrees))
+    }
+}

@@ -10,6 +10,9 @@ use ingest_upstream::{Missing, Page, ReportedCost, missing};
 const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
     parameters (a time in `{since}` can be in the wrong unit), or try another region";
 
+const EMPTY_GOES_ON: &str = "the page is empty and names a next page, so a run goes on behind it; if an empty page ends the list, \
+    write empty_page_ends = true in its `page`";
+
 /// What was requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Tried<'a> {
@@ -58,11 +61,13 @@ impl Tried<'_> {
         };
         let verdict = review.see(page, turn);
         let is_empty = page.records.is_empty() && !page.lacks_list && page.skipped == 0;
+        let goes_on_empty = page.listed == 0 && page.next.is_some();
         let notes = unread
             .into_iter()
             .chain(verdict.doubts.iter().map(doubt_in_words))
             .chain(review.note_size(page))
             .chain(is_empty.then(|| EMPTY.to_owned()))
+            .chain(goes_on_empty.then(|| EMPTY_GOES_ON.to_owned()))
             .chain(page.dead_end.clone())
             .chain(self.older_records(&page.records));
         let mut missing = missing(&step.call, page, reported);

@@ -9,7 +9,7 @@ use super::steps::listing_steps;
 use ingest_catalog::{
     CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
 };
-use ingest_config::{Ids, Job, Region, Step, Variable};
+use ingest_config::{Ids, Job, MOST_EMPTY_PAGES, Region, Step, Variable};
 use ingest_quota::{Cost, Timestamp};
 
 /// What one pass is expected to take.
@@ -397,7 +397,9 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
         .and_then(|pass| pass.steps.iter().find(|position| position.step == index));
     let goes_on = |at: &StepPosition| {
         let more = step.max_pages.is_none_or(|most| at.pages < most);
-        at.cursor.is_some() && more && at.empty_pages <= step.call.paging.empty_pages()
+        let has_too_many = at.empty_pages > MOST_EMPTY_PAGES;
+        let ends = has_too_many && !step.call.paging.empty_page_ends();
+        at.cursor.is_some() && more && !ends
     };
     if !position.is_none_or(goes_on) {
         return Range::exactly(0);

@@ -13,7 +13,7 @@ use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
-use ingest_config::{Job, Lasting, Region, SinceValue, Step};
+use ingest_config::{Job, Lasting, MOST_EMPTY_PAGES, Region, SinceValue, Step};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
 use tokio::sync::OwnedMutexGuard;
@@ -545,17 +545,16 @@ impl<'a> Pager<'a> {
     }
 
     /// Checks that a list may continue behind this many empty pages in a row. The upstream's cursor can lead past any number
-    /// of them, and each is paid for. Beyond the configured number the list is not complete, and its cursor is kept.
+    /// of them, and each is paid for. Beyond the bound the list is not complete, and its cursor is kept.
     fn check_empty_pages(&self, empty_pages: u64) -> Result<(), StopReason> {
         let call = &self.step.call;
-        if empty_pages <= call.paging.empty_pages() {
+        if empty_pages <= MOST_EMPTY_PAGES || call.paging.empty_page_ends() {
             return Ok(());
         }
         Err(StopReason::Failed(format!(
             "{} returned {empty_pages} empty pages in a row and its cursor continues, so the list \
-            is not complete; to resume from there, raise empty_pages (now {}) in its `page`",
-            call.name,
-            call.paging.empty_pages()
+            is not complete; if an empty page ends it, write empty_page_ends = true in its `page`",
+            call.name
         )))
     }
 }

@@ -72,6 +72,7 @@ impl Paging {
             "first": self.cursor_text(None).map(|text| text.to_string()),
             "size": size.map(|size| size.size),
             "size_param": size.and_then(|size| size.param.clone()),
+            "empty_page_ends": self.empty_page_ends(),
             "more": self.more().map(Pointer::as_str),
             "done": self.done().map(Pointer::as_str),
             "lasting": self.lasting().map(Lasting::as_str),

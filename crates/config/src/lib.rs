@@ -78,8 +78,8 @@ pub use moment::{Moment, TimeFormat};
 pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
-    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lasting, Lead, NextPage,
-    NotANumber, PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
+    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lasting, Lead, MOST_EMPTY_PAGES,
+    NextPage, NotANumber, PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
 };
 pub use pointer::Pointer;
 pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};

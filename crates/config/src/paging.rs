@@ -11,12 +11,15 @@ use serde_json::{Map, Value, json};
 use super::body::{Body, CALL_BODY, PARAMS, Params};
 use super::declare::{
     AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, OneOrMore, Optional, Or, PAGES, POINTER,
-    Required, Shape, TEXT, Tagged, Type, Words, keys, table,
+    Required, Shape, TEXT, TRUTH, Tagged, Type, Words, keys, table,
 };
 use super::headers::HEADER_NAME;
 use super::item::Item;
 use super::path::PATH;
 use super::{Param, Pointer, Template};
+
+/// The most empty pages in a row that a list may contain while its cursor continues. Each is paid for.
+pub const MOST_EMPTY_PAGES: u64 = 20;
 
 /// How a call turns pages.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -130,8 +133,9 @@ keys! {
         then: Option<Arc<Then>> = Optional(AndThen(table::<Then>(), |_, then| Some(Arc::new(then))), "{ path = 'things/continue' }"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// The most empty pages in a row that a list may contain while its token continues. A list with more is not complete.
-        empty_pages: u64 = Or(PAGES, "20", "100"),
+        /// Whether an empty page ends the list although it has a token: event feeds and scrolls always have one. If false, a list
+        /// goes on behind empty pages, and one with more than 20 of them in a row is not complete.
+        empty_page_ends: bool = Or(TRUTH, "false", "true"),
     }
 }
 
@@ -157,8 +161,9 @@ keys! {
         /// Parameters of the first page that are sent with every page, also where the header lacks them: Mastodon's lacks
         /// `since_id`. If it has one of them, its value is sent.
         resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
-        /// The most empty pages in a row that a list may contain while the header continues. A list with more is not complete.
-        empty_pages: u64 = Or(PAGES, "20", "100"),
+        /// Whether an empty page ends the list although the header names a next one. If false, a list goes on behind empty pages, and one with
+        /// more than 20 of them in a row is not complete.
+        empty_page_ends: bool = Or(TRUTH, "false", "true"),
     }
 }
 
@@ -185,8 +190,9 @@ keys! {
         /// Parameters of the first page that are sent with every page, also where the URL lacks them: Mastodon's lacks
         /// `since_id`. If it has one of them, its value is sent.
         resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
-        /// The most empty pages in a row that a list may contain while the URL continues. A list with more is not complete.
-        empty_pages: u64 = Or(PAGES, "20", "100"),
+        /// Whether an empty page ends the list although it has the URL of a next one. If false, a list goes on behind empty pages, and one with
+        /// more than 20 of them in a row is not complete.
+        empty_page_ends: bool = Or(TRUTH, "false", "true"),
     }
 }
 
@@ -410,15 +416,20 @@ impl Paging {
         self.size().map_or(1, |size| size.size)
     }
 
-    /// The most empty pages in a row that a list may contain while its cursor continues. Where the cursor is a count of ours,
-    /// an empty page ends the list.
+    /// Whether an empty page ends a list although it names a next one. Where the cursor is a count of ours, it names none.
     #[must_use]
-    pub const fn empty_pages(&self) -> u64 {
+    pub const fn empty_page_ends(&self) -> bool {
         match self {
-            Self::Token(ByToken { empty_pages, .. })
-            | Self::Link(ByLink { empty_pages, .. })
-            | Self::NextUrl(ByNextUrl { empty_pages, .. }) => *empty_pages,
-            Self::None | Self::Offset(_) | Self::Number(_) => 0,
+            Self::Token(ByToken {
+                empty_page_ends, ..
+            })
+            | Self::Link(ByLink {
+                empty_page_ends, ..
+            })
+            | Self::NextUrl(ByNextUrl {
+                empty_page_ends, ..
+            }) => *empty_page_ends,
+            Self::None | Self::Offset(_) | Self::Number(_) => false,
         }
     }
 
@@ -732,6 +743,9 @@ impl Paging {
                 true => NextPage::Unnamed,
                 false => NextPage::End,
             });
+        }
+        if page.listed == 0 && self.empty_page_ends() && !expects_more {
+            return Ok(NextPage::End);
         }
         // Where pages are counted, `Ends` keeps the cursor of the further page, which can refute the end.
         if page.more == Some(false) && !is_counted {

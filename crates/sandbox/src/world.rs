@@ -181,7 +181,11 @@ impl Question<'_> {
         let page = things.into_iter().skip(range(start)).take(range(size));
         let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
         let is_paged = self.shape.call.page.is_some() && size > 0;
-        let next = (is_paged && end < total).then(|| self.token(end, Direction::Next));
+        // A list that an empty page ends names a next page until then.
+        let paging = &self.request.route.call.paging;
+        let leads_on = paging.empty_page_ends() && !items.is_empty();
+        let goes_on = is_paged && (end < total || leads_on);
+        let next = goes_on.then(|| self.token(end, Direction::Next));
         if let (Lead::LastRecord(at), true) = (self.request.route.call.paging.lead(), is_paged) {
             // On the last page too: an empty page follows its last record.
             put_into_last(&mut items, at, &self.token(end, Direction::Next));

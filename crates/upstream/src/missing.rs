@@ -191,6 +191,9 @@ pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> BTreeSet<Mi
 /// What shows that a list perhaps goes on behind a page that ends it.
 #[must_use]
 pub fn signs_of_end(paging: &Paging, page: &Page) -> Option<Missing> {
+    if page.listed == 0 && paging.empty_page_ends() {
+        return None;
+    }
     next_page(paging, page).or_else(|| of_end(page))
 }
 

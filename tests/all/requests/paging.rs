@@ -340,19 +340,26 @@ fn an_empty_page_that_leads_on_is_followed() {
 #[test]
 fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
     let mut world = world();
-    world.set("upstreams.paged.calls.token.page.empty_pages=2");
-    let empty = |next: &str| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": next } });
-    world.faults(&json!([empty("a"), empty("b"), empty("c"), empty("d")]));
+    let empty = |next: u64| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": format!("n{next}") } });
+    world.faults(&(0..30).map(empty).collect());
     let pass = run(&world, "token");
     assert_eq!(
         (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("failed"), Some(3)),
+        (Some("failed"), Some(21)),
         "{pass}"
     );
     assert_eq!(
         pass["detail"],
-        "token returned 3 empty pages in a row and its cursor continues, so the list is not complete; to resume from there, \
-         raise empty_pages (now 2) in its `page`"
+        "token returned 21 empty pages in a row and its cursor continues, so the list is not complete; if an empty page ends \
+         it, write empty_page_ends = true in its `page`"
+    );
+    // One more request, which is the end.
+    world.set("upstreams.paged.calls.token.page.empty_page_ends=true");
+    let pass = run(&world, "token");
+    assert_eq!(
+        (pass["outcome"].as_str(), pass["requests"].as_u64()),
+        (Some("complete"), Some(1)),
+        "{pass}"
     );
 }
 

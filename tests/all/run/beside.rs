@@ -676,3 +676,71 @@ fn a_page_behind_the_last_one_that_is_no_list_proves_no_end() {
         }
     }
 }
+
+#[test]
+fn an_endless_cursor_ends_at_an_empty_page_where_the_configuration_says_so() {
+    let pages = [
+        (
+            r#"page = { kind = "token", param = "c", next = "/next", empty_page_ends = true }"#,
+            "next",
+        ),
+        (
+            r#"page = { kind = "token", param = "c", next_header = "x-next", empty_page_ends = true }"#,
+            "header",
+        ),
+        (
+            r#"page = { kind = "next_url", next = "/url", empty_page_ends = true }"#,
+            "url",
+        ),
+        (
+            r#"page = { kind = "link", empty_page_ends = true }"#,
+            "link",
+        ),
+    ];
+    for (page, _) in pages {
+        for (extra, requests) in [("", 4), ("max_pages = 2", 2)] {
+            let stub = StubUpstream::start(|request| {
+                let at: u64 = request.param("c").map_or(0, |at| at.parse().unwrap());
+                let next = at + 1;
+                let page = if at < 3 {
+                    json!([{ "id": at }])
+                } else {
+                    json!([])
+                };
+                let url = format!("/list?c={next}");
+                StubAnswer::json(&json!({ "items": page, "next": next.to_string(), "url": url }))
+                    .header("x-next", &next.to_string())
+                    .header("link", &format!("<{url}>; rel=\"next\""))
+            });
+            let mut world = Api {
+                call: page,
+                ..Api::default()
+            }
+            .world(&stub);
+            world.set(&format!("jobs.all.steps=[{{ call = \"list\", {extra} }}]"));
+            let report = run(&world);
+            assert_eq!(outcome(&report), ("complete", requests), "{page}: {report}");
+            assert_eq!(detail(&report), "", "{report}");
+        }
+    }
+}
+
+#[test]
+fn the_sandbox_serves_a_list_that_an_empty_page_ends_and_try_names_the_key() {
+    let text = "[upstreams.api]\nbase_url = \"https://api.example.com\"\n\
+         [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\n\
+         page = { kind = \"token\", param = \"c\", next = \"/next\", size_param = \"n\", size = 50, empty_page_ends = true }\n\
+         records = { at = \"/items\", kind = \"thing\", id = \"/id\" }\n\
+         [jobs.all]\ncredential = \"api\"\nsteps = [{ call = \"list\" }]\n\
+         [credentials.api]\nupstream = \"api\"\nlimits = { daily = { quota = 1_000, window = \"24h\" } }\n";
+    let mut world = World::written(text, &[]);
+    let report = world
+        .ingest(&["--region", "all", "--sandbox", "--format", "json"])
+        .json();
+    assert_eq!(report["outcome"], "complete", "{report}");
+    let stub = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [], "next": "b" })));
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    world.set("upstreams.api.calls.list.page.empty_page_ends=false");
+    let tried = world.ingest(&["try", "api", "list"]);
+    assert!(tried.stdout.contains("empty_page_ends = true"), "{tried:?}");
+}

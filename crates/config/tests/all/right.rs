@@ -185,7 +185,7 @@ fn pages_are_turned_in_each_way() {
             Paging::Link(ByLink {
                 resend: None,
                 size: size(),
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
         ),
         (
@@ -198,11 +198,11 @@ fn pages_are_turned_in_each_way() {
                 done: None,
                 next: pointer("/next"),
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
         ),
         (
-            "{ kind = 'next_url', next = '/next', lasting = 'last', empty_pages = 3 }",
+            "{ kind = 'next_url', next = '/next', lasting = 'last', empty_page_ends = true }",
             Paging::NextUrl(ByNextUrl {
                 lasting: Some(Lasting::Last),
                 resend: None,
@@ -211,7 +211,7 @@ fn pages_are_turned_in_each_way() {
                 done: None,
                 next: pointer("/next"),
                 size: None,
-                empty_pages: 3,
+                empty_page_ends: true,
             }),
         ),
         (
@@ -229,7 +229,7 @@ fn pages_are_turned_in_each_way() {
                 next: Some(pointer("/a")),
                 place: Place::Query,
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
         ),
         (
@@ -247,7 +247,7 @@ fn pages_are_turned_in_each_way() {
                 next: Some(pointer("/a/b")),
                 place: Place::Query,
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
         ),
         (

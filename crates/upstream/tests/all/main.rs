@@ -153,7 +153,7 @@ pub(crate) fn token_paging() -> Paging {
         next: Some(pointer("/next")),
         place: Place::Query,
         size,
-        empty_pages: 20,
+        empty_page_ends: false,
     })
 }
 

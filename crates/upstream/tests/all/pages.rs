@@ -162,7 +162,7 @@ async fn a_page_is_asked_for_with_its_cursor_and_its_size() {
             Paging::Link(ByLink {
                 resend: None,
                 size: Some(size(Some("per_page"), 100)),
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
             None,
             vec![("per_page", "100")],
@@ -287,7 +287,7 @@ fn next_url() -> Paging {
         done: None,
         next: pointer("/links/next"),
         size: None,
-        empty_pages: 20,
+        empty_page_ends: false,
     })
 }
 
@@ -313,7 +313,7 @@ async fn a_url_of_the_next_page_is_followed_as_it_is() {
         Paging::Link(ByLink {
             resend: None,
             size: None,
-            empty_pages: 20,
+            empty_page_ends: false,
         }),
     ] {
         let here = leading_to(|request| {
@@ -356,7 +356,7 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
             Paging::Link(ByLink {
                 resend: None,
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
             Some("/things?page=2"),
         ),
@@ -422,7 +422,7 @@ async fn a_token_that_no_url_holds_is_not_sent() {
         next: Some(next),
         place: Place::Body,
         size: None,
-        empty_pages: 20,
+        empty_page_ends: false,
     });
     assert!(in_body.fetch().await.is_ok());
 }
@@ -439,7 +439,7 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
             Paging::Link(ByLink {
                 resend: None,
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             }),
             "http://[::",
             "wrong shape: the value in the header `link` is not a URL: \"http://[::\"",
@@ -478,7 +478,7 @@ async fn the_next_page_is_never_on_another_host() {
         Paging::Link(ByLink {
             resend: None,
             size: None,
-            empty_pages: 20,
+            empty_page_ends: false,
         }),
     ]
     .iter()
@@ -523,7 +523,7 @@ async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
         Paging::Link(ByLink {
             resend: None,
             size: None,
-            empty_pages: 20,
+            empty_page_ends: false,
         }),
     ] {
         let stub = leading_to(|request| {

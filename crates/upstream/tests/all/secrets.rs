@@ -498,7 +498,7 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
                 next: Some(next),
                 place: Default::default(),
                 size: None,
-                empty_pages: 20,
+                empty_page_ends: false,
             });
             let asking = asking(&stub.url()).auth(auth.clone()).paging(paging);
             let client = asking.client();
@@ -558,7 +558,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
         Paging::Link(ByLink {
             resend: None,
             size: None,
-            empty_pages: 20,
+            empty_page_ends: false,
         }),
         Paging::NextUrl(ByNextUrl {
             resend: None,
@@ -568,7 +568,7 @@ async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
             done: None,
             next: pointer("/next"),
             size: None,
-            empty_pages: 20,
+            empty_page_ends: false,
         }),
     ] {
         let next = "/things?page=2&sort=index";

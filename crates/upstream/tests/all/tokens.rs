@@ -469,7 +469,7 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
         more: None,
         done: None,
         size: None,
-        empty_pages: 20,
+        empty_page_ends: false,
     }));
     let mut asking = asking.param("key", "{secret:refresh}");
     asking

@@ -23,7 +23,7 @@ fn paging() -> impl Strategy<Value = Paging> {
         Just(Paging::Link(ByLink {
             resend: None,
             size: None,
-            empty_pages: 20
+            empty_page_ends: false
         })),
         Just(Paging::NextUrl(ByNextUrl {
             resend: None,
@@ -33,7 +33,7 @@ fn paging() -> impl Strategy<Value = Paging> {
             done: None,
             next: pointer("/next"),
             size: None,
-            empty_pages: 20
+            empty_page_ends: false
         })),
         Just(Paging::Offset(ByOffset {
             first: 0,

@@ -23,6 +23,7 @@ use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
 use crate::past::Since;
+use ingest_base::plain::json_safe;
 use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
 
 /// The longest words of a search, in bytes.
@@ -39,7 +40,8 @@ pub fn typed(media_type: &'static str, body: impl Into<Bytes>) -> Response {
 }
 
 pub fn json_text(value: &impl Serialize) -> Response {
-    typed(JSON, serde_json::to_string(value).unwrap_or_default())
+    let text = serde_json::to_string(value).unwrap_or_default();
+    typed(JSON, json_safe(&text).into_owned())
 }
 
 pub fn router(app: Arc<App>) -> Router {
@@ -251,7 +253,7 @@ pub async fn plan(
     parameters: PlanParameters,
 ) -> Result<crate::foresight::Preview, Problem> {
     let (regions, jobs) = parameters.selected();
-    app.read(move |environment| async move {
+    app.simulate(move |environment| async move {
         let selection = environment.select_of(&regions, &jobs)?;
         preview::report(&environment, selection, CONCURRENCY).await
     })

@@ -211,7 +211,7 @@ fn forwarded_address(element: &str) -> Option<IpAddr> {
 }
 
 /// The address of which requests are counted together: an IPv6 host has a whole /64 of addresses.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     // A socket for both families reports an IPv4 client as `::ffff:203.0.113.7`, which would share its /64 with all others.
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),

@@ -1,4 +1,4 @@
-//! Accepts connections. Each is bounded: in number, in the time that a head may take, and in the time that the other side
+//! Accepts connections. They are bounded: in number, in the time that a head may take, and in the time that the other side
 //! may take to read an answer.
 
 use std::convert::Infallible;
@@ -25,10 +25,10 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower_service::Service;
 
+use super::places::{Place, Places};
 use super::unread::Unread;
 use crate::run::Stop;
 
@@ -66,32 +66,36 @@ pub struct Peer {
 }
 
 /// Serves until `stop`; then accepts no connection and gives requests in progress a few seconds.
-pub async fn serve(listeners: Vec<TcpListener>, router: Router, unread: Unread, mut stop: Stop) {
-    let most = slots();
-    let slots = Arc::new(Semaphore::new(most));
+pub async fn serve(
+    listeners: Vec<TcpListener>,
+    router: Router,
+    (unread, is_behind_a_proxy): (Unread, bool),
+    mut stop: Stop,
+) {
+    let places = Places::new(slots(), is_behind_a_proxy);
     let graceful = GracefulShutdown::new();
     loop {
         let accepted = async {
             // The slot comes first: a connection that was not accepted waits in the socket's queue, without a file descriptor.
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, accept(&listeners).await)
+            let slot = places.slot().await?;
+            let stream = accept(&listeners).await?;
+            Ok::<_, io::Error>((peer(&stream)?, slot, stream))
         };
-        let (slot, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             accepted = accepted => accepted,
             _ = stop.wait() => break,
         };
-        match accepted.and_then(|stream| Ok((peer(&stream)?, stream))) {
-            Ok((peer, stream)) => {
-                let is_crowded = slots.available_permits() < most / 2;
-                // For all requests of the connection: the time of a head is set once, when it begins.
-                let head = if is_crowded { HEAD_IN_A_CROWD } else { HEAD };
+        match accepted {
+            Ok((peer, slot, stream)) => {
+                let place = Arc::new(places.take(slot, peer.address.ip()));
                 let stream = Patient::new(stream, unread.clone());
-                let connection = graceful.watch(connection(stream, peer, head, router.clone()));
+                let connection = connection(stream, peer, Arc::clone(&place), router.clone());
+                let connection = graceful.watch(connection);
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("connection of {}: {error}", peer.address);
                     }
-                    drop(slot);
+                    drop(place);
                 });
             }
             Err(error) => {
@@ -144,12 +148,24 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
 fn connection(
     stream: Patient,
     peer: Peer,
-    head: Duration,
+    place: Arc<Place>,
     router: Router,
 ) -> impl GracefulConnection<Error = hyper::Error> + Send {
+    // For all requests of the connection: the time of a head is set once, when it begins.
+    let head = match place.is_crowded() {
+        true => HEAD_IN_A_CROWD,
+        false => HEAD,
+    };
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        answer(router.clone(), request)
+        let (router, place) = (router.clone(), Arc::clone(&place));
+        async move {
+            let mut response = answer(router, request).await?;
+            if place.is_crowded() {
+                close_after(&mut response);
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -170,10 +186,15 @@ async fn answer(mut router: Router, request: Request<Incoming>) -> Result<Respon
     let is_read = body.is_end_stream()
         || !asks && matches!(timeout(REST_WITHIN, body.discard()).await, Ok(true));
     if !is_read {
-        let close = HeaderValue::from_static("close");
-        response.headers_mut().insert(header::CONNECTION, close);
+        close_after(&mut response);
     }
     Ok(response)
+}
+
+/// Says that the connection ends with its answer, as it then does.
+fn close_after(response: &mut Response) {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
 }
 
 /// The body of a request, of which the rest can be read when it is answered.

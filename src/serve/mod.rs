@@ -22,6 +22,7 @@ mod limiter;
 mod listen;
 mod metrics;
 mod page;
+mod places;
 mod problem;
 mod reads;
 mod unread;
@@ -80,7 +81,9 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
     // The sockets are bound: a client that reads this can connect.
     announce(&listeners, global)?;
     let unread = app.unread.clone();
-    connections::serve(listeners, api::router(app), unread, stop).await;
+    let is_behind_a_proxy = app.environment.config.serve.trusted_hops > 0;
+    let others = (unread, is_behind_a_proxy);
+    connections::serve(listeners, api::router(app), others, stop).await;
     Ok(Exit::Success)
 }
 

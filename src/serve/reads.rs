@@ -24,6 +24,8 @@ const TO_END: Duration = Duration::from_millis(250);
 /// The turns and the deadline of reads.
 pub struct Reads {
     turns: Arc<Semaphore>,
+    /// One simulation at a time: it holds its charges and passes in memory.
+    simulations: Arc<Semaphore>,
     within: Duration,
 }
 
@@ -32,12 +34,32 @@ impl Reads {
     pub fn new(within: Duration) -> Self {
         Self {
             turns: Arc::new(Semaphore::new(MOST)),
+            simulations: Arc::new(Semaphore::new(1)),
             within,
         }
     }
 }
 
 impl App {
+    /// Reads what needs a simulation, behind those that asked before.
+    pub async fn simulate<T, F>(
+        &self,
+        read: impl FnOnce(Arc<Environment>) -> F + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>>,
+    {
+        let turn = timeout(WAIT, Arc::clone(&self.reads.simulations).acquire_owned()).await;
+        let turn = turn.map_err(|_| Problem::busy())?;
+        // Held by the read itself, which may outlast its answer.
+        self.read(move |environment| async move {
+            let _turn = turn;
+            read(environment).await
+        })
+        .await
+    }
+
     /// Reads from the state, when it is this read's turn and clients have read enough of the answers to others. At the
     /// deadline the read is cancelled.
     pub async fn read<T, F>(

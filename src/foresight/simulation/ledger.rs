@@ -86,7 +86,7 @@ pub struct SimulatedLedger {
     ledger: MemoryLedger,
     decisions: Mutex<Decisions>,
     run: StopSender,
-    /// When the run must end; `None`: when it is complete.
+    /// When the run must end, or as soon as it holds too much; `None`: when it is complete.
     until: Option<Instant>,
 }
 
@@ -207,7 +207,14 @@ impl SimulatedLedger {
     }
 }
 
+/// The most charges of a simulation that must end in time: each holds about 1 KiB, with its page and its pass.
+const MOST: usize = 30_000;
+
 impl Decisions {
+    fn are_many(&self) -> bool {
+        self.granted.len() + self.refused.len() >= MOST
+    }
+
     fn grant(&mut self, charge: Charge<'_>, now: Timestamp) {
         self.granted.push(Granted {
             at: now,
@@ -255,7 +262,8 @@ impl Decisions {
 #[async_trait]
 impl Ledger for SimulatedLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        if self.until.is_some_and(|until| Instant::now() >= until) {
+        let is_over = |until| Instant::now() >= until || self.decisions().are_many();
+        if self.until.is_some_and(is_over) {
             self.run.send(Signal::Terminate);
         }
         let decision = match self.bounds {

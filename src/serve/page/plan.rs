@@ -80,7 +80,7 @@ async fn planned(app: &App, asked: &PlanQuery) -> Result<Planned, Problem> {
     // The rest of the deadline is for what the simulation starts from.
     let within = app.environment.config.serve.query_timeout / 2;
     let forecast = app
-        .read(move |environment| async move {
+        .simulate(move |environment| async move {
             forecast::report(&environment, &arguments, Some(within)).await
         })
         .await?;

@@ -2,6 +2,7 @@
 
 mod browser;
 mod charging;
+mod crowd;
 mod deployed;
 mod frame;
 mod limits;

@@ -338,7 +338,7 @@ fn clients_that_read_nothing_take_bounded_memory_and_keep_nobody_out() {
 }
 
 /// A server that may open only this many files.
-fn with_few_files(files: u32) -> Served {
+pub(super) fn with_few_files(files: u32) -> Served {
     let world = World::configured(&[MANY], |_| {});
     let server = world.command(&["serve", "--listen", "127.0.0.1:0", "--format", "json"]);
     let mut shell = Command::new("sh");

@@ -25,7 +25,8 @@ pub fn is_large(landing: &Landing) -> bool {
 /// The bytes of a value as JSON, roughly.
 fn size_of_text(value: &Value) -> usize {
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(number) => number.as_str().len(),
         Value::String(text) => text.len() + 3,
         Value::Array(elements) => elements.iter().map(size_of_text).sum(),
         Value::Object(members) => {

@@ -137,7 +137,7 @@ const TYPES: &[(&str, ColumnType, &str)] = &[
     (
         "integer",
         ColumnType::Integer,
-        "An integer of at most 18 digits. `12.0` is none: that column is `real`.",
+        "An integer of at most 64 bits. `12.0` is none: that column is `real`.",
     ),
     ("real", ColumnType::Real, "A number."),
     (
@@ -174,8 +174,7 @@ impl ColumnType {
         };
         match self {
             Self::Text | Self::Json => true,
-            // 18 digits always fit into the 64 bits of an SQL integer.
-            Self::Integer => is_digits(text.strip_prefix('-').unwrap_or(&text), 18),
+            Self::Integer => text.parse::<i64>().is_ok() && !text.starts_with('+'),
             Self::Real => text.parse::<f64>().is_ok_and(f64::is_finite),
             Self::Boolean => {
                 ["true", "false", "1", "0"].contains(&text.to_ascii_lowercase().as_str())

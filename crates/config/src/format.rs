@@ -25,7 +25,8 @@ pub const FORMATS: &[(&str, Format, &str)] = &[
         Format::Xml,
         "XML; the whole response is an object whose only member is the root element. An element with neither attributes nor \
         child elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there \
-        are several, and `#text` the text. Namespaces are left out.",
+        are several, and `#text` the text. Namespaces are left out. Where a pointer has `*` or a number behind the name of an \
+        element, that element is a list however often it occurs: `/author/*/name` finds one author, none and several.",
     ),
 ];
 

@@ -57,6 +57,8 @@ pub struct Step {
     pub max_pages: Option<u64>,
     /// The ids that it fetches; `None` for a step that lists. A step with ids serves several regions at once.
     pub ids: Option<Ids>,
+    /// Where its records have what later steps and passes read: ids, and the value of `{since}`.
+    pub read_later: Vec<Pointer>,
 }
 
 impl Job {
@@ -265,7 +267,7 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
     let steps = keys
         .steps
         .and_then(|place| steps(&place.item(&root)?, upstream));
-    let (leave, slices) = (keys.leave?, keys.slices?);
+    let (leave, slices, since) = (keys.leave?, keys.slices?, keys.since?.unwrap_or_default());
     Some(Job {
         name: item.name().to_owned(),
         credential: credential?,
@@ -276,9 +278,9 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
         relists: false,
         leave: leave.unwrap_or_default(),
         resume_within: keys.resume_within?,
-        since: keys.since?.unwrap_or_default(),
         slices,
-        steps: steps?,
+        steps: reading(steps?, &since),
+        since,
     })
 }
 
@@ -369,6 +371,17 @@ fn steps(item: &Item<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>> {
     }))
 }
 
+/// The steps, each with the places of what is read later in its records.
+fn reading(mut steps: Vec<Step>, since: &Since) -> Vec<Step> {
+    let ids: Vec<Ids> = steps.iter().filter_map(|step| step.ids.clone()).collect();
+    for step in &mut steps {
+        let of_step = ids.iter().filter(|ids| ids.from == step.call.name);
+        let places = of_step.map(|ids| &ids.at).chain(&since.at);
+        step.read_later = places.cloned().collect();
+    }
+    steps
+}
+
 /// The steps before a step. One that is wrong itself counts, but its call is unknown.
 #[derive(Default)]
 struct Earlier {
@@ -393,6 +406,7 @@ fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> 
         call,
         max_pages: keys.max_pages?,
         ids: ids?,
+        read_later: Vec::new(),
     })
 }
 

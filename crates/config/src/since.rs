@@ -102,6 +102,7 @@ impl Since {
     /// Returns a value of a record, or of the file.
     #[must_use]
     pub fn value_of(&self, text: String) -> SinceValue {
+        let text = without_exponent(&text).unwrap_or(text);
         match &self.format {
             Some(format) => SinceValue::Formatted(text, format.clone()),
             None => SinceValue::Text(text),
@@ -143,6 +144,41 @@ impl Since {
         let began = began.filter(|_| self.at.is_none()).map(SinceValue::Time);
         last.or(began).or_else(|| self.first.clone())
     }
+}
+
+/// The digits of a number that JSON writes with an exponent: `1.7e+9`. `None` for another text.
+fn without_exponent(text: &str) -> Option<String> {
+    /// The most digits that are filled up with zeros, which no time has.
+    const MOST: usize = 400;
+    let (mantissa, exponent) = text.split_once('e')?;
+    // JSON's own form always has the sign. A text such as `12e3` may be a code.
+    let (is_small, exponent) = match exponent.strip_prefix('-') {
+        Some(exponent) => (true, exponent),
+        None => (false, exponent.strip_prefix('+')?),
+    };
+    let exponent: usize = exponent.parse().ok().filter(|places| *places <= MOST)?;
+    decimal(mantissa)?;
+    let (sign, positive) = match mantissa.strip_prefix('-') {
+        Some(positive) => ("-", positive),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
+    let zeros = "0".repeat(exponent);
+    let (digits, point) = match is_small {
+        true => (format!("{zeros}{whole}{fraction}"), whole.len()),
+        false => (
+            format!("{whole}{fraction}{zeros}"),
+            whole.len().saturating_add(exponent),
+        ),
+    };
+    let (whole, fraction) = digits.split_at_checked(point)?;
+    let (whole, fraction) = (
+        whole.trim_start_matches('0'),
+        fraction.trim_end_matches('0'),
+    );
+    let point = if fraction.is_empty() { "" } else { "." };
+    let zero = if whole.is_empty() { "0" } else { "" };
+    Some(format!("{sign}{zero}{whole}{point}{fraction}"))
 }
 
 /// A decimal number as something that compares exactly, however long it is: its digits in the order of their weight. `None` for

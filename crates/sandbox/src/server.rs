@@ -6,8 +6,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
 
 use super::answer::Reply;
 use super::fault::Fault;
@@ -42,7 +43,7 @@ fn control(state: &Service, method: &str, path: &str, body: &[u8]) -> Reply {
     match (method, path) {
         ("GET", "usage") => Reply::json(200, state.report()),
         ("GET", "requests") => Reply::json(200, state.log()),
-        ("POST", "faults") => told(body, |faults: OneOrMany<Fault>| state.script(faults.into())),
+        ("POST", "faults") => told(body, |Faults(faults)| state.script(faults)),
         ("DELETE", "faults") => {
             state.unscript();
             Reply::json(200, json!({}))
@@ -66,18 +67,16 @@ fn told<T: DeserializeOwned>(body: &[u8], tell: impl FnOnce(T)) -> Reply {
     }
 }
 
-#[derive(serde::Deserialize)]
-#[serde(untagged)]
-enum OneOrMany<T> {
-    Many(Vec<T>),
-    One(T),
-}
+/// A list of faults; one that stands alone is a list of one.
+struct Faults(Vec<Fault>);
 
-impl<T> From<OneOrMany<T>> for Vec<T> {
-    fn from(told: OneOrMany<T>) -> Self {
-        match told {
-            OneOrMany::Many(all) => all,
-            OneOrMany::One(one) => vec![one],
-        }
+impl<'de> Deserialize<'de> for Faults {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let all = match Value::deserialize(deserializer)? {
+            Value::Array(all) => all,
+            one => vec![one],
+        };
+        let all: Result<_, _> = all.into_iter().map(serde_json::from_value).collect();
+        all.map(Self).map_err(D::Error::custom)
     }
 }

@@ -27,59 +27,83 @@ pub enum End {
     Broken(String),
 }
 
-/// How a body is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// Not at all, or in a way that was not requested.
-    AsIs,
+/// The codings of bodies that HTTP knows and that are not read. Anything else that a server writes into `Content-Encoding`, such as
+/// `UTF-8`, is no coding and says nothing.
+const NOT_READ: [&str; 11] = [
+    "aes128gcm",
+    "br",
+    "compress",
+    "dcb",
+    "dcz",
+    "deflate",
+    "exi",
+    "pack200-gzip",
+    "x-compress",
+    "x-deflate",
+    "zstd",
+];
+
+/// The coding that a response declares and that is not read.
+pub fn not_read(headers: &HeaderMap) -> Option<String> {
+    codings(headers).find(|coding| NOT_READ.contains(&&**coding))
+}
+
+fn is_gzip(headers: &HeaderMap) -> bool {
+    codings(headers).any(|coding| coding == "gzip" || coding == "x-gzip")
+}
+
+/// The codings that a response declares, in lower case.
+fn codings(headers: &HeaderMap) -> impl Iterator<Item = String> {
+    let lines = headers.get_all(CONTENT_ENCODING).into_iter();
+    lines.flat_map(|line| {
+        let line = String::from_utf8_lossy(line.as_bytes()).to_ascii_lowercase();
+        let codings = line.split(',').map(|coding| coding.trim().to_owned());
+        codings.collect::<Vec<_>>()
+    })
+}
+
+/// How each body that is compressed with gzip begins, such as a file `.csv.gz`, and no text does.
+const GZIP: [u8; 2] = [0x1F, 0x8B];
+
+/// In which form a body arrives.
+enum Form {
+    /// Fewer bytes than tell gzip have arrived.
+    Unknown,
+    /// Not compressed.
+    Plain,
     /// As one or several gzip members.
-    Gzip,
-}
-
-impl Encoding {
-    /// The encoding that a response declares.
-    pub fn declared(headers: &HeaderMap) -> Self {
-        let declared = headers.get(CONTENT_ENCODING);
-        match declared.and_then(|value| value.to_str().ok()) {
-            Some(name) if is_gzip(name) => Self::Gzip,
-            _ => Self::AsIs,
-        }
-    }
-}
-
-/// The encoding that a response declares although it was not requested.
-pub fn not_requested(headers: &HeaderMap) -> Option<String> {
-    let declared = headers.get(CONTENT_ENCODING)?;
-    let name = String::from_utf8_lossy(declared.as_bytes()).into_owned();
-    let is_read = is_gzip(&name) || name.trim().is_empty() || is_named(&name, "identity");
-    (!is_read).then_some(name)
-}
-
-fn is_gzip(name: &str) -> bool {
-    is_named(name, "gzip") || is_named(name, "x-gzip")
-}
-
-fn is_named(name: &str, expected: &str) -> bool {
-    name.trim().eq_ignore_ascii_case(expected)
+    Gzip(Box<MultiGzDecoder<Vec<u8>>>),
 }
 
 /// A body, as far as it has arrived.
 pub struct Body {
     bytes: Vec<u8>,
     most: usize,
-    packed: Option<MultiGzDecoder<Vec<u8>>>,
+    form: Form,
     has_begun: bool,
 }
 
 impl Body {
-    /// A body of at most `most` bytes after decompression.
-    pub fn new(encoding: Encoding, most: u64) -> Self {
+    /// A body of at most `most` bytes after decompression, of a response with these headers.
+    pub fn new(headers: &HeaderMap, most: u64) -> Self {
         Self {
             bytes: Vec::new(),
             most: usize::try_from(most).unwrap_or(usize::MAX),
-            packed: (encoding == Encoding::Gzip).then(|| MultiGzDecoder::new(Vec::new())),
+            form: match is_gzip(headers) {
+                true => Form::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
+                false => Form::Unknown,
+            },
             has_begun: false,
         }
+    }
+
+    /// A body of which all bytes have arrived, be they gzip or not, and how it ends.
+    pub fn of(arrived: &[u8], most: u64) -> (Vec<u8>, End) {
+        let mut body = Self::new(&HeaderMap::new(), most);
+        let mut parts = body.parts(arrived);
+        let end = parts.find_map(|part| body.push(part).err());
+        let end = end.unwrap_or_else(|| body.finish());
+        (body.into_bytes(), end)
     }
 
     /// The number of decompressed bytes so far.
@@ -96,9 +120,9 @@ impl Body {
     /// The parts of bytes that have arrived, to be pushed one after the other: a part adds less than 1 MiB to the body, so that
     /// the length of the body is known before it takes much memory.
     pub fn parts<'a>(&self, arrived: &'a [u8]) -> Chunks<'a, u8> {
-        let size = match self.packed {
-            Some(_) => UNPACKED_AT_ONCE,
-            None => READ_AT_ONCE,
+        let size = match self.form {
+            Form::Unknown | Form::Gzip(_) => UNPACKED_AT_ONCE,
+            Form::Plain => READ_AT_ONCE,
         };
         arrived.chunks(size)
     }
@@ -108,8 +132,10 @@ impl Body {
     /// # Errors
     /// How the body ends, if it ends here: too long, or not decompressible.
     pub fn push(&mut self, part: &[u8]) -> Result<(), End> {
-        let Some(packed) = &mut self.packed else {
-            return keep(&mut self.bytes, self.most, part);
+        let packed = match &mut self.form {
+            Form::Unknown => return self.begin(part),
+            Form::Plain => return keep(&mut self.bytes, self.most, part),
+            Form::Gzip(packed) => packed,
         };
         self.has_begun |= !part.is_empty();
         packed.write_all(part).map_err(|error| broken(&error))?;
@@ -119,11 +145,29 @@ impl Body {
         kept
     }
 
+    /// Adds one of the first parts, which tell the form of the body.
+    fn begin(&mut self, part: &[u8]) -> Result<(), End> {
+        keep(&mut self.bytes, self.most, part)?;
+        match self.bytes.get(..GZIP.len()) {
+            None => Ok(()),
+            Some(first) if first == GZIP => {
+                self.form = Form::Gzip(Box::new(MultiGzDecoder::new(Vec::new())));
+                let arrived = std::mem::take(&mut self.bytes);
+                self.push(&arrived)
+            }
+            Some(_) => {
+                self.form = Form::Plain;
+                Ok(())
+            }
+        }
+    }
+
     /// Ends the body: nothing more arrives.
     pub fn finish(&mut self) -> End {
         // No byte at all is an empty body, which a server may declare as gzip too.
-        let Some(packed) = self.packed.as_mut().filter(|_| self.has_begun) else {
-            return End::Whole;
+        let packed = match &mut self.form {
+            Form::Gzip(packed) if self.has_begun => packed,
+            Form::Gzip(_) | Form::Unknown | Form::Plain => return End::Whole,
         };
         if let Err(error) = packed.try_finish() {
             return broken(&error);

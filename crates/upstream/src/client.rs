@@ -145,7 +145,10 @@ impl Client {
     pub async fn examine_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Trial {
         let mut trial = Trial::classifying();
         trial.exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
-            Ok(parts) => self.interpret(&parts, saved.into(), &mut trial).await,
+            Ok(parts) => {
+                let response = Response::saved(saved, self.upstream.max_body);
+                self.interpret(&parts, response, &mut trial).await
+            }
             Err(failure) => Err(failure),
         };
         trial

@@ -28,6 +28,8 @@ pub enum DecodeError {
     Csv(csv::Error),
     #[error("two columns of the first row are named `{0}`")]
     Column(String),
+    #[error("an element has the attribute `{0}` twice, in different namespaces")]
+    Twice(String),
     #[error("{0}")]
     Xml(roxmltree::Error),
     #[error("its elements are nested deeper than {DEEPEST} levels")]

@@ -12,7 +12,7 @@ use reqwest::header::{
 };
 use tokio::time::Instant;
 
-use super::body::{Body, Encoding, End};
+use super::body::{Body, End};
 use super::connect::{Connector, innermost};
 use super::connection::{Broken, Connection, Open, Pool};
 use super::endpoint::{Endpoint, host_of};
@@ -95,7 +95,7 @@ impl Http {
         };
         let mut reading = Reading {
             incoming: body,
-            body: Body::new(Encoding::declared(&head.headers), most),
+            body: Body::new(&head.headers, most),
             slot: LargeBodySlot::default(),
         };
         let end = reading.read(patience, &redactor).await;

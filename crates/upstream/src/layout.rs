@@ -1,5 +1,7 @@
 //! Records that a response arranges in columns or in rows, as objects.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::repeated::{Repeated, TooMuchRepeated, size};
@@ -9,6 +11,8 @@ use super::repeated::{Repeated, TooMuchRepeated, size};
 pub enum NoRecords {
     /// The response has this instead.
     Found(&'static str),
+    /// Two fields have this name.
+    Twice(String),
     /// The records would repeat too much.
     Repeat(TooMuchRepeated),
 }
@@ -79,6 +83,10 @@ pub fn from_rows(
         },
         configured => configured.to_vec(),
     };
+    let mut seen = HashSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+        return Err(NoRecords::Twice(name.clone()));
+    }
     let record = |row: Value| match row {
         Value::Array(values) if values.len() <= names.len() => {
             let used = names.iter().take(values.len());

@@ -14,6 +14,7 @@ mod client;
 mod connect;
 mod connection;
 mod decode;
+mod elements;
 mod endpoint;
 mod http;
 mod json;

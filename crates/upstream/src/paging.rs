@@ -5,7 +5,7 @@ use url::Url;
 
 use super::Failure;
 use super::link::{link_values, next_link};
-use super::records::{is_inexact, name_of};
+use super::records::name_of;
 use super::request::RequestParts;
 use super::response::Response;
 use ingest_config::{Auth, Lasting, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
@@ -303,9 +303,6 @@ fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<Strin
     match at.find(document) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::String(token)) if token.trim().is_empty() => Ok(None),
-        Some(token @ Value::Number(_)) if is_inexact(token) => {
-            Err(no_token("a number that is not an exact integer", at))
-        }
         Some(token) => {
             let stored = paging.stored_token(token);
             stored.map_or_else(

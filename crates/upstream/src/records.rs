@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::beside::error_of;
+use super::elements::{as_lists, is_place};
 use super::layout::{NoRecords, from_columns, from_rows};
 use super::repeated::{Repeated, TooMuchRepeated};
 use ingest_base::record::Record;
-use ingest_config::{Field, Layout, Records, Values};
+use ingest_config::{Field, Format, Layout, Pointer, Records, Values};
 
 /// What is not as it should be in a response.
 #[derive(Debug, PartialEq, Eq, Error)]
@@ -20,6 +21,8 @@ pub enum WrongShape {
         found: &'static str,
         expected: &'static str,
     },
+    #[error("the first row of the response (at `{at}`) has the name `{name}` twice")]
+    Twice { at: String, name: String },
     #[error("none of the response's {count} records has an id at `{ids}`")]
     NoIds { count: u64, ids: String },
     #[error(transparent)]
@@ -44,6 +47,9 @@ pub struct Found {
     pub left_out: LeftOut,
     /// Whether there was nothing where the records should be, which counts as an empty list.
     pub lacks_list: bool,
+    /// Whether there is no element where the records should be, in an element or a document that can have some: an empty list
+    /// of XML.
+    pub lacks_element: bool,
     /// The last record that the response listed, if the cursor of the next page is in it.
     pub last: Option<Value>,
 }
@@ -57,12 +63,13 @@ pub struct LeftOut {
 }
 
 /// Takes the records out of a response: each id once, at its first place. In a list that names what changed, its last change
-/// counts.
+/// counts. `read_later`: where a record has what other steps and passes read.
 pub fn take(
     document: &mut Value,
     what: &Records,
     values: &Values<'_>,
     keep_last: bool,
+    read_later: &[Pointer],
 ) -> Result<Found, WrongShape> {
     let mut bodies = BodySearch::run(document, what)?;
     // An upstream can answer null for an id that it does not have.
@@ -79,10 +86,14 @@ pub fn take(
         listed,
         left_out: bodies.left_out,
         lacks_list: bodies.lacks_list && listed == 0,
+        lacks_element: bodies.lacks_element && listed == 0,
         last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
     for mut body in bodies.found {
         add_fields(&mut body, what, values);
+        if what.format == Format::Xml {
+            list_elements(&mut body, what, read_later);
+        }
         match id_of(&body, &what.id, values) {
             None => {
                 found.skipped += 1;
@@ -143,6 +154,17 @@ fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
     }
 }
 
+/// Makes a list of each lone element of a record that is read as one of several.
+fn list_elements(body: &mut Value, what: &Records, read_later: &[Pointer]) {
+    let columns = what.columns.values().map(|column| &column.at);
+    let ids = what.id.iter().filter_map(Field::pointer);
+    let removed = what.removed.iter().map(|removed| &removed.at);
+    let all = columns.chain(&what.text).chain(ids).chain(removed);
+    for pointer in all.chain(read_later) {
+        as_lists(body, pointer.tokens(), 1);
+    }
+}
+
 /// The records at a pointer, taken out of their places.
 struct BodySearch<'a> {
     what: &'a Records,
@@ -150,6 +172,8 @@ struct BodySearch<'a> {
     left_out: LeftOut,
     /// Whether an object lacks a member that the pointer names.
     lacks_list: bool,
+    /// Whether an element lacks the last element that the pointer names.
+    lacks_element: bool,
     /// The bytes that each record has again.
     repeated: Repeated,
 }
@@ -161,8 +185,13 @@ impl<'a> BodySearch<'a> {
             found: Vec::new(),
             left_out: LeftOut::default(),
             lacks_list: false,
+            lacks_element: false,
             repeated: Repeated::default(),
         };
+        // With `key`, `*` stands for elements of different names.
+        if what.format == Format::Xml && what.key.is_none() {
+            as_lists(document, what.at.tokens(), 2);
+        }
         search.walk(document, what.at.tokens(), None)?;
         Ok(search)
     }
@@ -190,7 +219,7 @@ impl<'a> BodySearch<'a> {
                 // An object or a list without content, as many servers write it.
                 Some(Value::Null) => Ok(()),
                 Some(member) => self.walk(member, rest, name),
-                None => self.lacks(),
+                None => self.lacks(rest),
             },
             Value::Array(elements) if token == "*" => {
                 elements.iter_mut().try_for_each(|element| match element {
@@ -205,11 +234,17 @@ impl<'a> BodySearch<'a> {
             Value::Array(elements) => match token.parse::<usize>().map(|at| elements.get_mut(at)) {
                 Ok(Some(Value::Null)) => Ok(()),
                 Ok(Some(element)) => self.walk(element, rest, name),
-                Ok(None) => self.lacks(),
+                Ok(None) => self.lacks(rest),
                 Err(_) => Err(self.wrong("an array", "an object")),
             },
+            other if self.is_empty_element(other) => Ok(()),
             other => Err(self.wrong(name_of(other), "an object")),
         }
+    }
+
+    /// Whether a value is an element without content, which is read as an empty text: XML has no other form of an empty list.
+    fn is_empty_element(&self, value: &Value) -> bool {
+        self.what.format == Format::Xml && value.as_str() == Some("")
     }
 
     /// Removes the members that hold no object, if others do: `{ "uids": ["7"], "7": { … } }`. With `key`, or another layout than
@@ -229,14 +264,27 @@ impl<'a> BodySearch<'a> {
         });
     }
 
-    fn lacks(&mut self) -> Result<(), WrongShape> {
-        self.lacks_list = true;
+    /// Goes on without a value, behind which the pointer has the tokens `rest`. In XML, an element that can occur several times
+    /// occurs no time in an empty list.
+    fn lacks(&mut self, rest: &[String]) -> Result<(), WrongShape> {
+        let is_root = rest.len().saturating_add(1) == self.what.at.tokens().len();
+        let is_last = rest.first().is_none_or(|next| is_place(next));
+        if self.what.format == Format::Xml && is_last && !is_root {
+            self.lacks_element = true;
+        } else {
+            self.lacks_list = true;
+        }
         Ok(())
     }
 
     /// Takes the records at the end of the pointer: the elements of an array, or one value. Null is an empty list.
     fn take(&mut self, value: &mut Value, name: Option<&str>) -> Result<(), WrongShape> {
-        if value.is_null() {
+        if value.is_null() || self.is_empty_element(value) {
+            return Ok(());
+        }
+        // A lone element that is a text. Several are a list, whose elements are records too.
+        if self.what.format == Format::Xml && value.is_string() && name.is_none() {
+            self.found.push(value.take());
             return Ok(());
         }
         self.arrange(value)?;
@@ -295,6 +343,10 @@ impl<'a> BodySearch<'a> {
         };
         let arranged = arranged.map_err(|error| match error {
             NoRecords::Found(found) => self.wrong(found, expected),
+            NoRecords::Twice(name) => WrongShape::Twice {
+                at: self.what.at.to_string(),
+                name,
+            },
             NoRecords::Repeat(error) => error.into(),
         });
         *value = Value::Array(arranged?);
@@ -322,12 +374,11 @@ fn holds_object(value: &Value) -> bool {
 /// The member for a value that is not an object: records by name are made of the name and the value.
 const SCALAR: &str = "value";
 
-/// The id of a record. `None` if a part of it is missing, blank, or is what no database stores exactly.
+/// The id of a record: its text, and of a number the digits that came. `None` if a part of it is missing, blank, or is what no
+/// database stores exactly.
 fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String> {
     let id = |part: &Field| match part {
-        Field::At(at) => at
-            .text_in(record)
-            .filter(|id| is_id(id) && at.find(record).is_some_and(is_exact)),
+        Field::At(at) => at.text_in(record).filter(|id| is_id(id)),
         Field::Template(template) => Some(template.render(values)).filter(|id| is_id(id)),
     };
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
@@ -343,31 +394,6 @@ fn is_id(text: &str) -> bool {
     /// Bytes. Every table that names a record has its id again.
     const LONGEST: usize = 64 * 1024;
     text.len() <= LONGEST && !text.trim().is_empty() && !text.contains('\0')
-}
-
-/// Whether a value is the one that the response has: no number with more digits than we store.
-fn is_exact(value: &Value) -> bool {
-    /// The most digits of a number of which no two are the same floating-point number.
-    const EXACT: usize = 15;
-    let Some(number) = value.as_number().filter(|number| number.is_f64()) else {
-        return true;
-    };
-    let text = number.to_string();
-    let digits = text.trim_start_matches(['-', '0', '.']);
-    !is_inexact(value)
-        || (!text.contains('e') && digits.bytes().filter(u8::is_ascii_digit).count() <= EXACT)
-}
-
-/// Whether a value is a number that may be confused with another: it is no integer, or has more digits than we store.
-pub fn is_inexact(value: &Value) -> bool {
-    /// The least integer above which floating-point numbers skip integers.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    match value {
-        Value::Number(number) if number.is_f64() => number
-            .as_f64()
-            .is_none_or(|number| number.fract() != 0.0 || number.abs() >= EXACT),
-        _ => false,
-    }
 }
 
 pub const fn name_of(value: &Value) -> &'static str {

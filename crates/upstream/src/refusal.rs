@@ -93,7 +93,7 @@ pub fn document(answer: &Response) -> Value {
         }
     };
     // JSON first, whatever the format of the pages: upstreams often report errors in it.
-    json::read(&text)
+    json::read_any(&text)
         .ok()
         .or_else(|| answer.in_its_format(&text))
         .or_else(cut)

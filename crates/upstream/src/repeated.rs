@@ -38,7 +38,8 @@ pub fn size(value: &Value) -> usize {
     /// Of a value or a name without its text.
     const EACH: usize = 64;
     let inside: usize = match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::Null | Value::Bool(_) => 0,
+        Value::Number(number) => number.as_str().len(),
         Value::String(text) => text.len(),
         Value::Array(elements) => elements.iter().map(size).sum(),
         Value::Object(members) => {

@@ -7,7 +7,7 @@ use super::beside::{Beside, plainly};
 use super::link::{is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
-use ingest_config::{Lasting, Lead, Paging, Pointer, Records};
+use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records};
 
 /// What a page says about its list beside what is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -189,15 +189,22 @@ const fn lasting(paging: &Paging) -> Option<&Pointer> {
     }
 }
 
-/// Returns where a document has a list of objects.
-pub fn elsewhere(document: &Value) -> Option<String> {
-    fn find(value: &Value, path: &mut Vec<String>) -> bool {
+/// Returns where a document has a list of objects; of XML, a list of elements that have child elements.
+pub fn elsewhere(document: &Value, format: Format) -> Option<String> {
+    fn is_record(value: &Value, format: Format) -> bool {
+        let is_child = |name: &String| format != Format::Xml || !name.starts_with(['@', '#']);
+        let members = value.as_object();
+        members.is_some_and(|members| members.is_empty() || members.keys().any(is_child))
+    }
+    fn find(value: &Value, format: Format, path: &mut Vec<String>) -> bool {
         match value {
-            Value::Array(elements) => !elements.is_empty() && elements.iter().all(Value::is_object),
+            Value::Array(elements) => {
+                !elements.is_empty() && elements.iter().all(|one| is_record(one, format))
+            }
             Value::Object(members) if path.len() <= DEEPEST => {
                 members.iter().any(|(name, member)| {
                     path.push(name.replace('~', "~0").replace('/', "~1"));
-                    let is_here = find(member, path);
+                    let is_here = find(member, format, path);
                     if !is_here {
                         path.pop();
                     }
@@ -212,7 +219,7 @@ pub fn elsewhere(document: &Value) -> Option<String> {
         }
     }
     let mut path = Vec::new();
-    find(document, &mut path).then(|| path.iter().map(|name| format!("/{name}")).collect())
+    find(document, format, &mut path).then(|| path.iter().map(|name| format!("/{name}")).collect())
 }
 
 /// Whether a name is one that numbers of records have.

@@ -75,7 +75,10 @@ fn element(node: Node<'_, '_>, depth: usize) -> Result<Value, DecodeError> {
     let text = text.trim();
     let mut members = Map::new();
     for attribute in node.attributes() {
-        members.insert(format!("@{}", attribute.name()), attribute.value().into());
+        let name = format!("@{}", attribute.name());
+        if members.insert(name, attribute.value().into()).is_some() {
+            return Err(DecodeError::Twice(attribute.name().to_owned()));
+        }
     }
     for child in node.children().filter(Node::is_element) {
         add(

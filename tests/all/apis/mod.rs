@@ -3,11 +3,14 @@
 mod authentication;
 mod corrected;
 mod credentials;
+mod elements;
 mod formats;
 mod headers;
 mod limits;
 mod mistakes;
 mod nulls;
+mod numbers;
+mod packed;
 mod paging;
 #[cfg(feature = "parquet")]
 mod parquet;

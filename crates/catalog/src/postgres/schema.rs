@@ -290,7 +290,9 @@ $$;
 
 create function as_integer(value text) returns bigint
 language sql immutable strict parallel safe as $$
-    select case when value ~ '^-?[0-9]{1,18}$' then value::bigint end
+    select case when value ~ '^-?[0-9]{1,19}$' then
+        case when value::numeric between -9223372036854775807 and 9223372036854775807 then value::bigint end
+    end
 $$;
 
 create function as_real(value text) returns double precision

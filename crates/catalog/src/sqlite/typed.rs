@@ -2,19 +2,20 @@
 //! `try_cast` nor SQLite's date functions. A value that is not of the type is null, so that one odd record does not make a
 //! view fail.
 
+use super::path;
 use ingest_config::ColumnType;
 
-/// The expression for a column: `value` is the untyped one, `json` the same as JSON.
-pub fn typed(kind: Option<ColumnType>, value: String, json: String) -> String {
-    let text = format!("select cast({value} as text) v");
+/// The expression for a column, which is at these places of a record.
+pub fn typed(kind: Option<ColumnType>, document: &str, tokens: &[String]) -> String {
+    let text = || format!("select cast({} as text) v", path::text(document, tokens));
     match kind {
-        None => value,
-        Some(ColumnType::Text) => format!("cast({value} as text)"),
-        Some(ColumnType::Json) => json,
-        Some(ColumnType::Integer) => stepwise(&text, &INTEGER),
-        Some(ColumnType::Real) => stepwise(&text, &REAL),
-        Some(ColumnType::Boolean) => stepwise(&text, &BOOLEAN),
-        Some(ColumnType::Timestamp) => stepwise(&text, &timestamp()),
+        None => path::expression(document, tokens),
+        Some(ColumnType::Text) => format!("cast({} as text)", path::text(document, tokens)),
+        Some(ColumnType::Json) => path::json(document, tokens),
+        Some(ColumnType::Integer) => stepwise(&text(), &INTEGER),
+        Some(ColumnType::Real) => stepwise(&text(), &REAL),
+        Some(ColumnType::Boolean) => stepwise(&text(), &BOOLEAN),
+        Some(ColumnType::Timestamp) => stepwise(&text(), &timestamp()),
     }
 }
 
@@ -36,7 +37,8 @@ fn stepwise<S: AsRef<str>>(text: &str, steps: &[S]) -> String {
 
 const INTEGER: [&str; 2] = [
     "v, case when v like '-%' then substr(v, 2) else v end d",
-    "case when length(d) between 1 and 18 and trim(d, '0123456789') = '' then cast(v as bigint) end",
+    "case when trim(d, '0123456789') = '' and (length(d) between 1 and 18 or length(d) = 19 and d <= '9223372036854775807') \
+    then cast(v as bigint) end",
 ];
 
 /// The mantissa is `m`, the exponent `e`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
 
-use super::{path, typed};
+use super::typed;
 use crate::either::{first_of, name, view_of};
 use crate::layout::{self, KindLayout};
 use crate::rows;
@@ -150,9 +150,7 @@ fn columns(layouts: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
     let with_expressions = columns.map(|(name, places)| {
         let mut found: Vec<String> = Vec::new();
         for column in places {
-            let value = path::expression("record.body", column.at.tokens());
-            let json = path::json("record.body", column.at.tokens());
-            let expression = typed::typed(column.kind, value, json);
+            let expression = typed::typed(column.kind, "record.body", column.at.tokens());
             if !found.contains(&expression) {
                 found.push(expression);
             }

@@ -8,7 +8,7 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::body::{self, End};
+use crate::body::{self, Body, End};
 use crate::charset;
 use crate::decode::{DecodeError, columns, decode, may_exceed};
 use crate::large_body::LargeBodySlot;
@@ -26,6 +26,9 @@ use ingest_quota::Timestamp;
 /// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
 /// parsed value takes up to a hundred times as many bytes as its text.
 const MOST_VALUES: usize = 250_000;
+
+/// How a ZIP archive with a file begins.
+const ZIP: &[u8] = b"PK\x03\x04";
 
 /// A body from this size on, in bytes, is parsed on a thread of its own.
 const LONG_BODY: usize = 16 * 1024;
@@ -46,19 +49,19 @@ pub struct Response {
     format: Format,
 }
 
-impl From<&SavedResponse> for Response {
-    fn from(saved: &SavedResponse) -> Self {
+impl Response {
+    /// A response that a user saved, whose body has at most `most` bytes after decompression.
+    pub fn saved(saved: &SavedResponse, most: u64) -> Self {
         let header = |(name, value): &(String, String)| {
             let name = HeaderName::try_from(name).ok()?;
             Some((name, HeaderValue::try_from(value).ok()?))
         };
         let headers = saved.headers.iter().filter_map(header).collect();
         let status = StatusCode::from_u16(saved.status).unwrap_or(StatusCode::OK);
-        Self::new(status, headers, saved.body.clone())
+        let (body, end) = Body::of(&saved.body, most);
+        Self::new(status, headers, body).ending(end)
     }
-}
 
-impl Response {
     /// A response that arrived completely.
     #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
@@ -169,11 +172,17 @@ impl Response {
     }
 
     fn document(&self) -> Result<Value, Failure> {
-        if let Some(encoding) = body::not_requested(&self.headers) {
+        if let Some(encoding) = body::not_read(&self.headers) {
             return Err(Failure::WrongShape(format!(
                 "the response is encoded as `{}`, which was not requested",
                 self.shown(&encoding)
             )));
+        }
+        if self.body.starts_with(ZIP) {
+            return Err(Failure::WrongShape(
+                "the response is a ZIP archive, which is not read; request it as gzip, or not compressed"
+                    .to_owned(),
+            ));
         }
         let text = charset::decode(&self.headers, &self.body)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
@@ -234,11 +243,6 @@ impl Response {
             said.strip_prefix(what)
                 .map(|at| at.trim_start_matches(" at ").to_owned())
         };
-        if let Some(at) = after("number out of range") {
-            return Failure::Skip(format!(
-                "the response contains a number that is out of range: {at}"
-            ));
-        }
         if let Some(at) = after("recursion limit exceeded") {
             return Failure::Skip(format!("the response is nested too deeply: {at}"));
         }
@@ -253,9 +257,14 @@ impl Response {
         match error {
             DecodeError::Repeat(_) => Failure::Skip(said),
             DecodeError::Column(_)
+            | DecodeError::Twice(_)
             | DecodeError::Depth
             | DecodeError::Attributes
             | DecodeError::Namespaces => Failure::WrongShape(message),
+            // An object that has a name twice.
+            DecodeError::Json(error) | DecodeError::Line(_, error) if error.is_data() => {
+                Failure::WrongShape(message)
+            }
             DecodeError::Json(_)
             | DecodeError::Line(..)
             | DecodeError::Csv(_)

@@ -15,7 +15,7 @@ use crate::upstream_clock::UpstreamClock;
 use crate::{Failure, Page, ReportedCost, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Class, Etag, Field, Format, Records};
+use ingest_config::{Class, Etag, Field, Records};
 
 impl Response {
     /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
@@ -116,15 +116,19 @@ impl Response {
         let (total, places) = (says.total, std::mem::take(&mut says.places));
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();
-        let found =
-            records::take(&mut document, records, &parts.values(), keep_last).map_err(|wrong| {
-                match wrong {
-                    WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
-                    WrongShape::Value { .. } | WrongShape::NoIds { .. } => {
-                        Failure::WrongShape(wrong.to_string())
-                    }
-                }
-            })?;
+        let found = records::take(
+            &mut document,
+            records,
+            &parts.values(),
+            keep_last,
+            &parts.request.step.read_later,
+        )
+        .map_err(|wrong| match wrong {
+            WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
+            WrongShape::Value { .. } | WrongShape::Twice { .. } | WrongShape::NoIds { .. } => {
+                Failure::WrongShape(wrong.to_string())
+            }
+        })?;
         let ids = parts.request.ids;
         let is_about_ids = |place: &str| {
             let error = document.pointer(place);
@@ -149,7 +153,11 @@ impl Response {
                 } => (None, end, lasting, None),
             },
         };
-        let elsewhere = found.lacks_list.then(|| unread::elsewhere(&document));
+        let elsewhere = (found.lacks_list || found.lacks_element)
+            .then(|| unread::elsewhere(&document, records.format))
+            .flatten()
+            // Elements that hold the records, and of which none has one.
+            .filter(|at| found.lacks_list || !records.at.as_str().starts_with(&format!("{at}/")));
         let part = beside::part(self, found.listed, (is_first, next.is_none()));
         let is_blank = self.is_blank_table();
         // A page that was not modified would lack what speaks against it.
@@ -168,8 +176,8 @@ impl Response {
             skipped: found.skipped,
             repeated: found.repeated,
             left_out: found.left_out,
-            lacks_list: found.lacks_list,
-            lacks_elements: found.lacks_list && has_parent(&document, records),
+            lacks_list: found.lacks_list || found.lacks_element,
+            lacks_elements: found.lacks_element,
             is_blank,
             part,
             next,
@@ -185,7 +193,7 @@ impl Response {
             total,
             before: call.paging.before(parts.request.page_cursor()),
             places,
-            elsewhere: elsewhere.flatten(),
+            elsewhere,
             slot: self.slot.clone(),
         })
     }
@@ -272,17 +280,6 @@ impl Response {
             _ => Err(transient(message)),
         }
     }
-}
-
-/// Whether a document in XML has the element whose children the records would be: without records it has no such children.
-fn has_parent(document: &Value, records: &Records) -> bool {
-    let parent = records
-        .at
-        .as_str()
-        .rsplit_once('/')
-        .map(|(parent, _)| parent);
-    let parent = parent.filter(|parent| !parent.is_empty() && records.format == Format::Xml);
-    parent.is_some_and(|parent| document.pointer(parent).is_some())
 }
 
 /// The page that is stored already.

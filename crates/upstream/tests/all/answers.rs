@@ -218,16 +218,10 @@ async fn a_body_that_is_no_json_is_a_failure_that_says_so() {
 #[tokio::test]
 async fn json_that_asking_again_cannot_make_readable_is_asked_for_once() {
     let deep = format!("{{\"items\": {}1{}}}", "[".repeat(200), "]".repeat(200));
-    let bodies = [
-        (
-            r#"{"items": 1e400}"#,
-            "the response contains a number that is out of range: line 1 column 15",
-        ),
-        (
-            &deep,
-            "the response is nested too deeply: line 1 column 137",
-        ),
-    ];
+    let bodies = [(
+        &deep,
+        "the response is nested too deeply: line 1 column 137",
+    )];
     for (body, expected) in bodies {
         let stub = answering(StubAnswer::text(200, body));
         assert_eq!(

@@ -227,6 +227,7 @@ impl Asking {
             body: self.call.body.clone(),
             max_pages: None,
             ids: None,
+            read_later: Vec::new(),
         };
         let (region, ids, cursor) = (&self.region, &*self.ids, self.cursor.as_deref());
         client

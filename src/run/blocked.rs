@@ -7,6 +7,9 @@ use super::outcome::StoppedBy;
 use ingest_quota::{Account, Cost, Timestamp, Units};
 use parking_lot::Mutex;
 
+/// The rejections in a row of a credential that was accepted until it is taken for withdrawn.
+const MOST_IN_A_ROW: u32 = 5;
+
 /// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]
 pub struct Blocked {
@@ -28,6 +31,8 @@ impl Drop for WaitingLanding<'_> {
 struct BlockedState {
     stops: Vec<RefusedCharge>,
     denied: HashMap<String, String>,
+    /// Of each credential that the upstream accepted in this run, the rejections since.
+    accepted: HashMap<String, u32>,
     unreachable: HashMap<String, String>,
     slowed: HashMap<String, Timestamp>,
     held: HashMap<String, String>,
@@ -131,6 +136,23 @@ impl Blocked {
             .lock()
             .denied
             .insert(credential.to_owned(), why.to_owned());
+    }
+
+    /// Records that the upstream accepted a credential.
+    pub fn accept(&self, credential: &str) {
+        self.state.lock().accepted.insert(credential.to_owned(), 0);
+    }
+
+    /// Counts a rejection, and returns whether its cause is the request: the upstream accepted the credential before in this run, and did
+    /// not reject several requests in a row since, as it does once the credential is withdrawn.
+    #[must_use]
+    pub fn is_of_request(&self, credential: &str) -> bool {
+        let mut state = self.state.lock();
+        let Some(rejections) = state.accepted.get_mut(credential) else {
+            return false;
+        };
+        *rejections += 1;
+        *rejections <= MOST_IN_A_ROW
     }
 
     /// Returns why an upstream cannot be reached, once all attempts of a request failed to connect. Repeating them for each region

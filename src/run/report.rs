@@ -49,7 +49,7 @@ impl Walked {
 
     /// Adds the batches of a job and returns their report; `None` if no request was made for them and none was refused.
     pub fn add_batches(&mut self, job: &Job, batches: Batches) -> Option<PassReport> {
-        let reason = batches.reason.as_ref();
+        let reason = batches.reason.as_ref().or(batches.forbidden.as_ref());
         if batches.stats.requests == 0 && reason.and_then(why).is_none() {
             return None;
         }

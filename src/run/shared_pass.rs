@@ -48,6 +48,8 @@ pub struct Batches {
     pub resumed: bool,
     /// Why they did not all succeed.
     pub reason: Option<StopReason>,
+    /// The first rejection of a single id, which stops nothing else.
+    pub forbidden: Option<StopReason>,
     /// Notes for people.
     pub notes: Vec<String>,
     /// The doubts about their lists, those of earlier runs included.
@@ -92,6 +94,7 @@ impl Batches {
         self.rest_fetched.extend(other.rest_fetched);
         self.shared = self.shared.or(other.shared);
         self.has_since |= other.has_since;
+        self.forbidden = self.forbidden.take().or(other.forbidden);
         if let Some(reason) = other.reason {
             self.stop_for(reason);
         }
@@ -239,14 +242,21 @@ impl<'a> SharedPass<'a> {
                 .await;
             // Of a single batch nobody knows yet whether one of its ids is refused or the step: its halves show that.
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
-            for (batch, why) in refused {
-                if !is_some_ids_fault {
+            for (batch, reason) in refused {
+                // Of a request that is forbidden, the run knows that.
+                let is_forbidden = matches!(reason, StopReason::Forbidden(_));
+                let why = match &reason {
+                    StopReason::Unserved(why) => why.clone(),
+                    reason => reason.to_string(),
+                };
+                if !is_some_ids_fault && !is_forbidden {
                     let reason = StopReason::Failed(format!(
                         "the upstream refused every request of {}: {why}",
                         step.call.name
                     ));
                     batches.give_up(batch, reason);
                 } else if batch.ids.len() == 1 {
+                    batches.forbidden = batches.forbidden.take().or(is_forbidden.then_some(reason));
                     self.leave_out(step, batch, &why, batches).await;
                 } else {
                     work.extend(batch.halves());
@@ -278,7 +288,7 @@ impl<'a> SharedPass<'a> {
         (work, sinces): (Vec<OpenBatch>, &Sinces),
         served: &mut bool,
         batches: &mut Batches,
-    ) -> Vec<(OpenBatch, String)> {
+    ) -> Vec<(OpenBatch, StopReason)> {
         let mut refused = Vec::new();
         let work = work
             .into_iter()
@@ -289,7 +299,9 @@ impl<'a> SharedPass<'a> {
             batches.doubts.extend(pager.doubts);
             match fetched {
                 Ok(()) => *served = true,
-                Err(StopReason::Unserved(why)) => refused.push((batch, why)),
+                Err(reason @ (StopReason::Unserved(_) | StopReason::Forbidden(_))) => {
+                    refused.push((batch, reason));
+                }
                 Err(reason) => batches.give_up(batch, reason),
             }
         }
@@ -310,6 +322,9 @@ impl<'a> SharedPass<'a> {
             Err(StopReason::Unserved(why)) if batch.cursor().is_some() => Err(StopReason::Failed(
                 format!("the upstream refused the next page: {why}"),
             )),
+            Err(reason @ StopReason::Forbidden(_)) if batch.cursor().is_some() => {
+                Err(StopReason::Failed(reason.to_string()))
+            }
             fetched => fetched,
         };
         (batch, pager, fetched)

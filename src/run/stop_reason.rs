@@ -26,6 +26,9 @@ pub enum StopReason {
     /// The upstream rejected the credential.
     #[error("the upstream rejected the credential: {0}")]
     Denied(String),
+    /// The upstream rejected one request of a credential that it had accepted before in this run.
+    #[error("{}", forbidden(.0))]
+    Forbidden(String),
     /// The ledger cannot be reached, and its outage policy refuses the call.
     #[error("{0}")]
     LedgerAway(String),
@@ -52,7 +55,9 @@ impl StopReason {
     pub const fn outcome(&self) -> PassOutcome {
         match self {
             Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
-            Self::Unserved(_) | Self::Denied(_) | Self::LedgerAway(_) => PassOutcome::Refused,
+            Self::Unserved(_) | Self::Denied(_) | Self::Forbidden(_) | Self::LedgerAway(_) => {
+                PassOutcome::Refused
+            }
             Self::BadCursor(_) | Self::OldCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Busy(_) => PassOutcome::Busy,
             Self::Interrupted(_) => PassOutcome::Interrupted,
@@ -65,6 +70,7 @@ impl StopReason {
             Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),
             Self::Unserved(_)
             | Self::Denied(_)
+            | Self::Forbidden(_)
             | Self::LedgerAway(_)
             | Self::BadCursor(_)
             | Self::OldCursor(_)
@@ -121,6 +127,14 @@ fn left(by: &StoppedBy) -> String {
         format!(", {} of them reserved for other jobs", count(leave.get()))
     };
     format!("{} remaining{of_which}", count(remaining.get()))
+}
+
+fn forbidden(why: &str) -> String {
+    let status = why.split(' ').next().unwrap_or_default();
+    format!(
+        "the upstream rejected one request: {why}; it accepted the credential before in this run, so the cause is the request. If that is \
+        to be expected, add {{ status = {status}, class = \"skip\" }} to the upstream's `errors`"
+    )
 }
 
 fn paused(by: &StoppedBy, message: &str) -> String {

@@ -123,10 +123,21 @@ impl PassedOver {
             }
             return Ok(());
         }
-        let StopReason::Denied(why) = &reason else {
-            return Err(reason);
-        };
-        stats.deny(credential, why);
+        match &reason {
+            StopReason::Denied(why) => stats.deny(credential, why),
+            // Another credential may be allowed to request it.
+            StopReason::Forbidden(_) => {}
+            StopReason::Stopped(_)
+            | StopReason::Exhausted(..)
+            | StopReason::Paused(..)
+            | StopReason::Unserved(_)
+            | StopReason::LedgerAway(_)
+            | StopReason::BadCursor(_)
+            | StopReason::OldCursor(_)
+            | StopReason::Failed(_)
+            | StopReason::Busy(_)
+            | StopReason::Interrupted(_) => return Err(reason),
+        }
         self.denied.get_or_insert(reason);
         Ok(())
     }
@@ -235,6 +246,7 @@ impl<'a> Attempt<'a> {
         self.count(&page, sent.elapsed());
         match page {
             Ok(page) => {
+                self.context.blocked.accept(&self.job.credential.name);
                 self.reopen(&permit).await;
                 if page.unchanged {
                     self.release_unmodified(&permit).await;

@@ -166,6 +166,14 @@ impl Attempt<'_> {
                 let trouble = Trouble::SlowDown;
                 Ok(Retry::answered(retry_after, message, trouble, limit))
             }
+            Failure::Denied(why)
+                if self
+                    .context
+                    .blocked
+                    .is_of_request(&self.job.credential.name) =>
+            {
+                Err(StopReason::Forbidden(why))
+            }
             Failure::Denied(why) => {
                 self.context.blocked.deny(&self.job.credential.name, &why);
                 Err(StopReason::Denied(why))

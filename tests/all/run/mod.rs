@@ -15,6 +15,7 @@ mod ends;
 mod fairness;
 mod findings;
 mod first_run;
+mod forbidden;
 mod fruitless;
 mod json;
 mod kills;

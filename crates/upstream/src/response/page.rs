@@ -90,8 +90,20 @@ impl Response {
             Failure::Skip(why) if is_gone && parts.request.lasting.is_some() => {
                 Failure::OldCursor(why)
             }
+            Failure::Denied(why) => Failure::Denied(format!("{why} ({})", self.named(parts))),
             failure => failure,
         })
+    }
+
+    /// The request, for messages: its method, its path and the id that it is about.
+    fn named(&self, parts: &RequestParts<'_>) -> String {
+        let path = self.shown(parts.url.path());
+        let about = match parts.request.ids {
+            [] => String::new(),
+            [id] => format!(", id `{}`", self.shown(id)),
+            ids => format!(", {} ids", ids.len()),
+        };
+        format!("{} {path}{about}", parts.request.step.call.method)
     }
 
     /// An empty last page.

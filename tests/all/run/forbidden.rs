@@ -1,0 +1,173 @@
+//! A rejection of one request by an upstream that accepted the credential before.
+
+use serde_json::{Value, json};
+
+use crate::support::world::{SECRET, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
+
+const RUN: [&str; 4] = ["--region", "all", "--concurrency", "1"];
+
+/// A list of ids in each of two regions, and the records of these ids.
+fn world(stub: &StubUpstream, batch: u64) -> World {
+    let text = format!(
+        r#"
+regions = ["US", "GB"]
+[upstreams.things]
+base_url = "https://things.example.com"
+auth = {{ query = "key" }}
+[upstreams.things.calls.list]
+path = "list/{{region}}"
+cost = 1
+records = {{ at = "/items", kind = "named", id = "/id" }}
+[upstreams.things.calls.thing]
+path = "things/{{ids}}"
+cost = 1
+records = {{ at = "/items", kind = "thing", id = "/id" }}
+[credentials.things]
+upstream = "things"
+secret = {{ env = "YOUTUBE_API_KEY" }}
+limits = {{ daily = {{ quota = 1000, window = "24h" }} }}
+[jobs.things]
+credential = "things"
+every = "1us"
+[[jobs.things.steps]]
+call = "list"
+[[jobs.things.steps]]
+call = "thing"
+ids = {{ from = "list", at = "/id", batch = {batch}, fresh_for = "7d" }}
+"#
+    );
+    let mut world = World::written(&text, &[]);
+    world.set(&format!("upstreams.things.base_url=\"{}\"", stub.url()));
+    world
+}
+
+/// Rejects requests for some ids with this status.
+fn rejecting(status: u16, ids: &'static [&'static str]) -> StubUpstream {
+    StubUpstream::start(move |request| {
+        let (kind, rest) = request.path[1..].split_once('/').unwrap();
+        let asked: Vec<String> = match kind {
+            "list" => (0..4).map(|number| format!("{rest}{number}")).collect(),
+            _ => rest
+                .replace("%2C", ",")
+                .split(',')
+                .map(str::to_owned)
+                .collect(),
+        };
+        if asked
+            .iter()
+            .any(|id| kind != "list" && ids.contains(&id.as_str()))
+        {
+            return StubAnswer::error(status, &json!({ "message": "private" }));
+        }
+        let items: Vec<Value> = asked.iter().map(|id| json!({ "id": id })).collect();
+        StubAnswer::json(&json!({ "items": items }))
+    })
+}
+
+fn requests_of(stub: &StubUpstream, path: &str) -> usize {
+    stub.requests()
+        .iter()
+        .filter(|request| request.path == path)
+        .count()
+}
+
+#[test]
+fn one_id_that_is_forbidden_is_named_and_stops_neither_its_region_nor_the_other_ids() {
+    for status in [401, 403] {
+        let stub = rejecting(status, &["US2"]);
+        let world = world(&stub, 1);
+        let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
+        assert_eq!(ran.code, 1, "{ran:?}");
+        let report = ran.json();
+        let outcome = |region: &str| {
+            let passes = report["passes"].as_array().unwrap();
+            passes
+                .iter()
+                .find(|pass| pass["region"] == region)
+                .unwrap()
+                .clone()
+        };
+        assert_eq!(outcome("US")["outcome"], "complete", "{report}");
+        assert_eq!(outcome("GB")["outcome"], "complete", "{report}");
+        let detail = outcome("*")["detail"].as_str().unwrap().to_owned();
+        assert_eq!(outcome("*")["outcome"], "refused", "{report}");
+        for said in [
+            "GET /things/US2, id `US2`",
+            "accepted the credential before",
+            &format!("{{ status = {status}, class = \"skip\" }}"),
+        ] {
+            assert!(detail.contains(said), "{said}: {detail}");
+        }
+        assert!(!format!("{ran:?}").contains(SECRET));
+        assert_eq!(
+            world.count("select count(*) from record where kind = 'thing'"),
+            7
+        );
+        assert_eq!(requests_of(&stub, "/things/US2"), 1);
+        let again = world.ingest(&RUN);
+        assert_eq!(
+            (again.code, requests_of(&stub, "/things/US2")),
+            (0, 1),
+            "{again:?}"
+        );
+    }
+}
+
+#[test]
+fn a_forbidden_id_in_a_batch_is_found_and_the_others_are_served() {
+    let stub = rejecting(403, &["US2"]);
+    let world = world(&stub, 8);
+    let ran = world.ingest(&RUN);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'thing'"),
+        7
+    );
+}
+
+#[test]
+fn a_region_that_is_forbidden_is_refused_and_the_others_go_on() {
+    let stub = StubUpstream::start(|request| match request.path.as_str() {
+        "/list/GB" => StubAnswer::error(403, &json!({ "message": "private" })),
+        _ => StubAnswer::json(&json!({ "items": [{ "id": "1" }] })),
+    });
+    let mut world = world(&stub, 1);
+    world.set("regions=[\"US\",\"GB\",\"DE\"]");
+    let report = world.json(&RUN);
+    let outcomes: Vec<_> = report["passes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|pass| {
+            (
+                pass["region"].as_str().unwrap(),
+                pass["outcome"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert!(
+        outcomes.contains(&("US", "complete")) && outcomes.contains(&("DE", "complete")),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_credential_that_is_withdrawn_during_a_run_is_not_taken_for_many_forbidden_ids() {
+    let stub = StubUpstream::start(|request| match request.number {
+        0..4 => match request.path.starts_with("/list") {
+            true => {
+                let items: Vec<Value> = (0..40)
+                    .map(|number| json!({ "id": format!("{number}") }))
+                    .collect();
+                StubAnswer::json(&json!({ "items": items }))
+            }
+            false => StubAnswer::json(&json!({ "items": [{ "id": request.path }] })),
+        },
+        _ => StubAnswer::error(401, &json!({ "message": "expired" })),
+    });
+    let ran = world(&stub, 1).ingest(&RUN);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stdout.contains("rejected the credential"), "{ran:?}");
+    assert!(stub.requests().len() < 16, "{}", stub.requests().len());
+}

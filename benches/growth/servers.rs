@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ingest_ledger::redis::RedisLedger;
 use ingest_ledger::{SharedLedger, Update, fresh_id};
-use ingest_quota::{Account, Cost, Entry, Timestamp, Units};
+use ingest_quota::{Account, Cost, Entry, Origin, Timestamp, Units};
 use ingest_testing::postgres::PostgresServer;
 use ingest_testing::redis_server::RedisServer;
 
@@ -138,6 +138,7 @@ async fn fill(server: &RedisServer, account: &Account, charges: i64) {
     let now = Timestamp::from(chrono::Utc::now());
     let step = Duration::from_secs(23 * 3600) / u32::try_from(charges).unwrap();
     let entries = (1..).take(charges as usize).map(|nth| Entry {
+        origin: Origin::CarriedOver,
         id: fresh_id(),
         at: now - step * nth,
         cost: Cost::from_iter([("daily".to_owned(), Units::new(1))]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ingest_ledger::{Charge, Ledger, Purpose, fresh_id};
-use ingest_quota::{Account, Cost, Decision, Entry, Limit, Timestamp, Units, Window};
+use ingest_quota::{Account, Cost, Decision, Entry, Limit, Origin, Timestamp, Units, Window};
 use uuid::Uuid;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -51,6 +51,7 @@ impl Books {
         let now = start + DAY;
         let entries: Vec<_> = (0..fill)
             .map(|nth| Entry {
+                origin: Origin::CarriedOver,
                 id: fresh_id(),
                 at: (start + DAY / fill.max(1) * nth),
                 cost: cost.clone(),

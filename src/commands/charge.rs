@@ -121,11 +121,26 @@ pub fn id_of(text: &str) -> Result<ChargeId, Error> {
     Ok(ChargeId::new(text))
 }
 
+/// The id of a new charge: the one that the caller chose, or a fresh one.
+fn new_id(chosen: Option<&str>) -> Result<ChargeId, Error> {
+    let Some(text) = chosen else {
+        return Ok(fresh_id());
+    };
+    let id = id_of(text)?;
+    if id.is_made_again() {
+        return Err(Error::Usage(format!(
+            "the id `{id}` ends in `~` and a number, as do the ids of charges that are made again after a release; use \
+             another one"
+        )));
+    }
+    Ok(id)
+}
+
 impl Charging {
     /// Finds the credential and the call in the configuration.
     pub fn new(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
         let (credential, call) = find(environment, &args.credential, &args.call)?;
-        let id = args.id.as_deref().map_or_else(|| Ok(fresh_id()), id_of)?;
+        let id = new_id(args.id.as_deref())?;
         let region = region(environment, args.region.as_deref())?;
         let cost = credential.in_ledger(&call.cost.times(args.times), &region);
         let cost = cost.map_err(|why| without_region(&call.name, args.region.as_deref(), why))?;
@@ -168,7 +183,7 @@ impl Charging {
             },
             purpose: by_hand(args.purpose),
             cost: units,
-            id: args.id.map_or_else(|| Ok(fresh_id()), id_of)?,
+            id: new_id(args.id)?,
             credential,
         })
     }

@@ -26,6 +26,7 @@ use ingest_config::{
     Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, Region, Sources, Step,
     closest, without,
 };
+use ingest_ledger::{LEDGER_FILE, OpenLedgerError, Witness};
 use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
 use ingest_secret::{Secret, Secrets};
@@ -44,6 +45,8 @@ pub struct Environment {
     corrected: Arc<CorrectedClock>,
     /// The lock that shows that this process charges the ledger.
     charging: OnceLock<Charging>,
+    /// What this process has seen of the ledger's file.
+    pub witness: Witness,
     /// The database of the catalog, once it is used.
     database: OnceLock<Postgres>,
     /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
@@ -90,6 +93,7 @@ impl Environment {
             clock: Arc::<CorrectedClock>::clone(&corrected),
             corrected,
             charging: OnceLock::new(),
+            witness: Witness::default(),
             database: OnceLock::new(),
             landing: OnceLock::new(),
             #[cfg(feature = "sandbox")]
@@ -167,6 +171,7 @@ impl Environment {
             corrected: Arc::clone(&self.corrected),
             // Each charge takes it for itself, and gives it back when it ends.
             charging: OnceLock::new(),
+            witness: self.witness.clone(),
             database: self.database.clone(),
             landing: OnceLock::new(),
             #[cfg(feature = "sandbox")]
@@ -268,6 +273,11 @@ impl Environment {
 
     /// Creates the state directory if it does not exist.
     pub fn create_state_dir(&self) -> Result<(), Error> {
+        // In place of a directory that was moved away with a ledger that this process charged, none is made.
+        let ledger = self.state_dir.join(LEDGER_FILE);
+        self.witness
+            .in_place(&ledger)
+            .map_err(OpenLedgerError::from)?;
         let remedy = "set --state-dir or $INGEST_STATE_DIR";
         let what = format!(
             "cannot create the state directory {}",

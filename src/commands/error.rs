@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::run::RunError;
 use ingest_catalog::CatalogError;
 use ingest_config::ConfigError;
-use ingest_ledger::{ClientError, OpenLedgerError};
+use ingest_ledger::{ClientError, LedgerError, OpenLedgerError};
 use ingest_sqlite::OpenError;
 
 /// Why a command failed.
@@ -58,6 +58,16 @@ impl Error {
             | Self::Client(_)
             | Self::Io { .. } => Exit::Failed,
         }
+    }
+
+    /// Whether the ledger's file no longer knows what this process was granted.
+    #[must_use]
+    pub const fn is_forgotten_ledger(&self) -> bool {
+        matches!(
+            self,
+            Self::Ledger(OpenLedgerError::Ledger(LedgerError::Forgotten(_)))
+                | Self::Client(ClientError::Ledger(LedgerError::Forgotten(_)))
+        )
     }
 
     /// An error of the system, with the operation.

@@ -17,6 +17,7 @@ pub(crate) mod forecast;
 mod generate;
 pub(crate) mod history;
 pub mod limits;
+mod lost_catalog;
 pub(crate) mod metrics;
 mod notify;
 mod openapi;

@@ -17,7 +17,7 @@ use ingest_catalog::PassRecord;
 use ingest_config::{Job, LedgerStore, Region};
 use ingest_ledger as ledger;
 use ingest_ledger::{LedgerClient, Mode, carried_over};
-use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
+use ingest_quota::{Account, ChargeId, Cost, Entry, Origin, Timestamp};
 use restored::LaterPasses;
 
 /// Opens the ledger for charging.
@@ -25,7 +25,8 @@ pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn Ledger
     // First: an account that is charged in another ledger must not be charged here.
     let claimed = claimed::claim(environment).await?;
     environment.compare_clocks().await;
-    let ledger = open(environment, Mode::ReadWrite)?;
+    let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
+    let ledger = ledger::open_seen(config, state_dir, &environment.witness, clock(environment))?;
     let is_empty = ledger.is_empty().await?;
     if !environment.config.ledger.store.is_file() {
         fill(environment, &*ledger, is_empty).await?;
@@ -70,12 +71,13 @@ pub async fn reading_ledger(environment: &Environment) -> Result<Arc<dyn LedgerC
 
 /// Opens the ledger for reading, with what it has recorded and nothing else.
 pub fn recorded_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
-    open(environment, Mode::ReadOnly)
-}
-
-fn open(environment: &Environment, mode: Mode) -> Result<Arc<dyn LedgerClient>, Error> {
     let (config, state_dir) = (&environment.config.ledger, &environment.state_dir);
-    Ok(ledger::open(config, state_dir, mode, clock(environment))?)
+    Ok(ledger::open(
+        config,
+        state_dir,
+        Mode::ReadOnly,
+        clock(environment),
+    )?)
 }
 
 /// The clock of the ledger. A file always goes by this machine's: under another one, what it holds would return too early.
@@ -230,8 +232,9 @@ fn entry(pass: &PassRecord, now: Timestamp) -> Entry {
         ..
     } = pass;
     let region = Region::key_of(region, *slice);
-    let id = ChargeId::new(format!("pass {job} {region} {started_at}"));
+    let id = ChargeId::own(format_args!("pass {job} {region} {started_at}"));
     Entry {
+        origin: Origin::CarriedOver,
         id,
         at: finished_at.unwrap_or(now),
         cost: units.clone(),

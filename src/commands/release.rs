@@ -26,7 +26,7 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     let (account, charge) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
     // One that was released before is found so, and a repeated release succeeds.
     if let Some(charge) = charge {
-        ledger.settle(&account, &charge, &Cost::none()).await?;
+        ledger.correct(&account, &charge, &Cost::none()).await?;
     }
     let account = &account.name;
     let report = json!({ "id": id, "account": account, "released": true });

@@ -30,7 +30,7 @@ use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
 use ingest_config::Region;
-use ingest_ledger::LedgerClient;
+use ingest_ledger::{Found, LedgerClient};
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
 /// The longest body of a request, in bytes.
@@ -206,6 +206,12 @@ pub async fn settle(
     let body: SettleBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
     let units = true_cost(&app, &client, body.credential.as_deref(), body.cost.into());
+    if units.counted() != units {
+        let most = Units::MOST_COUNTED;
+        return Err(Problem::bad_request(format!(
+            "cost: expected at most {most} units of each limit"
+        )));
+    }
     let (id, account) = app.correct(id, accounts, units.clone()).await?;
     Ok(json_text(&Settled {
         id,
@@ -341,6 +347,7 @@ fn named(
 ) -> Result<(ChargeId, Vec<Arc<Account>>), Problem> {
     let id = id.filter(|id| !id.is_empty());
     let id = id.ok_or_else(|| Problem::bad_request("expected the `id` of the charge"))?;
+    let id = id_of(&id)?;
     if let Some(credential) = credential {
         may_charge(client, credential)?;
     }
@@ -350,7 +357,7 @@ fn named(
     });
     let accounts = crate::run::accounts(own);
     match (accounts.is_empty(), credential) {
-        (false, _) => Ok((id_of(&id)?, accounts)),
+        (false, _) => Ok((id, accounts)),
         (true, Some(name)) => {
             let name = ingest_base::plain::one_line(name);
             Err(Problem::bad_request(format!("unknown credential `{name}`")))
@@ -400,11 +407,16 @@ impl App {
             {
                 return Err(unknown("limit", limit, known()).into());
             }
-            match charge {
-                Some(charge) => ledger.settle(&account, &charge, &units).await?,
-                // It was released before. A client whose answer was lost releases again.
-                None if units.is_none() => {}
-                None => {
+            // Found again with the correction: another request may have released it meanwhile, and a release is final.
+            let found = match charge {
+                Some(charge) => ledger.correct(&account, &charge, &units).await?,
+                None => Found::TakenBack,
+            };
+            match found {
+                Found::Counting(_) | Found::CannotTell => {}
+                // A client whose answer was lost releases again.
+                Found::TakenBack | Found::Unknown if units.is_none() => {}
+                Found::TakenBack | Found::Unknown => {
                     let detail = format!("charge `{id}` was released; charge again under a new id");
                     return Err(Problem::new(StatusCode::CONFLICT, detail));
                 }

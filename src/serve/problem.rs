@@ -68,6 +68,13 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
+        if error.is_forgotten_ledger() {
+            tracing::error!("{error}");
+            let detail = "the ledger of this server is gone, was replaced or emptied since it granted charges: it grants nothing \
+                          more; its operator puts the ledger back, or restarts this server and charges again what is missing; \
+                          the log of this server says more";
+            return Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail);
+        }
         match &error {
             Error::Usage(what) => Self::bad_request(what),
             Error::Refused(what) => Self::new(StatusCode::NOT_FOUND, what),

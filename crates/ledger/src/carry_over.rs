@@ -6,7 +6,7 @@ use std::path::Path;
 use super::open::{JOURNAL_FILE, LEDGER_FILE};
 use super::{Journal, Mode, OpenLedgerError, SqliteLedger};
 use ingest_config::LedgerStore;
-use ingest_quota::{Account, Cost, Entry, Timestamp};
+use ingest_quota::{Account, Cost, Entry, Origin, Timestamp};
 
 /// What this machine charged to an account within its longest window, in the ledger before.
 #[derive(Debug, Default)]
@@ -64,5 +64,11 @@ pub async fn carried_over(
     };
     // What was taken back is not carried over: in a ledger that never had the charge, it has nothing to release.
     carried.charges.retain(|entry| !entry.cost.is_none());
+    for entry in &mut carried.charges {
+        entry.origin = match entry.origin {
+            Origin::Charged | Origin::CarriedOver => Origin::CarriedOver,
+            Origin::Reported => Origin::Reported,
+        };
+    }
     Ok(carried)
 }

@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Serialize;
 use thiserror::Error;
 
+pub use ingest_quota::Origin;
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
     Units,
@@ -39,11 +39,11 @@ pub use client::{
 };
 pub use journal::{Journal, JournalError};
 pub use memory::MemoryLedger;
-pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
+pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_seen, open_with};
 pub use shared::{
     Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,
 };
-pub use sqlite::SqliteLedger;
+pub use sqlite::{ForgottenLedger, SqliteLedger, Witness};
 
 /// One charge, as a ledger takes it.
 #[derive(Debug, Clone, Copy)]
@@ -120,64 +120,16 @@ pub enum ChargeStatus {
     Unknown,
 }
 
-/// How ids begin of entries for units that an upstream reported as used by others.
-const REPORTED: &str = "told-";
-
-/// Where the ledger has a charge from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// It was charged, by a job or by hand.
-    #[default]
-    Charged,
-    /// The upstream reported its units as used, which the ledger had not counted.
-    Reported,
-    /// It was recorded elsewhere: in the ledger that the configuration named before, in the journal, or with a pass.
-    CarriedOver,
-}
-
-impl Origin {
-    /// The origin of a charge, by its id if it came without a purpose; `None`: it came with one.
-    fn from_id(without_purpose: Option<&str>) -> Self {
-        match without_purpose {
-            None => Self::Charged,
-            Some(id) if id.starts_with(REPORTED) => Self::Reported,
-            Some(_) => Self::CarriedOver,
-        }
-    }
-
-    /// Returns it as machines read it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Charged => "charged",
-            Self::Reported => "reported",
-            Self::CarriedOver => "carried_over",
-        }
-    }
-
-    /// The job of a charge, or in words what stands in its place.
-    #[must_use]
-    pub const fn whose(self, job: Option<&str>) -> &str {
-        match (job, self) {
-            (Some(job), _) => job,
-            (None, Self::Charged) => "by hand",
-            (None, Self::Reported) => "reported",
-            (None, Self::CarriedOver) => "carried over",
-        }
-    }
-}
-
 /// Returns an id for an entry of units that the upstream reported as used by others.
 #[must_use]
 pub fn reported_id(limit: &str, at: Timestamp) -> ChargeId {
-    ChargeId::new(format!("{REPORTED}{limit}-{at}-{}", fresh_id()))
+    ChargeId::own(format_args!("reported {limit} {at} {}", fresh_id()))
 }
 
 /// Returns the entries of a limit for units that the upstream reported as used by others: with the units of that limit alone.
 fn reported_of(limit: &str, entries: Vec<Entry>) -> Vec<Entry> {
     let is_reported =
-        |one: &Entry| one.id.as_str().starts_with(REPORTED) && one.cost.of(limit) > Units::ZERO;
+        |one: &Entry| one.origin == Origin::Reported && one.cost.of(limit) > Units::ZERO;
     entries.into_iter().filter(is_reported).collect()
 }
 
@@ -196,6 +148,9 @@ pub enum LedgerError {
         /// How far they are apart.
         skew: Duration,
     },
+    /// Its file is gone, was replaced or emptied. No request is sent.
+    #[error(transparent)]
+    Forgotten(#[from] ForgottenLedger),
     /// It failed as it never should: a bug or a damaged file. No request is sent (L27).
     #[error("{0}")]
     Broken(String),
@@ -274,17 +229,23 @@ pub trait LocalLedger: Ledger {
     async fn is_empty(&self) -> Result<bool, LedgerError>;
 
     /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file.
-    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, LedgerError> {
-        Ok(None)
-    }
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError>;
 
     /// Returns when the backup was made that its file was restored from; `None` for one that was not restored.
-    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
-        Ok(None)
-    }
+    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError>;
 
     /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError>;
+
+    /// Sets the true cost of a charge that counts, and returns what had become of it: one that was taken back, or is unknown,
+    /// stays so.
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError>;
 
     /// Returns what became of the charge of an id. Writes nothing.
     async fn look_up(

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Origin, Spent};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
 use ingest_quota::admission::{
     Claim, ClosingState, FloorTotal, History, LimitState, Totals, kept_from, ledger_time,
     remembered_from,
 };
 use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
-    Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Origin,
+    Timestamp, Units,
 };
 
 /// Added to the numbers of charges that are absorbed late. Larger than the number of charges at any instant, so they stay apart.
@@ -49,6 +49,7 @@ struct AccountHistory {
 #[derive(Debug, Clone, Copy)]
 struct KnownCharge {
     position: Position,
+    origin: Origin,
     /// Whether the id is remembered while the charge may count, since it can come again: it was absorbed, or settled
     /// before it arrived.
     lasting: bool,
@@ -213,18 +214,30 @@ impl AccountHistory {
             for (limit, interval) in &grant.probing {
                 self.limit(limit).closing = Some(ClosingState::after_probe(*interval, now));
             }
-            let position = self.place(charge.id, now, false);
+            let position = self.place(charge.id, now, Origin::Charged, false);
             self.record(charge.account, position, charge.cost);
             self.merge(charge.account, now);
         }
         decision
     }
 
+    fn status(&self, account: &Account, id: &ChargeId, now: Timestamp) -> ChargeStatus {
+        match self.remembered(account, id, now) {
+            None => ChargeStatus::Unknown,
+            Some(position) if self.held(account, position).is_none() => ChargeStatus::TakenBack,
+            Some(_) => ChargeStatus::Counts,
+        }
+    }
+
     /// Takes a position for a charge of an id.
-    fn place(&mut self, id: &ChargeId, at: Timestamp, lasting: bool) -> Position {
+    fn place(&mut self, id: &ChargeId, at: Timestamp, origin: Origin, lasting: bool) -> Position {
         let position = self.next_position(at);
-        self.ids
-            .insert(id.clone(), KnownCharge { position, lasting });
+        let known = KnownCharge {
+            position,
+            origin,
+            lasting,
+        };
+        self.ids.insert(id.clone(), known);
         position
     }
 
@@ -262,13 +275,13 @@ impl AccountHistory {
         let position = self
             .remembered(account, id, now)
             // A true cost can arrive before its charge, which must not count beside it then.
-            .unwrap_or_else(|| self.place(id, now, true));
+            .unwrap_or_else(|| self.place(id, now, Origin::CarriedOver, true));
         for name in account.limits.keys() {
             let charged = self
                 .limits
                 .get(name)
                 .and_then(|limit| limit.units_of(position));
-            if charged.unwrap_or_default() != cost.of(name) {
+            if charged.unwrap_or_default() != cost.of(name).counted() {
                 self.limit(name).charge(position, cost.of(name));
             }
         }
@@ -279,7 +292,7 @@ impl AccountHistory {
         let at = entry.at.min(now);
         let counts = at > kept_from(account, now);
         if counts && self.remembered(account, &entry.id, now).is_none() {
-            let position = self.place(&entry.id, at, true);
+            let position = self.place(&entry.id, at, entry.origin, true);
             self.record(account, position, &entry.cost);
         }
     }
@@ -304,6 +317,7 @@ impl LimitHistory {
 
     /// Sets the units of the charge at a position, and the totals behind it.
     fn charge(&mut self, position: Position, units: Units) {
+        let units = units.counted();
         let charged = Charged {
             position,
             units,
@@ -543,9 +557,40 @@ impl LocalLedger for MemoryLedger {
             let entries = kept.filter_map(|(id, known)| {
                 let cost = history.held(account, known.position);
                 let (id, at) = (id.clone(), known.position.0);
-                (!cost.is_none()).then_some(Entry { id, at, cost })
+                (!cost.is_none()).then_some(Entry {
+                    origin: known.origin,
+                    id,
+                    at,
+                    cost,
+                })
             });
             entries.collect()
+        }))
+    }
+
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        let accounts = self.accounts.lock();
+        let newest = |history: &AccountHistory| history.counts.keys().next_back().copied();
+        Ok(accounts.get(&account.name).and_then(newest))
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
+        Ok(None)
+    }
+
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError> {
+        Ok(self.at(account, now, |history, now| {
+            let status = history.status(account, id, now);
+            if status == ChargeStatus::Counts {
+                history.settle(account, id, cost, now);
+            }
+            status
         }))
     }
 
@@ -556,13 +601,7 @@ impl LocalLedger for MemoryLedger {
         now: Timestamp,
     ) -> Result<ChargeStatus, LedgerError> {
         Ok(self.at(account, now, |history, now| {
-            match history.remembered(account, id, now) {
-                None => ChargeStatus::Unknown,
-                Some(position) if history.held(account, position).is_none() => {
-                    ChargeStatus::TakenBack
-                }
-                Some(_) => ChargeStatus::Counts,
-            }
+            history.status(account, id, now)
         }))
     }
 }

@@ -7,8 +7,8 @@ use thiserror::Error;
 
 use super::redis::RedisLedger;
 use super::{
-    Journal, JournalError, Ledger, LedgerClient, LedgerError, LocalClient, Policy, ReadOnlyClient,
-    SharedClient, SqliteLedger,
+    ForgottenLedger, Journal, JournalError, Ledger, LedgerClient, LedgerError, LocalClient, Policy,
+    ReadOnlyClient, SharedClient, SqliteLedger, Witness,
 };
 use ingest_base::clock::Clock;
 use ingest_config::{LedgerConfig, LedgerStore, RedisUrl};
@@ -39,9 +39,15 @@ pub enum OpenLedgerError {
     /// The journal of this machine.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The URL of the shared ledger.
+    /// The ledger itself: the URL of a shared one, or what a file has forgotten.
     #[error(transparent)]
-    Shared(#[from] LedgerError),
+    Ledger(#[from] LedgerError),
+}
+
+impl From<ForgottenLedger> for OpenLedgerError {
+    fn from(forgotten: ForgottenLedger) -> Self {
+        Self::Ledger(forgotten.into())
+    }
 }
 
 impl OpenLedgerError {
@@ -50,10 +56,29 @@ impl OpenLedgerError {
     pub fn is_of_earlier_release(&self) -> bool {
         match self {
             Self::File(error) => matches!(error, OpenError::Older { .. }),
-            // The journal's error is text alone: this is the remedy that it names for an earlier release's file.
-            Self::Journal(error) => error.to_string().contains("upgrades it"),
-            Self::Shared(_) => false,
+            Self::Journal(error) => matches!(error, JournalError::Earlier(_)),
+            Self::Ledger(_) => false,
         }
+    }
+}
+
+/// Opens the ledger that `config` names for charging, unless it is a file that no longer knows what `witness` saw. A shared
+/// ledger notices that by itself.
+///
+/// # Errors
+/// As [`open`]; and when the file is gone, was replaced or emptied.
+pub fn open_seen(
+    config: &LedgerConfig,
+    state_dir: &Path,
+    witness: &Witness,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+    match &config.store {
+        LedgerStore::Sqlite => {
+            let ledger = SqliteLedger::open_seen(&state_dir.join(LEDGER_FILE), witness)?;
+            Ok(Arc::new(LocalClient::new(Arc::new(ledger), clock)))
+        }
+        LedgerStore::Redis(_) => open(config, state_dir, Mode::ReadWrite, clock),
     }
 }
 

@@ -2,6 +2,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::Serialize;
+use strum::VariantArray;
 
 use super::{Cost, LimitName, Timestamp, Units};
 
@@ -10,11 +11,28 @@ use super::{Cost, LimitName, Timestamp, Units};
 #[serde(transparent)]
 pub struct ChargeId(String);
 
+/// Begins the ids that this program makes and that name what no user charged. Users' ids have only visible characters.
+const OWN: char = '\u{1}';
+
 impl ChargeId {
-    /// An id with this text.
+    /// An id with this text, as a store has it.
     #[must_use]
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
+    }
+
+    /// Whether it ends as [`Self::again`] makes ids end.
+    #[must_use]
+    pub fn is_made_again(&self) -> bool {
+        self.0.rsplit_once('~').is_some_and(|(_, times)| {
+            !times.is_empty() && times.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    }
+
+    /// An id for what this program charges by itself. It equals none that a user chose.
+    #[must_use]
+    pub fn own(text: impl fmt::Display) -> Self {
+        Self(format!("{OWN}{text}"))
     }
 
     /// The id of the next charge under this one, after it was taken back `times` times (L12).
@@ -84,9 +102,56 @@ pub struct Rejection {
     pub retry_at: Timestamp,
 }
 
+/// Where a ledger has a charge from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, VariantArray)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// It was charged, by a job or by hand.
+    #[default]
+    Charged,
+    /// The upstream reported its units as used, which the ledger had not counted.
+    Reported,
+    /// It was recorded elsewhere: in the ledger that the configuration named before, in the journal, or with a pass.
+    CarriedOver,
+}
+
+impl Origin {
+    /// Returns it as machines read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Charged => "charged",
+            Self::Reported => "reported",
+            Self::CarriedOver => "carried_over",
+        }
+    }
+
+    /// Returns the origin that machines read so; `None` when there is none.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        Self::VARIANTS
+            .iter()
+            .copied()
+            .find(|origin| origin.as_str() == text)
+    }
+
+    /// The job of a charge, or in words what stands in its place.
+    #[must_use]
+    pub const fn whose(self, job: Option<&str>) -> &str {
+        match (job, self) {
+            (Some(job), _) => job,
+            (None, Self::Charged) => "by hand",
+            (None, Self::Reported) => "reported",
+            (None, Self::CarriedOver) => "carried over",
+        }
+    }
+}
+
 /// A charge that a ledger absorbs, with the time at which it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
+    /// Where it is from.
+    pub origin: Origin,
     /// The id of the charge.
     pub id: ChargeId,
     /// When it was made.

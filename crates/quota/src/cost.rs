@@ -59,6 +59,14 @@ impl Cost {
         };
     }
 
+    /// These units, of each limit as many as a ledger counts.
+    #[must_use]
+    pub fn counted(&self) -> Self {
+        self.iter()
+            .map(|(limit, units)| (limit.clone(), units.counted()))
+            .collect()
+    }
+
     /// Adds `other`.
     pub fn add(&mut self, other: &Self) {
         for (limit, units) in other.iter() {

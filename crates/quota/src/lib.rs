@@ -26,7 +26,7 @@ mod window;
 
 pub use account::{Account, SHORTEST_MEMORY};
 pub use calendar::{Calendar, Period};
-pub use charge::{ChargeId, Closing, Decision, Entry, Floor, Grant, Outage, Rejection};
+pub use charge::{ChargeId, Closing, Decision, Entry, Floor, Grant, Origin, Outage, Rejection};
 pub use cost::Cost;
 pub use counting::{Counting, Parts};
 pub use limit::{Limit, LimitError};

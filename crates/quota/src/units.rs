@@ -15,6 +15,9 @@ impl Units {
     /// No units.
     pub const ZERO: Self = Self(0);
 
+    /// The most that one charge takes of a limit, whatever it truly cost: every ledger counts it exactly.
+    pub const MOST_COUNTED: Self = Self(1 << 52);
+
     /// This number of units.
     #[must_use]
     pub const fn new(units: u64) -> Self {
@@ -31,6 +34,12 @@ impl Units {
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
+    }
+
+    /// These units, at most [`Self::MOST_COUNTED`].
+    #[must_use]
+    pub fn counted(self) -> Self {
+        self.min(Self::MOST_COUNTED)
     }
 
     /// These units, `count` times.

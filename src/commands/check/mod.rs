@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
+use super::lost_catalog::lost_catalog;
 use super::output::Message;
 use super::refill::{charging_ledger, recorded_ledger};
 use super::table::counted;
@@ -44,7 +45,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     findings.extend(writable::state_dir(&environment.state_dir));
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
-    findings.extend(catalog(&environment, args.connect).await);
+    findings.extend(catalog(&environment, args.connect, ledger.as_deref()).await);
     if args.connect {
         findings.extend(connect::everything(&environment, ledger.as_deref()).await);
     }
@@ -196,7 +197,11 @@ async fn can_be_read(environment: &Environment, ledger: &dyn LedgerClient) -> Re
 }
 
 /// Checks the catalog; `None` for a database that `--connect` checks.
-async fn catalog(environment: &Environment, connects: bool) -> Option<CheckFinding> {
+async fn catalog(
+    environment: &Environment,
+    connects: bool,
+    ledger: Option<&dyn LedgerClient>,
+) -> Option<CheckFinding> {
     if let Some(database) = environment.database() {
         let what = format!("the catalog ({})", database.shown());
         return match database.read_password().await {
@@ -208,6 +213,13 @@ async fn catalog(environment: &Environment, connects: bool) -> Option<CheckFindi
     }
     let path = environment.state_dir.join(CATALOG_FILE);
     let what = path.display().to_string();
+    let lost = match ledger {
+        Some(ledger) => lost_catalog(environment, ledger).await,
+        None => None,
+    };
+    if let Some(lost) = lost {
+        return Some(bad(what, lost));
+    }
     Some(match environment.passes().await {
         Ok(_) => match sqlite::can_be_written(&path) {
             Ok(()) => good(what, "usable".to_owned()),

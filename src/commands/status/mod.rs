@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::environment::Environment;
+use super::lost_catalog::lost_catalog;
 use super::output::{Message, Screen};
 use super::{Error, output, refill};
 use crate::cli::{Global, Shown, StatusArgs};
@@ -44,6 +45,9 @@ pub struct Status {
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
     pub spend: Vec<Spend>,
     pub regions: Vec<RegionStatus>,
+    /// Why nothing is known of what was ingested, where the catalog was lost; absent where it is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost_catalog: Option<String>,
     /// What the last batches of each job noticed, if they did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<BatchStatus>,
@@ -258,6 +262,7 @@ pub async fn report(
         spend: Vec::new(),
         batches: batches(environment, &failed, &regions, now).await?,
         regions,
+        lost_catalog: lost_catalog(environment, &*ledger).await,
         walking: walking(environment).await?,
         stale: None,
     };

@@ -265,7 +265,12 @@ pub fn regions(status: &Status, all: bool, now: Timestamp, screen: Screen) -> St
     lines.extend(slices::said(regions.iter().filter_map(at_cursor)));
     if standing::is_new(status) {
         let nothing = "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would spend.";
-        lines.push(nothing.to_owned());
+        lines.push(
+            status
+                .lost_catalog
+                .clone()
+                .unwrap_or_else(|| nothing.to_owned()),
+        );
     }
     let lines = lines.iter().enumerate();
     // The first is the table, which fits the screen by its columns.

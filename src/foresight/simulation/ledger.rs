@@ -13,7 +13,7 @@ use ingest_ledger::{
     Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
 };
 use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage, Origin,
     Rejection, Timestamp, Units,
 };
 
@@ -185,6 +185,7 @@ impl SimulatedLedger {
     /// Records a charge whatever the limits hold.
     async fn grant(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
         let entry = Entry {
+            origin: Origin::Charged,
             id: charge.id.clone(),
             at: now,
             cost: charge.cost.clone(),
@@ -362,6 +363,24 @@ impl LocalLedger for SimulatedLedger {
 
     async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
         self.ledger.entries(account, now).await
+    }
+
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        self.ledger.newest_charge(account).await
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
+        self.ledger.restored_from().await
+    }
+
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError> {
+        self.ledger.correct(account, id, cost, now).await
     }
 
     async fn look_up(

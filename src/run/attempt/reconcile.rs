@@ -5,7 +5,7 @@ use super::Attempt;
 use crate::run::learned_cost::truth;
 use ingest_catalog::Estimate;
 use ingest_ledger::{Permit, reported_id};
-use ingest_quota::{Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_quota::{Cost, Entry, Limit, LimitName, LimitUsage, Origin, Timestamp, Units};
 use ingest_upstream::{ReportedCost, ReportedLimit};
 
 impl Attempt<'_> {
@@ -108,6 +108,7 @@ impl Attempt<'_> {
         }
         let at = counts_until(limit, reset, self.context.clock.now());
         let entry = Entry {
+            origin: Origin::Reported,
             id: reported_id(name, at),
             at,
             cost: Cost::from_iter([(name.clone(), missing)]),

@@ -141,7 +141,8 @@ fn shown(reader: &Reader, overview: &Overview, most_regions: usize) -> Markup {
 fn summary(overview: &Overview) -> Markup {
     let status = &overview.status;
     html! {
-        @if standing::is_new(status) { p { "Nothing was ingested yet. The first run shows here: " code { "ingest --region all" } "." } }
+        @if let Some(lost) = &status.lost_catalog { p class="bad" { (plain(lost)) } }
+        @else if standing::is_new(status) { p { "Nothing was ingested yet. The first run shows here: " code { "ingest --region all" } "." } }
         ul class="summary" aria-label="Summary" {
             @for (text, colour) in standing::summary(status, overview.now) {
                 li class=(class(colour)) { (text) }

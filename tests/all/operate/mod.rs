@@ -11,6 +11,7 @@ mod glance;
 mod hostile;
 mod links;
 mod logs;
+mod lost_catalog;
 mod metrics;
 mod notify;
 mod prometheus;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 /// A limit that two searches fill.
 fn small() -> World {
@@ -165,4 +166,43 @@ fn a_signal_is_handed_on_to_the_command() {
     }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(9));
+}
+
+#[test]
+fn what_was_charged_under_any_id_stays_charged_when_a_limit_is_reopened() {
+    let redis = RedisServer::start();
+    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
+    for sets in [&[][..], &[url.as_str(), "ledger.timeout=5s"]] {
+        let world = World::configured(sets, |_| {});
+        for id in ["told-mine", "mine-2", "reported daily", "pass trending US"] {
+            let charge = ["charge", "youtube", "videos.list", "--times", "100"];
+            let charged = world.json(&[&charge[..], &["--id", id]].concat());
+            assert_eq!(charged["decision"], "granted");
+        }
+        assert_eq!(
+            world.json(&["reopen", "youtube", "daily"])["reopened"],
+            false
+        );
+        assert_eq!(world.charged("daily"), 400);
+        assert_eq!(
+            world.json(&["status"])["spend"][0]["origin"],
+            "charged",
+            "whatever its id"
+        );
+    }
+}
+
+#[test]
+fn an_id_that_this_program_could_make_is_refused() {
+    let world = World::new();
+    for wrong in ["\u{1}reported daily", "a\nb", "mine~1", "~22"] {
+        let charge = ["charge", "youtube", "videos.list", "--id", wrong];
+        let refused = world.ingest(&charge);
+        assert_eq!(refused.code, 2, "{wrong:?}: {refused:?}");
+    }
+    for right in ["mine~", "mine~1a", "~", "äö ü"] {
+        let charge = ["charge", "youtube", "videos.list", "--id", right];
+        assert_eq!(world.ingest(&charge).code, 0, "{right}");
+    }
+    assert_eq!(world.charged("daily"), 4);
 }

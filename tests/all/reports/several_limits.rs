@@ -6,7 +6,7 @@ use std::time::Duration;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::plain;
 use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger, fresh_id};
-use ingest_quota::{Account, ChargeId, Cost, Decision, Entry, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, Decision, Entry, Origin, Timestamp, Units};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -121,6 +121,7 @@ fn charge_before(world: &World, charges: &[(u64, [u64; 3])]) {
     let entries: Vec<Entry> = (0..)
         .zip(charges)
         .map(|(number, (ago, [hour, day, month]))| Entry {
+            origin: Origin::CarriedOver,
             id: ChargeId::new(format!("before-{number}")),
             at: (now - Duration::from_secs(60 * ago)),
             cost: cost(&[("hour", *hour), ("day", *day), ("month", *month)]),

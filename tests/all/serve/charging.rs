@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{CLIENT, Served, TOKEN};
 use crate::support::world::World;
+use ingest_testing::redis_server::RedisServer;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
@@ -492,4 +493,81 @@ fn an_id_over_http_is_short_and_visible_as_on_the_command_line() {
             );
         }
     }
+}
+
+#[test]
+fn a_cost_beyond_what_a_limit_counts_is_refused_over_every_ledger() {
+    let redis = RedisServer::start();
+    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
+    for sets in [&[][..], &[url.as_str(), "ledger.timeout=5s"]] {
+        let served = served(sets);
+        assert_eq!(served.post(CHARGE, Some("one"), &call(3)).status, 200);
+        let settle = |units: u64| {
+            let body = json!({ "id": "one", "cost": { "daily": units } });
+            served.post("/api/v1/settle", None, &body)
+        };
+        for units in [(1 << 52) + 1, 1 << 63, u64::MAX] {
+            let refused = settle(units);
+            assert_eq!(refused.status, 400, "{units}: {}", refused.text());
+            assert!(
+                refused.text().contains("4503599627370496"),
+                "{}",
+                refused.text()
+            );
+            assert_eq!(served.world.charged("daily"), 3);
+        }
+        assert_eq!(settle(1 << 52).status, 200);
+        assert_eq!(served.world.charged("daily"), 1 << 52);
+        assert_eq!(settle(4).status, 200);
+        assert_eq!(served.world.charged("daily"), 4);
+    }
+}
+
+#[test]
+fn a_release_that_was_answered_is_final() {
+    let redis = RedisServer::start();
+    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
+    for sets in [&[][..], &[url.as_str(), "ledger.timeout=5s"]] {
+        let served = served(sets);
+        for round in 0..12 {
+            let id = format!("charge-{round}");
+            assert_eq!(served.post(CHARGE, Some(&id), &call(3)).status, 200);
+            let correct = |settles: bool| {
+                let (path, body) = match settles {
+                    true => (
+                        "/api/v1/settle",
+                        json!({ "id": id, "cost": { "daily": 7 } }),
+                    ),
+                    false => ("/api/v1/release", json!({ "id": id })),
+                };
+                served.post(path, None, &body).status
+            };
+            let answers: Vec<(bool, u16)> = thread::scope(|scope| {
+                let threads: Vec<_> = (0..6)
+                    .map(|nth| scope.spawn(move || (nth % 3 > 0, correct(nth % 3 > 0))))
+                    .collect();
+                threads.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            for (settles, status) in answers {
+                assert!(
+                    status == 200 || (settles && status == 409),
+                    "{settles} {status}"
+                );
+            }
+            assert_eq!(served.world.charged("daily"), 0, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn an_id_that_this_program_could_make_is_refused() {
+    let served = served(&[]);
+    for wrong in ["mine~1", "mine~07"] {
+        let refused = served.post(CHARGE, Some(wrong), &call(1));
+        assert_eq!(refused.status, 400, "{wrong}: {}", refused.text());
+    }
+    assert_eq!(served.post(CHARGE, Some("mine~x"), &call(1)).status, 200);
+    let body = json!({ "id": "\u{1}reported daily" });
+    assert_eq!(served.post("/api/v1/release", None, &body).status, 400);
+    assert_eq!(served.world.charged("daily"), 1);
 }

@@ -13,6 +13,7 @@ mod safety;
 mod screenshots;
 mod settings;
 mod shared_catalog;
+mod vanished;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -80,6 +80,25 @@ impl LedgerClient for LocalClient {
         Ok(self.ledger.settle(account, id, cost, now).await?)
     }
 
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<Found, ClientError> {
+        let (mut candidate, mut taken_back) = (id.clone(), 0);
+        loop {
+            let now = self.clock.now();
+            match self.ledger.correct(account, &candidate, cost, now).await? {
+                ChargeStatus::Counts => return Ok(Found::Counting(candidate)),
+                ChargeStatus::TakenBack => taken_back += 1,
+                ChargeStatus::Unknown if taken_back > 0 => return Ok(Found::TakenBack),
+                ChargeStatus::Unknown => return Ok(Found::Unknown),
+            }
+            candidate = id.again(taken_back);
+        }
+    }
+
     async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
         let now = self.clock.now();
         Ok(self.ledger.absorb(account, entries, &[], now).await?)

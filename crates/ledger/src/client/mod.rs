@@ -181,6 +181,15 @@ pub trait LedgerClient: Send + Sync {
         cost: &Cost,
     ) -> Result<(), ClientError>;
 
+    /// Sets the true cost of a charge that a caller names, and returns what had become of it: one that was taken back stays so.
+    /// A charge of another machine is corrected unseen.
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<Found, ClientError>;
+
     /// Adds charges made elsewhere, each at its own time, once, even beyond the limit. While the ledger cannot be reached,
     /// the journal keeps them for the next contact.
     async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError>;
@@ -243,18 +252,11 @@ pub trait LedgerClient: Send + Sync {
     async fn is_empty(&self) -> Result<bool, ClientError>;
 
     /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file of this machine.
-    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
-        Ok(None)
-    }
+    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, ClientError>;
 
     /// Returns when the backup was made that the ledger's file on this machine, or the journal, was restored from; `None` for one
     /// that was not restored.
-    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
-        match self.journal() {
-            Some(journal) => Ok(journal.restored_from().await?),
-            None => Ok(None),
-        }
-    }
+    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError>;
 
     /// The journal of this machine; `None` when the ledger itself is on this machine.
     fn journal(&self) -> Option<&Journal>;

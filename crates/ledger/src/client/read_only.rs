@@ -91,6 +91,15 @@ impl LedgerClient for ReadOnlyClient {
         Err(ClientError::ReadOnly)
     }
 
+    async fn correct(
+        &self,
+        _account: &Account,
+        _id: &ChargeId,
+        _cost: &Cost,
+    ) -> Result<Found, ClientError> {
+        Err(ClientError::ReadOnly)
+    }
+
     async fn absorb(&self, _account: &Account, _entries: &[Entry]) -> Result<(), ClientError> {
         Err(ClientError::ReadOnly)
     }
@@ -157,6 +166,14 @@ impl LedgerClient for ReadOnlyClient {
 
     async fn is_empty(&self) -> Result<bool, ClientError> {
         Ok(false)
+    }
+
+    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
+        Ok(None)
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
+        Ok(self.journal.restored_from().await?)
     }
 
     fn journal(&self) -> Option<&Journal> {

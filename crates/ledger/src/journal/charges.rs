@@ -9,10 +9,11 @@ use super::closings::{self, Binding};
 use super::merge::NAMELESS;
 use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
+use super::report::{counting, has_id};
 use super::{Journal, JournalError, JournalTime, write};
-use crate::{Charge, Granted, Purpose};
+use crate::{Charge, Found, Granted, Purpose};
 use ingest_quota::admission::forgotten_by;
-use ingest_quota::{Account, ChargeId, Cost, Entry, LimitName, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, Entry, LimitName, Origin, Timestamp, Units};
 use ingest_sqlite::Json;
 
 /// A charge that may be sent to the ledger.
@@ -177,25 +178,47 @@ impl Journal {
         let row = ChargeRow::settled(account, id, now, cost);
         self.with(move |connection| {
             let tx = write(connection)?;
-            // A floor that is set after a loss must contain the true cost, which the ledger reported without it (L38).
-            if let Some(before) = charged(&tx, &row)? {
-                let mut more = row.cost.clone();
-                more.take(&before.cost);
-                position::raise_used(&tx, &row.account, before.at, &more)?;
-            }
-            row.upsert_settled(
-                &tx,
-                "on conflict do update set cost = excluded.cost, settled = 1, told = 0, version = version + 1,
-                     state = case state when 'asked' then 'void' else state end",
-            )?;
+            settle(&tx, &row)?;
             tx.commit()
+        })
+        .await
+    }
+
+    /// Records the true cost of a charge of this machine that counts, and returns what had become of it: one that was taken back
+    /// stays so.
+    pub async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<Found, JournalError> {
+        let row = ChargeRow::settled(account, id, now, cost);
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            let found = match counting(&tx, &row.account, &row.id)? {
+                Some(id) => {
+                    settle(
+                        &tx,
+                        &ChargeRow {
+                            id: id.clone(),
+                            ..row
+                        },
+                    )?;
+                    Found::Counting(id)
+                }
+                None if has_id(&tx, &row.account, &row.id)? => Found::TakenBack,
+                None => Found::CannotTell,
+            };
+            tx.commit()?;
+            Ok(found)
         })
         .await
     }
 
     /// Records charges made elsewhere, each once.
     pub async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
-        let row = |entry: &Entry| ChargeRow::settled(account, &entry.id, entry.at, &entry.cost);
+        let row = |entry: &Entry| ChargeRow::of_entry(account, entry);
         let rows: Vec<ChargeRow> = entries.iter().map(row).collect();
         self.with(move |connection| {
             let tx = write(connection)?;
@@ -215,6 +238,7 @@ struct ChargeRow {
     at: Timestamp,
     cost: Cost,
     purpose: Purpose,
+    origin: Origin,
 }
 
 impl ChargeRow {
@@ -225,16 +249,32 @@ impl ChargeRow {
             at,
             cost: charge.cost.clone(),
             purpose: charge.purpose.clone(),
+            origin: Origin::Charged,
         }
     }
 
     fn settled(account: &Account, id: &ChargeId, at: Timestamp, cost: &Cost) -> Self {
+        let (id, cost) = (id.clone(), cost.clone());
+        let origin = Origin::CarriedOver;
+        Self::of_entry(
+            account,
+            &Entry {
+                origin,
+                id,
+                at,
+                cost,
+            },
+        )
+    }
+
+    fn of_entry(account: &Account, entry: &Entry) -> Self {
         Self {
             account: account.name.clone(),
-            id: id.clone(),
-            at,
-            cost: cost.clone(),
+            id: entry.id.clone(),
+            at: entry.at,
+            cost: entry.cost.counted(),
             purpose: Purpose::default(),
+            origin: entry.origin,
         }
     }
 
@@ -266,16 +306,38 @@ impl ChargeRow {
     /// Writes a charge whose cost is final and has no purpose. `on_conflict` says what happens to one that is there.
     fn upsert_settled(&self, connection: &Connection, on_conflict: &str) -> rusqlite::Result<()> {
         let insert = format!(
-            "insert into charge (account, id, at, cost, state, settled, told, asked_at, owner)
-             values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5) {on_conflict}"
+            "insert into charge (account, id, at, cost, state, settled, told, asked_at, owner, origin)
+             values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5, ?6) {on_conflict}"
         );
         let (id, at) = (self.id.as_str(), self.at.micros());
         let process = std::process::id();
         connection
             .prepare_cached(&insert)?
-            .execute(params![self.account, id, at, Json(&self.cost), process])
+            .execute(params![
+                self.account,
+                id,
+                at,
+                Json(&self.cost),
+                process,
+                self.origin.as_str()
+            ])
             .map(drop)
     }
+}
+
+/// Records the true cost of a charge.
+fn settle(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<()> {
+    // A floor that is set after a loss must contain the true cost, which the ledger reported without it (L38).
+    if let Some(before) = charged(tx, row)? {
+        let mut more = row.cost.clone();
+        more.take(&before.cost);
+        position::raise_used(tx, &row.account, before.at, &more)?;
+    }
+    row.upsert_settled(
+        tx,
+        "on conflict do update set cost = excluded.cost, settled = 1, told = 0, version = version + 1,
+             state = case state when 'asked' then 'void' else state end",
+    )
 }
 
 /// Lets an id that the ledger has forgotten name a new charge (L11): its charge stays, without a name, while it may count.
@@ -450,7 +512,7 @@ fn held(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<Option<Cost>>
 /// Returns the charge of an id that may have been sent; `None` when there is none.
 fn charged(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<Option<Entry>> {
     let mut statement = tx.prepare_cached(
-        "select id, at, cost from charge where account = ? and id = ? and state = 'sent'",
+        "select id, at, cost, origin from charge where account = ? and id = ? and state = 'sent'",
     )?;
     let parameters = params![row.account, row.id.as_str()];
     statement.query_row(parameters, entry).optional()

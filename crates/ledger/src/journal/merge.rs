@@ -14,7 +14,7 @@ use ingest_sqlite::Json;
 const MOST: i64 = 1_024;
 
 /// Begins the id of a row that stands for several charges, or for one whose id is forgotten: no charge has it.
-pub const NAMELESS: char = '\u{1}';
+pub const NAMELESS: char = '\u{2}';
 
 /// The charges that may be merged: granted, and in the ledger as they are here.
 // Rows without a call were absorbed, or settled before they arrived: the ledger remembers their ids longer (L11).
@@ -75,10 +75,10 @@ fn charges(
     until: Timestamp,
 ) -> rusqlite::Result<Vec<(Entry, Purpose)>> {
     let select = format!(
-        "select id, at, cost, job, region, call from charge where {WHICH} order by at limit ?4"
+        "select id, at, cost, origin, job, region, call from charge where {WHICH} order by at limit ?4"
     );
     let params = params![account.name, from.micros(), until.micros(), MOST];
-    let read = |row: &Row<'_>| Ok((entry(row)?, [row.get(3)?, row.get(4)?, row.get(5)?]));
+    let read = |row: &Row<'_>| Ok((entry(row)?, [row.get(4)?, row.get(5)?, row.get(6)?]));
     tx.prepare_cached(&select)?
         .query_map(params, read)?
         .collect()

@@ -31,18 +31,30 @@ pub use recovery::Recovery;
 
 /// Why the journal cannot be used. No request is sent without it.
 #[derive(Debug, Clone, Error)]
-#[error("cannot use the journal of this machine: {0}")]
-pub struct JournalError(String);
+pub enum JournalError {
+    /// An earlier release wrote it, and it is not to be written now.
+    #[error("cannot use the journal of this machine: {0}")]
+    Earlier(String),
+    /// It cannot be opened, read or written.
+    #[error("cannot use the journal of this machine: {0}")]
+    Failed(String),
+}
 
 impl From<rusqlite::Error> for JournalError {
     fn from(error: rusqlite::Error) -> Self {
-        Self(format!("journal.db: {}", sqlite::explain(&error)))
+        Self::Failed(format!("journal.db: {}", sqlite::explain(&error)))
     }
 }
 
 impl From<sqlite::OpenError> for JournalError {
     fn from(error: sqlite::OpenError) -> Self {
-        Self(error.to_string())
+        match error {
+            sqlite::OpenError::Older { .. } => Self::Earlier(error.to_string()),
+            sqlite::OpenError::Newer { .. }
+            | sqlite::OpenError::Foreign { .. }
+            | sqlite::OpenError::Denied { .. }
+            | sqlite::OpenError::Sqlite { .. } => Self::Failed(error.to_string()),
+        }
     }
 }
 
@@ -168,7 +180,7 @@ impl Journal {
             changed.map_err(|error| database.confirmed(error))
         })
         .await?
-        .ok_or_else(|| JournalError("it is open read-only".to_owned()))
+        .ok_or_else(|| JournalError::Failed("it is open read-only".to_owned()))
     }
 
     /// Reads from one state of the file; `None` when there is no file.
@@ -187,6 +199,6 @@ impl Journal {
         let done = apart(move || database.lock().as_mut().map(act).transpose());
         Ok(done
             .await
-            .map_err(|error| JournalError(error.to_string()))??)
+            .map_err(|error| JournalError::Failed(error.to_string()))??)
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::merge::merge;
 use super::{Journal, JournalError, charges, write};
-use ingest_quota::{Account, ChargeId, Cost, Entry, Timestamp};
+use ingest_quota::{Account, ChargeId, Cost, Entry, Origin, Timestamp};
 use ingest_sqlite::Json;
 
 /// A charge that was requested longer ago than this is abandoned, whatever its process does (L22).
@@ -121,23 +121,24 @@ fn is_alive(process: i32) -> bool {
 
 fn pending(connection: &Connection, account: &str, most: i64) -> rusqlite::Result<Vec<Pending>> {
     let mut statement = connection.prepare_cached(
-        "select id, at, cost, state = 'sent' and not known, settled, version from charge indexed by charge_open
+        "select id, at, cost, origin, state = 'sent' and not known, settled, version from charge indexed by charge_open
          where account = ? and told = 0 order by at limit ?",
     )?;
     let read = |row: &Row<'_>| {
         Ok(Pending {
             entry: entry(row)?,
-            absorb: row.get(3)?,
-            settle: row.get(4)?,
-            version: row.get(5)?,
+            absorb: row.get(4)?,
+            settle: row.get(5)?,
+            version: row.get(6)?,
         })
     };
     statement.query_map(params![account, most], read)?.collect()
 }
 
-/// Reads an entry from the columns `id, at, cost`.
+/// Reads an entry from the columns `id, at, cost, origin`.
 pub fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     Ok(Entry {
+        origin: Origin::read(row.get_ref(3)?.as_str()?).unwrap_or_default(),
         id: ChargeId::new(row.get::<_, String>(0)?),
         at: Timestamp::from_micros(row.get(1)?),
         cost: row.get::<_, Json<Cost>>(2)?.0,

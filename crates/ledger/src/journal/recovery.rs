@@ -165,7 +165,7 @@ fn ledger(connection: &Connection, account: &str) -> rusqlite::Result<Option<Str
 fn own_charges(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Vec<Entry>> {
     let mut statement = connection.prepare_cached(
         // What was only requested is left out: its grant is void (L37), and it is charged again.
-        "select id, at, cost from charge where account = ? and at > ? and state != 'asked' order by at",
+        "select id, at, cost, origin from charge where account = ? and at > ? and state != 'asked' order by at",
     )?;
     let from = (moment.now - moment.window).micros();
     statement
@@ -200,10 +200,9 @@ fn is_covered(entry: &Entry, reported: &HashMap<&str, &Floor>) -> bool {
 }
 
 fn spent_by_passes(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Cost> {
-    // The run charges what an upstream reports of other clients under ids that begin with `told-`.
     let mut statement = connection.prepare_cached(
         "select cost from charge where account = ? and at > ? and state != 'asked'
-             and (job is not null or call is null) and id not like 'told-%'",
+             and (job is not null or call is null) and origin != 'reported'",
     )?;
     let from = (moment.now - moment.window).micros();
     let costs = statement.query_map(params![moment.account, from], |row| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::charges::valid_id;
 use super::{Journal, JournalError};
@@ -49,18 +49,14 @@ impl Journal {
     /// Whether a charge of this id was made here, even if it was voided or released.
     pub async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        let remembers = self.look(move |connection| {
-            connection
-                .prepare_cached("select 1 from charge where account = ? and id = ?")?
-                .exists(params![account, id.as_str()])
-        });
+        let remembers = self.look(move |connection| has_id(connection, &account, &id));
         Ok(remembers.await?.unwrap_or(false))
     }
 }
 
 fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::Result<Vec<Spent>> {
     let mut statement = connection.prepare_cached(
-        "select at, cost, job, region, call, charges, iif(call is null, id, null) from charge
+        "select at, cost, job, region, call, charges, origin from charge
          where account = ? and at >= ? and state = 'sent' order by at, id",
     )?;
     let charges = statement.query_map(params![account, from.micros()], charge)?;
@@ -95,7 +91,7 @@ fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
         row.get::<_, Json<Cost>>(1)?.0,
         purpose.into(),
         row.get(5)?,
-        Origin::from_id(row.get::<_, Option<String>>(6)?.as_deref()),
+        Origin::read(row.get_ref(6)?.as_str()?).unwrap_or_default(),
     ))
 }
 
@@ -112,16 +108,19 @@ fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
     Ok(sum)
 }
 
-fn counting(
+/// Whether a charge of this id was made here.
+pub fn has_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("select 1 from charge where account = ? and id = ?")?
+        .exists(params![account, id.as_str()])
+}
+
+/// Returns the id under which a charge counts that was made here under `id` or under one made from it.
+pub fn counting(
     connection: &Connection,
     account: &str,
     id: &ChargeId,
 ) -> rusqlite::Result<Option<ChargeId>> {
     let id = valid_id(connection, account, id)?;
-    let mut statement =
-        connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
-    let found = statement
-        .query_row(params![account, id.as_str()], |_| Ok(()))
-        .optional()?;
-    Ok(found.map(|()| id))
+    Ok(has_id(connection, account, &id)?.then_some(id))
 }

@@ -8,7 +8,7 @@ use ingest_sqlite::Schema;
 /// row as it is here.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
-    migrations: &[FIRST, PURPOSES, PROBES, LEDGER, MERGED],
+    migrations: &[FIRST, PURPOSES, PROBES, LEDGER, MERGED, ORIGIN],
 };
 
 const FIRST: &str = "
@@ -79,6 +79,9 @@ const LEDGER: &str = "alter table contact add column ledger text;";
 
 /// How many charges a row stands for: more than one where old charges were merged.
 const MERGED: &str = "alter table charge add column charges integer not null default 1;";
+
+/// Where a charge is from: `charged`, `reported` by the upstream, `carried_over`.
+const ORIGIN: &str = "alter table charge add column origin text not null default 'charged';";
 
 /// What a charge is for; null when that was not recorded. Only the journal has it: the log in Redis stays small, and a
 /// machine can report its own spend alone.

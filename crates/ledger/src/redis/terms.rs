@@ -13,7 +13,7 @@ use ingest_quota::{
 };
 
 /// The largest number that the scripts take: they calculate in doubles.
-const LARGEST: u64 = 1 << 52;
+const LARGEST: u64 = Units::MOST_COUNTED.get();
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The most limits of an account that are sent all. Of more, those are sent that a script needs.
@@ -385,7 +385,7 @@ pub fn units(units: Units) -> String {
 
 /// The units, at most what the scripts can calculate with.
 fn calculable(units: Units) -> u64 {
-    units.get().min(LARGEST)
+    units.counted().get()
 }
 
 /// Microseconds, at most what the scripts can calculate with.

@@ -6,8 +6,9 @@ use rusqlite::Result;
 
 use super::Moment;
 use super::rows::{LogPosition, Rows};
+use crate::ChargeStatus;
 use ingest_quota::admission::{History, kept_from};
-use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Timestamp};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Origin, Timestamp};
 
 /// The end of time.
 const END: Timestamp = Timestamp::from_micros(i64::MAX);
@@ -22,13 +23,13 @@ pub fn settle(
 ) -> Result<()> {
     let place = match rows.known(account, id, now)? {
         Some(place) => place,
-        None => add(rows, id, now)?,
+        None => add(rows, (id, Origin::CarriedOver), now)?,
     };
     let mut limits = rows.limits_of(account, place)?;
     // The true cost can take from limits that the charge did not.
     limits.extend(account.charged(cost).map(|(limit, _)| limit));
     for limit in limits {
-        let units = cost.of(limit);
+        let units = cost.of(limit).counted();
         if rows.taken(limit, place)?.unwrap_or_default() != units {
             rows.take(limit, place, units, 0)?;
             // The totals of all later charges contain this one.
@@ -36,6 +37,38 @@ pub fn settle(
         }
     }
     Ok(())
+}
+
+/// Returns what became of the charge of an id.
+pub fn status(
+    rows: Rows<'_>,
+    account: &Account,
+    id: &ChargeId,
+    now: Timestamp,
+) -> Result<ChargeStatus> {
+    let Some(place) = rows.known(account, id, now)? else {
+        return Ok(ChargeStatus::Unknown);
+    };
+    Ok(if rows.held(account, place)?.is_none() {
+        ChargeStatus::TakenBack
+    } else {
+        ChargeStatus::Counts
+    })
+}
+
+/// Sets the true cost of a charge that counts, and returns what had become of it.
+pub fn correct(
+    rows: Rows<'_>,
+    account: &Account,
+    id: &ChargeId,
+    cost: &Cost,
+    now: Timestamp,
+) -> Result<ChargeStatus> {
+    let status = status(rows, account, id, now)?;
+    if status == ChargeStatus::Counts {
+        settle(rows, account, id, cost, now)?;
+    }
+    Ok(status)
 }
 
 /// Adds charges that the ledger does not have yet, and floors (L17, L40).
@@ -51,7 +84,7 @@ pub fn absorb(
         // The newest charge is the ledger's time: one from a clock that is ahead would carry it along.
         let at = entry.at.min(now);
         if at > kept_from(account, now) && rows.known(account, &entry.id, now)?.is_none() {
-            let place = add(rows, &entry.id, at)?;
+            let place = add(rows, (&entry.id, entry.origin), at)?;
             for (limit, _) in account.charged(&entry.cost) {
                 rows.take(limit, place, entry.cost.of(limit), 0)?;
                 changed
@@ -72,9 +105,9 @@ pub fn absorb(
     })
 }
 
-fn add(rows: Rows<'_>, id: &ChargeId, at: Timestamp) -> Result<LogPosition> {
+fn add(rows: Rows<'_>, (id, origin): (&ChargeId, Origin), at: Timestamp) -> Result<LogPosition> {
     let place = rows.place_at(at)?;
-    rows.add_charge(place, id, None)?;
+    rows.add_charge(place, id, (origin, None))?;
     Ok(place)
 }
 

@@ -11,8 +11,9 @@ mod merge;
 mod rows;
 mod schema;
 mod spent;
+mod witness;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -20,9 +21,10 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
+use self::charge::Charged;
 use self::rows::{Newest, Rows};
 use self::schema::SCHEMA;
-use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Spent};
+use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, OpenLedgerError, Spent};
 use ingest_base::apart::apart;
 use ingest_quota::admission::{LimitState, kept_from, ledger_time};
 use ingest_quota::{
@@ -30,6 +32,7 @@ use ingest_quota::{
 };
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, OpenError, Writing};
+pub use witness::{ForgottenLedger, Witness};
 
 /// A ledger that is this far ahead of its machine's clock is reported.
 const NOTEWORTHY: Duration = Duration::from_secs(5 * 60);
@@ -39,6 +42,8 @@ const GRAVE: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug, Clone)]
 pub struct SqliteLedger {
     database: Arc<Mutex<Database>>,
+    path: PathBuf,
+    witness: Witness,
 }
 
 impl SqliteLedger {
@@ -47,7 +52,33 @@ impl SqliteLedger {
     /// # Errors
     /// When the file cannot be opened, is damaged, or was written by a later release.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        sqlite::open(path, SCHEMA).map(Self::over)
+        Ok(Self::over(path, sqlite::open(path, SCHEMA)?))
+    }
+
+    /// Opens the ledger in `path`, unless this process has charged it before and it no longer knows that.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; and when the file is gone, was replaced or emptied since `witness` saw it.
+    pub fn open_seen(path: &Path, witness: &Witness) -> Result<Self, OpenLedgerError> {
+        witness.in_place(path)?;
+        let ledger = Self {
+            witness: witness.clone(),
+            ..Self::open(path)?
+        };
+        // Behind the opening, which creates a file that is gone.
+        witness.in_place(path)?;
+        witness.opened(path);
+        for account in witness.accounts() {
+            let newest = ledger.database.lock().read(|connection| {
+                Rows::new(connection, &account)
+                    .newest()
+                    .map(|newest| newest.charge)
+            });
+            if witness.misses(&account, newest.map_err(|error| broken(&error))?) {
+                return Err(Witness::emptied(path).into());
+            }
+        }
+        Ok(ledger)
     }
 
     /// Opens the ledger in `path` for reading, and writes nothing to the disk. When there is no file yet, it
@@ -60,7 +91,7 @@ impl SqliteLedger {
             Some(database) => database,
             None => sqlite::open_empty(SCHEMA)?,
         };
-        Ok(Self::over(database))
+        Ok(Self::over(path, database))
     }
 
     /// Returns a copy of the ledger in memory.
@@ -68,7 +99,8 @@ impl SqliteLedger {
     /// # Errors
     /// When the file fails.
     pub async fn in_memory(&self) -> Result<Self, LedgerError> {
-        self.apart(Database::in_memory).await.map(Self::over)
+        let copy = self.apart(Database::in_memory).await?;
+        Ok(Self::over(&self.path, copy))
     }
 
     /// Returns what was charged to an account within its longest window, each charge with its id.
@@ -85,9 +117,23 @@ impl SqliteLedger {
             .await
     }
 
-    fn over(database: Database) -> Self {
+    fn over(path: &Path, database: Database) -> Self {
         Self {
             database: Arc::new(Mutex::new(database)),
+            path: path.to_owned(),
+            witness: Witness::default(),
+        }
+    }
+
+    /// What became of a charge. One that was granted is noted: a file without it has forgotten it.
+    fn noted(&self, account: &str, charged: Charged) -> Result<Decision, LedgerError> {
+        match charged {
+            Charged::Decided(decision, None) => Ok(decision),
+            Charged::Decided(decision, Some(place)) => {
+                self.witness.granted(account, place);
+                Ok(decision)
+            }
+            Charged::Forgotten => Err(Witness::emptied(&self.path).into()),
         }
     }
 
@@ -254,10 +300,10 @@ fn usage(rows: Rows<'_>, account: &Account, moment: Moment) -> rusqlite::Result<
 #[async_trait]
 impl Ledger for SqliteLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        if let Some(decision) =
-            self.write_at_once(|connection| charge::charge(connection, charge, now))?
-        {
-            return Ok(decision);
+        let charged = self
+            .write_at_once(|connection| charge::charge(connection, &self.witness, charge, now))?;
+        if let Some(charged) = charged {
+            return self.noted(&charge.account.name, charged);
         }
         // Copied only where the charge has to wait, since another thread needs what it owns.
         let (account, id, purpose) = (
@@ -266,7 +312,8 @@ impl Ledger for SqliteLedger {
             charge.purpose.clone(),
         );
         let (cost, leave) = (charge.cost.clone(), charge.leave.clone());
-        self.write_apart(move |connection| {
+        let witness = self.witness.clone();
+        let charged = self.write_apart(move |connection| {
             let charge = Charge {
                 account: &account,
                 id: &id,
@@ -274,9 +321,9 @@ impl Ledger for SqliteLedger {
                 leave: &leave,
                 purpose: &purpose,
             };
-            charge::charge(connection, charge, now)
-        })
-        .await
+            charge::charge(connection, &witness, charge, now)
+        });
+        self.noted(&charge.account.name, charged.await?)
     }
 
     async fn settle(
@@ -413,6 +460,21 @@ impl LocalLedger for SqliteLedger {
         .await
     }
 
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<ChargeStatus, LedgerError> {
+        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::correct(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
     async fn look_up(
         &self,
         account: &Account,
@@ -422,15 +484,7 @@ impl LocalLedger for SqliteLedger {
         let (account, id) = (account.clone(), id.clone());
         let reading = move |connection: &Connection| {
             let rows = Rows::new(connection, &account.name);
-            let now = Moment::read(rows, now)?.now;
-            let Some(place) = rows.known(&account, &id, now)? else {
-                return Ok(ChargeStatus::Unknown);
-            };
-            Ok(if rows.held(&account, place)?.is_none() {
-                ChargeStatus::TakenBack
-            } else {
-                ChargeStatus::Counts
-            })
+            afterwards::status(rows, &account, &id, Moment::read(rows, now)?.now)
         };
         self.read(reading).await
     }

@@ -1,6 +1,6 @@
 //! The statements of the ledger, for one account.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
@@ -9,7 +9,7 @@ use super::merge::MergeProgress;
 use ingest_quota::admission::{
     ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
 };
-use ingest_quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Origin, Timestamp, Units};
 
 /// The place of a charge in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,9 +103,10 @@ impl<'c> Rows<'c> {
         &self,
         place: LogPosition,
         id: &ChargeId,
-        purpose: Option<&Purpose>,
+        (origin, purpose): (Origin, Option<&Purpose>),
     ) -> Result<()> {
-        let sql = "INSERT INTO charge (account, at, n, id, job, region, call) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+        let sql = "INSERT INTO charge (account, at, n, id, job, region, call, origin)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let job = purpose.and_then(|purpose| purpose.job.as_deref());
         let region = purpose.and_then(|purpose| purpose.region.as_deref());
         let call = purpose.map(|purpose| purpose.call.as_str());
@@ -119,6 +120,7 @@ impl<'c> Rows<'c> {
                 job,
                 region,
                 call,
+                origin.as_str(),
             ),
         )
     }
@@ -175,7 +177,7 @@ impl<'c> Rows<'c> {
                 limit,
                 place.at.micros(),
                 place.n,
-                signed(units)?,
+                signed(units.counted())?,
                 total,
             ),
         )
@@ -302,14 +304,13 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns the charges since `from`, in order, with what `read` makes of the columns from 2 on: job, region, call, the number
-    /// of charges, and the id of one without a purpose.
+    /// of charges, and the origin.
     pub fn charged<T>(
         &self,
         from: Timestamp,
         read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<(LogPosition, T)>> {
-        let sql =
-            "SELECT at, n, job, region, call, charges, iif(call IS NULL, id, NULL) FROM charge
+        let sql = "SELECT at, n, job, region, call, charges, origin FROM charge
                    WHERE account = ?1 AND at >= ?2 ORDER BY at, n";
         self.places(sql, (self.account, from.micros()), read)
     }
@@ -328,7 +329,7 @@ impl<'c> Rows<'c> {
     /// Returns the charges later than `after` that took anything, in order.
     pub fn entries(&self, after: Timestamp) -> Result<Vec<Entry>> {
         // In this direction: no index finds what a charge took without the names of the limits.
-        let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units FROM taken
+        let sql = "SELECT charge.at, charge.id, taken.limit_name, taken.units, charge.origin FROM taken
                    CROSS JOIN charge ON charge.account = taken.account AND charge.at = taken.at AND charge.n = taken.n
                    WHERE taken.account = ?1 AND taken.at > ?2 AND taken.units > 0 ORDER BY charge.at, charge.n";
         let mut statement = self.connection.prepare_cached(sql)?;
@@ -345,7 +346,19 @@ impl<'c> Rows<'c> {
                 .filter(|last| (last.at, &last.id) == (at, &id))
             {
                 Some(last) => last.cost.add(&took),
-                None => entries.push(Entry { id, at, cost: took }),
+                None => entries.push(Entry {
+                    origin: origin(row, 4)?,
+                    id,
+                    at,
+                    cost: took,
+                }),
+            }
+        }
+        // Of several charges under one id, the last has the name: the others are of a time that is over (L11).
+        let mut names = HashSet::new();
+        for entry in entries.iter_mut().rev() {
+            if !names.insert(entry.id.clone()) {
+                entry.id = ChargeId::own(format_args!("{} {}", entry.id, entry.at));
             }
         }
         Ok(entries)
@@ -517,6 +530,11 @@ fn place(row: &Row<'_>) -> Result<LogPosition> {
         at: instant(row, 0)?,
         n: row.get(1)?,
     })
+}
+
+/// Reads where a charge is from. What no release wrote was charged.
+pub fn origin(row: &Row<'_>, column: usize) -> Result<Origin> {
+    Ok(Origin::read(row.get_ref(column)?.as_str()?).unwrap_or_default())
 }
 
 fn instant(row: &Row<'_>, column: usize) -> Result<Timestamp> {

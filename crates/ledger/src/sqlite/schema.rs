@@ -5,7 +5,8 @@ use ingest_sqlite::Schema;
 /// The tables of `ledger.db`. People may query it: times are microseconds since the Unix epoch.
 ///
 /// - `charge`: every charge ever made. `n` distinguishes charges of one microsecond. Charges that came without a purpose
-///   (absorbed, or settled before they arrived) have no job, region, call.
+///   (absorbed, or settled before they arrived) have no job, region, call. `origin` says where a charge is from: `charged`,
+///   `reported` by the upstream, `carried_over`.
 /// - `taken`: what a charge took of each limit. `total` is the running total of the limit up to and with this row, in
 ///   the order of `(at, n)`: the units between two instants are the difference of two rows, however many lie between. It
 ///   never falls, so a search by time finds where it reached a number.
@@ -70,5 +71,6 @@ pub const SCHEMA: Schema = Schema {
         "CREATE INDEX taken_of_values ON taken (account, at, n) WHERE instr(limit_name, '/') > 0;",
         // Each charge wrote a page of it. The totals grow with the time, so a search by time finds them.
         "DROP INDEX IF EXISTS taken_by_total;",
+        "ALTER TABLE charge ADD COLUMN origin TEXT NOT NULL DEFAULT 'charged';",
     ],
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rusqlite::types::ValueRef;
 use rusqlite::{Result, Row};
 
-use super::rows::{LogPosition, Rows};
+use super::rows::{LogPosition, Rows, origin};
 use crate::{Origin, Purpose, Spent};
 use ingest_quota::{Account, Timestamp};
 
@@ -15,11 +15,7 @@ use ingest_quota::{Account, Timestamp};
 pub fn spent(rows: Rows<'_>, account: &Account, from: Timestamp) -> Result<Vec<Spent>> {
     let mut purposes = Purposes::default();
     let charged = rows.charged(from, |row| {
-        Ok((
-            purposes.read(row)?,
-            row.get(5)?,
-            Origin::from_id(text(row, 6)?),
-        ))
+        Ok((purposes.read(row)?, row.get(5)?, origin(row, 6)?))
     })?;
     let found_at = |place: LogPosition| -> (Arc<Purpose>, u32, Origin) {
         let found = charged

@@ -8,7 +8,7 @@ use chrono_tz::Tz;
 use ingest_ledger::{Charge, Ledger, Purpose};
 use ingest_quota::{
     Account, Calendar, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage,
-    Rejection, Timestamp, Units, Window,
+    Origin, Rejection, Timestamp, Units, Window,
 };
 
 /// The grace of windows up to 100 seconds.
@@ -88,6 +88,7 @@ pub(crate) fn account<const N: usize>(limits: [(&str, Limit); N]) -> Account {
 
 pub(crate) fn entry(id: &ChargeId, at: Timestamp, cost: Cost) -> Entry {
     Entry {
+        origin: Origin::CarriedOver,
         id: id.clone(),
         at,
         cost,

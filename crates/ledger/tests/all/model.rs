@@ -25,6 +25,7 @@ use ingest_quota::{
 };
 
 use super::Store;
+use super::books::entry;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -229,11 +230,7 @@ impl Pages {
                     .iter()
                     .map(|asked| (asked.name.clone(), asked.units))
                     .collect();
-                self.entries.push(Entry {
-                    id: charge.id.clone(),
-                    at: now,
-                    cost,
-                });
+                self.entries.push(entry(charge.id, now, cost));
                 Decision::Granted(Grant {
                     probing,
                     ..self.grant(&asked, now)
@@ -348,14 +345,10 @@ impl Pages {
 
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
         match self.known(account, id, now) {
-            Some(entry) => entry.cost = cost.clone(),
+            Some(entry) => entry.cost = cost.counted(),
             None => {
                 self.lasting.push((id.clone(), now));
-                self.entries.push(Entry {
-                    id: id.clone(),
-                    at: now,
-                    cost: cost.clone(),
-                });
+                self.entries.push(entry(id, now, cost.counted()));
             }
         }
     }
@@ -368,6 +361,7 @@ impl Pages {
                 self.lasting.push((entry.id.clone(), at));
                 self.entries.push(Entry {
                     at,
+                    cost: entry.cost.counted(),
                     ..entry.clone()
                 });
             }

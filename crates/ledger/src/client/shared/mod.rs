@@ -354,6 +354,25 @@ impl LedgerClient for SharedClient {
         self.sync_now_or_later(account).await
     }
 
+    async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<Found, ClientError> {
+        let now = self.clock.now();
+        match self.journal.correct(account, id, cost, now).await? {
+            Found::CannotTell => {
+                self.settle(account, id, cost).await?;
+                Ok(Found::CannotTell)
+            }
+            found => {
+                self.sync_now_or_later(account).await?;
+                Ok(found)
+            }
+        }
+    }
+
     async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
         self.journal.add(account, entries).await?;
         self.sync_now_or_later(account).await
@@ -429,6 +448,14 @@ impl LedgerClient for SharedClient {
     /// Machines add what they charged to a shared ledger that lost its data: it is never refilled.
     async fn is_empty(&self) -> Result<bool, ClientError> {
         Ok(false)
+    }
+
+    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
+        Ok(None)
+    }
+
+    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
+        Ok(self.journal.restored_from().await?)
     }
 
     fn journal(&self) -> Option<&Journal> {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod files;
+mod forgotten;
 mod merged;
 mod processes;
 mod reading;

@@ -1,6 +1,6 @@
 //! What is told to a ledger after the charge: true costs, charges made elsewhere, floors.
 
-use ingest_quota::{Cost, Decision};
+use ingest_quota::{Cost, Decision, Units};
 
 use crate::Store;
 use crate::books::{
@@ -383,4 +383,27 @@ pub(crate) async fn retry_after_waits_for_a_floor(store: &impl Store) {
         end
     );
     books.take(&units(2), end).await;
+}
+
+pub(crate) async fn a_settlement_counts_no_more_than_any_ledger_can(store: &impl Store) {
+    let books = Books::new(store.ledger(), account([("daily", sliding(10, secs(60)))]));
+    let most = Units::MOST_COUNTED.get();
+    for (units, counted) in [(most - 1, most - 1), (most, most), (u64::MAX, most), (3, 3)] {
+        books
+            .take_as(&id("a"), &cost([("daily", 1)]), at(0.0))
+            .await;
+        books
+            .settle(&id("a"), &cost([("daily", units)]), at(0.0))
+            .await;
+        assert_eq!(books.used("daily", at(0.0)).await, counted);
+    }
+    let early = id("before its charge");
+    books
+        .settle(&early, &cost([("daily", u64::MAX)]), at(1.0))
+        .await;
+    books.settle(&early, &cost([("daily", 2)]), at(1.0)).await;
+    assert_eq!(books.used("daily", at(1.0)).await, 5);
+    let elsewhere = entry(&id("elsewhere"), at(0.5), cost([("daily", u64::MAX)]));
+    books.absorb(&[elsewhere], &[], at(1.0)).await;
+    assert_eq!(books.used("daily", at(1.0)).await, most + 5);
 }

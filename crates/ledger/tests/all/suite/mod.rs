@@ -58,6 +58,7 @@ macro_rules! suite {
             the_later_of_two_settlings_holds
             a_release_before_its_charge_wins
             an_unknown_id_is_settled_at_now
+            a_settlement_counts_no_more_than_any_ledger_can
             what_is_absorbed_counts_at_its_own_time
             what_is_absorbed_counts_once
             what_is_absorbed_may_go_beyond_the_limit

@@ -210,7 +210,7 @@ fn many_threads_open_a_fresh_file_at_once() {
             file.query()
                 .pragma_query_value(None, "user_version", version)
                 .unwrap(),
-            5
+            6
         );
     }
 }

@@ -1,11 +1,9 @@
 //! `ingest exec` is as good as the command itself to whoever starts it: what goes in, comes out, and how it ends.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::Stdio;
 
-use crate::support::world::{FAKETIME, Ran, World};
-use ingest_testing::not_run::not_run;
+use crate::support::world::World;
 
 fn exec<'a>(command: &[&'a str]) -> Vec<&'a str> {
     [&["exec", "youtube", "videos.list", "--"], command].concat()
@@ -92,40 +90,6 @@ fn an_id_that_was_released_charges_anew() {
     );
     assert_eq!(world.json(&["release", "mine"])["released"], true);
     assert_eq!(world.charged("search"), 0);
-}
-
-#[test]
-fn an_id_of_yesterday_is_charged_again() {
-    if !Path::new(FAKETIME).exists() {
-        not_run("libfaketime is not installed: an id is not charged on two days");
-        return;
-    }
-    let world = World::configured(
-        &["credentials.youtube.limits.daily={ quota = 100_000, resets = \"UTC\" }"],
-        |_| {},
-    );
-    let charge = |at: &str| {
-        let charge = ["charge", "youtube", "videos.list", "--id", "nightly"];
-        let mut command = world.command(&[&charge[..], &["--format", "json"]].concat());
-        command
-            .env("LD_PRELOAD", FAKETIME)
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-            .env("TZ", "UTC")
-            .env("FAKETIME", at);
-        let charged = Ran::of(command.output().unwrap()).json();
-        charged["remaining"]["daily"].clone()
-    };
-    for day in ["20", "21", "30"] {
-        for time in ["00:10:00", "12:00:00", "23:50:00"] {
-            assert_eq!(
-                charge(&format!("2036-04-{day} {time}")),
-                99_999,
-                "{day} {time}"
-            );
-        }
-    }
-    assert_eq!(charge("2036-05-01 00:03:00"), 99_999);
-    assert_eq!(world.recorded("daily"), 4);
 }
 
 #[test]

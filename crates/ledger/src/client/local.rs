@@ -8,7 +8,7 @@ use super::{
     Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
 };
 use crate::journal::Journal;
-use crate::{Charge, ChargeStatus, LedgerError, LocalLedger, reported_of};
+use crate::{Charge, ChargeStatus, LocalLedger, reported_of};
 use ingest_base::clock::{Clock, Monotonic};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
@@ -25,20 +25,6 @@ impl LocalClient {
     #[must_use]
     pub fn new(ledger: Arc<dyn LocalLedger>, clock: Arc<dyn Clock>) -> Self {
         Self { ledger, clock }
-    }
-
-    /// Returns the id under which a charge of this one counts, or would be made: an id that was taken back names no charge
-    /// any more (L12).
-    async fn valid_id(&self, account: &Account, id: &ChargeId) -> Result<ChargeId, LedgerError> {
-        let (mut candidate, mut taken_back) = (id.clone(), 0);
-        loop {
-            let now = self.clock.now();
-            match self.ledger.look_up(account, &candidate, now).await? {
-                ChargeStatus::TakenBack => taken_back += 1,
-                ChargeStatus::Counts | ChargeStatus::Unknown => return Ok(candidate),
-            }
-            candidate = id.again(taken_back);
-        }
     }
 }
 
@@ -153,13 +139,18 @@ impl LedgerClient for LocalClient {
     }
 
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
-        let valid = self.valid_id(account, id).await?;
-        let now = self.clock.now();
-        Ok(match self.ledger.look_up(account, &valid, now).await? {
-            ChargeStatus::Counts => Found::Counting(valid),
-            _ if valid != *id => Found::TakenBack,
-            ChargeStatus::TakenBack | ChargeStatus::Unknown => Found::Unknown,
-        })
+        let (mut candidate, mut taken_back) = (id.clone(), 0);
+        loop {
+            let now = self.clock.now();
+            match self.ledger.look_up(account, &candidate, now).await? {
+                ChargeStatus::Counts => return Ok(Found::Counting(candidate)),
+                // The id names no charge any more: the next of its kind can (L12).
+                ChargeStatus::TakenBack => taken_back += 1,
+                ChargeStatus::Unknown if taken_back > 0 => return Ok(Found::TakenBack),
+                ChargeStatus::Unknown => return Ok(Found::Unknown),
+            }
+            candidate = id.again(taken_back);
+        }
     }
 
     async fn is_empty(&self) -> Result<bool, ClientError> {

@@ -85,9 +85,9 @@ impl Witness {
             .is_some_and(|seen| newest < Some(*seen))
     }
 
-    /// The accounts that were charged.
-    pub fn accounts(&self) -> Vec<String> {
-        self.0.lock().newest.keys().cloned().collect()
+    /// The newest charge that was granted, by account.
+    pub fn newest(&self) -> BTreeMap<String, LogPosition> {
+        self.0.lock().newest.clone()
     }
 
     /// A file without charges that were granted.

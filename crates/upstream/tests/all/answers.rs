@@ -43,13 +43,22 @@ async fn an_id_that_is_a_number_is_one() {
 }
 
 #[tokio::test]
-async fn a_number_with_more_digits_than_are_stored_is_no_id() {
+async fn a_number_is_an_id_however_many_digits_it_has() {
     let items = r#"[{"id": 18446744073709551617}, {"id": 18446744073709551618}, {"id": 1.5}, {"id": 18446744073709551615}, {"id": -3}]"#;
     let stub = answering(StubAnswer::text(200, &format!(r#"{{"items": {items}}}"#)));
     let page = asking(&stub.url()).fetch().await.unwrap();
     assert_eq!(
         (ids(&page), page.skipped),
-        (vec!["1.5", "18446744073709551615", "-3"], 2)
+        (
+            vec![
+                "18446744073709551617",
+                "18446744073709551618",
+                "1.5",
+                "18446744073709551615",
+                "-3"
+            ],
+            0
+        )
     );
 }
 

@@ -19,7 +19,8 @@ def sources(checkout):
     for name in named.stdout.split():
         path = pathlib.PurePath(name)
         if not {"tests", "benches", "examples", "testing"} & set(path.parts):
-            yield path, (checkout / path).read_text()
+            if (checkout / path).is_file():
+                yield path, (checkout / path).read_text()
 
 
 def room(path):
@@ -94,10 +95,76 @@ def components(nodes, uses):
     return found
 
 
+def listed(checkout, *patterns):
+    """The text of the files that git has under these patterns, by path."""
+    named = subprocess.run(["git", "-C", checkout, "ls-files", *patterns], stdout=subprocess.PIPE, text=True, check=True)
+    paths = (pathlib.PurePath(name) for name in named.stdout.split())
+    return {path: (checkout / path).read_text() for path in paths if (checkout / path).is_file()}
+
+
+def sizes(checkout, files):
+    """What a reader has to hold, by its name: lines and files of each room, of tests and Lua; words of documents."""
+    lines, counts = collections.Counter(), collections.Counter()
+
+    def count(name, text):
+        lines[name] += text.count("\n")
+        counts[name] += 1
+
+    for path, text in files.items():
+        count(room(path), text)
+    for path, text in listed(checkout, "*.rs").items():
+        if {"tests", "benches", "examples", "testing"} & set(path.parts):
+            count("tests" if "tests" in path.parts else "benches and examples" if "testing" not in path.parts else "crates/testing", text)
+    for path, text in listed(checkout, "lua/*.lua").items():
+        count("lua", text)
+    found = {f"{name}: lines": number for name, number in lines.items()}
+    found |= {f"{name}: files": number for name, number in counts.items()}
+    documents = listed(checkout, "*.md")
+    return found | {"documents: words": sum(len(text.split()) for text in documents.values())}
+
+
+def check(found, ceilings):
+    """Says what is above its ceiling, or has none, and returns the exit code."""
+    rows = (line.partition("#")[0] for line in ceilings.read_text().splitlines())
+    allowed = {name.strip(): int(most) for name, _, most in (row.rpartition("=") for row in rows if row.strip())}
+    over = [f"{name} is {number:,}, above {allowed[name]:,}" for name, number in found.items() if number > allowed.get(name, number)]
+    over += [f"{name} ({found[name]:,}) has no ceiling" for name in found.keys() - allowed.keys()]
+    over += [f"{name} is no longer there" for name in allowed.keys() - found.keys()]
+    for line in sorted(over):
+        print(f"figures.py: {line}; see {ceilings.name}", file=sys.stderr)
+    return 1 if over else 0
+
+
+def lower(found, ceilings):
+    """Writes a ceiling for each figure: the lower of what it was and what is there. What is there no more is left out."""
+    text = ceilings.read_text() if ceilings.exists() else ""
+    head = "".join(line + "\n" for line in text.splitlines() if line.startswith("#"))
+    kept = {}
+    for line in text.splitlines():
+        name, _, rest = line.rpartition("=") if not line.startswith("#") else ("", "", "")
+        most, _, why = rest.partition("#")
+        if name:
+            kept[name.strip()] = (int(most), why.strip())
+    rows = []
+    for name in sorted(found):
+        most, why = kept.get(name, (found[name], ""))
+        most = min(most, found[name])
+        rows.append(f"{name} = {most}" + (f"  # {why}" if why else ""))
+    ceilings.write_text(head + "\n".join(rows) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", nargs="?", type=pathlib.Path, default=HERE, help="by default the one that this file is in")
-    files = dict(sources(parser.parse_args().checkout))
+    parser.add_argument("--check", action="store_true", help="fail if a figure is above its line in tests/ceilings.txt")
+    parser.add_argument("--lower", action="store_true", help="lower the lines of tests/ceilings.txt to what is there")
+    arguments = parser.parse_args()
+    files = dict(sources(arguments.checkout))
+    ceilings = arguments.checkout / "tests" / "ceilings.txt"
+    if arguments.check:
+        sys.exit(check(sizes(arguments.checkout, files), ceilings))
+    if arguments.lower:
+        return lower(sizes(arguments.checkout, files), ceilings)
     lines, counts = collections.Counter(), collections.Counter()
     for path, text in files.items():
         lines[room(path)] += text.count("\n")

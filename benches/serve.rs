@@ -344,7 +344,6 @@ async fn charge(charges: usize) {
     let sources = Sources {
         path: Some(concat!(env!("CARGO_MANIFEST_DIR"), "/quotas.toml").into()),
         sets: vec![url.clone(), quota.to_owned()],
-        ..Sources::default()
     };
     let config = Config::load(&sources).unwrap();
     let ledger = ingest_ledger::open(

@@ -104,8 +104,8 @@ const SETS: &str = "sets";
 const SANDBOX: &str = "sandbox";
 /// The subcommands that work in a state directory, and so in that of sandbox runs too.
 const STATEFUL: &[&str] = &[
-    "status", "search", "export", "history", "forecast", "charge", "release", "exec", "reopen",
-    "repair", "backup", "serve",
+    "status", "search", "export", "history", "forecast", "charge", "release", "reopen", "repair",
+    "backup", "serve",
 ];
 
 fn practises(matches: &ArgMatches) -> bool {
@@ -385,8 +385,6 @@ pub enum Command {
     Charge(ChargeArgs),
     /// Release a charge by its id
     Release(ReleaseArgs),
-    /// Charge a call, and run a command if the charge was granted
-    Exec(ExecArgs),
     /// Forecast the spend, limits and staleness of a schedule of runs
     Forecast(ForecastArgs),
     /// Show passes and spend by day, job and region
@@ -406,9 +404,9 @@ pub enum Command {
         /// Shell to complete for
         shell: Shell,
     },
-    /// Print the manual page of ingest, of a command, or of quotas.toml
+    /// Print the manual page of ingest or of a command
     Man {
-        /// Command to document, or quotas.toml
+        /// Command to document
         command: Option<String>,
     },
 }
@@ -416,20 +414,12 @@ pub enum Command {
 /// The options of `init`.
 #[derive(Debug, Clone, Args)]
 pub struct InitArgs {
-    /// A preset of `ingest presets`, or `blank` for every key once, with its description [default: the shipped configuration]
+    /// A preset of `ingest presets` [default: the shipped configuration]
     #[arg(long, value_name = "NAME")]
     pub preset: Option<String>,
-    /// Write a first draft for a call that FILE describes: OpenAPI 3 (JSON or YAML) or Google discovery
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "call",
-        conflicts_with = "preset"
-    )]
-    pub openapi: Option<PathBuf>,
-    /// Call of the description, such as GET:/things
-    #[arg(long, value_name = "METHOD:PATH", requires = "openapi")]
-    pub call: Option<String>,
+    /// Write a first draft for the saved response in FILE (a body, or what `curl -i` prints), or `-` for stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    pub answer: Option<PathBuf>,
     /// File to write; `-` for stdout
     #[arg(default_value = "quotas.toml")]
     pub file: PathBuf,
@@ -496,14 +486,11 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, Copy, Args)]
 pub struct CheckArgs {
     /// Check quotas.toml only; needs no secrets, state directory or network
-    #[arg(long, conflicts_with_all = ["connect", "spend"])]
+    #[arg(long, conflicts_with = "connect")]
     pub config_only: bool,
     /// Also connect to the ledger and to each upstream (DNS, TCP, TLS); sends no metered request
     #[arg(long)]
     pub connect: bool,
-    /// With --connect: also send the cheapest call of each credential, charged as usual, and print its cost
-    #[arg(long, requires = "connect")]
-    pub spend: bool,
 }
 
 /// The options of `search`.
@@ -534,7 +521,7 @@ pub struct TryArgs {
     /// A call of its upstream; the request has the parameters of the first job step with this call
     pub call: String,
     /// Read a saved response (a body, or what `curl -i` prints) instead of sending a request; charges nothing
-    #[arg(long, value_name = "FILE", conflicts_with = "land")]
+    #[arg(long, value_name = "FILE")]
     pub answer: Option<PathBuf>,
     /// Region to request [default: the first region of the job]
     #[arg(long, value_name = "REGION")]
@@ -542,9 +529,6 @@ pub struct TryArgs {
     /// Id to request, for a call that requests ids; can be repeated
     #[arg(long = "id", value_name = "ID")]
     pub ids: Vec<String>,
-    /// Land the page as the first one of a new pass, which the next run continues
-    #[arg(long)]
-    pub land: bool,
 }
 
 /// The options of `charge`.
@@ -584,17 +568,6 @@ pub struct BackupArgs {
     pub directory: PathBuf,
 }
 
-/// The options of `exec`.
-#[derive(Debug, Clone, Args)]
-pub struct ExecArgs {
-    /// The charge.
-    #[command(flatten)]
-    pub charge: ChargeArgs,
-    /// Command and its arguments, after --; $INGEST_CHARGE_ID contains the id of the charge
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub command: Vec<std::ffi::OsString>,
-}
-
 /// The options of `forecast`.
 #[derive(Debug, Clone, Args)]
 pub struct ForecastArgs {
@@ -629,12 +602,6 @@ pub struct HistoryArgs {
     /// Which regions to show.
     #[command(flatten)]
     pub shown: Shown,
-    /// Print comma-separated values
-    #[arg(long)]
-    pub csv: bool,
-    /// Do not prefix text that a spreadsheet would run as a formula with '
-    #[arg(long, requires = "csv")]
-    pub raw: bool,
 }
 
 /// The options of `export`.
@@ -655,9 +622,6 @@ pub struct ExportArgs {
     /// Output format
     #[arg(long = "as", value_enum, default_value_t)]
     pub shape: Shape,
-    /// With --as csv: do not prefix text that a spreadsheet would run as a formula with '
-    #[arg(long)]
-    pub raw: bool,
     /// Write atomically to FILE instead of stdout
     #[arg(long, value_name = "FILE")]
     pub to: Option<PathBuf>,
@@ -669,11 +633,8 @@ pub enum Shape {
     /// One JSON object per line, with the whole record.
     #[default]
     Ndjson,
-    /// Comma-separated values: the configured columns of the kind.
+    /// Comma-separated values: the configured columns of the kind; a ' before text that a spreadsheet would run as a formula.
     Csv,
-    /// Parquet: the configured columns of the kind, with their types.
-    #[cfg(feature = "parquet")]
-    Parquet,
 }
 
 /// The options of `reopen`.

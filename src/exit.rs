@@ -19,8 +19,6 @@ pub enum Exit {
     Interrupted,
     /// Ended by SIGTERM, after the page in flight was landed.
     Terminated,
-    /// The exit code of the command of `ingest exec`.
-    Passed(u8),
 }
 
 impl Exit {
@@ -35,7 +33,6 @@ impl Exit {
             Self::HungUp => 129,
             Self::Interrupted => 130,
             Self::Terminated => 143,
-            Self::Passed(code) => code,
         }
     }
 }

@@ -185,12 +185,6 @@ const COMMANDS: &[Act] = &[
         &[Regions],
         &[],
     ),
-    act(
-        "exec",
-        &["exec", "youtube", "videos.list", "--", "true"],
-        &[Regions],
-        &[],
-    ),
     act("release", &["release", "nothing"], &[Regions], &[]),
     act(
         "reopen",

@@ -99,7 +99,6 @@ impl Place {
         let sources = Sources {
             path: Some(shipped()),
             sets: sets.clone(),
-            ..Sources::default()
         };
         let config = Config::load(&sources).unwrap();
         let listen = "127.0.0.1:0".parse().unwrap();
@@ -148,7 +147,6 @@ impl Place {
         let sources = Sources {
             path: Some(shipped()),
             sets: self.sets.clone(),
-            ..Sources::default()
         };
         Config::load(&sources).unwrap()
     }

@@ -107,7 +107,6 @@ fn measure(plan: Plan, other: Option<PathBuf>) {
     let config = Config::load(&Sources {
         path: Some(shipped),
         sets: Vec::new(),
-        ..Sources::default()
     })
     .unwrap();
     let sandbox = runtime

@@ -11,14 +11,13 @@ fi
 
 # What the package holds beside files of this directory: manual pages, completions, changelog.
 made=target/deb-assets
-rm -rf "$made" && mkdir -p "$made/man" "$made/man5"
+rm -rf "$made" && mkdir -p "$made/man"
 "$INGEST_BUILT" man >"$made/man/ingest.1"
 # Every page that ingest(1) names.
 sed -n 's/^ingest\\-\([a-z]*\)(1)$/\1/p' "$made/man/ingest.1" | while read -r command; do
     "$INGEST_BUILT" man "$command" >"$made/man/ingest-$command.1"
 done
-"$INGEST_BUILT" man quotas.toml >"$made/man5/quotas.toml.5"
-gzip -9n "$made"/man/* "$made"/man5/*
+gzip -9n "$made"/man/*
 gzip -9nc CHANGELOG.md >"$made/changelog.gz"
 "$INGEST_BUILT" completions bash >"$made/ingest.bash"
 "$INGEST_BUILT" completions zsh >"$made/_ingest"

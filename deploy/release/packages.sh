@@ -34,7 +34,7 @@ cargo generate-rpm --target "$target" --source-date "$SOURCE_DATE_EPOCH" --auto-
 tree=target/archive/$name
 rm -rf "$tree" && mkdir -p "$tree/man"
 cp -a "target/$target/release/ingest" quotas.toml quotas.schema.json LICENSE README.md CHANGELOG.md deploy "$tree/"
-cp target/deb-assets/man/* target/deb-assets/man5/* "$tree/man/"
+cp target/deb-assets/man/* "$tree/man/"
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --mode=go=rX,u+rw,a-s \
     --directory target/archive "$name" | gzip -9n >"$dist/$name.tar.gz"
 

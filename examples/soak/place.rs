@@ -120,7 +120,6 @@ impl Place {
         let config = Config::load(&Sources {
             path: Some(shipped()),
             sets: sandboxs,
-            ..Sources::default()
         })
         .unwrap();
         sets.push(limits(enforced, window));

@@ -1,13 +1,12 @@
-//! Advice of `ingest check` on a valid configuration: a call of a job has a cheaper alternative, which the configuration names as
-//! `cheaper`; a limit that counts exactly undoes the saving of one that counts in buckets; a call that no job uses costs more than
-//! a limit holds.
+//! Advice of `ingest check` on a valid configuration: a limit that counts exactly undoes the saving of one that counts in
+//! buckets; a call that no job uses costs more than a limit holds.
 
 use std::sync::Arc;
 
 use super::table::count;
 use crate::run;
-use ingest_config::{Call, Cheaper, Config, Credential, Doubt, Job, Lasting, Step, Variable};
-use ingest_quota::{Account, Counting, Limit, LimitName, Units};
+use ingest_config::{Call, Config, Credential, Doubt, Lasting, Variable};
+use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {
@@ -16,10 +15,9 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
         let advice = counts_exactly(account)?;
         Some((format!("account {}", account.name), advice))
     });
-    let cheaper = cheaper_calls(config).into_iter();
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
-    let advice = cheaper.chain(counting).chain(never);
+    let advice = counting.chain(never);
     advice.chain(cuts(config)).chain(kept(config)).collect()
 }
 
@@ -112,47 +110,4 @@ fn counts_exactly(account: &Account) -> Option<String> {
         "{exact} counts exactly, so the ledger keeps each charge by itself as long as {exact} counts it, although {buckets} \
         counts in buckets; write counting = \"buckets\" for {exact} too, if it has no `resets`"
     ))
-}
-
-fn cheaper_calls(config: &Config) -> Vec<(String, String)> {
-    let steps = config
-        .jobs
-        .iter()
-        .flat_map(|job| job.steps.iter().map(move |step| (&**job, step)));
-    steps
-        .filter_map(|(job, step)| Some((format!("job {}", job.name), said(job, step)?)))
-        .collect()
-}
-
-fn said(job: &Job, step: &Step) -> Option<String> {
-    let cheaper = step.call.cheaper.as_ref()?;
-    if cheaper
-        .with
-        .as_ref()
-        .is_some_and(|with| !step.params.contains_key(with))
-    {
-        return None;
-    }
-    let other = job.credential.upstream.calls.get(&cheaper.call)?;
-    let how = cheaper
-        .how
-        .as_ref()
-        .map(|how| format!(": {how}"))
-        .unwrap_or_default();
-    let Cheaper { call, with, .. } = cheaper;
-    let with = with
-        .as_ref()
-        .map(|with| format!(" with {with}"))
-        .unwrap_or_default();
-    let (costs, cost) = (cost(&step.call), cost(other));
-    Some(format!(
-        "{}{with} costs {costs}; {call} returns the same records for {cost}{how}",
-        step.call.name
-    ))
-}
-
-fn cost(call: &Call) -> String {
-    let part = |(limit, units): (_, Units)| format!("{} {limit}", count(units.get()));
-    let parts: Vec<String> = call.cost.iter().map(part).collect();
-    parts.join(" and ")
 }

@@ -8,8 +8,6 @@ use ingest_base::plain::plain;
 /// How text is written into a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cells {
-    /// Whether a `'` goes before what a spreadsheet would run as a formula.
-    is_guarded: bool,
     /// Whether a terminal shows them: then characters that mislead it become spaces.
     is_shown: bool,
 }
@@ -22,29 +20,25 @@ const FORMULA: [char; 8] = [
 const ENDS: [char; 4] = [';', '\t', '\r', '\n'];
 
 impl Cells {
-    /// Cells on stdout: `raw` leaves formulas as they are.
-    pub fn on_stdout(raw: bool) -> Self {
+    /// Cells on stdout.
+    pub fn on_stdout() -> Self {
         Self {
-            is_guarded: !raw,
             is_shown: io::stdout().is_terminal(),
         }
     }
 
     /// Cells of a file or of a response.
-    pub const fn stored(raw: bool) -> Self {
-        Self {
-            is_guarded: !raw,
-            is_shown: false,
-        }
+    pub const fn stored() -> Self {
+        Self { is_shown: false }
     }
 
-    /// The text of a cell. A number is never a formula.
+    /// The text of a cell, with a `'` before what a spreadsheet would run as a formula. A number is never one.
     pub fn text(self, text: &str) -> Cow<'_, str> {
         let text = match self.is_shown {
             true => Cow::Owned(plain(text)),
             false => Cow::Borrowed(text),
         };
-        if !self.is_guarded || !has_formula(&text) {
+        if !has_formula(&text) {
             return text;
         }
         let blank = text.starts_with(['\t', '\r', '\n']).then_some("'");

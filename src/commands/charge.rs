@@ -212,14 +212,6 @@ impl Charging {
         };
         Ok(charged(&ledger.acquire(ask).await?, &self.cost))
     }
-
-    /// Gives back what was granted under an id.
-    pub async fn release(&self, environment: &Environment, id: &ChargeId) -> Result<(), Error> {
-        let ledger = charging_ledger(environment).await?;
-        Ok(ledger
-            .settle(&self.credential.account, id, &Cost::none())
-            .await?)
-    }
 }
 
 impl Charged {

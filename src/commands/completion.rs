@@ -122,7 +122,7 @@ fn of_config(names: impl FnOnce(&Config) -> Vec<String>) -> Vec<String> {
     let sources = Sources {
         // Found in the words: the line is still being typed, so clap cannot read it.
         path: typed_config(env::args_os()),
-        ..Sources::default()
+        sets: Vec::new(),
     };
     Config::load(&sources).map_or_else(|_| Vec::new(), |config| names(&config))
 }

@@ -59,15 +59,6 @@ pub struct Environment {
 impl Environment {
     /// Reads the configuration; opens nothing.
     pub fn load(global: &Global) -> Result<Self, Error> {
-        Self::load_as(global, false)
-    }
-
-    /// Reads the configuration without writing anything, for a dry run and a sandbox run.
-    pub fn load_dry(global: &Global) -> Result<Self, Error> {
-        Self::load_as(global, true)
-    }
-
-    fn load_as(global: &Global, is_dry: bool) -> Result<Self, Error> {
         #[cfg(feature = "sandbox")]
         if global.sandbox {
             return Self::practice(global, Vec::new());
@@ -79,8 +70,6 @@ impl Environment {
         let config = Config::load(&Sources {
             path: global.config.clone(),
             sets: global.sets.clone(),
-            state_dir: state_dir(global).ok(),
-            is_dry,
         })?;
         Self::new(config, global)
     }
@@ -104,7 +93,7 @@ impl Environment {
     /// Reads the configuration, or the built-in one if there is no file: for the sandbox, which spends nothing.
     #[cfg(feature = "sandbox")]
     pub fn load_or_built_in(global: &Global) -> Result<Self, Error> {
-        match Self::load_dry(global) {
+        match Self::load(global) {
             Err(Error::Config(ConfigError::NotFound { .. })) => {
                 let config = Config::parse(presets::SHIPPED, Path::new(BUILT_IN), &global.sets)?;
                 Self::new(config, global)

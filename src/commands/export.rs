@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-#[cfg(feature = "parquet")]
-use std::io::IsTerminal;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -13,27 +11,19 @@ use serde_json::Value;
 use super::Error;
 use super::cells::Cells;
 use super::environment::Environment;
-#[cfg(feature = "parquet")]
-use super::parquet::ParquetFile;
 use super::progress::Working;
 use super::replace::file_to_replace;
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
 use ingest_base::plain::json_safe;
 use ingest_catalog::{Archive, RecordsQuery, StoredRecord};
-use ingest_config::{ColumnType, Pointer};
+use ingest_config::Pointer;
 
 /// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let columns = typed_columns(&environment, &args.kind)?;
     environment.expect_region(args.region.as_deref())?;
-    #[cfg(feature = "parquet")]
-    if args.shape == Shape::Parquet && args.to.is_none() && io::stdout().is_terminal() {
-        return Err(Error::Usage(
-            "a terminal cannot show Parquet; add --to FILE, or redirect stdout".to_owned(),
-        ));
-    }
     environment.expect_catalog(global)?;
     if let Some(missing) = environment.missing_state_dir() {
         tracing::warn!("{missing}");
@@ -49,8 +39,8 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let format = LineFormat {
         shape: args.shape,
         cells: match args.to {
-            None => Cells::on_stdout(args.raw),
-            Some(_) => Cells::stored(args.raw),
+            None => Cells::on_stdout(),
+            Some(_) => Cells::stored(),
         },
         columns,
         changes_only: args.since.is_some(),
@@ -92,7 +82,7 @@ pub fn csv_lines(
 ) -> Result<Vec<u8>, Error> {
     let format = LineFormat {
         shape: Shape::Csv,
-        cells: Cells::stored(false),
+        cells: Cells::stored(),
         columns: typed_columns(environment, kind)?,
         changes_only,
     };
@@ -114,12 +104,9 @@ fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColu
     {
         let new = || ExportColumn {
             name: name.clone(),
-            kind: column.kind,
             places: Vec::new(),
         };
         let found = columns.entry(name.clone()).or_insert_with(new);
-        // Two calls may give it different types: then it has none.
-        found.kind = found.kind.filter(|kind| Some(*kind) == column.kind);
         found.places.push(column.at.clone());
     }
     Ok(columns.into_values().collect())
@@ -129,8 +116,6 @@ fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColu
 #[derive(Debug, Clone)]
 pub struct ExportColumn {
     pub name: String,
-    /// The type of its values; `None`: as they are in the record.
-    pub kind: Option<ColumnType>,
     /// Where records have it, over all calls.
     places: Vec<Pointer>,
 }
@@ -235,8 +220,6 @@ enum Sink<W: Write + Send> {
         columns: Vec<ExportColumn>,
         begun: bool,
     },
-    #[cfg(feature = "parquet")]
-    Parquet(Box<ParquetFile<W>>),
 }
 
 /// The columns of every kind.
@@ -252,8 +235,6 @@ impl<W: Write + Send> Writer<W> {
                 columns: format.columns,
                 begun: false,
             },
-            #[cfg(feature = "parquet")]
-            Shape::Parquet => Sink::Parquet(Box::new(ParquetFile::begin(to, format.columns)?)),
         };
         Ok(Self {
             to,
@@ -281,8 +262,6 @@ impl<W: Write + Send> Writer<W> {
                     .write_record(of_all.into_iter().chain(own).chain([gone_at]))
                     .map_err(failed)
             }
-            #[cfg(feature = "parquet")]
-            Sink::Parquet(file) => file.record(record, &body_of(record, self.changes_only)),
         }
     }
 
@@ -302,8 +281,6 @@ impl<W: Write + Send> Writer<W> {
                     .into_inner()
                     .map_err(|error| io::Error::other(error.to_string()))
             }
-            #[cfg(feature = "parquet")]
-            Sink::Parquet(file) => file.finish(),
         }
     }
 }

@@ -14,19 +14,13 @@ pub fn completions(shell: Shell) -> Result<Exit, Error> {
     write(&completion::script(shell)?)
 }
 
-/// Files, environment, notifications and examples, which `--help` does not contain, in roff.
+/// Files, environment and examples, which `--help` does not contain, in roff.
 const MANUAL: &[u8] = include_bytes!("manual.roff");
 /// The reference to the main page, at the end of a command's page.
 const SEE_MAIN_PAGE: &[u8] = b".SH SEE ALSO\n.BR ingest (1)\n";
 
-/// The name of the manual page of the configuration.
-const CONFIGURATION: &str = "quotas.toml";
-
-/// Prints the manual page of the program, of one of its commands, or of the configuration.
+/// Prints the manual page of the program, or of one of its commands.
 pub fn man(name: Option<&str>) -> Result<Exit, Error> {
-    if name == Some(CONFIGURATION) {
-        return write(config::manual::roff().as_bytes());
-    }
     // `help` prints what the pages contain; it has no page.
     let mut all = command().disable_help_subcommand(true);
     all.build();

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::cells::Cells;
 use super::environment::Environment;
 use super::output::{Message, Screen};
 use super::refill::recorded_ledger;
@@ -62,13 +61,9 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
     history
         .rows
         .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));
-    if args.csv {
-        output::text(&as_csv(&history.rows, Cells::on_stdout(args.raw))?)?;
-    } else {
-        output::report(global, &history, |screen| {
-            Message::Result(in_words(&history.rows, shown.all, screen))
-        })?;
-    }
+    output::report(global, &history, |screen| {
+        Message::Result(in_words(&history.rows, shown.all, screen))
+    })?;
     Ok(Exit::Success)
 }
 
@@ -246,61 +241,4 @@ fn said(row: &Row) -> impl Iterator<Item = Said<'_>> {
     let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
     let lines = doubts.chain(row.notes.iter().cloned());
     lines.map(move |line| (job.unwrap_or_default(), (region.unwrap_or("-"), None), line))
-}
-
-/// The last column.
-const ORIGIN: &str = "origin";
-
-fn as_csv(rows: &[Row], cells: Cells) -> Result<String, Error> {
-    let limits: BTreeSet<&str> = rows
-        .iter()
-        .flat_map(|row| row.units.keys())
-        .map(String::as_str)
-        .collect();
-    let mut lines = csv::Writer::from_writer(Vec::new());
-    let of_all = [
-        "day", "account", "job", "region", "passes", "complete", "pages", "records", "requests",
-    ];
-    let header = of_all
-        .iter()
-        .map(ToString::to_string)
-        .chain(limits.iter().map(|limit| format!("units_{limit}")))
-        .chain([ORIGIN.to_owned()]);
-    let failed = |error: csv::Error| Error::io("cannot write the history")(error.into());
-    lines.write_record(header).map_err(failed)?;
-    for row in rows {
-        let names = [
-            row.day.clone(),
-            row.account.clone(),
-            row.job.clone().unwrap_or_default(),
-            row.region.clone().unwrap_or_default(),
-        ];
-        let counts = [
-            row.passes,
-            row.complete,
-            row.pages,
-            row.records,
-            row.requests,
-        ];
-        let units = limits
-            .iter()
-            .map(|limit| row.units.get(*limit).copied().unwrap_or_default());
-        let numbers = counts
-            .into_iter()
-            .chain(units)
-            .map(|number| number.to_string());
-        lines
-            .write_record(
-                names
-                    .iter()
-                    .map(|name| cells.text(name).into_owned())
-                    .chain(numbers)
-                    .chain([row.origin.as_str().to_owned()]),
-            )
-            .map_err(failed)?;
-    }
-    let bytes = lines
-        .into_inner()
-        .map_err(|error| failed(std::io::Error::other(error.to_string()).into()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -9,9 +9,9 @@ mod check;
 mod clocks;
 mod completion;
 mod copy_catalog;
+mod draft;
 pub(crate) mod environment;
 mod error;
-mod exec;
 pub(crate) mod export;
 pub(crate) mod forecast;
 mod generate;
@@ -19,12 +19,8 @@ pub(crate) mod history;
 pub mod limits;
 mod lost_catalog;
 pub(crate) mod metrics;
-mod notify;
-mod openapi;
 pub(crate) mod output;
 mod owner;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod presets;
 pub(crate) mod preview;
 mod progress;
@@ -130,7 +126,6 @@ async fn execute(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Result<Ex
         Some(Command::Try(args)) => try_call::try_call(global, args).await,
         Some(Command::Charge(args)) => charge::charge(global, args).await,
         Some(Command::Release(args)) => release::release(global, args).await,
-        Some(Command::Exec(args)) => exec::exec(global, args).await,
         Some(Command::Forecast(args)) => forecast::forecast(global, args).await,
         Some(Command::History(args)) => history::history(global, args).await,
         Some(Command::Export(args)) => export::export(global, args).await,

@@ -13,11 +13,9 @@ use serde_json::json;
 
 use super::environment::unknown;
 use super::output::Message;
-use super::{Error, openapi, output};
+use super::{Error, draft, output};
 use crate::cli::{Global, InitArgs};
 use crate::exit::Exit;
-use ingest_base::bounded;
-use ingest_config::blank::blank;
 
 // cargo does not notice a new file there: this one has to be touched.
 static PRESETS: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/presets");
@@ -31,9 +29,6 @@ pub const SHIPPED: &str = include_str!("../../quotas.toml");
 
 /// What names the schema to an editor, in the first line of a file.
 const SCHEMA: &str = "#:schema ";
-
-/// The preset that is generated.
-const BLANK: &str = "blank";
 
 /// A configuration to start from.
 struct Preset {
@@ -90,8 +85,8 @@ pub fn list(global: &Global) -> Result<Exit, Error> {
 
 /// Writes a preset, or the shipped configuration, to a file that does not exist yet, or with `-` to stdout.
 pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
-    let text = match args.openapi.as_deref().zip(args.call.as_deref()) {
-        Some((file, call)) => described(file, call)?.into(),
+    let text = match &args.answer {
+        Some(file) => draft::draft(file)?.into(),
         None => text_of(args.preset.as_deref())?,
     };
     let text = format!("{SCHEMA}./quotas.schema.json\n{}", without_schema(&text));
@@ -123,24 +118,14 @@ fn text_of(name: Option<&str>) -> Result<Cow<'static, str>, Error> {
     let Some(name) = name else {
         return Ok(SHIPPED.into());
     };
-    if name == BLANK {
-        return Ok(blank().into());
-    }
     let presets = Preset::all();
     match presets.iter().find(|preset| preset.name == name) {
         Some(preset) => Ok(preset.text.into()),
         None => {
             let names = presets.iter().map(|preset| preset.name);
-            Err(unknown("preset", name, names.chain([BLANK])))
+            Err(unknown("preset", name, names))
         }
     }
-}
-
-/// The draft for a call of a description.
-fn described(file: &Path, call: &str) -> Result<String, Error> {
-    let what = format!("cannot read {}", file.display());
-    let text = bounded::file_of_text(file, bounded::DOCUMENT).map_err(Error::io(what))?;
-    openapi::draft(&text, call)
 }
 
 /// A configuration without its first line, if that names the schema: the path is right only where the file is shipped.

@@ -18,7 +18,7 @@ use ingest_config::{Region, Slice};
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
-    let environment = Environment::load_dry(global)?;
+    let environment = Environment::load(global)?;
     #[cfg(feature = "sandbox")]
     environment.tell_built_in();
     let selection = environment.select(args)?;

@@ -9,7 +9,6 @@ use comfy_table::Cell;
 
 use super::environment::Environment;
 use super::metrics::{self, Figures, Span};
-use super::notify::{Event, notify};
 use super::output::{Colour, Message, Screen};
 use super::progress::watcher;
 use super::refill::charging_ledger;
@@ -53,30 +52,13 @@ async fn walk(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
         if ended.is_ok() && global.format == crate::cli::Format::Text && !global.quiet {
             output::text_line(&super::sandbox::next_steps(global, &environment))?;
         }
-        return ended.map(|ended| ended.exit);
+        return ended;
     }
     let environment = Environment::load(global)?;
-    let notified = &environment.config.notify;
-    notify(notified, Event::Start).await;
-    let ended = run_in(&environment, global, args).await;
-    match &ended {
-        Ok(Finished { report, .. }) => notify(notified, Event::End(report, message(report))).await,
-        Err(error) => notify(notified, Event::Broken(error)).await,
-    }
-    ended.map(|ended| ended.exit)
+    run_in(&environment, global, args).await
 }
 
-/// The result of a run, and its exit code.
-struct Finished {
-    report: RunReport,
-    exit: Exit,
-}
-
-async fn run_in(
-    environment: &Environment,
-    global: &Global,
-    args: &RunArgs,
-) -> Result<Finished, Error> {
+async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     tracing::debug!("configuration read");
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
@@ -127,8 +109,7 @@ async fn run_in(
     close(context, report.requests > 0).await;
     tracing::debug!("catalog and ledger closed");
     show(&report, watch.elapsed(), global)?;
-    let exit = exit(report.outcome, args.strict, stop.signal());
-    Ok(Finished { report, exit })
+    Ok(exit(report.outcome, args.strict, stop.signal()))
 }
 
 /// Closes catalog and ledger: beside each other if they were written, since each then waits for the disk.
@@ -325,13 +306,6 @@ fn headline(report: &RunReport, elapsed: Option<Duration>) -> String {
         .chain(deleted)
         .collect::<Vec<_>>()
         .join("\n")
-}
-
-/// Returns the text of a notification: the headline, and the cause of each region that failed, was refused or was stopped.
-fn message(report: &RunReport) -> String {
-    let headline = headline(report, None).replace("; see below.", ":");
-    let lines = [headline].into_iter().chain(causes(&report.passes));
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns why passes ended as they did.

@@ -18,7 +18,7 @@ use super::{Error, output, signals};
 use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;
 use crate::review;
-use crate::run::{self, Context, SinglePage, Upstreams, Waits};
+use crate::run::{self, Context, Upstreams, Waits};
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
     Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
@@ -39,7 +39,7 @@ struct Tried {
     step: usize,
     region: Arc<Region>,
     ids: Vec<String>,
-    /// Whether a job has this call, so that its page can be landed.
+    /// Whether a job has this call.
     is_of_job: bool,
 }
 
@@ -51,7 +51,7 @@ struct Report {
     request: Option<ShownRequest>,
     /// The HTTP status; `None`: there was no response.
     status: Option<u16>,
-    /// `page`, or the class of the refusal; `stopped` or `not_sent` without a response, `not_landed` if landing failed.
+    /// `page`, or the class of the refusal; `stopped` or `not_sent` without a response.
     class: &'static str,
     /// The number of the error rule that matched, from 1.
     rule: Option<usize>,
@@ -74,6 +74,7 @@ struct Report {
     reported_cost: BTreeMap<LimitName, Units>,
     /// The charge; `None` for a saved response.
     charged: Option<Cost>,
+    /// False: `try` shows a page and lands none.
     landed: bool,
     missing: BTreeSet<Missing>,
     notes: Vec<String>,
@@ -104,7 +105,7 @@ pub async fn try_call(global: &Global, args: &TryArgs) -> Result<Exit, Error> {
             let saved = SavedResponse::read(file).map_err(Error::io(what))?;
             tried.read(&environment, &saved).await?
         }
-        None => tried.send(&environment, args.land).await?,
+        None => tried.send(&environment).await?,
     };
     output::report(global, &report, |_| {
         Message::Result(output::shown_lines(&report.text(&tried)))
@@ -149,24 +150,12 @@ impl Tried {
         tried.check(args).map(|()| tried)
     }
 
-    /// Refuses what cannot be requested or landed.
+    /// Refuses what cannot be requested.
     fn check(&self, args: &TryArgs) -> Result<(), Error> {
         let step = self.step()?;
         let Some(ids) = &step.ids else {
-            return match (args.land, self.is_of_job) {
-                (true, false) => Err(Error::Usage(format!(
-                    "--land needs a job that has {}; no job with this credential has it",
-                    args.call
-                ))),
-                _ => Ok(()),
-            };
+            return Ok(());
         };
-        if args.land {
-            return Err(Error::Usage(format!(
-                "--land works for steps that list; {} requests ids, which `ingest` lands",
-                args.call
-            )));
-        }
         if self.ids.is_empty() && args.answer.is_none() {
             return Err(Error::Usage(format!(
                 "{} requests ids that records of {} contain at `{}`; name them with --id",
@@ -247,7 +236,7 @@ impl Tried {
     }
 
     /// Sends the request, charged like any other.
-    async fn send(&self, environment: &Environment, land: bool) -> Result<Report, Error> {
+    async fn send(&self, environment: &Environment) -> Result<Report, Error> {
         environment.create_state_dir()?;
         let recorder = Arc::new(Recorder::new(self.client(environment)?));
         let upstream: Arc<dyn upstream::Upstream> = Arc::clone(&recorder) as _;
@@ -256,13 +245,7 @@ impl Tried {
         let since = self.since(&context, now).await?;
         let lasting = self.lasting(&context, now).await?;
         let request = self.request(now, since.as_ref(), lasting.as_deref())?;
-        let single = SinglePage {
-            job: &self.job,
-            step: self.step,
-            region: &self.region,
-            request,
-        };
-        let (fetched, charged) = single.fetch(&context, land).await;
+        let (fetched, charged) = run::fetch_once(&context, &self.job, request).await;
         context.leases.close().await;
         // Another one, to show the request: the first is the recorder's.
         let client = self.client(environment)?;
@@ -272,7 +255,6 @@ impl Tried {
         report.notes.extend(self.same_for_all(&client, request));
         report.charged = Some(charged);
         match fetched {
-            Ok(_) => report.landed = land,
             Err(mut reason) if report.status.is_none() => {
                 report.class = if reason.stop().is_some() {
                     "stopped"
@@ -281,11 +263,7 @@ impl Tried {
                 };
                 report.message = Some(reason.to_string());
             }
-            Err(reason) if report.class == "page" => {
-                report.class = "not_landed";
-                report.message = Some(reason.to_string());
-            }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         Ok(report)
     }
@@ -505,11 +483,7 @@ impl Report {
         }
         lines.extend(self.quota_lines());
         if self.class == "page" {
-            lines.push(match (self.landed, self.charged.is_some()) {
-                (true, _) => "Landed: the next run continues after this page".to_owned(),
-                (false, true) => "Landed: nothing; --land lands the page".to_owned(),
-                (false, false) => "Landed: nothing".to_owned(),
-            });
+            lines.push("Landed: nothing".to_owned());
         }
         // A doubt can be about a missing value, and is then one of the notes.
         let is_doubted = |text: &String| self.notes.iter().any(|note| note.contains(text));

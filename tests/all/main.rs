@@ -16,6 +16,7 @@ mod documents;
 mod fuzz;
 mod lists;
 mod manual;
+mod one_liners;
 mod operate;
 mod postgres;
 mod presets;

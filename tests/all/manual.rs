@@ -1,9 +1,7 @@
 //! The manual of the configuration.
 
 use std::path::PathBuf;
-use std::process::Command;
 
-use assert_cmd::cargo::cargo_bin;
 use ingest_config::manual;
 
 /// To write the file again: `INGEST_WRITE_DOCS=1 cargo test --test all manual`.
@@ -44,25 +42,4 @@ fn every_key_has_an_anchor_of_its_own_and_a_place_in_the_contents_and_secrets_ar
         );
     }
     assert_eq!(text.matches("A program that prints the secret").count(), 1);
-}
-
-#[test]
-fn the_manual_page_of_the_configuration_has_every_key_with_its_default_and_an_example() {
-    let printed = Command::new(cargo_bin!("ingest"))
-        .args(["man", "quotas.toml"])
-        .output()
-        .unwrap();
-    assert!(printed.status.success());
-    let page = String::from_utf8(printed.stdout).unwrap();
-    for text in [
-        ".TH quotas.toml 5",
-        "\\fBtimeout\\fR (duration; default \\fB\"30s\"\\fR)",
-        "Example: \\fBpause = \"2s\"\\fR",
-        "Its former name \\fBtold\\fR is still accepted.",
-        "\\fB\"bad_cursor\"\\fR",
-        "\\fB\"next_url\"\\fR",
-        "\\fB{since}\\fR",
-    ] {
-        assert!(page.contains(text), "{text}");
-    }
 }

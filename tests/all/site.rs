@@ -144,7 +144,7 @@ fn every_symptom_has_a_command_that_runs_and_prints_something() {
 }
 
 #[test]
-fn a_draft_from_a_description_is_tried_as_the_usage_says() {
+fn a_draft_from_a_response_is_tried_as_the_usage_says() {
     let world = World::new();
     let place = world.directory.path();
     let usage = read("docs/usage.md");
@@ -159,7 +159,7 @@ fn a_draft_from_a_description_is_tried_as_the_usage_says() {
             line.trim_start_matches("$ ")
                 .replace("docs/", "$CHECKOUT/docs/")
         })
-        .filter(|line| line.contains("init") || line.contains("--answer"))
+        .filter(|line| line.contains("--answer"))
         .collect();
     assert_eq!(commands.len(), 2, "{commands:?}");
     for command in commands {

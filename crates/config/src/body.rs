@@ -6,8 +6,8 @@ use std::slice;
 use serde_json::{Map, Number, Value, json};
 
 use super::declare::{
-    AndThen, Key, Keys, Leaf, Optional, Presence, Renamed, Required, Shape, TEMPLATE, TEXT, Type,
-    keys, table, template,
+    AndThen, Key, Keys, Leaf, Optional, Presence, Required, Shape, TEMPLATE, TEXT, Type, keys,
+    table, template,
 };
 use super::item::{self, Item};
 use super::tree::Kind;
@@ -215,7 +215,7 @@ keys! {
     pub struct CallBody {
         /// A JSON body. Every string in it is a template; numbers stay numbers. In a list, an element with `{ids}` stands for one
         /// element for each id.
-        json: Option<JsonTemplate> = Renamed(Optional(JSON, "{ filter = { country = '{region}' }, limit = 100 }"), "body"),
+        json: Option<JsonTemplate> = Optional(JSON, "{ filter = { country = '{region}' }, limit = 100 }"),
         /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field.
         form: Option<Params> = Optional(PARAMS, "{ country = '{region}', tag = ['new', 'free'] }"),
         /// A GraphQL request as the body.

@@ -57,25 +57,10 @@ keys! {
         /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
         /// estimate.
         settle: BTreeMap<LimitName, ResponseField> = Or(Named(RESPONSE_FIELD, "LIMIT"), "{}", "{ daily = '/cost/actual' }"),
-        /// A call that returns the same records for less. `ingest check` recommends it.
-        cheaper: Option<Cheaper> = Optional(table::<Cheaper>(), "{ call = 'things.by_owner', with = 'owner' }"),
     }
 }
 
 pub const CALL: AndThen<Table<Call>, Call> = AndThen(table(), with_its_method);
-
-keys! {
-    /// A call that returns the same records for less.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Cheaper {
-        /// The cheaper call.
-        call: String = Required(TEXT, "'things.by_owner'"),
-        /// The parameter with which the two are equivalent; they always are if it is unset.
-        with: Option<String> = Optional(TEXT, "'owner'"),
-        /// A note on the replacement.
-        how: Option<String> = Optional(TEXT, "'a thing names its owner'"),
-    }
-}
 
 keys! {
     /// What a response contains.

@@ -29,7 +29,7 @@ pub struct Credential {
     pub secrets: BTreeMap<String, SecretSource>,
     /// The account whose quota it uses, with its limits.
     pub account: Arc<Account>,
-    /// The limits that its requests can charge, by their configured names: those of the account and of the upstream.
+    /// The limits that its requests can charge, by their configured names: those of the account.
     pub limits: Limits,
 }
 
@@ -125,8 +125,8 @@ impl Credential {
         })
     }
 
-    /// Returns the configured name of a limit that the ledger names. Where limits have scopes or the upstream has limits, no
-    /// configured name contains the separator.
+    /// Returns the configured name of a limit that the ledger names. Where limits have scopes, no configured name
+    /// contains the separator.
     #[must_use]
     pub fn configured_name<'a>(&self, limit: &'a str) -> &'a str {
         match limit.split_once('/') {
@@ -147,8 +147,7 @@ keys! {
         /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
         /// unset, the name of the credential.
         account: Option<String> = Optional(ACCOUNT, "'my-project'"),
-        /// The limits of the account, by name. For limits that all credentials of an upstream share, see
-        /// `upstreams.NAME.limits`.
+        /// The limits of the account, by name.
         limits: Limits = Or(ByName(LIMIT, "LIMIT"), "{}", "{ daily = { quota = 10_000, window = '24h' } }"),
     }
 }
@@ -211,31 +210,6 @@ struct Own {
     limits: Limits,
 }
 
-impl Own {
-    /// The account of its charges in the ledger. An upstream with limits is one account, with the limits of its credentials'
-    /// accounts as `daily/ACCOUNT`: a charge is atomic over the limits of one account, and of no more.
-    fn ledger_account(&self) -> &str {
-        if self.upstream.limits.is_empty() {
-            &self.account
-        } else {
-            &self.upstream.name
-        }
-    }
-
-    /// The limits that its requests can charge. `of_account` has those of other credentials of its account too.
-    fn charged(&self, of_account: Option<&Limits>) -> Limits {
-        let mut limits = of_account.cloned().unwrap_or_default();
-        limits.extend(self.limits.clone());
-        if !self.upstream.limits.is_empty() {
-            for (name, limit) in &mut limits {
-                limit.ledger_name = format!("{name}/{}", self.account);
-            }
-            limits.extend(self.upstream.limits.clone());
-        }
-        limits
-    }
-}
-
 pub fn all(
     items: Vec<Item<'_>>,
     upstreams: &Named<Upstream>,
@@ -252,33 +226,22 @@ pub fn all(
             &read,
             accounts.entry(read.account.clone()).or_default(),
         );
-        own.values()
-            .for_each(|other| keep_apart(item, &read, other));
         own.insert(item.name().to_owned(), read);
     }
     // A second pass, because each account has limits of all its credentials, also of those further down.
-    let charged: BTreeMap<&str, Limits> = own
-        .iter()
-        .map(|(name, own)| (name.as_str(), own.charged(accounts.get(&own.account))))
-        .collect();
     Named::read(items, |item| {
         let known = own.get(item.name())?;
-        let of_account = own
-            .iter()
-            .filter(|(_, other)| other.ledger_account() == known.ledger_account())
-            .filter_map(|(name, _)| charged.get(name.as_str()));
+        let limits = accounts.get(&known.account).cloned().unwrap_or_default();
         Some(Credential {
             name: item.name().to_owned(),
             upstream: known.upstream.clone(),
             secret: known.secret.clone(),
             secrets: known.secrets.clone(),
             account: Arc::new(Account {
-                name: known.ledger_account().to_owned(),
-                limits: of_account
-                    .flat_map(|limits| in_ledger(limits, regions))
-                    .collect(),
+                name: known.account.clone(),
+                limits: in_ledger(&limits, regions).collect(),
             }),
-            limits: charged.get(item.name()).cloned().unwrap_or_default(),
+            limits,
         })
     })
 }
@@ -303,12 +266,6 @@ fn in_ledger<'a>(
 fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
     for (name, limit) in &own.limits {
         let found = || item.find(&["limits", name]).unwrap_or_else(|| item.clone());
-        if own.upstream.limits.contains_key(name) {
-            found().refuse::<()>(
-                format!("upstream {:?} has a limit of this name", own.upstream.name),
-                "write another name",
-            );
-        }
         match account.get(name) {
             None => drop(account.insert(name.clone(), limit.clone())),
             // The rest may differ: `wait` and `reported` are about the requests of one credential, not about what the
@@ -322,24 +279,6 @@ fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
                 found().refuse::<()>(expected, "define the limits in one credential only");
             }
         }
-    }
-}
-
-/// An upstream with limits is an account of its own in the ledger.
-fn keep_apart(item: &Item<'_>, own: &Own, other: &Own) {
-    let one_account =
-        own.account == other.account || own.ledger_account() == other.ledger_account();
-    let has_limits = !own.upstream.limits.is_empty() || !other.upstream.limits.is_empty();
-    if one_account && has_limits && own.upstream.name != other.upstream.name {
-        let found = item.find(&["account"]).unwrap_or_else(|| item.clone());
-        found.refuse::<()>(
-            format!(
-                "upstream {:?} or {:?} has limits, which its credentials share: their accounts \
-                cannot be those of another upstream, and the name of the upstream is an account",
-                own.upstream.name, other.upstream.name
-            ),
-            "write account = \"another name\"",
-        );
     }
 }
 

@@ -54,6 +54,13 @@ impl Format {
         }
     }
 
+    /// Its word in a configuration.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        let found = FORMATS.iter().find(|(_, format, _)| *format == self);
+        found.map_or("json", |(word, ..)| word)
+    }
+
     /// The value of the header `accept` that requests it.
     #[must_use]
     pub const fn media_type(self) -> &'static str {

@@ -24,7 +24,6 @@ mod ledger;
 mod limit;
 mod loopback;
 mod moment;
-mod notify;
 mod oauth;
 mod paging;
 mod path;
@@ -41,7 +40,6 @@ mod template;
 mod upstream;
 
 // How the file becomes these types.
-pub mod blank;
 mod check;
 mod declare;
 mod error;
@@ -60,7 +58,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use body::{Body, JsonTemplate, Param, Params};
-pub use call::{Call, Cheaper, Etag, Records, Removed};
+pub use call::{Call, Etag, Records, Removed};
 pub use catalog::{CatalogConfig, CatalogStore};
 pub use credential::{Credential, SecretSource};
 pub use doubt::Doubt;
@@ -75,7 +73,6 @@ pub use limit::{CredentialLimit, Limits, ReportedState};
 pub use load::{Sources, Surroundings};
 pub use loopback::is_loopback;
 pub use moment::{Moment, TimeFormat};
-pub use notify::Notify;
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
     ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lasting, Lead, MOST_EMPTY_PAGES,
@@ -107,8 +104,6 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Where pages are stored.
     pub catalog: CatalogConfig,
-    /// The URLs that a run pings.
-    pub notify: Notify,
     /// The server of `ingest serve`.
     pub serve: ServeConfig,
     /// The upstreams by name.

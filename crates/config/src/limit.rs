@@ -1,4 +1,4 @@
-//! `[credentials.NAME.limits]` and `[upstreams.NAME.limits]`: quotas.
+//! `[credentials.NAME.limits]`: quotas.
 //!
 //! A scope becomes limits when the configuration is read: an account has one limit for each value that the regions have,
 //! `hourly/12345`. So ledgers, reports and the sandbox need not know of scopes; what charges translates the names
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use super::counting::{BUCKETS, COUNTING, CountingWord, PARTS};
 use super::declare::{
-    DURATION, DURATION_OR_ZERO, Keys, Leaf, Optional, Or, Renamed, Required, SOME_UNITS, Shape,
-    TEMPLATE, TEXT, TRUTH, Type, UNITS, Words, keys, table,
+    DURATION, DURATION_OR_ZERO, Keys, Leaf, Optional, Or, Required, SOME_UNITS, Shape, TEMPLATE,
+    TEXT, TRUTH, Type, UNITS, Words, keys, table,
 };
 use super::field::{RESPONSE_FIELD, ResponseField};
 use super::header_pattern::{HEADER_PATTERN, HeaderPattern, Part};
@@ -21,7 +21,7 @@ use super::names::advice;
 use super::{Region, Template, Values, Variable};
 use ingest_quota::{Calendar, Limit, LimitName, Period, Timestamp, Units, Window, WindowError};
 
-/// A limit of an account, of each value of its scope, or of an upstream.
+/// A limit of an account, or of each value of its scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialLimit {
     /// Its arithmetic.
@@ -127,7 +127,7 @@ keys! {
         own: bool = Or(TRUTH, "false", "true"),
         /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
         /// the ledger takes the reported value.
-        reported: Option<ReportedState> = Renamed(Optional(REPORTED, "{ remaining = 'x-ratelimit-remaining' }"), "told"),
+        reported: Option<ReportedState> = Optional(REPORTED, "{ remaining = 'x-ratelimit-remaining' }"),
     }
 }
 

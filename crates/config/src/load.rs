@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, NamedBy};
-use super::region_source::Kept;
 use super::{Config, read, set};
 use ingest_base::bounded;
 
@@ -17,10 +16,6 @@ pub struct Sources {
     pub path: Option<PathBuf>,
     /// Each `--set PATH=VALUE`, in order.
     pub sets: Vec<String>,
-    /// The state directory, which keeps what a command of the configuration printed; `None`: it is run each time.
-    pub state_dir: Option<PathBuf>,
-    /// Whether nothing may be written, not even what such a command prints.
-    pub is_dry: bool,
 }
 
 /// The surroundings of a process.
@@ -79,11 +74,7 @@ impl Config {
         surroundings: &Surroundings<'_>,
     ) -> Result<Self, ConfigError> {
         let (path, text) = find(sources, surroundings)?;
-        let kept = sources.state_dir.as_deref().map(|directory| Kept {
-            directory,
-            is_dry: sources.is_dry,
-        });
-        read::config(&text, &path, &sources.sets, kept).map_err(ConfigError::Wrong)
+        read::config(&text, &path, &sources.sets).map_err(ConfigError::Wrong)
     }
 
     /// Reads the text of a configuration. Messages call it `path`.
@@ -91,7 +82,7 @@ impl Config {
     /// # Errors
     /// Anything in it or in a `--set` is invalid: every problem that was found.
     pub fn parse(text: &str, path: &Path, sets: &[String]) -> Result<Self, ConfigError> {
-        read::config(text, path, sets, None).map_err(ConfigError::Wrong)
+        read::config(text, path, sets).map_err(ConfigError::Wrong)
     }
 }
 

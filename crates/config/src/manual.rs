@@ -1,5 +1,4 @@
-//! The manual of `quotas.toml`, generated from the declarations that the reader uses: `docs/configuration.md`, and the
-//! manual page quotas.toml(5).
+//! The manual of `quotas.toml`, generated from the declarations that the reader uses: `docs/configuration.md`.
 
 use std::fmt::Write;
 
@@ -107,57 +106,6 @@ fn contents(blocks: &[Block]) -> String {
     text + "\n"
 }
 
-/// Returns the manual as a manual page in roff.
-#[must_use]
-pub fn roff() -> String {
-    let mut text =
-        ".TH quotas.toml 5\n.SH NAME\nquotas.toml \\- the configuration of ingest\n".to_owned();
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, ".PP\n{}", escaped(INTRODUCTION));
-    for block in blocks() {
-        let _ = match block {
-            Block::Heading(_, heading) => writeln!(text, ".SH \"{}\"", escaped(&heading)),
-            Block::Text(paragraph) => writeln!(text, ".PP\n{}", escaped(&paragraph)),
-            Block::Key(key) => {
-                writeln!(
-                    text,
-                    ".TP\n\\fB{}\\fR ({})\n{}",
-                    key.name,
-                    escaped(&key.of),
-                    escaped(&key.text)
-                )
-            }
-            Block::Table(_, rows) => rows.iter().try_for_each(|(word, meaning)| {
-                writeln!(
-                    text,
-                    ".RS\n.TP\n\\fB{}\\fR\n{}\n.RE",
-                    escaped(word),
-                    escaped(meaning)
-                )
-            }),
-        };
-    }
-    text + ".SH SEE ALSO\n.BR ingest (1)\n"
-}
-
-/// Text for roff: `code` in bold, and nothing that roff takes for a request.
-fn escaped(text: &str) -> String {
-    let text = text.replace('\\', "\\e").replace('-', "\\-");
-    let mut escaped = String::new();
-    for (at, part) in text.split('`').enumerate() {
-        let bold = at % 2 == 1;
-        let _ = if bold {
-            write!(escaped, "\\fB{part}\\fR")
-        } else {
-            write!(escaped, "{part}")
-        };
-    }
-    if escaped.starts_with(['.', '\'']) {
-        escaped.insert_str(0, "\\&");
-    }
-    escaped
-}
-
 fn blocks() -> Vec<Block> {
     let (mut blocks, shape) = (Vec::new(), read::shape());
     describe(&mut blocks, "", &shape);
@@ -244,9 +192,6 @@ fn describe_key(blocks: &mut Vec<Block>, path: &str, key: &Key) {
         Need::Default(default) => format!("default `{}`", written(default)),
         Need::Optional => "optional".to_owned(),
     };
-    let former = key.former.map_or_else(String::new, |former| {
-        format!(" Its former name `{former}` is still accepted.")
-    });
     let is_secret = key.shape.parts.iter().any(|part| is_secret(&part.keys));
     let keys = if is_secret {
         " Its keys: see Secrets."
@@ -259,7 +204,7 @@ fn describe_key(blocks: &mut Vec<Block>, path: &str, key: &Key) {
         anchor: format!("{}.{}", in_anchors(path), key.name),
         name: key.name.to_owned(),
         of: format!("{}; {presence}", key.shape.label),
-        text: format!("{}{former}{keys} Example: {example}", key.doc),
+        text: format!("{}{keys} Example: {example}", key.doc),
     }));
     if key.shape.words.len() > 1 {
         let words = key.shape.words.iter();

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Body, CALL_BODY, PARAMS, Params};
 use super::declare::{
-    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, OneOrMore, Optional, Or, PAGES, POINTER,
-    Required, Shape, TEXT, TRUTH, Tagged, Type, Words, keys, table,
+    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, Optional, Or, PAGES, POINTER, Required,
+    Shape, TEXT, TRUTH, Tagged, Type, Words, keys, table,
 };
 use super::headers::HEADER_NAME;
 use super::item::Item;
@@ -158,9 +158,6 @@ keys! {
     pub struct ByLink {
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// Parameters of the first page that are sent with every page, also where the header lacks them: Mastodon's lacks
-        /// `since_id`. If it has one of them, its value is sent.
-        resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
         /// Whether an empty page ends the list although the header names a next one. If false, a list goes on behind empty pages, and one with
         /// more than 20 of them in a row is not complete.
         empty_page_ends: bool = Or(TRUTH, "false", "true"),
@@ -174,9 +171,6 @@ keys! {
         /// Where the response contains the URL of the next page. One without a host is relative to the URL of the request:
         /// `/v1/things?page=2` is a path of the host, `?page=2` has the path of the request.
         next: Pointer = Required(POINTER, "'/links/next'"),
-        /// Where the response contains the URL that precedes a `next` without a host. Confluence has `/rest/api/content?start=25`
-        /// at `/_links/next`, and `https://example.atlassian.net/wiki` at `/_links/base`.
-        base: Option<Pointer> = Optional(POINTER, "'/_links/base'"),
         /// Where the response says whether there are more pages: true or false.
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
@@ -187,9 +181,6 @@ keys! {
         lasting: Option<Lasting> = Optional(LASTING, "'/@odata.deltaLink'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// Parameters of the first page that are sent with every page, also where the URL lacks them: Mastodon's lacks
-        /// `since_id`. If it has one of them, its value is sent.
-        resend: Option<Vec<String>> = Optional(OneOrMore(TEXT), "['since_id']"),
         /// Whether an empty page ends the list although it has the URL of a next one. If false, a list goes on behind empty pages, and one with
         /// more than 20 of them in a row is not complete.
         empty_page_ends: bool = Or(TRUTH, "false", "true"),
@@ -372,8 +363,6 @@ pub struct Turn<'a> {
     pub place: Place,
     /// Path and query of the page, instead of the step's.
     pub go_to: Option<&'a str>,
-    /// The parameters of the step that are added to that query where it lacks them.
-    pub resend: &'a [String],
     /// What the request has instead of the step's path, parameters and body.
     pub then: Option<&'a Then>,
 }
@@ -516,15 +505,6 @@ impl Paging {
         }
     }
 
-    /// Where a response has the URL that precedes a relative URL of the next page.
-    #[must_use]
-    pub const fn url_base(&self) -> Option<&Pointer> {
-        match self {
-            Self::NextUrl(by) => by.base.as_ref(),
-            Self::None | Self::Token(_) | Self::Link(_) | Self::Offset(_) | Self::Number(_) => None,
-        }
-    }
-
     /// Where a response says whether there are more pages.
     #[must_use]
     pub const fn more(&self) -> Option<&Pointer> {
@@ -609,17 +589,6 @@ impl Paging {
             Self::Offset(ByOffset { first, .. }) => Ok(count(cursor, 0)?.saturating_add(*first)),
             Self::Number(by) => Ok(by.place(cursor)?.number),
             Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => Ok(0),
-        }
-    }
-
-    /// The parameters of the first page that are sent with every page.
-    #[must_use]
-    pub fn resend(&self) -> &[String] {
-        match self {
-            Self::Link(ByLink { resend, .. }) | Self::NextUrl(ByNextUrl { resend, .. }) => {
-                resend.as_deref().unwrap_or_default()
-            }
-            Self::None | Self::Token(_) | Self::Offset(_) | Self::Number(_) => &[],
         }
     }
 
@@ -723,7 +692,6 @@ impl Paging {
                 .zip(lasting.map(|token| StoredToken::new(token, self.place()).value())),
             place: self.place(),
             go_to,
-            resend: self.resend(),
             then,
         })
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Config;
 use super::catalog::{CATALOG, CatalogConfig};
 use super::check;
 use super::credential::{self, CREDENTIAL};
@@ -15,12 +16,11 @@ use super::job::{self, JOB};
 use super::ledger::{LEDGER, LedgerConfig};
 use super::names::Named;
 use super::region::{REGIONS, Region};
-use super::region_source::{self, Kept};
+use super::region_source;
 use super::serve::{SERVE, ServeConfig};
 use super::set;
 use super::tree::Node;
 use super::upstream::Upstream;
-use super::{Config, Notify};
 
 keys! {
     partial struct Root {
@@ -31,9 +31,6 @@ keys! {
         ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),
         /// Where pages are stored.
         catalog: CatalogConfig = Or(CATALOG, "{}", "{ url = 'sqlite' }"),
-        /// URLs that a run requests by POST when it starts and ends, for healthchecks.io and similar services. The body is the
-        /// summary of the run. Anyone who knows a URL can ping it: make the file readable for its user only.
-        notify: Notify = Or(table::<Notify>(), "{}", "{ success = 'https://hc-ping.com/UUID' }"),
         /// The server of `ingest serve`: a page, a read API, and charging over HTTP.
         serve: ServeConfig = Or(SERVE, "{}", "{ listen = '127.0.0.1:8080' }"),
         /// The APIs, by name.
@@ -46,12 +43,7 @@ keys! {
 }
 
 /// Reads a configuration, or says everything that is wrong with it.
-pub fn config(
-    text: &str,
-    path: &Path,
-    sets: &[String],
-    kept: Option<Kept<'_>>,
-) -> Result<Config, Vec<Problem>> {
+pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
     let mut root =
         Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
     for set in sets {
@@ -59,8 +51,8 @@ pub fn config(
         set::apply(&mut root, set).map_err(|problem| vec![problem])?;
     }
     let mut document = Document::new(path.to_owned(), root);
-    // Before anything is read: what a file or a command lists is then checked as if the document had it.
-    match region_source::listed(&document, kept) {
+    // Before anything is read: what a file lists is then checked as if the document had it.
+    match region_source::listed(&document) {
         Ok(Some(regions)) => document.root.put("regions", regions),
         Ok(None) => {}
         Err(()) => return Err(document.into_problems()),
@@ -118,7 +110,6 @@ fn sections(document: &Document) -> Option<Sections> {
         regions: regions.unwrap_or_default(),
         ledger: root.ledger.or(default.ledger)?,
         catalog: root.catalog.or(default.catalog)?,
-        notify: root.notify.or(default.notify)?,
         serve: root.serve.or(default.serve)?,
         upstreams: upstreams.right,
         credentials: credentials.right,

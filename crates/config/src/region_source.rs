@@ -1,61 +1,33 @@
-//! Regions that a file or a command lists.
-
-use std::fs::File;
-use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime};
+//! Regions that a file lists.
 
 use serde_json::Value;
 
-use super::declare::{DURATION, ListOf, Optional, Or, TEXT, Type, keys, table};
+use super::declare::{Required, TEXT, Type, keys, table};
 use super::item::{Document, Item};
 use super::tree::{Entry, Kind, Node, Origin};
 use ingest_base::bounded;
-use ingest_base::fnv::fnv;
-use ingest_base::private::Directory;
 
 keys! {
     /// Where the regions are.
     pub struct RegionSource {
         /// The file with the regions, relative to the directory of this file: CSV whose first column is `code` and whose others are
         /// values of the regions; one code a line; or JSON, as this key itself could have it, or a list of objects with `code`.
-        file: Option<String> = Optional(TEXT, "'places.csv'"),
-        /// A program that prints the same, and its arguments.
-        command: Option<Vec<String>> = Optional(ListOf(TEXT, 1), "['stations', '--all']"),
-        /// How long what the command printed is valid. It is kept in the state directory. If the command fails after that, it is used
-        /// longer, with a warning.
-        valid_for: Duration = Or(DURATION, "'1d'", "'7d'"),
+        file: String = Required(TEXT, "'places.csv'"),
     }
 }
 
-/// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(5);
-/// How long what it printed is read after its end.
-const AFTER_ITS_END: Duration = Duration::from_secs(2);
-
-/// Where the output of commands is kept.
-#[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
-    /// The state directory.
-    pub directory: &'a Path,
-    /// Whether it is only read.
-    pub is_dry: bool,
-}
-
-/// Returns the regions that a file or a command lists, in place of `regions.file` or `regions.command`; `None` if the document
-/// lists them itself. Without `kept`, the command is run each time.
+/// Returns the regions that a file lists, in place of `regions.file`; `None` if the document lists them itself.
 ///
 /// # Errors
 /// There is no valid list; the problem is in the document.
-pub fn listed(document: &Document, kept: Option<Kept<'_>>) -> Result<Option<Kind>, ()> {
+pub fn listed(document: &Document) -> Result<Option<Kind>, ()> {
     let Some(regions) = document.item().find(&["regions"]).filter(is_source) else {
         return Ok(None);
     };
     let source = table::<RegionSource>().read(regions.clone()).ok_or(())?;
-    let directory = document.file.parent().unwrap_or(Path::new(""));
-    let text = source.text(directory, kept);
+    let file = document.file.with_file_name(source.file);
+    let text = bounded::file_of_text(&file, bounded::DOCUMENT);
+    let text = text.map_err(|error| format!("{}: {error}", file.display()));
     match text.and_then(|text| parsed(&text, regions.origin())) {
         Ok(kind) => Ok(Some(kind)),
         Err(why) => {
@@ -70,119 +42,7 @@ pub fn listed(document: &Document, kept: Option<Kept<'_>>) -> Result<Option<Kind
 
 /// Whether a value says where the regions are: the values of a region are tables.
 fn is_source(regions: &Item<'_>) -> bool {
-    let has = |key: &str| regions.find(&[key]).is_some_and(|value| !value.is_table());
-    regions.is_table() && (has("file") || has("command"))
-}
-
-impl RegionSource {
-    fn text(&self, directory: &Path, kept: Option<Kept<'_>>) -> Result<String, String> {
-        match (&self.file, &self.command) {
-            (Some(file), None) => {
-                let file = directory.join(file);
-                let text = bounded::file_of_text(&file, bounded::DOCUMENT);
-                text.map_err(|error| format!("{}: {error}", file.display()))
-            }
-            (None, Some(words)) => self.printed(words, kept),
-            _ => Err("write either `file` or `command`".to_owned()),
-        }
-    }
-
-    /// What the command prints, or printed within `valid_for`.
-    fn printed(&self, words: &[String], kept: Option<Kept<'_>>) -> Result<String, String> {
-        let name = format!("regions-{:032x}.txt", fnv(&words.join("\0")));
-        // Before the first run there is no state directory, and the command is run again.
-        let kept = kept.and_then(|kept| Some((kept, Directory::open(kept.directory).ok()?)));
-        let earlier = kept
-            .as_ref()
-            .and_then(|(_, state)| state.open_file(&name).ok());
-        if let Some(file) = earlier.as_ref().filter(|file| self.is_valid(file))
-            && let Ok(text) = bounded::text(file, bounded::DOCUMENT)
-        {
-            return Ok(text);
-        }
-        match run(words) {
-            Ok(printed) => {
-                if let Some((kept, state)) = &kept
-                    && !kept.is_dry
-                    // What is no list is not kept: it would stand in for an earlier one for as long as `valid_for`.
-                    && parsed(&printed, &Origin::Line(1)).is_ok()
-                    && let Err(error) = state.replace(&name, printed.as_bytes())
-                {
-                    let file = kept.directory.join(name);
-                    tracing::warn!("cannot keep the regions in {}: {error}", file.display());
-                }
-                Ok(printed)
-            }
-            Err(why) => match earlier.map(|file| bounded::text(file, bounded::DOCUMENT)) {
-                Some(Ok(text)) => {
-                    tracing::warn!("{why}; using the regions that it printed earlier");
-                    Ok(text)
-                }
-                Some(Err(_)) | None => Err(why),
-            },
-        }
-    }
-
-    fn is_valid(&self, file: &File) -> bool {
-        let written = file.metadata().and_then(|about| about.modified());
-        // A file from the future, which a clock that was set back leaves, counts as new.
-        let age = written.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
-        age.is_ok_and(|age| age < self.valid_for)
-    }
-}
-
-/// Runs a command and returns what it prints.
-fn run(words: &[String]) -> Result<String, String> {
-    let (program, arguments) = words.split_first().ok_or("the command is empty")?;
-    let failed = |why: String| format!("`{program}` {why}");
-    let mut command = Command::new(program);
-    let command = command.args(arguments).stdin(Stdio::null());
-    let command = command.stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut child = command
-        .spawn()
-        .map_err(|error| failed(format!("was not started: {error}")))?;
-    let Some(output) = child.stdout.take() else {
-        return Err(failed("has no output".to_owned()));
-    };
-    // Beside the waiting: a command that fills the pipe would wait for a reader until it is killed.
-    let (sender, read) = mpsc::channel();
-    std::thread::spawn(move || {
-        // Nobody waits for it any more where the time is over. A longer output is not read: its writer then gets SIGPIPE.
-        let _ = sender.send(bounded::text(output, bounded::DOCUMENT));
-    });
-    let began = Instant::now();
-    let mut ended = None;
-    let status = loop {
-        ended = ended.or_else(|| read.try_recv().ok());
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if matches!(ended, Some(Err(_))) => {
-                end(&mut child);
-                break ExitStatus::default();
-            }
-            Ok(None) if began.elapsed() < PATIENCE => std::thread::sleep(PAUSE),
-            Ok(None) => {
-                end(&mut child);
-                return Err(failed(format!("took longer than {} s", PATIENCE.as_secs())));
-            }
-            Err(error) => return Err(failed(error.to_string())),
-        }
-    };
-    // A process that the command left behind can keep the output open for ever.
-    match ended.map_or_else(|| read.recv_timeout(AFTER_ITS_END), Ok) {
-        Ok(Err(error)) => Err(failed(format!("printed no list: {error}"))),
-        _ if !status.success() => Err(failed(format!("failed: {status}"))),
-        Ok(Ok(text)) => Ok(text),
-        Err(_) => Err(failed(
-            "ended, and a process that it started keeps its output open: redirect the output of that process"
-                .to_owned(),
-        )),
-    }
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
+    regions.is_table() && regions.find(&["file"]).is_some_and(|file| !file.is_table())
 }
 
 /// Reads a list of regions, as the value of `regions` could be written.

@@ -1,4 +1,4 @@
-//! `errors`: rules that classify refusals, or the names of built-in sets of them.
+//! `errors`: rules that classify refusals.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,9 +11,8 @@ use super::declare::{
     SCALAR, Shape, TEXT, Table, Type, Words, keys, table,
 };
 use super::headers::HEADER_NAME;
-use super::item::{self, Document, Item};
-use super::names::advice;
-use super::tree::{Kind, Node};
+use super::item::Item;
+use super::tree::Kind;
 use ingest_quota::{Cost, LimitName};
 
 /// How one kind of refusal is recognised, and what it means. Every condition must hold.
@@ -137,62 +136,14 @@ keys! {
     }
 }
 
-/// The built-in sets: rules of upstreams whose responses many APIs share.
-const SETS: [(&str, &str); 1] = [("google", include_str!("rules/google.toml"))];
-
 const RULE: AndThen<Table<RuleKeys>, Rule> = AndThen(table(), rule);
+const LIST: ListOf<AndThen<Table<RuleKeys>, Rule>> = ListOf(RULE, 0);
+pub const RULES: Leaf<Vec<Rule>> = Leaf {
+    read: |item| LIST.read(item),
+    shape: || LIST.shape(),
+};
 /// Too many requests.
 const TOO_MANY: u16 = 429;
-
-pub const RULES: Leaf<Vec<Rule>> = Leaf {
-    read: rules,
-    shape: || {
-        let sets = || {
-            Shape::scalar(
-                "name of a rule set",
-                json!({ "enum": SETS.map(|(name, _)| name) }),
-            )
-        };
-        let element = sets().or(RULE.shape());
-        let list = json!({ "type": "array", "items": element.schema });
-        let list = Shape {
-            label: "list of rules and names of rule sets".to_owned(),
-            schema: list,
-            ..RULE.shape().below("[]")
-        };
-        sets().or(list)
-    },
-};
-
-fn rules(item: Item<'_>) -> Option<Vec<Rule>> {
-    let elements = match item.kind() {
-        Kind::Text(_) => vec![item],
-        Kind::List(_) => item.list()?,
-        _ => {
-            return item.refuse(
-                "expected a list of rules, or the name of a rule set",
-                "write \"google\", or [{ status = 403, class = \"denied\" }]",
-            );
-        }
-    };
-    let read = |item: Item<'_>| match item.kind() {
-        Kind::Text(name) => set(&item, name),
-        _ => RULE.read(item).map(|rule| vec![rule]),
-    };
-    item::all::<_, Vec<Vec<Rule>>>(elements.into_iter().map(read)).map(|rules| rules.concat())
-}
-
-fn set(item: &Item<'_>, name: &str) -> Option<Vec<Rule>> {
-    let Some((_, text)) = SETS.iter().find(|(known, _)| *known == name) else {
-        return item.refuse(
-            "unknown rule set",
-            advice(name, SETS.map(|(known, _)| known)),
-        );
-    };
-    let document = Document::new(format!("{name}.toml").into(), Node::parse(text).ok()?);
-    let rules = document.item().find(&["rules"])?;
-    item::all(rules.list()?.into_iter().map(|rule| RULE.read(rule)))
-}
 
 fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
     let bodies = keys.body.into_iter().chain(keys.all);

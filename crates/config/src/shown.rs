@@ -10,7 +10,7 @@ pub fn shown(path: &[String], node: &Node) -> Option<String> {
     match segments.as_slice() {
         ["ledger", "url"] => scheme(node),
         // Whole tables: what they hold may be a secret at the wrong place.
-        ["ledger"] | ["credentials"] | ["credentials", _] | ["notify", ..] | [] => None,
+        ["ledger"] | ["credentials"] | ["credentials", _] | [] => None,
         ["serve"] | ["serve", "clients"] | ["serve", "clients", _] => None,
         ["serve", "clients", _, "token", ..] => None,
         _ if segments.iter().any(|segment| {

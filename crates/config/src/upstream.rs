@@ -15,7 +15,6 @@ use super::declare::{
 };
 use super::headers::{HEADER_NAME, HEADERS};
 use super::item::Item;
-use super::limit::{LIMIT, Limits};
 use super::loopback::is_loopback;
 use super::oauth::{Grant, OAUTH, OAuth, SECRET_TEMPLATE};
 use super::rules::{RULES, Rule};
@@ -37,10 +36,6 @@ keys! {
         attempts: u32 = Or(ATTEMPTS, "4", "2"),
         /// The pause before the second attempt. It doubles with each further attempt.
         pause: Duration = Or(DURATION, "'500ms'", "'2s'"),
-        /// Limits that all credentials of the upstream share, by name, with the keys of `credentials.NAME.limits.LIMIT`. The
-        /// ledger then counts them, and the limits of these credentials' accounts, under one account that has the name of the
-        /// upstream: there, the limit `daily` of an account `key1` is `daily/key1`.
-        limits: Limits = Or(Named(LIMIT, "LIMIT"), "{}", "{ burst = { quota = 10, window = '1s' } }"),
         /// The most requests that one run sends to the upstream at the same time, whatever `--concurrency` says. If unset, no
         /// such bound.
         max_concurrency: Option<u64> = Optional(COUNT, "2"),
@@ -50,8 +45,7 @@ keys! {
         keep: Option<Duration> = Optional(DURATION, "'30d'"),
         /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`.
         headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ accept = 'application/vnd.example+json' }"),
-        /// Rules that classify refusals; the first rule that matches applies. A string names a built-in rule set: `"google"`.
-        /// A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
+        /// Rules that classify refusals; the first rule that matches applies. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
         /// 408, 425 and 5xx are `transient`, and any other is `skip`.
         errors: Vec<Rule> = Or(RULES, "[]", "[{ status = 429, class = 'slow_down' }]"),
         /// The metered methods of the API by name, at least one.

@@ -57,10 +57,7 @@ pub struct Says {
 /// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
 pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     let reported = match paging.lead() {
-        Lead::Token(at) => token(paging, at, document),
-        Lead::Url(at) => {
-            token(paging, at, document).map(|url| url.map(|url| with_base(paging, document, url)))
-        }
+        Lead::Token(at) | Lead::Url(at) => token(paging, at, document),
         Lead::Total(at) | Lead::Pages(at) => Ok(at.text_in(document)),
         Lead::TokenHeader(name) => token_header(response, name),
         Lead::LinkHeader => Ok(link(response)),
@@ -310,21 +307,6 @@ fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<Strin
                 |token| Ok(Some(token)),
             )
         }
-    }
-}
-
-/// The URL of a page behind the base that the response names, unless it has a host of its own.
-fn with_base(paging: &Paging, document: &Value, url: String) -> String {
-    let base = paging.url_base().and_then(|at| at.text_in(document));
-    match base {
-        Some(base) if Url::parse(&url).is_err() && !url.starts_with("//") => {
-            format!(
-                "{}/{}",
-                base.trim_end_matches('/'),
-                url.trim_start_matches('/')
-            )
-        }
-        _ => url,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Builds a request: URL, headers and body, first without its secrets, then with them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use reqwest::Request;
@@ -455,16 +455,6 @@ fn url(
             .map_or((page, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
-        // A parameter that the upstream's URL has stays as the upstream wrote it.
-        let present: BTreeSet<String> = url
-            .query_pairs()
-            .map(|(name, _)| name.into_owned())
-            .collect();
-        let lacking = turn.resend.iter().filter(|name| !present.contains(*name));
-        add(
-            &mut url,
-            lacking.filter_map(|name| parameters.get_key_value(name)),
-        );
         return Ok(url);
     }
     let path = path(request, turn)?;

@@ -48,6 +48,9 @@ const WIDEST: usize = 40;
 /// The most elements of a list at the root that are searched: more are records.
 const FEWEST: usize = 4;
 
+/// The header that leads on, in messages.
+pub const LINK: &str = "the header `link`";
+
 /// Names of members, in lower case without marks between words.
 const NEXT: [&str; 18] = [
     "next",
@@ -111,7 +114,7 @@ const TOTAL: [&str; 9] = [
 ];
 
 /// Members of an object with one of these names that lead to the next page.
-const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
+pub const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
 
 /// Reads what a response says. Its records are still in the document.
 pub fn read(
@@ -120,15 +123,7 @@ pub fn read(
     document: &Value,
     (response, requested): (&Response, &Url),
 ) -> Unread {
-    let mut search = PlaceSearch {
-        records: &records.at,
-        lasting: lasting(paging),
-        requested,
-        found: Unread::default(),
-        says_more: None,
-        more: None,
-        done: None,
-    };
+    let mut search = PlaceSearch::of(&records.at, lasting(paging), Some(requested));
     search.walk(document, &mut Vec::new());
     let (mut found, more, done) = (search.found, search.more, search.done);
     // The value of a cursor says more than a flag.
@@ -164,12 +159,45 @@ pub fn read(
     found
 }
 
+/// What a response says where nothing is configured.
+pub struct Signs {
+    /// A place with a value that looks like a next page.
+    pub next: Option<String>,
+    /// A place with a text that can be a cursor.
+    pub token: Option<String>,
+    /// Where a value looks like the one that says whether there are more pages.
+    pub more: Option<String>,
+    /// Where a value looks like the one that says whether this is the last page.
+    pub done: Option<String>,
+    /// A place that looks like the number of all records, and that number.
+    pub total: Option<(String, u64)>,
+}
+
+/// Reads what a response says beside its records.
+pub fn signs(records: &Pointer, document: &Value, response: &Response) -> Signs {
+    let links = link_values(&response.headers);
+    let link = next_link(links.iter().map(String::as_str));
+    let mut search = PlaceSearch::of(records, None, None);
+    search.walk(document, &mut Vec::new());
+    let plain = |place: Option<String>| place.map(|at| at.trim_matches('`').to_owned());
+    Signs {
+        next: search.found.next.or(link.map(|_| LINK.to_owned())),
+        token: search.found.token,
+        more: plain(search.more),
+        done: plain(search.done),
+        total: search
+            .found
+            .total
+            .map(|(at, total)| (at.trim_matches('`').to_owned(), total)),
+    }
+}
+
 /// What leads on in the header `Link`.
 fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<String> {
     let values = link_values(&response.headers);
     let links = || values.iter().map(String::as_str);
     if next_link(links()).is_some_and(|url| !url.is_empty()) {
-        return Some("the header `link`".to_owned());
+        return Some(LINK.to_owned());
     }
     let is_read = matches!(paging.lead(), Lead::LinkHeader);
     let relation = unusual_relation(links().filter(|_| is_read), requested)?;
@@ -260,8 +288,8 @@ struct PlaceSearch<'a> {
     records: &'a Pointer,
     /// Where the cursor of the next pass is.
     lasting: Option<&'a Pointer>,
-    /// The URL of the page.
-    requested: &'a Url,
+    /// The URL of the page; `None`: it is not known.
+    requested: Option<&'a Url>,
     found: Unread,
     /// A place that says that there are more pages.
     says_more: Option<String>,
@@ -270,7 +298,19 @@ struct PlaceSearch<'a> {
     done: Option<String>,
 }
 
-impl PlaceSearch<'_> {
+impl<'a> PlaceSearch<'a> {
+    fn of(records: &'a Pointer, lasting: Option<&'a Pointer>, requested: Option<&'a Url>) -> Self {
+        Self {
+            records,
+            lasting,
+            requested,
+            found: Unread::default(),
+            says_more: None,
+            more: None,
+            done: None,
+        }
+    }
+
     fn walk(&mut self, value: &Value, path: &mut Vec<String>) {
         let members = match value {
             Value::Object(members) => members,
@@ -349,7 +389,8 @@ impl PlaceSearch<'_> {
             && !self.is_lasting(path)
         {
             let is_usual = path.iter().any(|name| is_usual(name));
-            if is_other_page(text, self.requested) && !is_usual {
+            let is_other = |requested| is_other_page(text, requested);
+            if self.requested.is_some_and(is_other) && !is_usual {
                 self.found.url.get_or_insert_with(at);
             }
             if !text.trim().is_empty() && TOKENS.contains(&plain.as_str()) {

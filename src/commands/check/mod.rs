@@ -1,11 +1,10 @@
-//! `ingest check`: checks quotas.toml, the secrets and the state files; on request also ledger and upstreams. Only `--spend`
-//! sends metered requests, and only it writes anything.
+//! `ingest check`: checks quotas.toml, the secrets and the state files; on request also ledger and upstreams. It
+//! sends no metered request and writes nothing.
 
 mod connect;
 mod finding;
 mod readable;
 mod serve;
-mod spend;
 mod writable;
 
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
 use super::lost_catalog::lost_catalog;
 use super::output::Message;
-use super::refill::{charging_ledger, recorded_ledger};
+use super::refill::recorded_ledger;
 use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Global};
@@ -48,12 +47,6 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     findings.extend(catalog(&environment, args.connect, ledger.as_deref()).await);
     if args.connect {
         findings.extend(connect::everything(&environment, ledger.as_deref()).await);
-    }
-    // No request is sent without a charge, so none where the ledger cannot be read.
-    if args.spend && ledger.is_some() {
-        environment.create_state_dir()?;
-        let ledger = charging_ledger(&environment).await?;
-        findings.extend(spend::once_each(&environment, &*ledger).await);
     }
     show(&findings, global)
 }

@@ -12,8 +12,6 @@ mod nulls;
 mod numbers;
 mod packed;
 mod paging;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod records;
 mod refusals;
 mod regions;

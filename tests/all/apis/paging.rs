@@ -139,7 +139,7 @@ fn a_number_cursor_stays_a_number_in_a_body_and_a_text_stays_a_text() {
         let world = Api {
             call: r#"
 method = "POST"
-body = { what = "rows" }
+json = { what = "rows" }
 page = { kind = "token", param = "after", in = "body", next = "/next" }
 records = { at = "/data", kind = "row", id = "/id" }"#,
             ..Api::default()

@@ -1,4 +1,4 @@
-//! Regions that a file or a command lists.
+//! Regions that a file lists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -82,46 +82,6 @@ fn thousands_of_regions_are_walked() {
 }
 
 #[test]
-fn what_a_command_printed_is_valid_for_its_time_and_longer_if_it_fails() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = directory.path().join("log");
-    let script = format!(
-        "echo run >> {0}; test -e {0}.fail && exit 3; printf 'GB\\\\nFR\\\\n'",
-        log.display()
-    );
-    let source = |valid_for: &str| {
-        format!("{{ command = [\"sh\", \"-c\", \"{script}\"], valid_for = \"{valid_for}\" }}")
-    };
-    let stub = stub();
-    let mut world = world(&stub, &source("1h"), "{region}");
-    let runs = || std::fs::read_to_string(&log).unwrap().lines().count();
-    super::run(&world);
-    // There was no state directory to keep it in before.
-    super::run(&world);
-    let before = runs();
-    assert_eq!(
-        world.json(&["status"])["regions"].as_array().unwrap().len(),
-        2
-    );
-    super::run(&world);
-    assert_eq!(runs(), before);
-    world.set("regions.valid_for=1us");
-    super::run(&world);
-    assert_eq!(runs(), before + 1);
-    std::fs::write(format!("{}.fail", log.display()), "").unwrap();
-    let ran = world.ingest(&["--region", "all"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.contains("printed earlier"), "{ran:?}");
-    std::fs::remove_dir_all(world.state_dir()).unwrap();
-    let ran = world.ingest(&["--region", "all"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(
-        ran.stderr.contains("cannot read the regions: `sh` failed"),
-        "{ran:?}"
-    );
-}
-
-#[test]
 fn a_list_that_cannot_be_read_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let csv = "code,city\nGB,London\nGB,Leeds\n";
@@ -138,19 +98,7 @@ fn a_list_that_cannot_be_read_is_refused() {
             format!("{{ file = \"{broken}\" }}"),
             "cannot read the regions",
         ),
-        (
-            "{ file = \"a\", command = [\"b\"] }".to_owned(),
-            "either `file` or `command`",
-        ),
         ("{ file = \"a\", fresh = \"1h\" }".to_owned(), "unknown key"),
-        (
-            "{ command = [\"/none/such\"] }".to_owned(),
-            "was not started",
-        ),
-        (
-            "{ command = [\"sh\", \"-c\", \"sleep 30 2>/dev/null & echo GB\"] }".to_owned(),
-            "keeps its output open",
-        ),
     ];
     let stub = stub();
     let world = world(&stub, "[\"US\"]", "{region}");
@@ -161,31 +109,4 @@ fn a_list_that_cannot_be_read_is_refused() {
         let said = format!("{}{}", ran.stdout, ran.stderr);
         assert!(said.contains(phrase), "{regions} {ran:?}");
     }
-}
-
-#[test]
-fn a_dry_run_keeps_nothing_of_what_a_command_lists() {
-    let directory = tempfile::tempdir().unwrap();
-    let list = written(directory.path(), "list.sh", "echo US");
-    let stub = stub();
-    let source = format!("{{ command = [\"sh\", \"{list}\"], valid_for = \"1us\" }}");
-    let world = world(&stub, &source, "{region}");
-    for _ in 0..2 {
-        super::run(&world);
-    }
-    let kept = || {
-        let files = std::fs::read_dir(world.state_dir()).unwrap();
-        let mut files: Vec<_> = files
-            .map(|file| file.unwrap().path())
-            .filter(|path| path.to_string_lossy().contains("regions-"))
-            .map(|path| std::fs::read_to_string(path).unwrap())
-            .collect();
-        files.sort();
-        files
-    };
-    assert_eq!(kept(), ["US\n"]);
-    std::fs::write(&list, "echo GB").unwrap();
-    let preview = world.json(&["--region", "all", "--dry-run"]);
-    assert_eq!(preview["passes"][0]["region"], "GB", "{preview}");
-    assert_eq!(kept(), ["US\n"]);
 }

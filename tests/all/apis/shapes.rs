@@ -34,35 +34,6 @@ fn noted_world(stub: &StubUpstream, call: &str, note: &str) -> World {
     world
 }
 
-/// Confluence: the path of the next page is relative to `_links.base`, not to the host.
-#[test]
-fn the_url_of_the_next_page_can_be_relative_to_a_base_that_the_response_names() {
-    let stub = StubUpstream::start(|request| {
-        if request.path != "/wiki/list" {
-            return StubAnswer::error(404, &json!({ "message": "no such page" }));
-        }
-        let start = number(request, "start", 0);
-        let host = request.header("host").unwrap();
-        let mut links = json!({ "base": format!("http://{host}/wiki") });
-        if start + 2 < 5 {
-            links["next"] = json!(format!("/list?start={}", start + 2));
-        }
-        StubAnswer::json(&json!({ "results": rows(start, 2), "_links": links }))
-    });
-    let call = r#"
-page = { kind = "next_url", next = "/_links/next", base = "/_links/base" }
-records = { at = "/results", kind = "row", id = "/id" }"#;
-    let mut world = Api {
-        call,
-        ..Api::default()
-    }
-    .world(&stub);
-    world.set(&format!("upstreams.api.base_url=\"{}/wiki\"", stub.url()));
-    let report = run(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    assert_eq!((ids(&world).len(), stub.requests().len()), (5, 3));
-}
-
 /// Zoom: the client credentials are exchanged under another name of the grant.
 #[test]
 fn a_parameter_of_a_token_request_replaces_the_usual_one() {

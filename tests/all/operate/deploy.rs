@@ -892,10 +892,9 @@ fn package() -> toml::Value {
 fn every_manual_page_that_the_main_one_names_is_made_and_it_has_what_a_manual_has() {
     let world = World::new();
     let main = world.ingest(&["man"]).stdout;
-    for section in ["FILES", "ENVIRONMENT", "EXAMPLES", "NOTIFICATIONS"] {
+    for section in ["FILES", "ENVIRONMENT", "EXAMPLES"] {
         assert!(main.contains(&format!(".SH {section}")), "{section}");
     }
-    assert!(main.contains("[notify]"));
     let named = main
         .lines()
         .filter_map(|line| line.strip_prefix("ingest\\-")?.strip_suffix("(1)"));

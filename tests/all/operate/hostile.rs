@@ -20,7 +20,6 @@ fn load(bytes: &[u8]) -> Result<(), ConfigError> {
     Config::load(&Sources {
         path: Some(path),
         sets: Vec::new(),
-        ..Sources::default()
     })
     .map(drop)
 }
@@ -110,14 +109,13 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
             &["--region", "all", "--dry-run"],
             &["--region", "US", "--job", "trending", "--log", "json"],
             &["history"],
-            &["history", "--csv"],
             &["history", "--format", "json"],
             &["status", "--format", "json"],
             &["search", "findme", "--format", "json"],
             &["export", "--kind", "video"],
             &["forecast", "--schedule", "daily", "--days", "1"],
             &["repair"],
-            &["check", "--connect", "--spend"],
+            &["check", "--connect"],
         ] {
             let ran = world.ingest(arguments);
             assert!(is_plain(&ran.stdout), "{arguments:?}: {:?}", ran.stdout);
@@ -132,12 +130,9 @@ fn what_an_upstream_says_is_never_a_command_to_a_terminal() {
         let csv = ["export", "--kind", "video", "--as", "csv"];
         let raw = world.ingest(&csv).stdout;
         assert!(!is_plain(&raw), "a program reads it: {raw:?}");
-        for more in [&[][..], &["--raw"]] {
-            let mut command = world.command(&[&csv[..], more].concat());
-            let (shown, code) = at_a_terminal(&mut command, 100);
-            assert_eq!(code, Some(0), "{shown}");
-            assert!(is_plain(&shown.replace("\r\n", "\n")), "{shown:?}");
-        }
+        let (shown, code) = at_a_terminal(&mut world.command(&csv), 100);
+        assert_eq!(code, Some(0), "{shown}");
+        assert!(is_plain(&shown.replace("\r\n", "\n")), "{shown:?}");
         let hits = world.json(&["search", "findme"]);
         assert!(
             hits["hits"].as_array().unwrap().len() >= 3,
@@ -161,7 +156,6 @@ fn what_a_redis_says_is_never_a_command_to_a_terminal() {
         redis.say(format!("-ERR {text}\r\n").into_bytes());
         for arguments in [
             &["charge", "youtube", "search.list", "-v"][..],
-            &["exec", "youtube", "search.list", "-v", "--", "true"],
             &["--region", "US", "--job", "trending", "-v"],
             &["status", "-v"],
         ] {
@@ -280,8 +274,6 @@ fn an_id_of_a_charge_is_short_and_has_no_character_that_nobody_sees() {
         let ran = charge(id);
         assert_eq!(ran.code, 2, "{id:?}: {ran:?}");
         assert!(ran.stderr.contains("the id of a charge"), "{ran:?}");
-        let exec = world.ingest(&["exec", "youtube", "videos.list", "--id", id, "--", "true"]);
-        assert_eq!(exec.code, 2, "{id:?}");
         assert_eq!(world.ingest(&["release", id]).code, 2, "{id:?}");
     }
     assert_eq!(world.charged("daily"), 5);

@@ -13,7 +13,6 @@ mod links;
 mod logs;
 mod lost_catalog;
 mod metrics;
-mod notify;
 mod prometheus;
 mod redis_access;
 mod redis_service;

@@ -168,26 +168,29 @@ fn promtool_takes_the_alert_rules_and_each_fires_when_it_should() {
     if !are_installed(&["promtool"]) {
         return;
     }
-    let rules = rules();
-    let checked = promtool(
-        &["check", "rules", "--lint-fatal", rules.to_str().unwrap()],
-        Stdio::null(),
-    );
-    assert_success(&checked);
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/operate/rules_test.yml");
-    assert_success(&promtool(
-        &["test", "rules", tests.to_str().unwrap()],
-        Stdio::null(),
-    ));
-    let tested = fs::read_to_string(tests).unwrap();
-    for alert in alerts() {
-        assert!(tested.contains(&alert), "{alert} is not tested");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (rules, tests) in [
+        (rules(), "rules_test.yml"),
+        (
+            root.join("deploy/prometheus/kubernetes.rules.yml"),
+            "kubernetes_rules_test.yml",
+        ),
+    ] {
+        let checked = ["check", "rules", "--lint-fatal", rules.to_str().unwrap()];
+        assert_success(&promtool(&checked, Stdio::null()));
+        let tests = root.join("tests/all/operate").join(tests);
+        let tested = ["test", "rules", tests.to_str().unwrap()];
+        assert_success(&promtool(&tested, Stdio::null()));
+        let tested = fs::read_to_string(tests).unwrap();
+        for alert in alerts(&rules) {
+            assert!(tested.contains(&alert), "{alert} is not tested");
+        }
     }
 }
 
 /// The names of the shipped alerts.
-fn alerts() -> Vec<String> {
-    let text = fs::read_to_string(rules()).unwrap();
+fn alerts(rules: &Path) -> Vec<String> {
+    let text = fs::read_to_string(rules).unwrap();
     let names = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
@@ -294,7 +297,10 @@ fn each_alert_fires_in_prometheus() {
                 && alert["metric"]["exported_job"].is_null()),
         "{stale:#?}"
     );
-    for alert in alerts().iter().filter(|name| *name != "IngestNoMetrics") {
+    for alert in alerts(&rules())
+        .iter()
+        .filter(|name| *name != "IngestNoMetrics")
+    {
         firing(&prometheus, alert);
     }
 }

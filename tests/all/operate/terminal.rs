@@ -169,13 +169,3 @@ fn a_summary_is_no_wider_than_its_terminal() {
         .unwrap();
     assert!(widest <= 60, "{widest}: {summary}");
 }
-
-#[cfg(feature = "parquet")]
-#[test]
-fn parquet_is_not_written_to_a_terminal() {
-    let world = World::new();
-    let export = ["export", "--kind", "video", "--as", "parquet"];
-    let (shown, code) = at_a_terminal(&mut world.command(&export), 100);
-    assert_eq!(code, Some(2), "{shown:?}");
-    assert!(shown.contains("--to FILE"), "{shown:?}");
-}

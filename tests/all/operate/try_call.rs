@@ -181,24 +181,6 @@ fn one_request_is_charged_and_sent_and_lands_nothing() {
 }
 
 #[test]
-fn a_landed_page_is_continued_by_the_next_run() {
-    let world = shop();
-    let report = world.json(&["try", "shop", "list", "--land", "--region", "GB"]);
-    assert_eq!(report["landed"], true, "{report}");
-    assert_eq!(world.count("select count(*) from record"), 3);
-    let again = world.ingest(&["try", "shop", "list", "--land", "--region", "GB"]);
-    assert_eq!((again.code, world.requests()), (1, 1), "{again:?}");
-    assert!(again.stdout.contains("unfinished pass"), "{again:?}");
-    let run = world.json(&["--region", "GB"]);
-    assert_eq!(run["outcome"], "complete", "{run}");
-    let requests = world.sandbox_says("requests");
-    let lists = requests.as_array().unwrap().iter();
-    let lists = lists.filter(|request| request["call"] == "list");
-    assert_eq!(lists.count(), 4, "the page is not requested again");
-    assert_eq!(world.charged("daily"), world.counted("daily"));
-}
-
-#[test]
 fn a_call_that_requests_ids_needs_them() {
     let world = shop();
     let ran = world.ingest(&["try", "shop", "get"]);
@@ -207,8 +189,6 @@ fn a_call_that_requests_ids_needs_them() {
     let report = world.json(&["try", "shop", "get", "--id", "a", "--id", "b"]);
     assert_eq!(report["class"], "page", "{report}");
     assert_eq!(world.sandbox_says("requests")[0]["ids"], 2);
-    let landing = world.ingest(&["try", "shop", "get", "--id", "a", "--land"]);
-    assert_eq!(landing.code, 2, "{landing:?}");
 }
 
 #[test]
@@ -219,8 +199,6 @@ fn a_call_that_no_job_has_is_requested_without_parameters() {
         (&report["class"], &report["job"]),
         (&json!("page"), &Value::Null)
     );
-    let landing = world.ingest(&["try", "shop", "spare", "--land"]);
-    assert_eq!((landing.code, world.requests()), (2, 1), "{landing:?}");
 }
 
 #[test]

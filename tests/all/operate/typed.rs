@@ -111,15 +111,6 @@ fn a_count_of_none_is_refused_with_what_to_give() {
     let world = World::new();
     for arguments in [
         &["charge", "youtube", "videos.list", "--times", "0"][..],
-        &[
-            "exec",
-            "youtube",
-            "videos.list",
-            "--times",
-            "0",
-            "--",
-            "true",
-        ],
         &["search", "a", "--limit", "0"],
     ] {
         let refused = world.ingest(arguments);
@@ -180,24 +171,6 @@ fn a_reopened_limit_with_nothing_remaining_says_what_still_holds_it() {
     let json = world.json(&["reopen", "youtube", "daily"]);
     assert_eq!(json["used"], 100, "{json}");
     assert!(json["fits_at"].is_string(), "{json}");
-}
-
-#[test]
-fn the_help_of_a_check_says_what_spending_needs() {
-    let shown = Command::new(cargo_bin!("ingest"))
-        .args(["check", "--help"])
-        .output()
-        .unwrap();
-    let shown = Ran::of(shown).stdout;
-    let (_, spend) = shown.split_once("--spend").unwrap();
-    assert!(
-        spend
-            .split_whitespace()
-            .collect::<Vec<_>>()
-            .join(" ")
-            .starts_with("With --connect:"),
-        "{shown}"
-    );
 }
 
 #[test]

@@ -562,7 +562,7 @@ fn a_new_database_is_shown_as_empty_and_made_by_whatever_writes_first() {
     assert_eq!(schema.count(&exists), 0, "reading must not write");
     assert_eq!(machines.ask(0, &["charge", "rows", "list"]).code, 0);
     assert_eq!(schema.count(&exists), 1);
-    let tried = machines.ask(0, &["try", "rows", "list", "--region", "A", "--land"]);
+    let tried = machines.ask(0, &["try", "rows", "list", "--region", "A"]);
     assert_eq!(tried.code, 0, "{tried:?}");
     assert_eq!(outcome(&machines.run(1), "A").0, "complete");
     let found = machines.ask(2, &["search", "A00"]);

@@ -46,14 +46,9 @@ fn every_configuration_that_is_shipped_or_written_names_the_schema_that_is_there
         assert!(file.parent().unwrap().join(schema).exists(), "{schema}");
     }
     let world = World::new();
-    let description = root.join("docs/tutorial/openapi.json");
-    let drafted = [
-        "--openapi",
-        description.to_str().unwrap(),
-        "--call",
-        "GET:/books",
-    ];
-    for more in [&["--preset", "blank"][..], &drafted, &[]] {
+    let response = root.join("docs/tutorial/page-1.json");
+    let drafted = ["--answer", response.to_str().unwrap()];
+    for more in [&drafted[..], &[]] {
         let ran = world.ingest(&[&["init", "-"], more].concat());
         assert!(
             ran.stdout.starts_with("#:schema ./quotas.schema.json\n"),
@@ -164,33 +159,6 @@ fn init_never_overwrites_and_names_what_there_is() {
         "{unknown:?}"
     );
     assert!(!world.directory.path().join("other.toml").exists());
-}
-
-#[test]
-fn check_advises_where_a_cheaper_way_is_known() {
-    let mut world = World::new();
-    let advice = |world: &World| {
-        let check = world.json(&["check"]);
-        let findings = check["findings"].as_array().unwrap().clone();
-        findings
-            .into_iter()
-            .filter(|finding| finding["what"] == "job uploads")
-            .collect::<Vec<_>>()
-    };
-    world
-        .set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { q = \"x\" } }] }");
-    assert!(
-        advice(&world).is_empty(),
-        "words are found by no cheaper call"
-    );
-    world.set("jobs.uploads={ credential = \"youtube\", steps = [{ call = \"search.list\", params = { channelId = \"x\" } }] }");
-    let found = advice(&world);
-    assert_eq!(found[0]["verdict"], "warning", "{found:?}");
-    let detail = found[0]["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("costs 100 daily")
-            && detail.contains("playlistItems.list returns the same records for 1 daily")
-    );
 }
 
 #[test]

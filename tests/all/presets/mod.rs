@@ -1,11 +1,10 @@
 //! The presets: right, complete, and run against the sandbox through the binary.
 
+mod answer;
 mod answers;
-mod blank;
 mod granular;
 mod init;
 mod names;
-mod openapi;
 mod runs;
 
 use std::path::{Path, PathBuf};

@@ -35,16 +35,6 @@ fn history_tells_passes_and_spend_by_day_job_and_region() {
         .sum();
     assert_eq!(all, world.charged("daily"));
 
-    let csv = world.ingest(&["history", "--csv"]).stdout;
-    let mut lines = csv::Reader::from_reader(csv.as_bytes());
-    assert!(
-        lines
-            .headers()
-            .unwrap()
-            .iter()
-            .any(|header| header == "units_daily")
-    );
-    assert_eq!(lines.records().count(), rows.len());
     assert!(world.ingest(&["history"]).stdout.contains("by hand"));
 }
 
@@ -167,7 +157,6 @@ fn an_export_as_csv_has_the_configured_columns() {
         "video",
         "--as",
         "csv",
-        "--raw",
         "--to",
         file.to_str().unwrap(),
     ]);
@@ -180,16 +169,18 @@ fn an_export_as_csv_has_the_configured_columns() {
     );
     let (id, title) = (1, header.iter().position(|name| name == "title").unwrap());
     let catalog = rusqlite::Connection::open(world.state_dir().join("catalog.db")).unwrap();
+    // Behind the quote that keeps a spreadsheet from running it.
+    let plain = |text: &str| text.strip_prefix('\'').unwrap_or(text).to_owned();
     for record in lines.records() {
         let record = record.unwrap();
         let stored: String = catalog
             .query_row(
                 "select title from youtube_video where id = ?1",
-                [&record[id]],
+                [plain(&record[id])],
                 |row| row.get(0),
             )
             .unwrap();
-        assert_eq!(&record[title], stored);
+        assert_eq!(plain(&record[title]), stored);
     }
 }
 
@@ -303,12 +294,6 @@ limits = { daily = { quota = 1_000, window = "24h", reported = { remaining = "x-
             "{shown}"
         );
     }
-    let csv = world.ingest(&["history", "--csv"]).stdout;
-    assert!(
-        csv.lines().any(|line| line.ends_with(",99,reported")),
-        "{csv}"
-    );
-
     for file in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
         let _ = fs::remove_file(world.state_dir().join(file));
     }

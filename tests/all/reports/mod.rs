@@ -8,7 +8,6 @@ mod forecast;
 mod forms;
 mod next_charge;
 mod paced;
-mod passed_on;
 mod pictured;
 mod preview;
 mod printed;

@@ -109,17 +109,6 @@ fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
         .concat();
         world.ingest(&arguments).json()
     };
-    let exec = world
-        .ingest(&[
-            "exec",
-            "youtube",
-            "videos.list",
-            "--format",
-            "json",
-            "--",
-            "true",
-        ])
-        .json();
     let run = world.json(&RUN);
     let preview = world.json(&PREVIEW);
     let limit = preview["limits"]
@@ -132,7 +121,6 @@ fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
         ("charge", 1, instant(&charge("1", &[])["retry_at"])),
         ("charge of three", 3, instant(&charge("3", &[])["retry_at"])),
         ("charge of all", 21, instant(&charge("21", &[])["retry_at"])),
-        ("exec", 1, instant(&exec["retry_at"])),
         ("run", 1, instant(&run["stopped_by"]["retry_at"])),
         ("preview", 1, instant(&limit["first_unfit"]["retry_at"])),
     ];
@@ -141,8 +129,6 @@ fn told(world: &World) -> Vec<(&'static str, u64, Timestamp)> {
         let said = world.ingest(arguments).stdout;
         assert!(said.contains(&one), "{one} is not in: {said}");
     }
-    let exec = world.ingest(&["exec", "youtube", "videos.list", "--", "true"]);
-    assert!(exec.stderr.contains(&one), "{one} is not in: {exec:?}");
     all
 }
 

@@ -41,15 +41,22 @@ fn titles(csv: &[u8]) -> Vec<String> {
         .unwrap();
     lines
         .records()
-        .map(|record| record.unwrap()[column].to_owned())
+        .map(|record| {
+            let title = &record.unwrap()[column];
+            // A quote of its own stays.
+            let guarded = title.strip_prefix('\'');
+            let guarded = guarded.filter(|rest| rest.starts_with(['=', '+', '-', '@']));
+            guarded.unwrap_or(title).to_owned()
+        })
         .collect()
 }
 
 #[test]
-fn titles_of_any_kind_come_through_a_raw_export_as_they_are() {
+fn titles_of_any_kind_come_through_an_export_as_they_are_behind_the_quote_that_a_spreadsheet_needs()
+{
     let world = landed();
     let csv = world
-        .ingest(&["export", "--kind", "video", "--as", "csv", "--raw"])
+        .ingest(&["export", "--kind", "video", "--as", "csv"])
         .stdout;
     let titles = titles(csv.as_bytes());
     assert_eq!(titles.len(), 20);
@@ -276,7 +283,6 @@ fn slips_are_named_with_what_was_meant() {
             &["forecast", "--schedule", "daily", "--days", "0"],
             "--days",
         ),
-        (&["exec", "youtube", "videos.list"], "COMMAND"),
     ] {
         let refused = world.ingest(arguments);
         assert_eq!(refused.code, 2, "{arguments:?}: {refused:?}");

@@ -1,4 +1,4 @@
-//! Limits whose quota belongs to a value of the regions, and limits that the credentials of an upstream share.
+//! Limits whose quota belongs to a value of the regions, and limits that credentials share by their account.
 
 use std::fmt::Write as _;
 
@@ -200,28 +200,27 @@ fn a_charge_by_hand_names_the_region_of_a_scope() {
     assert_eq!(again.code, 75, "{again:?}");
 }
 
-/// Two credentials, each with a limit of its own, of an upstream that limits them together.
+/// Two credentials of one account.
 const TOGETHER: &str = r#"
 regions = ["US", "GB", "DE"]
 [upstreams.list]
 base_url = "https://list.example.com"
 pause = "1ms"
 auth = { bearer = true }
-limits = { all = { quota = 4, window = "24h" } }
 [upstreams.list.calls.list]
 path = "list"
-cost = { all = 1, own = 1 }
+cost = { all = 1 }
 params = { region = "{region}" }
 records = { at = "/items", kind = "item", id = "/id" }
 [credentials.first]
 upstream = "list"
 secret = { env = "KEY" }
-limits = { own = { quota = 3, window = "24h" } }
+account = "list"
+limits = { all = { quota = 4, window = "24h" } }
 [credentials.second]
 upstream = "list"
 secret = { env = "KEY" }
-account = "other"
-limits = { own = { quota = 2, window = "24h" } }
+account = "list"
 [jobs.first]
 credential = "first"
 steps = [{ call = "list" }]
@@ -230,38 +229,19 @@ credential = "second"
 steps = [{ call = "list" }]
 "#;
 
-/// Runs each job in turn, where both together may make `all` requests. Returns what the runs report.
-fn in_turn(all: u64) -> (World, StubUpstream, [Value; 2]) {
+#[test]
+fn credentials_share_the_limits_of_their_account() {
     let upstream = StubUpstream::start(|_| StubAnswer::json(&json!({ "items": [] })));
     let mut world = World::written(TOGETHER, &[]);
     world.set(&format!("upstreams.list.base_url={}", upstream.url()));
-    world.set(&format!("upstreams.list.limits.all.quota={all}"));
     let run = |job| world.json(&[&RUN[..], &["--job", job]].concat());
-    let runs = [run("first"), run("second")];
-    (world, upstream, runs)
-}
-
-#[test]
-fn the_credentials_of_an_upstream_share_its_limits_and_keep_their_own() {
-    let (world, upstream, [first, second]) = in_turn(4);
+    let (first, second) = (run("first"), run("second"));
     assert_eq!(first["outcome"], "complete", "{first}");
     assert_eq!(second["outcome"], "stopped", "{second}");
     assert_eq!(second["stopped_by"]["limit"], "all", "{second}");
     assert_eq!(second["stopped_by"]["account"], "list", "{second}");
-    let status = world.json(&["status"]);
-    for (name, units) in [("all", 4), ("own/first", 3), ("own/other", 1)] {
-        assert_eq!(used(&status, name), units, "{status}");
-    }
+    assert_eq!(used(&world.json(&["status"]), "all"), 4);
     assert_eq!(upstream.requests().len(), 4);
-}
-
-#[test]
-fn a_limit_of_a_credential_stops_that_credential_alone() {
-    let (_, upstream, [first, second]) = in_turn(100);
-    assert_eq!(first["outcome"], "complete", "{first}");
-    assert_eq!(second["stopped_by"]["limit"], "own/other", "{second}");
-    assert_eq!(used(&second, "all"), 5, "{second}");
-    assert_eq!(upstream.requests().len(), 5);
 }
 
 #[test]
@@ -278,10 +258,6 @@ fn a_scope_that_applies_to_nothing_is_rejected() {
         (
             "credentials.site.limits.\"a/b\"={ quota = 1, window = \"1h\" }".to_owned(),
             "without `/`",
-        ),
-        (
-            "upstreams.site.limits.daily={ quota = 1, window = \"1h\" }".to_owned(),
-            "has a limit of this name",
         ),
     ];
     for (set, expected) in cases {

@@ -63,17 +63,6 @@ fn what_somebody_else_spent_is_believed_and_the_headroom_stays_free() {
     assert!(all_answered_well(&world), "nothing was refused upstream");
 }
 
-#[test]
-fn the_former_name_of_the_key_is_accepted_and_has_the_same_effect() {
-    let former = FORGE.replace("reported = {", "told = {");
-    assert_ne!(former, FORGE);
-    let world = World::written(&former, &[]);
-    somebody_else(&world);
-    let run = world.json(&["--region", "all", "--concurrency", "1"]);
-    assert_eq!(run["outcome"], "stopped", "{run}");
-    assert_eq!(run["requests"], 5, "{run}");
-}
-
 /// What refuses a request, and leaves the others alone.
 fn refusals() -> [Value; 3] {
     [404, 429, 503].map(|status| json!({ "call": "list", "times": 1, "status": status, "body": { "message": "no" } }))

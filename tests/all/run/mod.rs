@@ -27,7 +27,6 @@ mod over_redis;
 mod pass_time;
 mod printed;
 mod reads;
-mod resent;
 mod secrets;
 mod signals;
 mod since;

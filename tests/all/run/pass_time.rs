@@ -32,7 +32,7 @@ fn world(stub: &StubUpstream, steps: &str, quota: u64) -> World {
          page = {{ kind = \"token\", param = \"after\", next = \"/next\" }}\n\
          records = {{ at = \"/data\", kind = \"row\", id = \"/id\" }}\n\
          [upstreams.rows.calls.get]\npath = \"get\"\nmethod = \"POST\"\ncost = 1\n\
-         body = {{ day = \"{{date}}\", ids = \"{{ids}}\" }}\nrecords = {{ at = \"/data\", kind = \"thing\", id = \"/id\" }}\n\
+         json = {{ day = \"{{date}}\", ids = \"{{ids}}\" }}\nrecords = {{ at = \"/data\", kind = \"thing\", id = \"/id\" }}\n\
          [jobs.rows]\ncredential = \"rows\"\nsteps = [{steps}]\n\
          [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = {quota}, window = \"24h\" }} }}\n"
     );

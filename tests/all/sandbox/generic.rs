@@ -233,7 +233,7 @@ async fn a_post_carries_its_offset_in_the_body() {
         path = "v1/{{x}}/properties/{region}:runReport"
         method = "POST"
         cost = 5
-        body = { country = "{region}" }
+        json = { country = "{region}" }
         page = { kind = "offset", param = "offset", in = "body", size_param = "limit", size = 10, total = "/rowCount" }
         records = { at = "/rows", kind = "row", id = ["/dimensionValues/0/value", "/dimensionValues/1/value"], columns = { users = "/metricValues/0/value" } }
         [credentials.reports]
@@ -439,12 +439,19 @@ async fn a_retry_after_is_when_the_request_fits() {
     table.page("US", &[]).await;
 }
 
+/// Rules of which the first two look into details, as those of the shipped configuration.
+const SPENT_BY_DETAILS: &str = r#"errors = [
+    { status = [403, 429], at = "/error/details/*/metadata/quota_unit", is = "1/d/*", class = "spent", limit_at = "/error/details/*/metadata/quota_limit" },
+    { status = [403, 429], at = "/error/details/*/metadata/quota_limit", is = ["*PerDayPerProject", "*PerDay"], class = "spent", limit_at = "/error/details/*/metadata/quota_limit" },
+    { status = [403, 429], at = "/error/errors/*/reason", is = ["quotaExceeded", "dailyLimitExceeded"], class = "spent" },
+]"#;
+
 #[tokio::test]
-async fn a_refusal_of_googles_kind_is_what_the_built_in_rules_know() {
+async fn a_refusal_that_rules_know_by_its_details_has_them() {
     let page = r#"{ kind = "none" }"#;
     let named = r#"limits = { daily = { quota = 9, resets = "UTC", upstream_name = "TokensPerDayPerProject" } }"#;
     for credential in [DAILY, named] {
-        let config = api(page, "errors = \"google\"", credential);
+        let config = api(page, SPENT_BY_DETAILS, credential);
         let table = Table::laid(
             &config,
             Options {

@@ -240,7 +240,6 @@ fn configured(source: &Path, sets: &[String]) -> Config {
     Config::load(&Sources {
         path: Some(source.to_owned()),
         sets: sets.to_vec(),
-        ..Sources::default()
     })
     .unwrap()
 }

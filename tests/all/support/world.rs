@@ -129,7 +129,6 @@ impl World {
         let config = Config::load(&Sources {
             path: Some(path.clone()),
             sets: sets.clone(),
-            ..Sources::default()
         })
         .unwrap();
         let mut options = Options {
@@ -169,7 +168,6 @@ impl World {
         Config::load(&Sources {
             path: Some(self.config.clone()),
             sets: self.sets.clone(),
-            ..Sources::default()
         })
         .unwrap()
     }

@@ -42,9 +42,9 @@ fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
     }
 }
 
-/// A call must charge the limits that it settles, and a cheaper call must exist.
+/// A call must charge the limits that it settles.
 fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    if call.settle.is_empty() && call.cheaper.is_none() {
+    if call.settle.is_empty() {
         return;
     }
     let Some(item) = call_in(root, upstream, call) else {
@@ -59,18 +59,6 @@ fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
             &["settle", limit],
             "the call does not charge this limit",
             format!("add {limit} to the call's `cost`, with its estimate"),
-        );
-    }
-    if let Some(cheaper) = call
-        .cheaper
-        .as_ref()
-        .filter(|cheaper| !upstream.calls.contains_key(&cheaper.call))
-    {
-        let known = upstream.calls.keys().map(String::as_str);
-        item.refuse_at(
-            &["cheaper", "call"],
-            format!("upstream {:?} has no call of this name", upstream.name),
-            advice(&cheaper.call, known),
         );
     }
 }

@@ -21,9 +21,8 @@ pub fn requests(config: &Config, root: &Item<'_>) {
         .map(String::as_str)
         .collect();
     for upstream in config.upstreams.values() {
-        let calls = || upstream.calls.values();
-        calls().for_each(|call| check_call(upstream, call, root, &values));
-        calls().for_each(|call| resends(config, upstream, call, root));
+        let calls = upstream.calls.values();
+        calls.for_each(|call| check_call(upstream, call, root, &values));
     }
     for job in &config.jobs {
         for (at, step) in job.steps.iter().enumerate() {
@@ -145,34 +144,6 @@ fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) 
                     every_region_has(job, written, "id");
                 }
             }
-        }
-    }
-}
-
-/// What is sent with every page must be a parameter of the call, or of a step that lists by it.
-fn resends(config: &Config, upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    let page = call_in(root, upstream, call).and_then(|call| call.find(&["page", "resend"]));
-    let names = page.and_then(|resend| resend.one_or_more());
-    let of_upstream = |job: &&Arc<Job>| job.credential.upstream.name == upstream.name;
-    let steps = config.jobs.iter().filter(of_upstream);
-    let steps = steps
-        .flat_map(|job| &job.steps)
-        .filter(|step| step.call.name == call.name);
-    let size = call.paging.size().and_then(|size| size.param.as_ref());
-    let sent = steps.flat_map(|step| step.params.keys());
-    let sent: BTreeSet<&str> = sent
-        .chain(call.params.keys())
-        .chain(size)
-        .map(String::as_str)
-        .collect();
-    for item in names.into_iter().flatten() {
-        let name = item.as_text().unwrap_or_default();
-        if !sent.contains(&*name) {
-            let expected = format!(
-                "no step sends a parameter {name:?} with call {:?}",
-                call.name
-            );
-            item.refuse::<()>(expected, advice(&name, sent.iter().copied()));
         }
     }
 }

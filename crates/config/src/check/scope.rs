@@ -1,4 +1,4 @@
-//! Limits with a scope, and limits of upstreams, against the regions, names and steps that they apply to.
+//! Limits with a scope, against the regions, names and steps that they apply to.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,6 @@ use crate::{Config, Credential, Job, Limits, Step};
 const LONGEST: usize = 200;
 
 pub fn scopes(config: &Config, root: &Item<'_>) {
-    for upstream in config.upstreams.values() {
-        if let Some(item) = root.find(&["upstreams", &upstream.name, "limits"]) {
-            matches_regions(config, &upstream.limits, &item);
-            names(!upstream.limits.is_empty(), &upstream.limits, &item);
-        }
-    }
     for credential in config.credentials.values() {
         of_credential(config, credential, root);
     }
@@ -36,13 +30,9 @@ fn of_credential(config: &Config, credential: &Credential, root: &Item<'_>) {
         .limits
         .values()
         .any(|limit| limit.scope.is_some());
-    let shares = !credential.upstream.limits.is_empty();
     if let Some(limits) = item.find(&["limits"]) {
         matches_regions(config, &credential.limits, &limits);
-        names(has_scope || shares, &credential.limits, &limits);
-    }
-    if shares && let Some(account) = item.find(&["account"]) {
-        without_separator(&account, account.text());
+        names(has_scope, &credential.limits, &limits);
     }
 }
 
@@ -71,7 +61,7 @@ fn matches_regions(config: &Config, limits: &Limits, section: &Item<'_>) {
     }
 }
 
-/// Names in the ledger join a limit with an account or a value by a slash, so the limit has none.
+/// Names in the ledger join a limit with a value by a slash, so the limit has none.
 fn names(are_joined: bool, limits: &Limits, section: &Item<'_>) {
     for name in limits.keys().filter(|_| are_joined) {
         if let Some(item) = section.find(&[name]) {

@@ -240,7 +240,6 @@ impl<T> Type for Tagged<T> {
 fn tag<T>(kind: &Kind<T>) -> Key {
     Key {
         name: "kind",
-        former: None,
         doc: kind.doc.to_owned(),
         need: Need::Required,
         example: Node::of_set(&format!("{:?}", kind.name), &Origin::Line(0)),

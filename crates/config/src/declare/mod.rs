@@ -12,7 +12,7 @@ mod types;
 pub use compose::{
     AndThen, ExactlyOne, Kind, Later, ListOf, Named, OneOrMore, Place, Table, Tagged, Words, table,
 };
-pub use presence::{Flat, FlatOptional, Optional, Or, OwnName, Presence, Renamed, Required};
+pub use presence::{Flat, FlatOptional, Optional, Or, OwnName, Presence, Required};
 pub use shape::{Key, Need, Part, Shape, object};
 pub use types::*;
 
@@ -51,7 +51,7 @@ impl<T> Type for Leaf<T> {
 pub trait Keys: Sized {
     fn keys() -> Vec<Key>;
 
-    /// The names that a file may write, former names included.
+    /// The names that a file may write.
     fn names() -> Vec<&'static str>;
 
     /// Reads every key, so that all mistakes are reported at once; `None` if any is wrong.

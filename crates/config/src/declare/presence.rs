@@ -28,9 +28,6 @@ pub struct Optional<T>(pub T, pub &'static str);
 /// A key with a default: its type, the default and an example.
 pub struct Or<T>(pub T, pub &'static str, pub &'static str);
 
-/// A key that had another name, which is still accepted.
-pub struct Renamed<P>(pub P, pub &'static str);
-
 /// Not a key: the name of the table itself.
 pub struct OwnName;
 
@@ -81,34 +78,6 @@ impl<T: Type> Presence for Or<T> {
 
     fn keys(&self, name: &'static str, doc: &'static str) -> Vec<Key> {
         key(name, doc, Need::Default(toml(self.1)), self.2, &self.0)
-    }
-}
-
-impl<P: Presence> Presence for Renamed<P> {
-    type Value = P::Value;
-
-    fn read(&self, section: &Item<'_>, name: &'static str) -> Option<P::Value> {
-        match section.find(&[self.1]) {
-            Some(former) if section.find(&[name]).is_some() => former.refuse(
-                format!(
-                    "`{}` is the former name of `{name}`, and both are present",
-                    self.1
-                ),
-                format!("remove `{}`", self.1),
-            ),
-            Some(_) => self.0.read(section, self.1),
-            None => self.0.read(section, name),
-        }
-    }
-
-    fn keys(&self, name: &'static str, doc: &'static str) -> Vec<Key> {
-        let former = Some(self.1);
-        let keys = self.0.keys(name, doc).into_iter();
-        keys.map(|key| Key { former, ..key }).collect()
-    }
-
-    fn names(&self, name: &'static str) -> Vec<&'static str> {
-        vec![name, self.1]
     }
 }
 
@@ -190,7 +159,6 @@ fn key(
 ) -> Vec<Key> {
     vec![Key {
         name,
-        former: None,
         doc: doc.trim().to_owned(),
         need,
         example: toml(example),

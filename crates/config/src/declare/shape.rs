@@ -29,8 +29,6 @@ pub struct Part {
 #[derive(Clone)]
 pub struct Key {
     pub name: &'static str,
-    /// The name that it had before, which is still accepted.
-    pub former: Option<&'static str>,
     pub doc: String,
     pub need: Need,
     pub example: Node,
@@ -124,31 +122,24 @@ impl Shape {
 
 /// The schema of a table of these keys and no others.
 pub fn object(keys: &[Key]) -> Value {
-    let properties: Map<String, Value> = keys.iter().flat_map(properties).collect();
+    let properties: Map<String, Value> = keys.iter().map(property).collect();
     let required: Vec<_> = keys
         .iter()
-        .filter(|key| matches!(key.need, Need::Required) && key.former.is_none())
+        .filter(|key| matches!(key.need, Need::Required))
         .map(|key| key.name)
         .collect();
     let mut schema =
         json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    let both: Vec<_> = keys
-        .iter()
-        .filter_map(|key| Some(json!({ "required": [key.name, key.former?] })))
-        .collect();
-    if let Some(members) = schema.as_object_mut() {
-        if !required.is_empty() {
-            members.insert("required".to_owned(), json!(required));
-        }
-        if !both.is_empty() {
-            members.insert("not".to_owned(), json!({ "anyOf": both }));
-        }
+    if let Some(members) = schema.as_object_mut()
+        && !required.is_empty()
+    {
+        members.insert("required".to_owned(), json!(required));
     }
     schema
 }
 
-/// A key's entry in the schema, and that of its former name.
-fn properties(key: &Key) -> Vec<(String, Value)> {
+/// A key's entry in the schema.
+fn property(key: &Key) -> (String, Value) {
     let mut described = key
         .shape
         .clone()
@@ -157,15 +148,5 @@ fn properties(key: &Key) -> Vec<(String, Value)> {
     if let Need::Default(default) = &key.need {
         described = described.with("default", default.to_json());
     }
-    let former = key.former.map(|former| {
-        let note = format!("The former name of `{}`", key.name);
-        let former_key = key.shape.clone().with("description", note);
-        (
-            former.to_owned(),
-            former_key.with("deprecated", true).schema,
-        )
-    });
-    std::iter::once((key.name.to_owned(), described.schema))
-        .chain(former)
-        .collect()
+    (key.name.to_owned(), described.schema)
 }

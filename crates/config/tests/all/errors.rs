@@ -14,6 +14,12 @@ fn rules(toml: &str) -> Vec<Rule> {
         .clone()
 }
 
+/// The rules of the shipped configuration, which know what many APIs of one company answer.
+fn shipped() -> Vec<Rule> {
+    let text = include_str!("../../../../quotas.toml");
+    right(text, &[]).upstreams["youtube"].errors.clone()
+}
+
 fn class(rules: &[Rule], status: u16, headers: &[(&str, &str)], body: &Value) -> Option<Class> {
     let headers: BTreeMap<&str, &str> = headers.iter().copied().collect();
     let body = RuleBody {
@@ -45,8 +51,8 @@ fn details(code: u16, why: &str, detail: &str, metadata: Value) -> Value {
 }
 
 #[test]
-fn the_google_set_tells_every_known_refusal() {
-    let rules = rules("google");
+fn the_shipped_rules_tell_every_known_refusal() {
+    let rules = shipped();
     let quota = |limit: &str, unit: &str| json!({ "quota_limit": limit, "quota_unit": unit });
     let cases = [
         (
@@ -120,7 +126,7 @@ fn the_google_set_tells_every_known_refusal() {
 
 #[test]
 fn a_spent_bucket_is_named_as_the_upstream_names_it() {
-    let rules = rules("google");
+    let rules = shipped();
     let metadata =
         json!({ "quota_limit": "searchPerDayPerProject", "quota_unit": "1/d/{project}" });
     let body = details(429, "rateLimitExceeded", "RATE_LIMIT_EXCEEDED", metadata);
@@ -137,7 +143,7 @@ fn a_spent_bucket_is_named_as_the_upstream_names_it() {
 
 #[test]
 fn what_no_rule_matches_is_left_to_the_status() {
-    assert_eq!(class(&rules("google"), 418, &[], &json!({})), None);
+    assert_eq!(class(&shipped(), 418, &[], &json!({})), None);
     assert_eq!(
         class(
             &right(SMALL, &[]).upstreams["things"].errors,
@@ -150,9 +156,10 @@ fn what_no_rule_matches_is_left_to_the_status() {
 }
 
 #[test]
-fn the_first_rule_that_matches_decides_and_a_set_may_follow_own_rules() {
-    let rules =
-        rules(r#"[{ status = 403, class = "spent" }, "google", { status = 418, class = "skip" }]"#);
+fn the_first_rule_that_matches_decides() {
+    let rules = rules(
+        r#"[{ status = 403, class = "spent" }, { status = [401, 403], class = "denied" }, { status = 418, class = "skip" }]"#,
+    );
     assert_eq!(
         class(&rules, 403, &[], &reason(403, "forbidden")),
         Some(Class::Spent)

@@ -37,7 +37,6 @@ impl Machine {
         let sources = Sources {
             path: path.map(Path::to_owned),
             sets: Vec::new(),
-            ..Sources::default()
         };
         let variable = |name: &str| self.variables.get(name).cloned();
         Config::load_from(

@@ -47,13 +47,13 @@ auth = { bearer = true }
 errors = [
     { status = 429, text = "per day", class = "spent" },
     { status = 429, text = "per hour", class = "spent" },
-    "google",
+    { status = ["5xx", 408], class = "transient" },
 ]
 [upstreams.analytics.calls.runReport]
 path = "properties/{property}:runReport"
 method = "POST"
 cost = { daily = 10, hourly = 10 }
-body = { dateRanges = [{ startDate = "{date:-1d}", endDate = "{date}" }], metrics = [{ name = "users" }], filter = "{region}" }
+json = { dateRanges = [{ startDate = "{date:-1d}", endDate = "{date}" }], metrics = [{ name = "users" }], filter = "{region}" }
 page = { kind = "offset", param = "offset", in = "body", size_param = "limit", size = 1000, total = "/rowCount" }
 records = { at = "/rows", kind = "row", id = ["/dimensionValues/0/value", "/dimensionValues/1/value"] }
 [credentials.analytics]

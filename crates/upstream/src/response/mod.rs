@@ -171,7 +171,8 @@ impl Response {
         (self, document)
     }
 
-    fn document(&self) -> Result<Value, Failure> {
+    /// The document in the body.
+    pub fn document(&self) -> Result<Value, Failure> {
         if let Some(encoding) = body::not_read(&self.headers) {
             return Err(Failure::WrongShape(format!(
                 "the response is encoded as `{}`, which was not requested",

@@ -82,7 +82,6 @@ fn upstream(url: &str) -> config::Upstream {
         timeout: Duration::from_secs(20),
         pause: Duration::ZERO,
         attempts: 4,
-        limits: BTreeMap::new(),
         max_concurrency: None,
         max_body: 1 << 20,
         keep: None,
@@ -107,7 +106,6 @@ fn call() -> Call {
         trust: Vec::new(),
         etag: config::Etag::Unused,
         settle: BTreeMap::new(),
-        cheaper: None,
     }
 }
 

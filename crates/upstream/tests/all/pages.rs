@@ -160,7 +160,6 @@ async fn a_page_is_asked_for_with_its_cursor_and_its_size() {
         ),
         (
             Paging::Link(ByLink {
-                resend: None,
                 size: Some(size(Some("per_page"), 100)),
                 empty_page_ends: false,
             }),
@@ -280,9 +279,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
-        resend: None,
         lasting: None,
-        base: None,
         more: None,
         done: None,
         next: pointer("/links/next"),
@@ -311,7 +308,6 @@ async fn a_url_of_the_next_page_is_followed_as_it_is() {
     for paging in [
         next_url(),
         Paging::Link(ByLink {
-            resend: None,
             size: None,
             empty_page_ends: false,
         }),
@@ -354,7 +350,6 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
         (next_url(), Some("/things?page=2")),
         (
             Paging::Link(ByLink {
-                resend: None,
                 size: None,
                 empty_page_ends: false,
             }),
@@ -437,7 +432,6 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
         ),
         (
             Paging::Link(ByLink {
-                resend: None,
                 size: None,
                 empty_page_ends: false,
             }),
@@ -476,7 +470,6 @@ async fn the_next_page_is_never_on_another_host() {
     for (paging, (url, told)) in [
         next_url(),
         Paging::Link(ByLink {
-            resend: None,
             size: None,
             empty_page_ends: false,
         }),
@@ -521,7 +514,6 @@ async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
     for paging in [
         next_url(),
         Paging::Link(ByLink {
-            resend: None,
             size: None,
             empty_page_ends: false,
         }),

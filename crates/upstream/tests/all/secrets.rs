@@ -556,14 +556,11 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
 async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
     for paging in [
         Paging::Link(ByLink {
-            resend: None,
             size: None,
             empty_page_ends: false,
         }),
         Paging::NextUrl(ByNextUrl {
-            resend: None,
             lasting: None,
-            base: None,
             more: None,
             done: None,
             next: pointer("/next"),

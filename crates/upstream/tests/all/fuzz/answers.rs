@@ -21,14 +21,11 @@ fn paging() -> impl Strategy<Value = Paging> {
         Just(token_paging()),
         Just(Paging::None),
         Just(Paging::Link(ByLink {
-            resend: None,
             size: None,
             empty_page_ends: false
         })),
         Just(Paging::NextUrl(ByNextUrl {
-            resend: None,
             lasting: None,
-            base: None,
             more: None,
             done: None,
             next: pointer("/next"),

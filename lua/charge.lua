@@ -1,160 +1,159 @@
 -- Takes units of one or more limits, all or nothing, and records them under an id (L7).
 --
--- ARGV: the caller's terms, which hold what is charged.
--- Reply, the word first:
---   granted   epoch, sequence, the time of the charge; for each limit that is charged: used; then, when there is such a
---             thing to say: 'probes', the number of a closed limit that this charge probes, how long its last closing
---             lasted; 'differs', the number of a limit and the rule by which another machine charged it.
---   repeated  the same for a known id: 'holds', the number of a limit and the units that the id was charged, when that is
---             not what is requested now; 'holds_other', the name of a limit that was not sent, and units. Nothing was
---             written.
---   rejected  the time by its own clock, the number of the limit that fits last, used, remaining, the instant at which
---             this charge fits, until when the limit is closed or ''; epoch, sequence, now, when the keys' lives were
---             renewed; for each limit that would be charged: used. Nothing was written.
---   never     the number of the limit, the most that one charge can take. Nothing was written.
--- Cost: O(log n) for n charges in the log, whatever they took and however many limits the account has; a rejection adds the
--- blocks that must leave first.
+-- A sliding window as a log: each charge is a record with its time; what is used of a limit is the sum of the records since the
+-- window began; a charge fits where that sum and its units are at most the limit. Here the sum is kept beside the log: a charge
+-- subtracts what has left the window since the last one (`evaluate`), compares, adds its own units and its record.
+--
+-- KEYS and ARGV 1: as in ledger.lua; then the fields of the limits; then for each of them: units; the most that may be used
+-- afterwards; rule in words; how far back its window slides, its parts, its periods (as `counted_from` takes them). Where the
+-- account forgets ids, each of its windows follows: back, parts, periods.
+-- Reply
+--   granted   epoch, sequence, time; of each limit: used; then, where there is such a thing to say: 'probes', the place of a limit
+--             that this charge probes, how long its last closing lasted; 'differs', the place of a limit, the rule by which it was
+--             charged before
+--   repeated  the same for a known id; then fields of limits and the units that it holds. Nothing was written
+--   rejected  epoch or '', sequence, time, when lives were renewed, the clock; of each limit: number, total, closed until, interval,
+--             floors, ahead; then the place of each limit that falls far enough in a later chunk: what it counts before, the chunk. Nothing
+--             was written
+-- Cost: one HMGET, one HGET, one HSET. Every 16th charge reads one chunk for each limit, and writes and removes one.
 
-local LOG, UNITS = KEYS[2], KEYS[3]
-local at = string.format('%d', now)
+-- The window in a rule.
+local WINDOW = ' less %d+(.*)'
 
-if ledger.objection then
-  return ledger.objection
+-- Moves a limit to where its window begins, and returns what is used: its total, or more by floors (L40).
+local function evaluate(limit, rule, from)
+  if newest < from or not limit[RULE] then
+    limit[TOTAL], limit[FRONT], limit[AHEAD], limit[WHOLE] = 0, now, '', true
+  elseif limit[FRONT] <= cleared or limit[RULE] ~= rule and limit[FRONT] > from and match(limit[RULE], WINDOW) ~= match(rule, WINDOW) then
+    -- By the other window its front may have passed what counts by this one; a total cannot be summed from a torn log.
+    loss = loss or is_torn() and 'torn'
+    limit[TOTAL], limit[FRONT], limit[AHEAD], limit[WHOLE] = sum(limit[NUMBER], from), from, '', false
+  elseif limit[FRONT] < from then
+    expire(limit, from)
+  end
+  local used, floors = limit[TOTAL], limit[FLOORS]
+  limit[FLOORS] = false
+  for place = 1, floors and #floors or 0, 3 do
+    if floors[place] >= from then
+      limit[FLOORS] = limit[FLOORS] or {}
+      append(limit[FLOORS], floors[place], floors[place + 1], floors[place + 2])
+      used = max(used, floors[place + 1] + floors[place + 2])
+    end
+  end
+  return used
 end
-if not stored then
-  open_changes(ledger).empty()
+
+-- The units of the records ahead, and from when on others follow.
+local function units_ahead(limit)
+  local ahead, units, from = { unpack_all(limit[AHEAD]) }, 0, limit[FRONT]
+  for place = 1, #ahead, 2 do
+    units, from = units + ahead[place + 1], ahead[place] + 1
+  end
+  return units, from
 end
 
--- Whether it fits ------------------------------------------------------------------------------------------------------
-
-local fits = true
-for index = 1, count do
-  local limit = limits[index]
-  local units = limit.units
-  if units > 0 then
-    add_up(ledger, limit)
-    fits = fits and state[limit.place + CLOSED] <= now and limit.used + units <= limit.most
+-- The chunk with which the units that leave a limit first come to `need`, and how many come before it; nothing where the records
+-- ahead suffice, and where it is more than 32,000 records away. Cost: the heads of the chunks before it.
+local function chunk_of(limit, need)
+  if units_ahead(limit) < need and not limit[WHOLE] then
+    -- Reads the rest of its first chunk, so that a chunk begins behind it.
+    limit[AHEAD] = ''
+    expire(limit, limit[FRONT])
+  end
+  local before, from = units_ahead(limit)
+  local batch = 1
+  while before < need and not limit[WHOLE] and batch < 2048 do
+    local read = chunks_from(from, batch)
+    for _, chunk in ipairs(read) do
+      local _, _, last, sums = unpack_some(chunk, 3, 0)
+      local units = sums[limit[NUMBER]] or 0
+      if before + units >= need then
+        return before, chunk
+      end
+      before, from = before + units, last + 1
+    end
+    if #read < batch then
+      return before, open_chunk()
+    end
+    batch = 2 * batch
   end
 end
 
--- Opening the log may find that units were lost.
-local known
--- Whether the log began again.
-local is_new = false
-if ledger.objection then
-  return ledger.objection
-elseif not fits then
-  known = open_log(ledger).charged_at(id)
-  if ledger.objection then
-    return ledger.objection
-  elseif not known then
-    for index, limit in ipairs(limits) do
-      if limit.units > 0 and limit.units > limit.most then
-        return { 'never', index, math.max(limit.most, 0) }
+local function rejected(units, most)
+  local reply, chunks_needed = { 'rejected', epoch or '', sequence, now, renewed, clock }, {}
+  for index = 1, count do
+    local limit = limit_sent(index)
+    local need = limit[TOTAL] + units[index] - most[index]
+    if need > 0 and need <= limit[TOTAL] then
+      local before, chunk = chunk_of(limit, need)
+      if chunk then
+        append(chunks_needed, index, before, chunk)
       end
     end
-    local forecast, worst, latest = open_forecast(ledger), nil, now
-    for index, limit in ipairs(limits) do
-      local at = limit.units > 0
-          and math.max(forecast.closed(limit) or 0, forecast.falls_to(limit, limit.most - limit.units))
-        or 0
-      if at > latest then
-        worst, latest = index, at
-      end
+    append(reply, pack(limit[NUMBER], limit[TOTAL], limit[CLOSED], limit[PROBING], limit[FLOORS], limit[AHEAD]))
+  end
+  append(reply, unpack(chunks_needed))
+  return reply
+end
+
+-- Adds the charge to a limit. One that opens after a closing without a known reset grants one charge, a probe, and closes again for
+-- a minute (L19). Returns whether the charge is one.
+local function take(limit, units)
+  limit[TOTAL] = limit[TOTAL] + units
+  -- What is known ends with an instant.
+  limit[WHOLE] = limit[WHOLE] and (#limit[AHEAD] < MOST_KNOWN or now == newest)
+  limit[AHEAD] = limit[WHOLE] and limit[AHEAD] .. pack(now, units) or limit[AHEAD]
+  for place = 3, limit[FLOORS] and #limit[FLOORS] or 0, 3 do
+    limit[FLOORS][place] = limit[FLOORS][place] + units
+  end
+  if limit[PROBING] then
+    limit[CLOSED], closing, changes = now + MINUTE, max(closing, now + MINUTE), true
+  end
+  return limit[PROBING]
+end
+
+offer('charge', false, false, function()
+  local fits, used, units, most, remarks = true, {}, {}, {}, {}
+  for index = 1, count do
+    local limit, rule, back, part, periods = limit_sent(index), nil, nil, nil, nil
+    units[index], most[index], rule, back, part, periods = unpack_all(args[1 + count + index])
+    used[index] = evaluate(limit, rule, counted_from(back, part, periods))
+    fits = fits and limit[CLOSED] <= now and used[index] + units[index] <= most[index]
+    if limit[RULE] ~= rule and limit[RULE] and limit[RULE] ~= '' then
+      append(remarks, 'differs', index, limit[RULE])
     end
-    local limit = limits[worst]
-    local reply =
-      { 'rejected', clock, worst, limit.used, forecast.remaining(limit), latest, forecast.closed(limit) or '' }
-    reply[8], reply[9], reply[10], reply[11] = forecast.position()
-    for _, charged in ipairs(limits) do
-      if charged.units > 0 then
-        reply[#reply + 1] = charged.used
-      end
+    limit[RULE] = rule
+  end
+  local known = is_recorded(id) and find_record(id)
+  -- The open records become a chunk before this charge, which is later than all of them.
+  local is_tidying = #records > MOST_OPEN and now > newest
+  if loss or is_tidying and fits and not known and is_torn() then
+    return { 'lost', loss or 'torn' }
+  elseif known then
+    local reply = { 'repeated', epoch, sequence, known[AT], unpack(used) }
+    for number, taken in pairs(known[UNITS]) do
+      append(reply, call('HGET', MAIN, 'name:' .. number), taken)
     end
     return reply
+  elseif not fits then
+    return rejected(units, most)
   end
-elseif call('ZADD', LOG, 'NX', at, id) == 0 then
-  known = open_log(ledger).charged_at(id)
-  if ledger.objection then
-    return ledger.objection
+  if newest <= now - keep then
+    clear()
+  elseif is_tidying then
+    tidy(2 + 2 * count)
   end
-  if not known then
-    -- A forgotten one leaves nothing behind.
-    open_changes(ledger).remove_forgotten(id)
-    call('ZADD', LOG, at, id)
-    is_new = true
-  end
-end
-
-local others
-if known then
-  local vector = call('HGET', UNITS, id)
-  for _, limit in ipairs(limits) do
-    limit.held = units_in(vector, limit.code)
-  end
-  others = open_log(ledger).others(vector)
-end
-
--- Recording ------------------------------------------------------------------------------------------------------------
-
-if not known then
-  local sums = { nil }
+  local reply, taken = { 'granted', false, false, now }, {}
   for index = 1, count do
-    local limit = limits[index]
-    local units, place = limit.units, limit.place
-    if units > 0 then
-      sums[limit.code] = units
-      state[place + RULE], state[place + TOTAL] = limit.rule, limit.sum + units
-      -- A limit whose closing has run out without a known reset grants one charge, a probe, and closes again for a
-      -- minute (L19).
-      if state[place + PROBING] then
-        state[place + CLOSED] = now + 60 * 1000000
-      end
-      limit.used = limit.used + units
-      if ledger.floors[limit.name] then
-        open_changes(ledger).add_to_floors(limit.name, now, units)
-      end
+    local limit = limit_sent(index)
+    reply[4 + index], taken[limit[NUMBER]] = used[index] + units[index], units[index]
+    if take(limit, units[index]) then
+      append(remarks, 'probes', index, limit[PROBING])
     end
   end
-  local vector = vector_of(sums, state.apart and state.apart.size or (#state - FIRST_PLACE + 1) / NEXT_PLACE)
-  if call('HSET', UNITS, id, vector, '', '0') == 2 and stored then
-    -- The empty id was gone, and so were all units. The recovery empties the log.
-    call('HDEL', UNITS, id, '')
-    return { 'lost', 'behind' }
+  for place, remark in ipairs(remarks) do
+    reply[4 + count + place] = remark
   end
-  state[NEWEST], state[SEQUENCE], ledger.drops_floors = now, state[SEQUENCE] + 1, true
-  commit(ledger, is_new)
-  -- What would slow down every charge is done at each BLOCKth. When a permission lacks for that, the charge is whole.
-  if state[SEQUENCE] % BLOCK == 0 then
-    open_changes(ledger).end_block()
-    commit(ledger, true)
-  end
-end
-
--- With room for two limits.
-local reply = { known and 'repeated' or 'granted', state[EPOCH], state[SEQUENCE], known or now, nil, nil }
-for index = 1, count do
-  if limits[index].units > 0 then
-    reply[#reply + 1] = limits[index].used
-  end
-end
-for place = 1, others and #others or 0, 2 do
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds_other', others[place], others[place + 1]
-end
-for index = 1, count do
-  local limit = limits[index]
-  if limit.held and limit.held ~= limit.units then
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'holds', index, limit.held
-  end
-  if limit.units > 0 and not known then
-    local interval = state[limit.place + PROBING]
-    if interval then
-      interval = interval == true and 60 * 60 * 1000000 or interval
-      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'probes', index, string.format('%d', interval)
-    end
-    if limit.other_rule and limit.other_rule ~= '' and limit.other_rule ~= limit.rule then
-      reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'differs', index, limit.other_rule
-    end
-  end
-end
-return reply
+  newest, sequence = now, sequence + 1
+  return finish(sequence - 1, reply, pack({ now, id, taken }))
+end)

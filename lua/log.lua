@@ -1,189 +1,179 @@
--- Queries of the log: ids, and sums over a range of charges.
+-- The log: chunks, oldest first, then the open records. No chunk shares an instant with another or with the open records.
+-- Cost: what a function reads is one chunk, unless its comment says more.
 
-local function open_log(ledger)
-  if ledger.log then
-    return ledger.log
-  end
-  local log = {}
-  ledger.log = log
-  local call = redis.call
-  local function text(number)
-    return string.format('%d', number)
-  end
-  local UNITS, LOG, MARKS, SUMS = KEYS[3], KEYS[2], KEYS[4], KEYS[5]
+-- The chunks that end at an instant or later, at most so many. Without `main`, what is in the log means nothing.
+local function chunks_from(from, most)
+  return chunks > 0 and call('ZRANGEBYSCORE', LOG, from, '+inf', 'LIMIT', 0, most) or {}
+end
 
-  -- What was charged before this is forgotten.
-  log.kept_from = ledger.now - ledger.keep + 1
-  -- Ids that were charged before this are forgotten, except lasting ones (L11).
-  log.remembered_from = ledger.now - ledger.remember + 1
-  local forgets, counted = ledger.forgets, nil
-  for place = 1, #forgets, 2 do
-    counted = forgets[place] <= ledger.now and forgets[place + 1] or counted
-  end
-  log.remembered_from = math.min(log.remembered_from, counted or log.remembered_from)
-  -- The number of limits in the state.
-  log.size = ledger.state.apart and ledger.state.apart.size or (#ledger.state - FIRST_PLACE + 1) / NEXT_PLACE
+-- The array of the open records, as a chunk holds it.
+local function open_array()
+  return '\221' .. struct.pack('>I4', opened) .. records
+end
 
-  -- What is used is unknown when units are gone. A grant that opens no log finds it when it writes its own.
-  log.lacks_units = ledger.state[EPOCH] and not call('HGET', UNITS, '')
-  if log.lacks_units then
-    ledger.loss, ledger.objection = 'behind', ledger.skew or { 'lost', 'behind' }
-  end
+-- The open records in the form of a chunk without sums.
+local function open_chunk()
+  return pack(0, newest, {}) .. open_array()
+end
 
-  local by_name
-  -- The limit of this name, if the caller sent it.
-  function log.limit_named(name)
-    if not by_name then
-      by_name = {}
-      for _, limit in ipairs(ledger.limits) do
-        by_name[limit.name] = limit
+-- The records of the chunk that holds an instant, and the chunk; or the open records alone.
+local function piece_at(at)
+  local chunk = chunks_from(at, 1)[1]
+  local _, _, _, list = unpack_all(chunk or open_chunk())
+  return list, chunk
+end
+
+-- Subtracts from a limit's total what a list of records holds from its front until `from`; what is left of the list is ahead then.
+-- Returns whether anything is left.
+local function pass(limit, list, from)
+  local left = {}
+  for _, record in ipairs(list) do
+    local at, units = record[AT], record[UNITS][limit[NUMBER]] or 0
+    if at >= from and units > 0 then
+      left[#left + 1], left[#left + 2] = at, units
+    elseif at >= limit[FRONT] and at < from then
+      limit[TOTAL] = limit[TOTAL] - units
+    end
+  end
+  limit[FRONT], limit[AHEAD] = left[1] or from, left[1] and #left <= 4 * BATCH and pack(unpack(left)) or ''
+  return left[1] ~= nil
+end
+
+-- Moves the front of a limit to an instant, or to its first record after that, and subtracts what it passes from the total.
+-- Cost: the heads of the chunks that it passes.
+local function expire(limit, from)
+  local known, offset, at, units = limit[AHEAD], 0, nil, nil
+  while known ~= '' and offset >= 0 do
+    local start = offset
+    offset, at, units = unpack_some(known, 2, offset)
+    if at >= from then
+      limit[FRONT], limit[AHEAD] = at, sub(known, start + 1)
+      return
+    end
+    limit[TOTAL], limit[FRONT] = limit[TOTAL] - units, at + 1
+  end
+  limit[AHEAD] = ''
+  local most = 1
+  while not limit[WHOLE] do
+    local read = chunks_from(limit[FRONT], most)
+    for _, chunk in ipairs(read) do
+      local _, first, last, sums = unpack_some(chunk, 3, 0)
+      if last < from and first >= limit[FRONT] then
+        limit[TOTAL] = limit[TOTAL] - (sums[limit[NUMBER]] or 0)
+      elseif pass(limit, select(4, unpack_all(chunk)), from) then
+        return
+      end
+      limit[FRONT] = last + 1
+      if last >= from then
+        return
       end
     end
-    return by_name[name]
-  end
-
-  -- The name of the limit of this number.
-  function log.name_of(code)
-    return ledger.state[FIRST_PLACE + (code - 1) * NEXT_PLACE] or call('HGET', KEYS[1], 'code:' .. code)
-  end
-
-  -- Ids.
-
-  -- Whether charges of an instant are forgotten.
-  function log.is_forgotten(at)
-    return at < log.kept_from
-  end
-
-  -- Whether the units say that the id is remembered while the charge may count.
-  function log.is_lasting(vector)
-    return vector and string.sub(vector, -1) == '+'
-  end
-
-  -- When the id was charged; nil when it is unknown or forgotten.
-  function log.charged_at(id)
-    local at = tonumber(call('ZSCORE', LOG, id) or nil)
-    if not at or log.is_forgotten(at) then
-      return nil
+    if #read < most then
+      limit[WHOLE] = not pass(limit, unpack_all(open_array()), from) or limit[AHEAD] ~= ''
+      return
     end
-    return (at >= log.remembered_from or log.is_lasting(call('HGET', UNITS, id))) and at or nil
+    most = 64
   end
+  limit[FRONT] = from
+end
 
-  -- Sums over the log.
+-- The units of a limit from an instant on. Cost: the heads of all chunks since then.
+local function sum(number, from)
+  local counted = { number, '', 0, from, '', false }
+  expire(counted, math.huge)
+  return -counted[TOTAL]
+end
 
-  function log.add_vector(sums, vector, sign)
-    vector = vector or ''
-    if string.find(vector, ':', 1, true) then
-      for number, units in string.gmatch(vector, '(%d+):(%d+)') do
-        local code = tonumber(number)
-        sums[code] = (sums[code] or 0) + sign * tonumber(units)
-      end
-      return sums
+-- Sums the limits again of which the past changed: from the beginning of the longest window.
+local function recount()
+  for _, limit in pairs(limits) do
+    if limit[FRONT] == 0 then
+      limit[FRONT] = max(cleared + 1, now - keep)
+      limit[TOTAL], limit[AHEAD], limit[WHOLE] = sum(limit[NUMBER], limit[FRONT]), '', false
     end
-    local place = 0
-    for units in string.gmatch(vector, '%d+') do
-      place = place + 1
-      sums[place] = (sums[place] or 0) + sign * tonumber(units)
-    end
-    return sums
   end
+end
 
-  function log.units_of(id)
-    return log.add_vector({}, call('HGET', UNITS, id), 1)
-  end
-
-  -- The limits that the caller did not send and that a vector has units of: name, units, one after another.
-  function log.others(vector)
-    local sums, others = log.add_vector({}, vector, 1), {}
-    for _, limit in ipairs(ledger.limits) do
-      sums[limit.code] = nil
+-- Writes records as chunks. `array`: how they are stored, where they did not change.
+local function write_chunks(list, array)
+  local start = 1
+  renews = renews or chunks == 0
+  while start <= #list do
+    local stop = #list - start >= 2 * CHUNK and start + CHUNK - 1 or #list
+    while list[stop + 1] and list[stop + 1][AT] == list[stop][AT] do
+      stop = stop + 1
     end
-    for code, units in pairs(sums) do
-      if units > 0 then
-        others[#others + 1], others[#others + 2] = log.name_of(code), units
+    local part, sums = {}, {}
+    for place = start, stop do
+      part[#part + 1] = list[place]
+      for number, units in pairs(list[place][UNITS]) do
+        sums[number] = (sums[number] or 0) + units
       end
     end
-    return others
+    array = #part == #list and array or pack(part)
+    call('ZADD', LOG, list[stop][AT], pack(list[start][AT], list[stop][AT], sums) .. array)
+    chunks, start = chunks + 1, stop + 1
   end
+  changes = true
+end
 
-  -- Goes through the charges of a range of the log, a bounded number at a time: their ids, and the vector of each; false
-  -- where it is gone.
-  function log.batches(low, high, batch)
-    local offset, ids = 0, nil
-    return function()
-      if ids and #ids < batch then
-        return nil
-      elseif ids then
-        offset, batch = offset + batch, math.min(batch * 2, 512)
+local function remove_chunk(chunk)
+  call('ZREM', LOG, chunk)
+  chunks, changes = chunks - 1, true
+end
+
+-- Forgets the ids of records, except those that later records have.
+local function forget(list)
+  local ids, gone = {}, {}
+  for place, record in ipairs(list) do
+    ids[place] = record[ID]
+  end
+  for place, at in ipairs(call_with('HMGET', IDS, ids) or {}) do
+    if at and abs(unpack_all(at)) == list[place][AT] then
+      gone[#gone + 1] = ids[place]
+    end
+  end
+  call_with('HDEL', IDS, gone)
+end
+
+-- Whether the id of a record is remembered (L11).
+local function is_remembered(record)
+  return record[AT] >= remembered_from or record[LASTS] and record[AT] > now - keep
+end
+
+-- Makes records a chunk that were open, and finds their ids there from then on.
+local function seal(list, array)
+  local ids = { '', '0' }
+  -- Without `main`, what is left of the other keys means nothing.
+  local _ = chunks == 0 and call('DEL', LOG, IDS)
+  for _, record in ipairs(list) do
+    if is_remembered(record) then
+      append(ids, record[ID], pack(record[LASTS] and -record[AT] or record[AT]))
+    end
+  end
+  call_with('HSET', IDS, ids)
+  write_chunks(list, array)
+end
+
+-- Forgets all records.
+local function clear()
+  call('DEL', LOG, IDS)
+  opened, records, chunks, merged, cleared, changes = 0, '', 0, 0, newest, true
+end
+
+-- The record of an id that is remembered, the records of its piece, and the chunk; no chunk where it is open.
+local function find_record(id)
+  local function remembered(list, chunk)
+    for _, record in ipairs(list) do
+      if record[ID] == id and is_remembered(record) then
+        return record, list, chunk
       end
-      ids = call('ZRANGEBYSCORE', LOG, low, high, 'LIMIT', text(offset), text(batch))
-      if #ids > 0 then
-        return ids, call('HMGET', UNITS, unpack(ids))
-      end
     end
   end
-
-  -- The units of one limit that a range of the log holds.
-  function log.scan(code, low, high)
-    local sum = 0
-    for _, vectors in log.batches(low, high, LONGEST_BLOCK) do
-      for place = 1, #vectors do
-        sum = sum + units_in(vectors[place], code)
-      end
-    end
-    return sum
+  local record, list = remembered(find(records, pack(id), 1, true) and unpack_all(open_array()) or {})
+  local at = not record and chunks > 0 and call('HGET', IDS, id)
+  if not at then
+    return record, list
   end
-
-  -- The vector of all units that a range of the log holds.
-  function log.scan_vector(low, high)
-    local sums = {}
-    if log.size == 1 then
-      sums[1] = log.scan(1, low, high)
-      return vector_of(sums, 1)
-    end
-    for _, vectors in log.batches(low, high, LONGEST_BLOCK) do
-      for place = 1, #vectors do
-        log.add_vector(sums, vectors[place], 1)
-      end
-    end
-    return vector_of(sums, log.size)
-  end
-
-  -- A block whose sum is gone is added up from its charges.
-  local function blocks(code, marks, first)
-    local sum = 0
-    for start = first, #marks, 1000 do
-      for place, vector in ipairs(call('HMGET', SUMS, unpack(marks, start, math.min(start + 999, #marks)))) do
-        local mark = start + place - 1
-        sum = sum + (vector and units_in(vector, code) or log.scan(code, '(' .. marks[mark - 1], marks[mark]))
-      end
-    end
-    return sum
-  end
-
-  -- The units charged of a limit from `from` on and before `before`; to the end when that is nil.
-  function log.between(code, from, before)
-    if before and from >= before then
-      return 0
-    end
-    local low, high = text(from), before and '(' .. text(before) or '+inf'
-    local marks = call('ZRANGEBYSCORE', MARKS, low, high)
-    if #marks == 0 then
-      return log.scan(code, low, high)
-    end
-    return log.scan(code, low, marks[1]) + blocks(code, marks, 2) + log.scan(code, '(' .. marks[#marks], high)
-  end
-
-  -- Blocks.
-
-  -- The mark that ends the block of an instant; nil for the open block.
-  function log.block_end(at)
-    return call('ZRANGEBYSCORE', MARKS, text(at), '+inf', 'LIMIT', '0', '1')[1]
-  end
-
-  -- The mark before the block of an instant; nil for the first block.
-  function log.block_start(at)
-    return call('ZREVRANGEBYSCORE', MARKS, '(' .. text(at), '-inf', 'LIMIT', '0', '1')[1]
-  end
-
-  return log
+  return remembered(piece_at(abs(unpack_all(at))))
 end

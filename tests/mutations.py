@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Mutates every decision of the Lua scripts, one at a time, and runs the ledger's tests against each.
+"""Mutates every decision of the Lua that Redis runs, one at a time, and runs the ledger's tests against each.
 
-    python3 tests/mutations.py --module commit                     # one module: minutes; all of them: hours
-    python3 tests/mutations.py --module changes --lines 160-190    # a part of one
-    python3 tests/mutations.py --module commit --list              # the mutations, without a test
+    python3 tests/mutations.py --module charge                     # one file: minutes; all of them: hours
+    python3 tests/mutations.py --module charge --lines 20-50       # a part of one
+    python3 tests/mutations.py --module charge --list              # the mutations, without a test
 
-A mutation that no test finds is printed as SURVIVED. Those that tests/mutations.txt explains are left out. The scripts are part
+A mutation that no test finds is printed as SURVIVED. Those that tests/mutations.txt explains are left out. The text is part
 of the test binary as they are in lua/, so a copy of the binary is patched at equal length: nothing is built again.
 """
 
@@ -25,9 +25,9 @@ import threading
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The quick ones first: most mutations are found by the first.
 STAGES = [
-    ["redis::standalone::", "redis::lives", "redis::mending", "redis::merged", "redis::replies"],
+    ["redis::standalone::", "redis::lives", "redis::merged", "redis::fitness"],
     ["redis::loss", "redis::long", "redis::many", "redis::protocol"],
-    ["redis::between", "redis::kinds", "redis::fitness", "redis::outage", "boundary"],
+    ["redis::between", "redis::kinds", "redis::connections", "redis::outage", "boundary"],
 ]
 LONGEST = 180
 # What is replaced by what, in code outside of comments. A group in lookarounds is not replaced.
@@ -54,9 +54,9 @@ SWAPS = [
 ]
 # Statements of one line that are removed.
 STATEMENT = re.compile(
-    r"^\s*(?:(?:redis\.)?call\(|changes\.\w+\(|open_changes\(ledger\)\.\w+\(|commit\(|move_heads\(|merge_into_one\(|set_apart\("
-    r"|pass_floors\(|set_floor\(|table\.insert\(|read_shared_windows\(|add_up\w*\(|log\.\w+\(|(?:state|sums|delta|apart)\[.*\] ="
-    r"|\w+(?:\.\w+)+ =|ids, times, vectors =|ids\[)"
+    r"^\s*(?:(?:call|call_with|append|clear|expire|evict|merge|tidy|seal|pass|forget|remove_chunk|write_chunks|rewrite|insert|add|absorb"
+    r"|salvage|set_floor|end_epoch|table\.insert)\(|(?:limit|units|held|sums|starts|taken|records)\[.*\] ="
+    r"|(?:newest|sequence|floored|merged|changes|renews|closing|chunks|loss|epoch)(?:, \w+)* =)"
 )
 
 
@@ -208,7 +208,7 @@ def main():
     options.add_argument("--all", action="store_true", help="also those that tests/mutations.txt explains")
     options.add_argument("--binary", type=pathlib.Path, help="the test binary; cargo names it by default")
     args = options.parse_args()
-    modules = args.module or sorted(path.stem for path in (ROOT / "lua").glob("*.lua") if path.stem != "constants")
+    modules = args.module or sorted(path.stem for path in (ROOT / "lua").glob("*.lua"))
     first, last = map(int, args.lines.split("-")) if args.lines else (1, 10**9)
     known = {} if args.all else reasons()
     tasks, results = queue.Queue(), queue.Queue()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ingest_base::clock::{Clock, SystemClock};
 use ingest_ledger::{Charge, Ledger, Purpose, fresh_id};
 use ingest_quota::{Account, Cost, Decision, Entry, Limit, Origin, Timestamp, Units, Window};
 use uuid::Uuid;
@@ -47,13 +48,14 @@ impl Books {
         let cost: Cost = [("daily".to_owned(), Units::new(cost))]
             .into_iter()
             .collect();
-        let start = Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap();
-        let now = start + DAY;
+        let now = SystemClock.now();
+        // None of them leaves the window while it is measured.
+        let start = now - DAY / 2;
         let entries: Vec<_> = (0..fill)
             .map(|nth| Entry {
                 origin: Origin::CarriedOver,
                 id: fresh_id(),
-                at: (start + DAY / fill.max(1) * nth),
+                at: start + DAY / 2 / fill.max(1) * nth,
                 cost: cost.clone(),
             })
             .collect();

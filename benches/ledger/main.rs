@@ -3,6 +3,7 @@
 
 mod books;
 mod counting;
+mod machine;
 mod redis;
 #[path = "../../crates/ledger/tests/all/shared_as_ledger.rs"]
 mod shared_as_ledger;

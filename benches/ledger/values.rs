@@ -114,7 +114,7 @@ impl Scenario {
         let stats: String = self.server.ask("INFO commandstats");
         let line = stats
             .lines()
-            .find_map(|line| line.strip_prefix("cmdstat_evalsha:"))
+            .find_map(|line| line.strip_prefix("cmdstat_fcall:"))
             .unwrap();
         let mean = line
             .split(',')

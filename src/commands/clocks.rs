@@ -59,7 +59,7 @@ async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool 
     };
     let is_skew = |finding: &Finding| matches!(finding, Finding::Skewed { .. });
     let found = inspect(url, &config, own).await;
-    found.is_ok_and(|found| !found.iter().any(is_skew))
+    found.is_ok_and(|fitness| !fitness.findings.iter().any(is_skew))
 }
 
 fn shown(span: Duration) -> String {

@@ -1,7 +1,7 @@
 //! The admission rule: what counts against a limit, whether a charge fits, and when it will.
 //!
-//! A store only supplies the history of its limits; the decision is made here, for every ledger of this program. The
-//! Lua scripts are the second implementation, and the ledger suite holds both equal.
+//! A store only supplies the history of its limits; the decision is made here, for every ledger of this program. Redis grants
+//! in Lua what fits, which the ledger suite holds equal; what does not fit is decided here.
 
 use std::time::Duration;
 

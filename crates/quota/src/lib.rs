@@ -1,8 +1,8 @@
 //! The domain: what an upstream meters, and the rules by which a charge fits or does not.
 //!
 //! An [`Account`] has [`Limit`]s; a limit counts [`Units`] in a [`Window`]; a charge has a [`Cost`] in each limit and is granted
-//! or rejected as a whole ([`Decision`]). [`admission`] is the one rule for that, for every ledger: the scripts in `lua/` are its
-//! only other form, and the tests compare the two.
+//! or rejected as a whole ([`Decision`]). [`admission`] is the one rule for that, for every ledger: `lua/` grants by
+//! the same rule, and the tests compare the two.
 //!
 //! Pure: no I/O, no clock, no async, no logging. Time is an argument, arithmetic saturates. Begin with `admission.rs`, then
 //! `window.rs`.

@@ -65,7 +65,10 @@ async fn accept(listener: TcpListener, port: u16, cuts: Arc<AtomicU32>) {
 async fn asked(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, runs: Arc<AtomicBool>) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        if buffer[..length].windows(4).any(|word| word == b"EVAL") {
+        if buffer[..length]
+            .windows(5)
+            .any(|word| word == b"EVALS" || word == b"FCALL")
+        {
             runs.store(true, Ordering::SeqCst);
         }
         if to.write_all(&buffer[..length]).await.is_err() {
@@ -82,7 +85,9 @@ async fn answered(
 ) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
-        let is_reply = runs.swap(false, Ordering::SeqCst) && !buffer.starts_with(b"-NOSCRIPT");
+        let is_reply = runs.swap(false, Ordering::SeqCst)
+            && !buffer.starts_with(b"-NOSCRIPT")
+            && !buffer.starts_with(b"-ERR Function not found");
         let cut = is_reply
             && cuts
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {

@@ -30,13 +30,31 @@ impl RedisServer {
         Self::with(&["--save", "", "--appendonly", "no"])
     }
 
-    /// A server with these arguments.
+    /// The same without functions, as Redis before 7.
+    pub fn without_functions() -> Self {
+        Self::with(&[
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--rename-command",
+            "FCALL",
+            "",
+        ])
+    }
+
+    /// A server with these arguments. Where `INGEST_TEST_SCRIPTS` is set, every server is without functions.
     pub fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let arguments: Vec<_> = arguments
+        let mut arguments: Vec<_> = arguments
             .iter()
             .map(|argument| (*argument).to_owned())
             .collect();
+        if std::env::var_os("INGEST_TEST_SCRIPTS").is_some()
+            && !arguments.contains(&"FCALL".to_owned())
+        {
+            arguments.extend(["--rename-command", "FCALL", ""].map(str::to_owned));
+        }
         for _ in 0..20 {
             let port = free_port();
             let mut child = spawn(port, &directory, &arguments);
@@ -161,7 +179,7 @@ impl RedisServer {
         self.try_connect().unwrap()
     }
 
-    fn try_connect(&self) -> RedisResult<Connection> {
+    pub fn try_connect(&self) -> RedisResult<Connection> {
         Client::open(format!("redis://127.0.0.1:{}", self.port))?.get_connection()
     }
 

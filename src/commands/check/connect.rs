@@ -70,7 +70,7 @@ pub async fn answers(environment: &Environment, ledger: &dyn LedgerClient) -> Re
     Ok(())
 }
 
-/// Checks that a Redis answers, permits all commands that the scripts need, and is configured to lose nothing.
+/// Checks that a Redis answers, permits all commands that the ledger needs, in which way it runs the ledger, and is configured to lose nothing.
 async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> Vec<CheckFinding> {
     let config = &environment.config.ledger;
     let Some(url) = config.store.redis() else {
@@ -82,7 +82,15 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
     }
     let mut findings = vec![good(what.clone(), "answers".to_owned())];
     match ledger::redis::inspect(url, config, environment.clock.now()).await {
-        Ok(found) => findings.extend(found.iter().map(|finding| judged(&what, finding))),
+        Ok(fitness) => {
+            findings.push(good(what.clone(), fitness.way));
+            findings.extend(
+                fitness
+                    .findings
+                    .iter()
+                    .map(|finding| judged(&what, finding)),
+            );
+        }
         Err(error) => findings.push(bad(what, error.to_string())),
     }
     findings

@@ -189,6 +189,56 @@ fn a_redis_that_requires_a_certificate_of_its_clients_gets_the_configured_one() 
 }
 
 #[test]
+fn a_certificate_of_an_unknown_issuer_is_reported_with_the_key_that_names_one() {
+    let files = World::new();
+    let (cert, key) = certificate(&files);
+    let (_server, port) = RedisServer::with_tls(&cert, &key);
+    let url = format!("rediss://localhost:{port}");
+    let why = outage(&world(&url, &[]));
+    assert!(why.contains("issuer of the server's certificate"), "{why}");
+    assert!(why.contains("ledger.tls.ca"), "{why}");
+    let checked = world(&url, &[]).ingest(&["check", "--connect"]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    assert!(checked.stdout.contains("ledger.tls.ca"), "{checked:?}");
+}
+
+/// What a check with a connection says of the ledger, one finding after another.
+fn findings_of_ledger(server: &RedisServer) -> Vec<String> {
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let answer = world(&url, &[]).json(&["check", "--connect"]);
+    let findings = answer["findings"].as_array().unwrap().iter();
+    let of_ledger =
+        findings.filter(|one| one["what"].as_str().unwrap().starts_with("the ledger ("));
+    of_ledger
+        .map(|one| one["detail"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_check_says_in_which_way_redis_runs_the_ledger_and_why() {
+    let functions = RedisServer::with(&["--appendonly", "yes"]);
+    let found = findings_of_ledger(&functions);
+    let way = ["answers", "runs the ledger as functions by FCALL"];
+    assert_eq!(found, way);
+    let scripts = RedisServer::with(&["--appendonly", "yes", "--rename-command", "FCALL", ""]);
+    let found = findings_of_ledger(&scripts);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].contains("as a script by EVALSHA"), "{found:?}");
+    assert!(found[1].contains("unknown command"), "{found:?}");
+}
+
+#[test]
+fn a_user_who_may_run_no_functions_charges_by_the_script() {
+    let server = RedisServer::with(&["--appendonly", "yes"]);
+    server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all -fcall");
+    let url = format!("redis://teller:{PASSWORD}@127.0.0.1:{}", server.port());
+    assert_eq!(charge(&world(&url, &[]))["decision"], "granted");
+    let checked = world(&url, &[]).ingest(&["check", "--connect"]);
+    assert!(checked.stdout.contains("EVALSHA"), "{checked:?}");
+    assert!(checked.stdout.contains("NOPERM"), "{checked:?}");
+}
+
+#[test]
 fn a_plain_connection_to_a_port_that_expects_tls_is_told_to_use_it() {
     let files = World::new();
     let (cert, key) = certificate(&files);

@@ -79,7 +79,7 @@ fn a_redis_that_comes_back_empty_between_two_runs_is_told_what_was_spent() {
     let server = RedisServer::start();
     let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
     assert_eq!(world.json(RUN)["outcome"], "complete");
-    for wipe in ["FLUSHALL", "SCRIPT FLUSH"] {
+    for wipe in ["FLUSHALL", "SCRIPT FLUSH", "FUNCTION FLUSH"] {
         server.tell(wipe);
         let report = world.json(RUN);
         assert_eq!(report["outcome"], "stopped", "{wipe}: {report}");

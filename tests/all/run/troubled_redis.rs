@@ -142,10 +142,13 @@ fn everything_is_lost_beneath_two_machines_with_headroom() {
 }
 
 #[test]
-fn the_scripts_are_flushed() {
+fn functions_and_scripts_are_flushed() {
     let server = RedisServer::start();
     let world = world_over(&server);
-    endure(&world, &MACHINES, || server.tell("SCRIPT FLUSH"));
+    endure(&world, &MACHINES, || {
+        server.tell("SCRIPT FLUSH");
+        server.tell("FUNCTION FLUSH");
+    });
     is_exact(&world);
 }
 

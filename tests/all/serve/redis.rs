@@ -49,7 +49,7 @@ fn redis_forgets_an_address_soon_after_its_window() {
         let served = Served::over(world_over(&redis, &[&readers(window), "ledger.timeout=2s"]));
         assert_eq!(served.get("/nothing").status, 404);
         let keys: Vec<String> = redis.ask("KEYS *reader*");
-        assert!(keys.len() >= 3, "{keys:?}");
+        assert!(!keys.is_empty(), "{keys:?}");
         for key in keys {
             let life: i64 = redis.ask(&format!("PTTL {key}"));
             assert!(

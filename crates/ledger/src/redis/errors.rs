@@ -30,6 +30,15 @@ const OUTAGES_IN_WORDS: [&str; 5] = [
     "against a read only",
 ];
 
+/// How servers refuse commands that they do not have.
+const NO_FUNCTIONS: [&str; 5] = [
+    "unknown command",
+    "unsupported command",
+    "not supported",
+    "is not available",
+    "command is disabled",
+];
+
 /// What the failure of a script means. A script's own error is a bug and never looks like an outage.
 pub fn of_script(error: &RedisError) -> LedgerError {
     match is_outage(error) {
@@ -62,6 +71,14 @@ pub fn may_expect_tls(error: &RedisError) -> bool {
         || (error.is_connection_dropped() && !error.is_connection_refusal())
 }
 
+/// Whether TLS failed since no known authority issued the server's certificate, or the server issued it to itself.
+fn is_issuer_unknown(error: &RedisError) -> bool {
+    let words = error.to_string();
+    ["UnknownIssuer", "CaUsedAsEndEntity"]
+        .iter()
+        .any(|why| words.contains(why))
+}
+
 fn is_password_missing(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH") || said(error, "unauthenticated")
 }
@@ -74,6 +91,11 @@ fn words(error: &RedisError) -> String {
         }
         ErrorKind::AuthenticationFailed => {
             "Redis rejected the user or the password; correct ledger.url or ledger.password"
+                .to_owned()
+        }
+        _ if is_issuer_unknown(error) => {
+            "this machine does not know the issuer of the server's certificate; name the file of the issuer's own certificate \
+             in ledger.tls.ca"
                 .to_owned()
         }
         _ if is_password_missing(error) => {
@@ -102,8 +124,21 @@ pub fn needs_another_connection(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-pub fn is_unknown_script(error: &RedisError) -> bool {
+/// Whether the server does not know the function or the script: it never did, or it lost it in a restart.
+pub fn is_unknown(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        || said(error, "Function not found")
+}
+
+/// Whether the server runs no functions: Redis before 7, some proxies and hosted services; or a user may not run any.
+pub fn lacks_functions(error: &RedisError) -> bool {
+    let words = own_words(error).to_lowercase();
+    NO_FUNCTIONS.iter().any(|without| words.contains(without)) || error.code() == Some("NOPERM")
+}
+
+/// The server's words.
+pub fn shown(error: &RedisError) -> String {
+    own_words(error)
 }
 
 fn is_outage(error: &RedisError) -> bool {

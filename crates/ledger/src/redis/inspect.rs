@@ -1,17 +1,18 @@
 //! Checks whether a Redis is fit for a ledger.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use redis::{Cmd, Value};
 use thiserror::Error;
 
 use super::access::Access;
-use super::link::Link;
-use super::reply;
-use super::scripts::{Script, keys_of};
+use super::arguments::{Arguments, Terms};
+use super::errors;
+use super::library::{Operation, keys_of};
+use super::link::{Link, Way};
 use crate::LedgerError;
 use ingest_config::{LedgerConfig, RedisUrl};
-use ingest_quota::Timestamp;
+use ingest_quota::{Account, Timestamp};
 
 /// The account whose keys the inspection uses. Nothing stays in them.
 const PROBED: &str = "ingest-check";
@@ -31,7 +32,7 @@ pub enum Finding {
         (deploy/redis/redis.conf)"
     )]
     KeepsNothing,
-    /// This user lacks a permission that the scripts need.
+    /// This user lacks a permission that the operations need.
     #[error("{command} fails: {why}; permit it (deploy/redis/users.acl)")]
     Lacks {
         command: String,
@@ -49,12 +50,13 @@ pub enum Finding {
     },
 }
 
-/// The result of the probe script.
-pub struct Probe {
-    pub policy: String,
-    pub is_appended: bool,
-    pub time: Timestamp,
-    pub failures: BTreeMap<String, String>,
+/// What an inspection finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fitness {
+    /// How the ledger runs its operations there, and why, in words.
+    pub way: String,
+    /// What makes the Redis unfit for a ledger; empty where it is fit.
+    pub findings: Vec<Finding>,
 }
 
 /// Reads the passwords and certificates that are configured; connects to nothing.
@@ -65,7 +67,8 @@ pub async fn ready(config: &LedgerConfig) -> Result<(), String> {
     Access::new(&config.access).read().await.map(drop)
 }
 
-/// Returns what makes a Redis unfit for a ledger; empty when it is fit.
+/// Inspects a Redis: how it runs operations, what may happen to its keys, and whether this user may run every command that the
+/// operations need.
 ///
 /// # Errors
 /// When it cannot be reached.
@@ -73,32 +76,134 @@ pub async fn inspect(
     url: &RedisUrl,
     config: &LedgerConfig,
     now: Timestamp,
-) -> Result<Vec<Finding>, LedgerError> {
+) -> Result<Fitness, LedgerError> {
     let link = Link::new(url, &config.access, config.timeout)?;
-    let probe = reply::probe(
-        link.run(Script::Probe, &keys_of(url.prefix(), PROBED), &[])
-            .await?,
-    )?;
+    let keys = keys_of(url.prefix(), PROBED);
     let mut findings = Vec::new();
-    // Without INFO neither is known, and the lack of it is found below.
-    let knows_settings = !probe.failures.contains_key("INFO");
-    if knows_settings && probe.policy != "noeviction" {
-        findings.push(Finding::MayEvict {
-            policy: probe.policy,
+    let info = link.ask(redis::cmd("INFO").arg("all")).await?;
+    findings.extend(match info {
+        Ok(info) => settings(&text(info)),
+        Err(error) => vec![lacks("INFO", &error)],
+    });
+    match link.ask(&redis::cmd("TIME")).await? {
+        Ok(time) => findings.extend(skew(time, config.max_skew, now)),
+        Err(error) => findings.push(lacks("TIME", &error)),
+    }
+    for command in commands(&keys) {
+        if let Err(error) = link.ask(&command).await? {
+            findings.push(lacks(&name(&command), &error));
+        }
+    }
+    let ran = read_nothing(&link, &keys, now).await;
+    if findings.is_empty() {
+        ran?;
+    }
+    Ok(Fitness {
+        way: way(&link.way()),
+        findings,
+    })
+}
+
+/// Runs an operation that writes nothing: then it is known how.
+async fn read_nothing(link: &Link, keys: &[String; 3], now: Timestamp) -> Result<(), LedgerError> {
+    let account = Account {
+        name: PROBED.to_owned(),
+        limits: std::collections::BTreeMap::new(),
+    };
+    let terms = Terms {
+        account: &account,
+        now,
+        max_skew: None,
+        server_time: None,
+        seen: None,
+        fresh_epoch: String::new(),
+        least_life: Duration::ZERO,
+        id: None,
+    };
+    let arguments = Arguments::new(&terms, []).usage(now, 1, &[]);
+    link.run(Operation::Usage, keys, &arguments.into_bytes())
+        .await
+        .map(drop)
+}
+
+fn way(way: &Way) -> String {
+    match way {
+        Way::Scripts(why) => format!(
+            "runs the ledger as a script by EVALSHA, since it runs no functions ({why}): a charge takes about twice as long"
+        ),
+        Way::Functions | Way::Undecided => "runs the ledger as functions by FCALL".to_owned(),
+    }
+}
+
+fn settings(info: &str) -> Vec<Finding> {
+    let field = |name: &str| {
+        let mut lines = info.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+    };
+    let mut findings = Vec::new();
+    if field("master_replid").is_none() {
+        findings.push(Finding::Lacks {
+            command: "INFO".to_owned(),
+            why: "it reports no replication id".to_owned(),
         });
     }
-    if knows_settings && !probe.is_appended {
+    if let Some(policy) = field("maxmemory_policy").filter(|policy| *policy != "noeviction") {
+        findings.push(Finding::MayEvict {
+            policy: policy.to_owned(),
+        });
+    }
+    if field("aof_enabled").is_some_and(|enabled| enabled != "1") {
         findings.push(Finding::KeepsNothing);
     }
-    let skew = probe.time.since(now).max(now.since(probe.time));
-    if skew > config.max_skew {
-        findings.push(Finding::Skewed { skew });
+    findings
+}
+
+fn skew(time: Value, most: Duration, now: Timestamp) -> Option<Finding> {
+    let (seconds, micros) = redis::from_redis_value::<(i64, i64)>(time).ok()?;
+    let theirs = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
+    let skew = theirs.since(now).max(now.since(theirs));
+    (skew > most).then_some(Finding::Skewed { skew })
+}
+
+/// The commands that the operations run, on keys that hold nothing afterwards.
+fn commands([hash, set, other]: &[String; 3]) -> Vec<Cmd> {
+    let words = [
+        vec!["HSET", hash, "field", "1"],
+        vec!["HGET", hash, "field"],
+        vec!["HMGET", hash, "field"],
+        vec!["PEXPIRE", hash, "60000"],
+        vec!["HDEL", hash, "field"],
+        vec!["ZADD", set, "1", "one"],
+        vec!["ZCARD", set],
+        vec!["ZRANGEBYSCORE", set, "-inf", "+inf"],
+        vec!["ZREM", set, "one"],
+        vec!["DEL", set, other],
+    ];
+    let command = |words: Vec<&str>| {
+        let mut command = Cmd::new();
+        for word in words {
+            command.arg(word);
+        }
+        command
+    };
+    words.into_iter().map(command).collect()
+}
+
+fn name(command: &Cmd) -> String {
+    let first = command.args_iter().next();
+    match first {
+        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+        Some(_) | None => String::new(),
     }
-    findings.extend(
-        probe
-            .failures
-            .into_iter()
-            .map(|(command, why)| Finding::Lacks { command, why }),
-    );
-    Ok(findings)
+}
+
+fn lacks(command: &str, error: &redis::RedisError) -> Finding {
+    Finding::Lacks {
+        command: command.to_owned(),
+        why: errors::shown(error),
+    }
+}
+
+fn text(value: Value) -> String {
+    redis::from_redis_value(value).unwrap_or_default()
 }

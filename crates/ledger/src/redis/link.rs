@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use super::access::{Access, Keys};
 use super::errors;
+use super::library::{LIBRARY, Operation};
 use super::node::Node;
 use super::route::{ConnectError, Route};
-use super::scripts::Script;
 use crate::LedgerError;
 use ingest_config::{RedisAccess, RedisUrl};
 
@@ -31,10 +31,23 @@ pub struct Link {
     /// Made with the first operation, since it needs the secrets.
     route: Arc<OnceCell<Route>>,
     held: Arc<Mutex<Option<Connection>>>,
+    way: Arc<Mutex<Way>>,
     /// Held while connecting: tasks that find no connection wait for this one instead of opening their own.
     connecting: Arc<tokio::sync::Mutex<()>>,
     deadline: Duration,
     shown: Arc<str>,
+}
+
+/// How a server runs operations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Way {
+    /// No operation was run yet.
+    #[default]
+    Undecided,
+    /// As functions.
+    Functions,
+    /// As a script, since it refused to run functions: with these words.
+    Scripts(String),
 }
 
 /// The reply to a command.
@@ -62,6 +75,7 @@ impl Link {
             access: Arc::new(Access::new(access)),
             route: Arc::default(),
             held: Arc::default(),
+            way: Arc::default(),
             connecting: Arc::default(),
             deadline,
             shown: Arc::from(url.to_string()),
@@ -106,49 +120,125 @@ impl Link {
         LedgerError::Unreachable(format!("{}: {why}", self.shown))
     }
 
-    /// Runs a script within the deadline: by its name, and by its text when the server does not know it yet (L48). A failure
-    /// drops the connection: it is dead, or leads to a server that may no longer be the primary.
+    /// Runs an operation within the deadline (L48). A failure drops the connection: it is dead, or leads to a server that may no
+    /// longer be the primary.
     pub async fn run(
         &self,
-        script: Script,
-        keys: &[String; 5],
+        operation: Operation,
+        keys: &[String; 3],
         arguments: &[Vec<u8>],
     ) -> Result<Sent, LedgerError> {
+        self.within(self.run_patiently(operation, keys, arguments))
+            .await
+    }
+
+    /// Sends one command within the deadline; returns the server's own error.
+    pub async fn ask(&self, command: &Cmd) -> Result<Result<Value, RedisError>, LedgerError> {
+        self.within(async {
+            match self.send_twice(command).await.0 {
+                Err(Failure::Redis(error)) if !error.is_io_error() => Ok(Err(error)),
+                reply => reply.map(Ok),
+            }
+        })
+        .await
+    }
+
+    /// How the server runs operations; undecided before the first one.
+    pub fn way(&self) -> Way {
+        self.way.lock().clone()
+    }
+
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, LedgerError> {
         self.ready().await?;
-        let reply = timeout(self.deadline, self.run_patiently(script, keys, arguments)).await;
-        let reply = reply.unwrap_or(Err(Failure::Silent));
-        if reply.is_err() {
+        let done = timeout(self.deadline, work).await;
+        let done = done.unwrap_or(Err(Failure::Silent));
+        if done.is_err() {
             self.disconnect();
         }
-        reply.map_err(|failure| self.explain(failure))
+        done.map_err(|failure| self.explain(failure))
     }
 
     async fn run_patiently(
         &self,
-        script: Script,
-        keys: &[String; 5],
+        operation: Operation,
+        keys: &[String; 3],
         arguments: &[Vec<u8>],
     ) -> Result<Sent, Failure> {
-        let source = script.source();
-        let (reply, repeated) = self
-            .send_twice(&evaluation("EVALSHA", &source.sha, keys, arguments))
-            .await;
-        match reply {
-            // A server forgets its scripts when it restarts or fails over. `EVAL` runs the script and loads it.
-            Err(Failure::Redis(error)) if errors::is_unknown_script(&error) => {
-                let (reply, again) = self
-                    .send_twice(&evaluation("EVAL", &source.code, keys, arguments))
-                    .await;
-                Ok(Sent {
-                    value: reply?,
-                    repeated: repeated || again,
-                })
+        if self.way() == Way::Undecided {
+            // Without keys and arguments: a server that does not know the command repeats them, and they are no text.
+            let mut first = redis::cmd("FCALL");
+            first.arg(LIBRARY.function(operation)).arg(0);
+            if let Err(Failure::Redis(error)) = self.send_twice(&first).await.0
+                && errors::lacks_functions(&error)
+            {
+                *self.way.lock() = Way::Scripts(errors::shown(&error));
             }
-            reply => Ok(Sent {
+        }
+        if let Way::Scripts(_) = self.way() {
+            return self.evaluate_script(operation, keys, arguments).await;
+        }
+        let sent = self.call_function(operation, keys, arguments).await?;
+        *self.way.lock() = Way::Functions;
+        Ok(sent)
+    }
+
+    /// Calls a function. A server that does not know it yet, or lost it, loads the library.
+    async fn call_function(
+        &self,
+        operation: Operation,
+        keys: &[String; 3],
+        arguments: &[Vec<u8>],
+    ) -> Result<Sent, Failure> {
+        let function = LIBRARY.function(operation);
+        let call = invocation("FCALL", &function, keys, arguments);
+        let (reply, repeated) = self.send_twice(&call).await;
+        if !is_unknown(&reply) {
+            return Ok(Sent {
                 value: reply?,
                 repeated,
-            }),
+            });
         }
+        let mut load = redis::cmd("FUNCTION");
+        load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.functions);
+        let (loaded, _) = self.send_twice(&load).await;
+        let (reply, again) = self.send_twice(&call).await;
+        // A node of a cluster that cannot load it is perhaps not the one that is called.
+        let value = match is_unknown(&reply) {
+            true => loaded.and(reply),
+            false => reply,
+        };
+        Ok(Sent {
+            value: value?,
+            repeated: repeated || again,
+        })
+    }
+
+    /// Runs the script by its name. A server that does not know it yet, or lost it, gets its text.
+    async fn evaluate_script(
+        &self,
+        operation: Operation,
+        keys: &[String; 3],
+        arguments: &[Vec<u8>],
+    ) -> Result<Sent, Failure> {
+        let name = <&str>::from(operation);
+        let arguments = [arguments, &[name.as_bytes().to_vec()]].concat();
+        let by_name = invocation("EVALSHA", &LIBRARY.sha, keys, &arguments);
+        let (reply, repeated) = self.send_twice(&by_name).await;
+        if !is_unknown(&reply) {
+            return Ok(Sent {
+                value: reply?,
+                repeated,
+            });
+        }
+        let by_text = invocation("EVAL", &LIBRARY.script, keys, &arguments);
+        let (reply, again) = self.send_twice(&by_text).await;
+        Ok(Sent {
+            value: reply?,
+            repeated: repeated || again,
+        })
     }
 
     /// The next user of a connection finds that it had died: the same command is sent once more over a new one. Every
@@ -248,10 +338,14 @@ enum Failure {
     Redis(RedisError),
 }
 
-fn evaluation(how: &str, script: &str, keys: &[String; 5], arguments: &[Vec<u8>]) -> Cmd {
+fn is_unknown(reply: &Result<Value, Failure>) -> bool {
+    matches!(reply, Err(Failure::Redis(error)) if errors::is_unknown(error))
+}
+
+fn invocation(how: &str, what: &str, keys: &[String; 3], arguments: &[Vec<u8>]) -> Cmd {
     let mut command = redis::cmd(how);
     command
-        .arg(script)
+        .arg(what)
         .arg(keys.len())
         .arg(keys.as_slice())
         .arg(arguments);

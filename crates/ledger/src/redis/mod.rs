@@ -1,15 +1,17 @@
-//! The ledger of many machines: Redis, with one script for each operation.
+//! The ledger of many machines: Redis, which runs `lua/`, as functions or as a script. What a reply leaves to decide is decided by
+//! `quota::admission`.
 
 mod access;
+mod arguments;
 mod errors;
 mod inspect;
+mod library;
 mod link;
 mod node;
+mod records;
 mod reply;
 mod route;
-mod scripts;
 mod sentinel;
-mod terms;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,24 +21,33 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::{
-    Ack, Charge, ChargeReply, Granted, LedgerError, Seen, SharedLedger, Update, UsageReply,
-};
+use super::{Ack, Charge, ChargeReply, LedgerError, Seen, SharedLedger, Update, UsageReply};
 use ingest_base::clock::Clock;
 use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
-use ingest_quota::{Account, ChargeId, Closing, Entry, Floor, LimitName, Timestamp, Units};
+use ingest_quota::admission::LimitState;
+use ingest_quota::{Account, ChargeId, Closing, Cost, LimitName, LimitUsage, Timestamp, Units};
 
-pub use inspect::{Finding, inspect, ready};
+use arguments::{Arguments, Terms};
+pub use inspect::{Finding, Fitness, inspect, ready};
+use library::{Operation, keys_of};
 use link::{Link, Sent};
-use reply::{Disagreement, UpdateReply};
-use scripts::{Script, keys_of};
-use terms::Terms;
-
-/// The totals are compared with the log once in this many charges.
-const CHECK_EVERY: u64 = 512;
+use records::{LimitRecords, Unknown};
+use reply::{Charged, Disagreement, Holdings, Updated};
 
 /// How long the keys of an account live at least (L50).
 const LEAST_LIFE: Duration = Duration::from_secs(26 * 60 * 60);
+
+/// The most limits of an account that a settlement sends all. Of more, it sends those that it needs.
+const MOST_SETTLED: usize = 64;
+
+/// The most chunks of the log that one call replies: 16,000 records or more.
+const MOST_CHUNKS: usize = 1000;
+
+/// The most parts in which a log is read: some millions of records.
+const MOST_PARTS: usize = 250;
+
+/// How often a charge is sent whose rejection is too far from the instant at which it fits.
+const MOST_TRIES: usize = 3;
 
 /// The clock that the ledger goes by.
 #[derive(Clone)]
@@ -49,15 +60,12 @@ pub enum ServerTime {
     Told(Arc<dyn Clock>),
 }
 
-/// Who calls a script: the account, the part of it that the script needs, what the machine has seen of the ledger, its clock,
-/// and what it charges.
+/// Who calls: the account, what this machine has seen of the ledger, its clock.
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     account: &'a Account,
-    sent: &'a Account,
     seen: Option<&'a Seen>,
     now: Timestamp,
-    charge: Option<Charge<'a>>,
 }
 
 /// The ledger of many machines.
@@ -125,57 +133,35 @@ impl RedisLedger {
         }
     }
 
-    async fn run(
-        &self,
-        script: Script,
-        caller: Caller<'_>,
-        more: impl IntoIterator<Item = String>,
-    ) -> Result<Sent, LedgerError> {
-        let keys = keys_of(self.prefix, &caller.account.name);
-        let arguments = self.arguments(script, caller, more);
-        let link = self.link.for_limits(caller.sent.limits.len());
-        link.run(script, &keys, &arguments).await
-    }
-
-    fn arguments(
-        &self,
-        script: Script,
-        caller: Caller<'_>,
-        more: impl IntoIterator<Item = String>,
-    ) -> Vec<Vec<u8>> {
-        let Caller {
-            account,
-            sent,
-            seen,
-            now,
-            charge,
-        } = caller;
+    fn terms<'a>(&self, caller: Caller<'a>, id: Option<&'a ChargeId>) -> Terms<'a> {
         let server_time = match &self.time {
             ServerTime::Own => None,
-            ServerTime::Callers => Some(now),
+            ServerTime::Callers => Some(caller.now),
             ServerTime::Told(clock) => Some(clock.now()),
         };
-        let shown = match script {
-            // These name instants at which units return, up to a window from now.
-            Script::Usage | Script::Falls => account.longest_window(),
-            _ => Duration::ZERO,
-        };
-        let terms = Terms {
-            account,
-            sent,
-            now,
+        Terms {
+            account: caller.account,
+            now: caller.now,
             max_skew: self.max_skew,
-            least_life: self.least_life,
             server_time,
-            seen,
-            // With every script: the one that finds a loss begins a new epoch (L36).
+            seen: caller.seen,
+            // With every operation: the one that finds a loss begins a new epoch (L36).
             fresh_epoch: Uuid::now_v7().simple().to_string(),
-            charge,
-            ahead: shown,
-        };
-        let mut arguments = terms.arguments();
-        arguments.extend(more.into_iter().map(String::into_bytes));
-        arguments
+            least_life: self.least_life,
+            id,
+        }
+    }
+
+    async fn run(
+        &self,
+        operation: Operation,
+        account: &Account,
+        arguments: Arguments,
+        limits: usize,
+    ) -> Result<Sent, LedgerError> {
+        let keys = keys_of(self.prefix, &account.name);
+        let link = self.link.for_limits(limits);
+        link.run(operation, &keys, &arguments.into_bytes()).await
     }
 
     fn warn(&self, account: &Account, disagreements: Vec<Disagreement>) {
@@ -193,58 +179,114 @@ impl RedisLedger {
         }
     }
 
-    /// Compares totals with the log now and then, beside the charges: those of many limits in turns.
-    fn check_after(&self, granted: &Granted, account: &Account, now: Timestamp) {
-        if !granted.is_fresh() || !granted.position.sequence.is_multiple_of(CHECK_EVERY) {
-            return;
-        }
-        let parts = terms::parts(account);
-        let turn = usize::try_from(granted.position.sequence / CHECK_EVERY).unwrap_or_default();
-        let Some(sent) = parts.get(turn % parts.len().max(1)) else {
-            return;
-        };
-        let caller = Caller {
-            account,
-            sent,
-            seen: None,
-            now,
-            charge: None,
-        };
-        let arguments = self.arguments(Script::Check, caller, []);
-        let keys = keys_of(self.prefix, &account.name);
-        let (link, account) = (self.link.clone(), account.name.clone());
-        tokio::spawn(async move {
-            let checked = link.run(Script::Check, &keys, &arguments).await;
-            match checked.and_then(reply::mended) {
-                Ok(mended) => mended.iter().for_each(|what| log_mended(&account, what)),
-                Err(error) => {
-                    tracing::debug!(account, "cannot check the ledger's sums: {error}")
-                }
+    /// Reads what the ledger holds of the account's limits, and whether these charges are recorded. A long log comes in several
+    /// parts, each by a call of its own, so that none holds the server for long; what was charged before the first one is complete.
+    async fn holdings(
+        &self,
+        caller: Caller<'_>,
+        ids: &[ChargeId],
+    ) -> Result<Holdings, LedgerError> {
+        let names: Vec<&LimitName> = caller.account.limits.keys().collect();
+        let terms = self.terms(caller, None);
+        let windows = caller.account.windows().into_iter();
+        // The ledger's clock may be behind.
+        let earliest = caller.now - self.max_skew.unwrap_or_default();
+        let from = windows.map(|(_, window)| window.counted_from(earliest));
+        let from = from.min().unwrap_or(caller.now);
+        let arguments = Arguments::new(&terms, names.iter().copied()).usage(from, MOST_CHUNKS, ids);
+        let sent = self.run(Operation::Usage, caller.account, arguments, names.len());
+        let mut holdings = reply::usage(sent.await?, &names, ids.len())?;
+        let mut parts = 1;
+        while let Some(next) = holdings.next {
+            parts += 1;
+            if parts > MOST_PARTS {
+                return Err(reply::broken("the log does not end"));
             }
-        });
+            let arguments = Arguments::new(&terms, []).usage(next, MOST_CHUNKS, &[]);
+            let sent = self.run(Operation::Usage, caller.account, arguments, 0);
+            holdings.extend(reply::usage(sent.await?, &[], 0)?);
+        }
+        Ok(holdings)
     }
 
-    /// Compares the totals of an account with its log now, and returns what had to be corrected.
-    ///
-    /// # Errors
-    /// When Redis cannot be reached.
-    pub async fn mend(
+    /// Decides on a rejected charge whose reply does not reach the instant at which it fits.
+    async fn decide(
         &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<String>, LedgerError> {
-        let mut mended = Vec::new();
-        for sent in &terms::parts(account) {
-            let caller = Caller {
-                account,
-                sent,
-                seen: None,
-                now,
-                charge: None,
-            };
-            mended.extend(reply::mended(self.run(Script::Check, caller, []).await?)?);
+        charge: &Charge<'_>,
+        caller: Caller<'_>,
+    ) -> Result<Charged, LedgerError> {
+        let limits = charge.account.charged(charge.cost);
+        let charged = Account {
+            name: charge.account.name.clone(),
+            limits: limits.map(|(name, limit)| (name.clone(), *limit)).collect(),
+        };
+        let caller = Caller {
+            account: &charged,
+            ..caller
+        };
+        let holdings = self.holdings(caller, &[]).await?;
+        if holdings.is_lost() {
+            return Ok(Charged::Decided(ChargeReply::Lost, Vec::new()));
         }
-        Ok(mended)
+        let (report, clock) = (holdings.report.clone(), holdings.clock);
+        let records = holdings.records(&charged)?;
+        let records: Vec<_> = records.iter().map(|(name, known)| (*name, known)).collect();
+        reply::decide(charge, &records, report, clock, false)
+    }
+
+    async fn settle(
+        &self,
+        caller: Caller<'_>,
+        id: &ChargeId,
+        cost: &Cost,
+    ) -> Result<Ack, LedgerError> {
+        let known = &caller.account.limits;
+        let mut names: BTreeSet<&LimitName> = cost.limits().collect();
+        let mut asks = known.len() > MOST_SETTLED;
+        if !asks {
+            names.extend(known.keys());
+        }
+        loop {
+            let arguments = Arguments::new(&self.terms(caller, Some(id)), names.iter().copied());
+            let arguments = arguments.settle(cost, names.iter().copied(), asks);
+            let sent = self.run(Operation::Settle, caller.account, arguments, names.len());
+            match reply::updated(sent.await?)? {
+                Updated::Acknowledged(ack) => return Ok(ack),
+                // Those that this configuration does not know keep their units.
+                Updated::TakesFrom(others) => {
+                    let others = others.iter().filter_map(|name| known.get_key_value(name));
+                    names.extend(others.map(|(name, _)| name));
+                    asks = false;
+                }
+            }
+        }
+    }
+
+    async fn amend(
+        &self,
+        operation: Operation,
+        caller: Caller<'_>,
+        names: &BTreeSet<&LimitName>,
+        complete: impl FnOnce(Arguments) -> Arguments,
+    ) -> Result<Ack, LedgerError> {
+        let arguments = Arguments::new(&self.terms(caller, None), names.iter().copied());
+        let sent = self.run(operation, caller.account, complete(arguments), names.len());
+        match reply::updated(sent.await?)? {
+            Updated::Acknowledged(ack) => Ok(ack),
+            Updated::TakesFrom(_) => Err(reply::broken("nobody asked for limits")),
+        }
+    }
+
+    async fn close(
+        &self,
+        caller: Caller<'_>,
+        limit: &str,
+        closing: Option<Closing>,
+    ) -> Result<Ack, LedgerError> {
+        let limit = limit.to_owned();
+        let names = BTreeSet::from([&limit]);
+        let complete = |arguments: Arguments| arguments.close(closing);
+        self.amend(Operation::Close, caller, &names, complete).await
     }
 }
 
@@ -257,20 +299,27 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
-        let caller = Caller {
-            account,
-            sent: &terms::for_charge(account, charge.cost),
-            seen,
-            now,
-            charge: Some(charge),
-        };
-        let reply = self.run(Script::Charge, caller, []).await?;
-        let (reply, disagreements) = reply::charge(reply, caller, charge.cost)?;
-        self.warn(account, disagreements);
-        if let ChargeReply::Granted(granted) = &reply {
-            self.check_after(granted, account, now);
+        let caller = Caller { account, seen, now };
+        for _ in 0..MOST_TRIES {
+            let terms = self.terms(caller, Some(charge.id));
+            let limits = charge.account.charged(charge.cost).map(|(name, _)| name);
+            let arguments = Arguments::new(&terms, limits).charge(charge, &terms);
+            let limits = charge.cost.limits().count();
+            let sent = self
+                .run(Operation::Charge, account, arguments, limits)
+                .await?;
+            let mut charged = reply::charge(sent, &charge)?;
+            if let Charged::TooFar = charged {
+                charged = self.decide(&charge, caller).await?;
+            }
+            if let Charged::Decided(reply, disagreements) = charged {
+                self.warn(account, disagreements);
+                return Ok(reply);
+            }
         }
-        Ok(reply)
+        Err(LedgerError::Unreachable(
+            "it changes faster than a rejection can be decided".to_owned(),
+        ))
     }
 
     async fn update(
@@ -280,32 +329,22 @@ impl SharedLedger for RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Ack, LedgerError> {
-        let account = &*terms::with_unknown_limits(account, &update);
-        let mut sent = terms::for_update(account, &update);
-        let is_whole = sent.limits.len() == account.limits.len();
-        // Where all limits are sent, there is none left to ask for.
-        let mut unsent = if is_whole {
-            UnsentLimits::Keep
-        } else {
-            UnsentLimits::Ask
-        };
-        loop {
-            let (script, more) = script_of(&sent, update, unsent);
-            let caller = Caller {
-                account,
-                sent: &sent,
-                seen,
-                now,
-                charge: None,
-            };
-            match reply::updated(self.run(script, caller, more).await?)? {
-                UpdateReply::Acknowledged(ack) => return Ok(ack),
-                UpdateReply::TakesFrom(names) => {
-                    let names: Vec<LimitName> = sent.limits.keys().cloned().chain(names).collect();
-                    (sent, unsent) = (terms::with_limits(account, names), UnsentLimits::Keep);
-                }
+        let caller = Caller { account, seen, now };
+        let (mode, entries, floors) = match update {
+            Update::Settle { id, cost } => return self.settle(caller, id, cost).await,
+            Update::Close { limit, closing } => {
+                return self.close(caller, limit, Some(closing)).await;
             }
-        }
+            Update::Reopen { limit } => return self.close(caller, limit, None).await,
+            Update::Absorb(entries) => ("tell", entries, &[][..]),
+            Update::Recover(entries, floors) => ("recover", entries, floors),
+        };
+        let charged = entries.iter().flat_map(|entry| entry.cost.limits());
+        let names = charged.chain(floors.iter().map(|floor| &floor.limit));
+        let names: BTreeSet<&LimitName> = names.collect();
+        let complete = |arguments: Arguments| arguments.absorb(mode, &names, entries, floors);
+        self.amend(Operation::Absorb, caller, &names, complete)
+            .await
     }
 
     async fn usage(
@@ -315,15 +354,26 @@ impl SharedLedger for RedisLedger {
         charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
-        let ids = charges.iter().map(|id| id.as_str().to_owned());
-        let caller = Caller {
-            account,
-            sent: account,
-            seen,
-            now,
-            charge: None,
-        };
-        reply::usage(self.run(Script::Usage, caller, ids).await?, account)
+        let holdings = self
+            .holdings(Caller { account, seen, now }, charges)
+            .await?;
+        let (lost, recorded) = (holdings.is_lost(), holdings.recorded.clone());
+        let mut report = holdings.report.clone();
+        let mut limits = Vec::new();
+        for (name, records) in holdings.records(account)? {
+            let usage = with_state(account, name, &records, report.position.at, |state| {
+                state.usage()
+            });
+            limits.extend(usage.transpose().map_err(missing)?);
+        }
+        let used = |usage: &LimitUsage| (usage.limit.clone(), usage.used);
+        report.used = limits.iter().map(used).collect();
+        Ok(UsageReply {
+            limits,
+            report,
+            lost,
+            recorded,
+        })
     }
 
     async fn falls_to(
@@ -333,79 +383,33 @@ impl SharedLedger for RedisLedger {
         most: Units,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, LedgerError> {
-        let sent = &*terms::with_limits(account, [limit]);
-        let Some(place) = sent.limits.keys().position(|name| name == limit) else {
+        let account = &account.only(limit);
+        let seen = None;
+        let holdings = self.holdings(Caller { account, seen, now }, &[]).await?;
+        let now = holdings.report.position.at;
+        let records = holdings.records(account)?;
+        let Some((name, records)) = records.first() else {
             return Ok(None);
         };
-        let more = [(place + 1).to_string(), terms::units(most)];
-        let caller = Caller {
-            account,
-            sent,
-            seen: None,
-            now,
-            charge: None,
-        };
-        reply::falls(self.run(Script::Falls, caller, more).await?).map(Some)
+        with_state(account, name, records, now, |state| state.falls_to(most))
+            .transpose()
+            .map_err(missing)
     }
 }
 
-fn log_mended(account: &str, what: &str) {
-    tracing::warn!(
-        account,
-        "the ledger's sums were wrong and have been corrected: {what}"
-    );
+/// What the state of a limit says at the ledger's time; `None` for a limit that the account lacks.
+fn with_state<T>(
+    account: &Account,
+    name: &LimitName,
+    records: &LimitRecords,
+    now: Timestamp,
+    say: impl FnOnce(LimitState<'_, &LimitRecords>) -> Result<T, Unknown>,
+) -> Option<Result<T, Unknown>> {
+    let (name, limit) = account.limits.get_key_value(name)?;
+    Some(LimitState::read(name, limit, records, now).and_then(say))
 }
 
-/// What becomes of units that a settled charge took of limits that are not sent.
-#[derive(Clone, Copy)]
-enum UnsentLimits {
-    /// They stay: this configuration does not know the limits.
-    Keep,
-    /// The script names the limits and writes nothing: those of this configuration are then sent too.
-    Ask,
-}
-
-/// The script that applies an update, and its arguments.
-fn script_of(sent: &Account, update: Update<'_>, unsent: UnsentLimits) -> (Script, Vec<String>) {
-    match update {
-        Update::Settle { id, cost } => {
-            let mut arguments = vec![id.as_str().to_owned()];
-            terms::Components::new(sent).write(cost, &mut arguments);
-            let unsent = match unsent {
-                UnsentLimits::Keep => "keep",
-                UnsentLimits::Ask => "ask",
-            };
-            arguments.push(unsent.to_owned());
-            (Script::Settle, arguments)
-        }
-        Update::Absorb(entries) => (Script::Absorb, absorbed("tell", sent, entries, &[])),
-        Update::Recover(entries, floors) => {
-            (Script::Absorb, absorbed("recover", sent, entries, floors))
-        }
-        Update::Close { limit, closing } => (Script::Close, closed(limit, closing)),
-        Update::Reopen { limit } => (Script::Close, vec![limit.to_owned(), "reopen".to_owned()]),
-    }
-}
-
-fn absorbed(mode: &str, sent: &Account, entries: &[Entry], floors: &[Floor]) -> Vec<String> {
-    let mut arguments = vec![mode.to_owned()];
-    arguments.extend(terms::entries(sent, entries));
-    arguments.extend(terms::floors(floors));
-    arguments
-}
-
-fn closed(limit: &str, closing: Closing) -> Vec<String> {
-    let mut arguments = vec![limit.to_owned()];
-    match closing {
-        Closing::Until(until) => {
-            arguments.extend(["until".to_owned(), until.micros().to_string()]);
-        }
-        Closing::Probing => arguments.push("probing".to_owned()),
-        Closing::Copied { until, interval } => arguments.extend([
-            "copied".to_owned(),
-            until.micros().to_string(),
-            interval.as_micros().to_string(),
-        ]),
-    }
-    arguments
+/// Cannot happen: all records of the window were read.
+fn missing(Unknown: Unknown) -> LedgerError {
+    reply::broken("records are missing")
 }

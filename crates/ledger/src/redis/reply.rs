@@ -1,30 +1,28 @@
-//! Parses the replies of the scripts.
+//! Parses the replies of the operations.
 
-use std::str::FromStr;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
 
-use super::Caller;
-use super::inspect::Probe;
 use super::link::Sent;
-use crate::{Ack, ChargeReply, Granted, LedgerError, LedgerPosition, Report, UsageReply};
-use ingest_quota::{
-    Account, Cost, Grant, Limit, LimitName, LimitUsage, Rejection, Return, Timestamp, Units,
-};
+use super::records::{self, LimitRecords, Unknown, unpacked};
+use crate::{Ack, Charge, ChargeReply, Granted, LedgerError, LedgerPosition, Report};
+use ingest_quota::admission::{Claim, LimitState};
+use ingest_quota::{Account, Cost, Decision, Grant, LimitName, Timestamp, Units};
 
-/// The words of a reply, one after another.
-pub struct Reply(std::vec::IntoIter<String>);
+/// The values of a reply, one after another.
+pub struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
-    /// Reads the first word. Every script may reply that the clocks are too far apart.
+    /// Reads the first word. Every operation may reply that the clocks are too far apart.
     pub fn new(value: Value) -> Result<(String, Self), LedgerError> {
-        let words =
-            Vec::<String>::from_redis_value(value).map_err(|error| broken(&error.to_string()))?;
-        let mut reply = Self(words.into_iter());
-        let first = reply.word()?;
+        let values = Vec::<Value>::from_redis_value(value);
+        let values = values.map_err(|error| broken(&error.to_string()))?;
+        let mut reply = Self(values.into_iter());
+        let first = reply.read::<String>()?;
         if first == "skewed" {
-            let micros = reply.number::<i64>()?.unsigned_abs();
+            let micros = reply.read::<i64>()?.unsigned_abs();
             return Err(LedgerError::Skewed {
                 skew: Duration::from_micros(micros),
             });
@@ -32,44 +30,52 @@ impl Reply {
         Ok((first, reply))
     }
 
-    fn word(&mut self) -> Result<String, LedgerError> {
-        self.0
-            .next()
-            .ok_or_else(|| broken("the reply is too short"))
-    }
-
-    fn number<T: FromStr>(&mut self) -> Result<T, LedgerError> {
-        let word = self.word()?;
-        word.parse()
-            .map_err(|_| broken(&format!("`{word}` is not a number")))
+    fn read<T: FromRedisValue>(&mut self) -> Result<T, LedgerError> {
+        let value = self.0.next();
+        let value = value.ok_or_else(|| broken("the reply is too short"))?;
+        T::from_redis_value(value).map_err(|error| broken(&error.to_string()))
     }
 
     fn time(&mut self) -> Result<Timestamp, LedgerError> {
-        self.number().map(Timestamp::from_micros)
+        self.read().map(Timestamp::from_micros)
     }
 
-    /// A number; `None` for an empty word.
-    fn perhaps<T: FromStr>(&mut self) -> Result<Option<T>, LedgerError> {
-        let word = self.word()?;
-        let number = (!word.is_empty()).then(|| word.parse()).transpose();
-        number.map_err(|_| broken(&format!("`{word}` is not a number")))
+    fn units(&mut self) -> Result<Units, LedgerError> {
+        self.read().map(Units::new)
     }
 
-    fn ledger_position(&mut self) -> Result<LedgerPosition, LedgerError> {
+    /// MessagePack; none in an empty text.
+    fn unpacked(&mut self) -> Result<Vec<rmpv::Value>, LedgerError> {
+        unpacked(&self.read::<Vec<u8>>()?)
+    }
+
+    fn position(&mut self) -> Result<LedgerPosition, LedgerError> {
         Ok(LedgerPosition {
-            epoch: self.word()?,
-            sequence: self.number()?,
+            epoch: self.read()?,
+            sequence: self.read()?,
             at: self.time()?,
         })
     }
 
-    /// The position; the units used of each limit follow.
+    /// The position; the units used of each limit follow from the rest.
     fn report(&mut self) -> Result<Report, LedgerError> {
         Ok(Report {
-            position: self.ledger_position()?,
+            position: self.position()?,
             renewed: self.time()?,
-            used: std::collections::BTreeMap::new(),
+            used: BTreeMap::new(),
         })
+    }
+
+    /// The name of a limit, by its field in the ledger.
+    fn limit(&mut self) -> Result<Option<LimitName>, LedgerError> {
+        let field = self.0.next().map(String::from_redis_value);
+        let field = field
+            .transpose()
+            .map_err(|error| broken(&error.to_string()))?;
+        let name = |field: String| field.strip_prefix("limit:").map(str::to_owned);
+        field
+            .map(|field| name(field).ok_or_else(|| broken("a limit has no name")))
+            .transpose()
     }
 }
 
@@ -79,258 +85,318 @@ pub struct Disagreement {
     pub theirs: String,
 }
 
-pub fn charge(
-    Sent { value, repeated }: Sent,
-    caller: Caller<'_>,
-    cost: &Cost,
-) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
-    let (word, mut reply) = Reply::new(value)?;
-    let account = caller.sent;
-    match word.as_str() {
-        "granted" => granted(&mut reply, caller, cost, true),
-        "repeated" => granted(&mut reply, caller, cost, false),
-        "rejected" => Ok((rejected(&mut reply, account, cost, repeated)?, Vec::new())),
-        "never" => {
-            let (limit, _) = nth(account, reply.number()?)?;
-            Ok((
-                ChargeReply::Never {
-                    limit,
-                    most: Units::new(reply.number()?),
-                },
-                Vec::new(),
-            ))
-        }
-        "lost" => Ok((ChargeReply::Lost, Vec::new())),
-        other => Err(unexpected(other)),
-    }
+/// What follows from the reply to a charge.
+pub enum Charged {
+    Decided(ChargeReply, Vec<Disagreement>),
+    /// It was rejected, and the reply does not reach the instant at which it fits.
+    TooFar,
 }
 
-fn granted(
-    reply: &mut Reply,
-    caller: Caller<'_>,
-    cost: &Cost,
-    fresh: bool,
-) -> Result<(ChargeReply, Vec<Disagreement>), LedgerError> {
-    let position = reply.ledger_position()?;
-    let mut grant = Grant {
-        repeated: !fresh,
-        ..Grant::default()
+pub fn charge(Sent { value, repeated }: Sent, charge: &Charge<'_>) -> Result<Charged, LedgerError> {
+    let (word, mut reply) = Reply::new(value)?;
+    let decided = match word.as_str() {
+        "granted" => return granted(&mut reply, charge),
+        "repeated" => repeats(&mut reply, charge)?,
+        "rejected" => return rejected(&mut reply, charge, repeated),
+        "lost" => ChargeReply::Lost,
+        other => return Err(unexpected(other)),
     };
-    let mut used = std::collections::BTreeMap::new();
-    for (name, limit) in caller.sent.charged(cost) {
-        let units = Units::new(reply.number()?);
+    Ok(Charged::Decided(decided, Vec::new()))
+}
+
+/// The position and the use of each limit, which both kinds of grant report.
+fn grant(reply: &mut Reply, charge: &Charge<'_>) -> Result<Granted, LedgerError> {
+    let position = reply.position()?;
+    let (mut grant, mut used) = (Grant::default(), BTreeMap::new());
+    for (name, limit) in charge.account.charged(charge.cost) {
+        let units = reply.units()?;
+        let remaining = limit.enforced().saturating_sub(units);
+        grant.remaining.insert(name.clone(), remaining);
         used.insert(name.clone(), units);
-        grant
-            .remaining
-            .insert(name.clone(), limit.enforced().saturating_sub(units));
     }
-    let disagreements = remarks(reply, caller, cost, &mut grant)?;
-    // The id is that of a charge that was settled to nothing: it names none any more (L12).
-    if grant.held.as_ref().is_some_and(Cost::is_none) && !caller.sent.taken(cost).is_none() {
-        return Ok((ChargeReply::TakenBack, Vec::new()));
-    }
-    let granted = Granted {
+    Ok(Granted {
         grant,
         used,
         position,
-    };
-    Ok((ChargeReply::Granted(granted), disagreements))
+    })
 }
 
-/// Reads what else there is to say of a grant.
-fn remarks(
-    reply: &mut Reply,
-    Caller { account, sent, .. }: Caller<'_>,
-    cost: &Cost,
-    grant: &mut Grant,
-) -> Result<Vec<Disagreement>, LedgerError> {
+fn granted(reply: &mut Reply, charge: &Charge<'_>) -> Result<Charged, LedgerError> {
+    let mut granted = grant(reply, charge)?;
     let mut disagreements = Vec::new();
-    while let Some(word) = reply.0.next() {
-        if word == "holds_other" {
-            let (limit, units) = (reply.word()?, Units::new(reply.number()?));
-            // One that this configuration does not know is none of its business.
-            if account.limits.contains_key(&limit) {
-                let held = grant.held.get_or_insert_with(|| sent.taken(cost));
-                held.set(&limit, units);
-            }
-            continue;
-        }
-        let (limit, _) = nth(sent, reply.number()?)?;
-        match word.as_str() {
+    while let Some(remark) = reply.0.next() {
+        let remark =
+            String::from_redis_value(remark).map_err(|error| broken(&error.to_string()))?;
+        let place: usize = reply.read()?;
+        let charged = place
+            .checked_sub(1)
+            .and_then(|place| charge.account.charged(charge.cost).nth(place));
+        let (limit, _) = charged.ok_or_else(|| broken(&format!("unknown limit {place}")))?;
+        match remark.as_str() {
             "probes" => {
-                let interval = Duration::from_micros(reply.number()?);
-                grant.probing.insert(limit, interval);
-            }
-            "holds" => {
-                let held = grant.held.get_or_insert_with(|| sent.taken(cost));
-                held.set(&limit, Units::new(reply.number()?));
+                let interval = Duration::from_micros(reply.read()?);
+                granted.grant.probing.insert(limit.clone(), interval);
             }
             "differs" => disagreements.push(Disagreement {
-                limit,
-                theirs: reply.word()?,
+                limit: limit.clone(),
+                theirs: reply.read()?,
             }),
             other => return Err(broken(&format!("unknown remark `{other}`"))),
         }
     }
-    Ok(disagreements)
+    Ok(Charged::Decided(
+        ChargeReply::Granted(granted),
+        disagreements,
+    ))
+}
+
+/// An id that was recorded before is granted again, unless it was settled to nothing (L12).
+fn repeats(reply: &mut Reply, charge: &Charge<'_>) -> Result<ChargeReply, LedgerError> {
+    let mut granted = grant(reply, charge)?;
+    let mut held = Cost::none();
+    while let Some(limit) = reply.limit()? {
+        let units = reply.units()?;
+        // One that this configuration does not know is none of its business.
+        if charge.account.limits.contains_key(&limit) {
+            held.set(&limit, units);
+        }
+    }
+    let claimed = charge.account.taken(charge.cost);
+    if held.is_none() && !claimed.is_none() {
+        return Ok(ChargeReply::TakenBack);
+    }
+    granted.grant.repeated = true;
+    granted.grant.held = (held != claimed).then_some(held);
+    Ok(ChargeReply::Granted(granted))
 }
 
 fn rejected(
     reply: &mut Reply,
-    account: &Account,
-    cost: &Cost,
+    charge: &Charge<'_>,
     repeated: bool,
-) -> Result<ChargeReply, LedgerError> {
+) -> Result<Charged, LedgerError> {
+    let report = reply.report()?;
     let clock = reply.time()?;
-    let (limit, _) = nth(account, reply.number()?)?;
-    let used = Units::new(reply.number()?);
-    let remaining = Units::new(reply.number()?);
-    let retry_at = reply.time()?;
-    let closed_until = reply.perhaps()?.map(Timestamp::from_micros);
-    let rejection = Rejection {
-        limit,
-        used,
-        remaining,
-        retry_after: retry_at.since(clock),
-        retry_at,
-    };
-    let mut report = reply.report()?;
-    for (name, _) in account.charged(cost) {
-        report
-            .used
-            .insert(name.clone(), Units::new(reply.number()?));
+    let mut limits = Vec::new();
+    for (name, limit) in charge.account.charged(charge.cost) {
+        let values = reply.unpacked()?;
+        let [number, total, closed, interval, floors, ahead] = values.as_slice() else {
+            return Err(broken("a limit of a rejection has six values"));
+        };
+        let total = records::units(total)?;
+        let mut known = LimitRecords::new(total, closed, interval, floors)?;
+        let ahead = unpacked(ahead.as_slice().unwrap_or_default())?;
+        for record in ahead.chunks(2) {
+            let [at, taken] = record else {
+                return Err(broken("a record ahead has two values"));
+            };
+            known.push(records::time(at)?, records::units(taken)?);
+        }
+        limits.push((name, limit, number.as_u64(), known));
     }
-    Ok(ChargeReply::Rejected {
-        rejection,
-        closed_until,
-        report,
-        repeated,
-    })
+    while let Some(place) = reply.0.next() {
+        let place = usize::from_redis_value(place).map_err(|error| broken(&error.to_string()))?;
+        let before = reply.units()?;
+        let chunk = records::of_chunk(&reply.read::<Vec<u8>>()?)?;
+        let limit = place.checked_sub(1).and_then(|place| limits.get_mut(place));
+        let (_, limit, Some(number), known) = limit.ok_or_else(|| broken("unknown limit"))? else {
+            return Err(broken("a limit without a number"));
+        };
+        let from = limit.window().counted_from(report.position.at);
+        let records = chunk.iter().filter(|record| record.at >= from);
+        known.push_piece(before, *number, records);
+    }
+    let records: Vec<_> = limits
+        .iter()
+        .map(|(name, _, _, known)| (*name, known))
+        .collect();
+    decide(charge, &records, report, clock, repeated)
 }
 
-pub enum UpdateReply {
+/// Decides on a charge that the ledger did not grant, by the records of its limits.
+pub fn decide(
+    charge: &Charge<'_>,
+    records: &[(&LimitName, &LimitRecords)],
+    mut report: Report,
+    clock: Timestamp,
+    repeated: bool,
+) -> Result<Charged, LedgerError> {
+    let now = report.position.at;
+    let states = records.iter().filter_map(|(name, known)| {
+        let (name, limit) = charge.account.limits.get_key_value(*name)?;
+        Some(LimitState::read(name, limit, *known, now))
+    });
+    let Ok(states) = states.collect::<Result<Vec<_>, Unknown>>() else {
+        return Ok(Charged::TooFar);
+    };
+    let claim = Claim {
+        account: charge.account,
+        cost: charge.cost,
+        leave: charge.leave,
+    };
+    let decided = match claim.decide(&states, clock) {
+        Ok(Decision::Rejected(rejection)) => {
+            let closed = states.iter().find(|state| *state.name == rejection.limit);
+            let used = states
+                .iter()
+                .map(|state| (state.name.clone(), state.used()));
+            report.used = used.collect();
+            ChargeReply::Rejected {
+                closed_until: closed.and_then(LimitState::closed_until),
+                rejection,
+                report,
+                repeated,
+            }
+        }
+        Ok(Decision::Never { limit, most }) => ChargeReply::Never { limit, most },
+        // What was read is newer than the rejection, or does not reach far enough: only the ledger grants.
+        Ok(Decision::Granted(_) | Decision::TakenBack) | Err(Unknown) => {
+            return Ok(Charged::TooFar);
+        }
+    };
+    Ok(Charged::Decided(decided, Vec::new()))
+}
+
+pub enum Updated {
     Acknowledged(Ack),
     /// Nothing was written: the charge took from these limits too, which were not sent.
     TakesFrom(Vec<LimitName>),
 }
 
-pub fn updated(Sent { value, .. }: Sent) -> Result<UpdateReply, LedgerError> {
+pub fn updated(Sent { value, .. }: Sent) -> Result<Updated, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     let ack = match word.as_str() {
         "settled" | "closed" => Ack::Recorded {
-            position: reply.ledger_position()?,
+            position: reply.position()?,
             intact: true,
         },
         "absorbed" => Ack::Recorded {
-            position: reply.ledger_position()?,
-            intact: reply.word()? == "1",
+            position: reply.position()?,
+            intact: reply.read::<String>()? == "1",
         },
         "lost" => Ack::Lost,
-        "others" => return Ok(UpdateReply::TakesFrom(reply.0.collect())),
+        "others" => {
+            let mut names = Vec::new();
+            while let Some(name) = reply.limit()? {
+                names.push(name);
+            }
+            return Ok(Updated::TakesFrom(names));
+        }
         other => return Err(unexpected(other)),
     };
-    Ok(UpdateReply::Acknowledged(ack))
+    Ok(Updated::Acknowledged(ack))
 }
 
-pub fn usage(Sent { value, .. }: Sent, account: &Account) -> Result<UsageReply, LedgerError> {
+/// What the ledger holds: the first part of it, or one that follows.
+pub struct Holdings {
+    /// Why it is not the ledger that this machine has seen; empty where it is.
+    loss: String,
+    pub report: Report,
+    pub clock: Timestamp,
+    /// Where the log goes on; `None` where this is the last part.
+    pub next: Option<Timestamp>,
+    /// By name; without those that the ledger does not know.
+    limits: HashMap<LimitName, (u64, LimitRecords)>,
+    pub recorded: Vec<bool>,
+    pieces: Vec<Vec<u8>>,
+}
+
+pub fn usage(
+    Sent { value, .. }: Sent,
+    names: &[&LimitName],
+    ids: usize,
+) -> Result<Holdings, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     if word != "usage" {
         return Err(unexpected(&word));
     }
-    let lost = !reply.word()?.is_empty();
-    let mut report = reply.report()?;
-    let limits: Vec<LimitUsage> = account
-        .limits
-        .keys()
-        .map(|name| limit_usage(&mut reply, name))
-        .collect::<Result<_, _>>()?;
-    for usage in &limits {
-        report.used.insert(usage.limit.clone(), usage.used);
+    let loss = reply.read()?;
+    let report = reply.report()?;
+    let (clock, next) = (reply.time()?, reply.read()?);
+    let mut limits = HashMap::new();
+    for name in names {
+        let values = reply.unpacked()?;
+        let [number, _, total, _, _, _, closed, interval, floors] = values.as_slice() else {
+            if values.is_empty() {
+                continue;
+            }
+            return Err(broken("a limit has nine values"));
+        };
+        let known = LimitRecords::new(records::units(total)?, closed, interval, floors)?;
+        limits.insert(
+            (*name).clone(),
+            (number.as_u64().unwrap_or_default(), known),
+        );
     }
-    Ok(UsageReply {
-        limits,
+    let recorded = (0..ids).map(|_| Ok(reply.read::<String>()? == "1"));
+    let recorded = recorded.collect::<Result<Vec<bool>, LedgerError>>()?;
+    let pieces = reply.0.map(Vec::<u8>::from_redis_value);
+    let pieces = pieces.collect::<Result<Vec<_>, _>>();
+    Ok(Holdings {
+        loss,
         report,
-        lost,
-        recorded: reply.0.map(|word| word == "1").collect(),
+        clock,
+        next: (next > 0).then(|| Timestamp::from_micros(next)),
+        limits,
+        recorded,
+        pieces: pieces.map_err(|error| broken(&error.to_string()))?,
     })
 }
 
-fn limit_usage(reply: &mut Reply, name: &LimitName) -> Result<LimitUsage, LedgerError> {
-    Ok(LimitUsage {
-        limit: name.clone(),
-        used: Units::new(reply.number()?),
-        remaining: Units::new(reply.number()?),
-        closed_until: reply.perhaps()?.map(Timestamp::from_micros),
-        since_reset: reply.perhaps()?.map(Units::new),
-        returns: returns(reply)?,
-    })
-}
-
-fn returns(reply: &mut Reply) -> Result<Vec<Return>, LedgerError> {
-    let count: usize = reply.number()?;
-    (0..count)
-        .map(|_| {
-            Ok(Return {
-                at: reply.time()?,
-                units: Units::new(reply.number()?),
-            })
-        })
-        .collect()
-}
-
-/// The instant at which a limit's use has fallen.
-pub fn falls(Sent { value, .. }: Sent) -> Result<Timestamp, LedgerError> {
-    let (word, mut reply) = Reply::new(value)?;
-    match word.as_str() {
-        "falls" => reply.time(),
-        other => Err(unexpected(other)),
+impl Holdings {
+    pub fn is_lost(&self) -> bool {
+        !self.loss.is_empty()
     }
-}
 
-/// What was corrected, in words.
-pub fn mended(Sent { value, .. }: Sent) -> Result<Vec<String>, LedgerError> {
-    let (word, reply) = Reply::new(value)?;
-    match word.as_str() {
-        "checked" => Ok(reply.0.collect()),
-        "lost" => Ok(Vec::new()),
-        other => Err(unexpected(other)),
+    /// Adds the part that follows.
+    pub fn extend(&mut self, more: Self) {
+        self.pieces.extend(more.pieces);
+        self.next = more.next;
     }
-}
 
-pub fn probe(Sent { value, .. }: Sent) -> Result<Probe, LedgerError> {
-    let (word, mut reply) = Reply::new(value)?;
-    if word != "probed" {
-        return Err(unexpected(&word));
+    /// The records of each limit of the account, and its name.
+    pub fn records(
+        mut self,
+        account: &Account,
+    ) -> Result<Vec<(&LimitName, LimitRecords)>, LedgerError> {
+        let now = self.report.position.at;
+        if self.loss == "torn" {
+            // What the total stands for is in no record any more.
+            for (_, known) in self.limits.values_mut() {
+                known.hold(now);
+            }
+        }
+        let mut by_number: HashMap<u64, (Timestamp, &mut LimitRecords)> = HashMap::new();
+        for (name, (number, known)) in &mut self.limits {
+            if let Some(limit) = account.limits.get(name) {
+                let from = limit.window().counted_from(now);
+                by_number.insert(*number, (from, known));
+            }
+        }
+        for piece in &self.pieces {
+            // What was charged after the first part was read is not in its floors.
+            for record in records::of_chunk(piece)?.iter().filter(|one| one.at <= now) {
+                for (number, units) in &record.units {
+                    match by_number.get_mut(number) {
+                        Some((from, known)) if record.at >= *from => known.push(record.at, *units),
+                        Some(_) | None => {}
+                    }
+                }
+            }
+        }
+        let limits = account.limits.keys().map(|name| {
+            let (_, mut known) = self.limits.remove(name).unwrap_or_default();
+            known.complete();
+            (name, known)
+        });
+        Ok(limits.collect())
     }
-    let policy = reply.word()?;
-    let is_appended = reply.word()? == "1";
-    let time = reply.time()?;
-    let mut failures = std::collections::BTreeMap::new();
-    while let Some(command) = reply.0.next() {
-        failures.entry(command).or_insert(reply.word()?);
-    }
-    Ok(Probe {
-        policy,
-        is_appended,
-        time,
-        failures,
-    })
-}
-
-/// A limit by the number that the scripts give it.
-fn nth(account: &Account, number: usize) -> Result<(LimitName, Limit), LedgerError> {
-    let limit = number
-        .checked_sub(1)
-        .and_then(|place| account.limits.iter().nth(place));
-    limit
-        .map(|(name, limit)| (name.clone(), *limit))
-        .ok_or_else(|| broken(&format!("unknown limit {number}")))
 }
 
 fn unexpected(word: &str) -> LedgerError {
     broken(&format!("the reply starts with `{word}`"))
 }
 
-fn broken(what: &str) -> LedgerError {
-    LedgerError::Broken(format!("cannot read the reply of a ledger script: {what}"))
+pub fn broken(what: &str) -> LedgerError {
+    LedgerError::Broken(format!("cannot read the reply of the ledger: {what}"))
 }

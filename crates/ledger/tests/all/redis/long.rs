@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_quota::{Account, ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
+use ingest_quota::{ChargeId, Cost, Counting, Decision, Limit, Timestamp, Units, Window};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::{MAX_SKEW, Standalone, TIMEOUT};
+use super::Standalone;
+use super::stored::whole;
 use crate::Store;
 use crate::books::{Books, account, at, cost, entry, floor, limit, secs};
 use crate::model::Model;
@@ -199,27 +199,15 @@ fn check(events: impl Strategy<Value = Event>, daily: Limit) {
             for event in &events {
                 pair.happen(event).await;
             }
-            holds_no_more_than_it_counts(&store, &account, pair.now).await;
+            whole(&store.0, &account);
         });
         Ok(())
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Each block has one sum, and every sum and total is that of its charges.
-async fn holds_no_more_than_it_counts(store: &Standalone, account: &Account, now: Timestamp) {
-    let count = |command, part| -> usize {
-        let key = format!("ingest:{{{}}}:{part}", account.name);
-        store.0.ask(&format!("{command} {key}"))
-    };
-    assert_eq!(count("HLEN", "sums"), count("ZCARD", "marks"));
-    let ledger = RedisLedger::new(&store.0.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let ledger = ledger.with_time(ServerTime::Callers);
-    assert_eq!(ledger.mend(account, now).await.unwrap(), [""; 0]);
-}
-
 #[tokio::test]
-async fn what_leaves_the_window_takes_its_blocks_with_it_and_leaves_the_rest_of_one_right() {
+async fn what_leaves_the_window_takes_its_chunks_with_it_and_leaves_the_rest_of_one_right() {
     let store = Standalone::open().await;
     let account = account([("daily", limit(10_000, Some(WINDOW), None))]);
     let books = Books::new(store.ledger(), account.clone());
@@ -227,15 +215,13 @@ async fn what_leaves_the_window_takes_its_blocks_with_it_and_leaves_the_rest_of_
     for nth in 0..256 {
         books.take(&daily(1), moved(start, nth * 1_000)).await;
     }
-    // Those from the 101st on are left, which is in the middle of the second block.
+    // Those from the 101st on are left, which is in the middle of a chunk.
     let later = moved(start, 100_000) + account.longest_window();
     for _ in 0..64 {
         books.take(&daily(1), later).await;
     }
-    let marks = format!("ZCARD ingest:{{{}}}:marks", account.name);
-    assert_eq!(store.0.ask::<usize>(&marks), 4);
-    holds_no_more_than_it_counts(&store, &account, later).await;
-    // So many that the block is divided.
+    whole(&store.0, &account);
+    // So many that the chunk is divided.
     let elsewhere: Vec<_> = (0..110)
         .map(|nth| {
             let id = ChargeId::new(format!("elsewhere-{nth}"));
@@ -243,14 +229,13 @@ async fn what_leaves_the_window_takes_its_blocks_with_it_and_leaves_the_rest_of_
         })
         .collect();
     books.absorb(&elsewhere, &[], later).await;
-    assert_eq!(store.0.ask::<usize>(&marks), 5);
-    holds_no_more_than_it_counts(&store, &account, later).await;
+    whole(&store.0, &account);
     // Charges are kept for a grace longer than they count.
     assert_eq!(books.used("daily", later).await, 64);
 }
 
 #[tokio::test]
-async fn an_id_that_is_charged_again_after_its_window_leaves_its_old_block_right() {
+async fn an_id_that_is_charged_again_after_its_window_leaves_its_old_chunk_right() {
     let store = Standalone::open().await;
     let account = account([("daily", limit(10_000, Some(WINDOW), None))]);
     let books = Books::new(store.ledger(), account.clone());
@@ -264,6 +249,6 @@ async fn an_id_that_is_charged_again_after_its_window_leaves_its_old_block_right
     }
     let later = moved(at(0.0), 110_000) + account.longest_window();
     books.take_as(&again, &daily(7), later).await;
-    holds_no_more_than_it_counts(&store, &account, later).await;
+    whole(&store.0, &account);
     assert_eq!(books.used("daily", later).await, 7);
 }

@@ -9,6 +9,7 @@ use ingest_ledger::{ChargeRequest, Purpose, SharedLedger, Update};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
+use super::stored::{key, stored, try_stored, whole};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{Books, cost, entry, floor, fresh_id, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
@@ -38,15 +39,21 @@ async fn what_was_flushed_is_told_again_before_anything_is_charged() {
     assert_eq!(one.drain(&account).await + other.drain(&account).await, 2);
 }
 
+/// Makes the server forget the text in both its forms.
+fn forget_text(server: &RedisServer) {
+    server.tell("SCRIPT FLUSH");
+    server.tell("FUNCTION FLUSH");
+}
+
 #[tokio::test]
-async fn scripts_that_were_flushed_are_loaded_again() {
+async fn functions_and_scripts_that_were_flushed_are_loaded_again() {
     let server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
     let process = machine.process();
     process.take(&account, 2).await;
-    server.tell("SCRIPT FLUSH");
+    forget_text(&server);
     assert_eq!(process.drain(&account).await, 8);
-    server.tell("SCRIPT FLUSH");
+    forget_text(&server);
     assert_eq!(process.used(&account).await, 10);
 }
 
@@ -109,9 +116,11 @@ async fn a_restart_that_lost_nothing_changes_nothing_however_many_came_before() 
         process.take(&account, 3).await;
         server.restart();
         process.take(&account, 1).await;
-        let floors: Option<String> =
-            server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
-        assert_eq!(floors.unwrap_or_default(), "", "after {restarts} restarts");
+        assert_eq!(
+            stored(&server, &account).floors,
+            0,
+            "after {restarts} restarts"
+        );
         assert_eq!(process.used(&account).await, 7 * restarts);
     }
 }
@@ -157,7 +166,7 @@ async fn a_promoted_replica_that_lacks_the_last_writes_is_found_out() {
     let (mut machine, account) = (Machine::new(primary.url()), account(10));
     machine.process().take(&account, 2).await;
     wait_until("the replica has the charge", || {
-        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+        try_stored(&replica, &account).is_ok_and(|stored| stored.records == 1)
     });
     replica.hang();
     machine.process().take(&account, 5).await;
@@ -177,7 +186,7 @@ async fn a_settlement_that_a_promoted_replica_lacks_is_sent_to_it_again() {
     let process = machine.process();
     let permit = process.take(&account, 1).await;
     wait_until("the replica has the charge", || {
-        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+        try_stored(&replica, &account).is_ok_and(|stored| stored.records == 1)
     });
     replica.hang();
     let truth = Cost::from_iter([("daily".to_owned(), Units::new(6))]);
@@ -205,7 +214,7 @@ async fn a_promoted_replica_that_lacks_only_others_writes_is_another_server_stil
     );
     here.process().take(&account, 2).await;
     wait_until("the replica has the charge", || {
-        replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+        try_stored(&replica, &account).is_ok_and(|stored| stored.records == 1)
     });
     replica.hang();
     there.process().take(&account, 5).await;
@@ -250,7 +259,7 @@ async fn an_id_that_is_charged_again_after_its_window_is_told_again_after_a_loss
 
 #[tokio::test]
 async fn a_key_that_is_lost_while_a_floor_holds_counts_nothing_twice() {
-    for key in ["log", "units"] {
+    for key in ["log", "ids"] {
         let server = RedisServer::start();
         let (machine, account) = (Machine::new(server.url()), account(100));
         machine.process().take(&account, 3).await;
@@ -363,6 +372,12 @@ async fn one_that_was_away(moves: usize) -> (RedisServer, Machine, Account) {
     (server, waiting, account)
 }
 
+fn past_epochs(server: &RedisServer, account: &Account) -> usize {
+    let epochs: Vec<u8> = server.ask(&format!("HGET {} epochs", key(account, "main")));
+    // The name of an epoch is as long as it is nowhere else.
+    epochs.iter().filter(|byte| **byte == 0xd9).count()
+}
+
 #[tokio::test]
 async fn a_machine_that_missed_epochs_that_lost_nothing_waits_for_nothing() {
     for moves in [1, 3, 16] {
@@ -370,8 +385,7 @@ async fn a_machine_that_missed_epochs_that_lost_nothing_waits_for_nothing() {
         waiting.process().take(&account, 1).await;
         let used = u64::try_from(moves).unwrap() + 2;
         assert_eq!(waiting.process().used(&account).await, used);
-        let epochs: String = server.ask(&format!("HGET ingest:{{{}}}:meta epochs", account.name));
-        assert_eq!(epochs.lines().count(), moves);
+        assert_eq!(past_epochs(&server, &account), moves);
     }
 }
 
@@ -380,8 +394,7 @@ async fn sixteen_past_epochs_are_known_and_a_machine_that_missed_more_waits() {
     let (server, waiting, account) = one_that_was_away(18).await;
     let why = refusal(waiting.process().ask(&account, 1).await);
     assert!(why.contains("after_loss"), "{why}");
-    let epochs: String = server.ask(&format!("HGET ingest:{{{}}}:meta epochs", account.name));
-    assert_eq!(epochs.lines().count(), 16);
+    assert_eq!(past_epochs(&server, &account), 16);
 }
 
 async fn one_that_charged_before_a_loss_and_waits() -> (RedisServer, Machine, Account) {
@@ -434,7 +447,7 @@ async fn a_preview_of_a_lost_ledger_tells_what_this_machine_knows() {
 
 #[tokio::test]
 async fn whichever_key_is_lost_alone_nothing_is_spent_twice() {
-    for key in ["meta", "log", "units", "marks", "sums"] {
+    for key in ["main", "log", "ids"] {
         let server = RedisServer::start();
         let (machine, account) = (Machine::new(server.url()), account(300));
         let process = machine.process();
@@ -450,12 +463,6 @@ async fn whichever_key_is_lost_alone_nothing_is_spent_twice() {
     }
 }
 
-/// What the comparison of sums mends.
-async fn mended(machine: &Machine, account: &Account) -> Vec<String> {
-    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
-    ledger.mend(account, SystemClock.now()).await.unwrap()
-}
-
 /// A machine that has charged `charges` of 300 units.
 async fn one_that_charged(charges: u64) -> (RedisServer, Machine, Account) {
     let server = RedisServer::start();
@@ -468,20 +475,19 @@ async fn one_that_charged(charges: u64) -> (RedisServer, Machine, Account) {
 }
 
 #[tokio::test]
-async fn units_that_are_lost_alone_are_a_loss_and_mend_no_total() {
+async fn records_that_are_lost_alone_are_a_loss_and_change_no_total() {
     let (server, machine, account) = one_that_charged(200).await;
-    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
-    assert_eq!(mended(&machine, &account).await, [""; 0]);
+    server.tell(&format!("DEL {}", key(&account, "log")));
     assert_eq!(machine.watcher().used(&account).await, 200);
     assert_eq!(machine.process().drain(&account).await, 100);
     assert_eq!(machine.process().used(&account).await, 300);
-    assert_eq!(mended(&machine, &account).await, [""; 0]);
+    whole(&server, &account);
 }
 
 #[tokio::test]
-async fn units_that_are_lost_alone_are_found_by_the_very_next_charge_by_another_rule() {
+async fn records_that_are_lost_alone_are_found_by_the_very_next_charge_by_another_rule() {
     let (server, machine, mut account) = one_that_charged(200).await;
-    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+    server.tell(&format!("DEL {}", key(&account, "log")));
     account
         .limits
         .insert("daily".to_owned(), limit(290, Some(WINDOW), None));
@@ -492,7 +498,7 @@ async fn units_that_are_lost_alone_are_found_by_the_very_next_charge_by_another_
 async fn what_the_totals_said_holds_when_units_are_lost_whoever_finds_it() {
     for others in [200, 300] {
         let (server, _machine, account) = one_that_charged(others).await;
-        server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+        server.tell(&format!("DEL {}", key(&account, "log")));
         let newcomer = Machine::new(server.url());
         assert_eq!(
             newcomer.process().drain(&account).await,
@@ -513,35 +519,18 @@ async fn what_a_floor_said_and_was_charged_after_it_holds_when_units_are_lost() 
     for _ in 0..10 {
         machine.process().take(&account, 1).await;
     }
-    server.tell(&format!("DEL ingest:{{{}}}:units", account.name));
+    server.tell(&format!("DEL {}", key(&account, "log")));
     let newcomer = Machine::new(server.url());
     assert_eq!(newcomer.process().drain(&account).await, 190);
 }
 
 #[tokio::test]
-async fn some_units_that_are_missing_are_a_loss_that_the_comparison_finds() {
-    for charges in [30, 200] {
-        let (server, machine, account) = one_that_charged(charges).await;
-        let ids: Vec<String> = server.ask(&format!("ZRANGE ingest:{{{}}}:log 2 4", account.name));
-        server.tell(&format!(
-            "HDEL ingest:{{{}}}:units {}",
-            account.name,
-            ids.join(" ")
-        ));
-        assert_eq!(mended(&machine, &account).await, [""; 0]);
-        assert_eq!(machine.process().drain(&account).await, 300 - charges);
-        assert_eq!(machine.process().used(&account).await, 300);
-    }
-}
-
-#[tokio::test]
-async fn sums_that_are_lost_alone_take_nothing_from_a_total_that_is_summed_anew() {
-    let (server, machine, mut account) = one_that_charged(200).await;
-    server.tell(&format!("DEL ingest:{{{}}}:sums", account.name));
-    account
-        .limits
-        .insert("daily".to_owned(), limit(290, Some(WINDOW), None));
-    assert_eq!(machine.process().drain(&account).await, 90);
+async fn one_chunk_that_is_missing_is_a_loss_that_the_next_chunk_finds() {
+    let (server, machine, account) = one_that_charged(200).await;
+    server.tell(&format!("ZREMRANGEBYRANK {} 3 3", key(&account, "log")));
+    assert_eq!(machine.process().drain(&account).await, 100);
+    assert_eq!(machine.process().used(&account).await, 300);
+    whole(&server, &account);
 }
 
 #[tokio::test]
@@ -662,7 +651,7 @@ async fn what_another_configuration_charged_is_told_whole_by_one_that_does_not_k
         rejection(machine.process().0.acquire(ask).await.unwrap()).limit,
         "search"
     );
-    assert_eq!(mended(&machine, &wide).await, [""; 0]);
+    whole(&server, &wide);
 }
 
 #[tokio::test]
@@ -730,9 +719,8 @@ async fn a_restart_that_lost_nothing_of_what_a_rejection_reported_changes_nothin
     there.process().used(&account).await;
     server.restart();
     here.process().take(&account, 1).await;
-    let floors: Option<String> =
-        server.ask(&format!("HGET ingest:{{{}}}:meta floors", account.name));
-    assert_eq!(floors.unwrap_or_default(), "", "no floor is needed");
+    let floors = stored(&server, &account).floors;
+    assert_eq!(floors, 0, "no floor is needed");
 }
 
 #[tokio::test]
@@ -748,7 +736,7 @@ async fn a_promoted_replica_that_lacks_what_a_rejection_reported_is_told_of_it()
         );
         here.process().take(&account, 1).await;
         wait_until("the replica has the charge", || {
-            replica.try_ask::<i64>(&format!("ZCARD ingest:{{{}}}:log", account.name)) == Ok(1)
+            try_stored(&replica, &account).is_ok_and(|stored| stored.records == 1)
         });
         // From here on it lags behind.
         replica.tell("REPLICAOF NO ONE");
@@ -816,37 +804,6 @@ async fn an_interval_that_another_machine_lengthened_survives_a_loss_too() {
     let process = here.process_later(secs(11_001));
     let retry_after = rejection(process.ask(&account, 1).await).retry_after;
     assert!(retry_after > secs(4 * 3600 - 100), "{retry_after:?}");
-}
-
-#[tokio::test]
-async fn a_closing_that_an_earlier_release_wrote_lasted_an_hour() {
-    let server = RedisServer::start();
-    let (machine, account) = (Machine::new(server.url()), account(10));
-    let close = async |process: &Process| {
-        process
-            .0
-            .close(&account, "daily", Closing::Probing)
-            .await
-            .unwrap();
-    };
-    close(&machine.process()).await;
-    // It wrote whether the closing is probed, not for how long it lasts.
-    let script = redis::Script::new(
-        "local kept = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
-         local interval = kept[13]
-         kept[13] = true
-         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(kept)))
-         return interval",
-    );
-    let key = format!("ingest:{{{}}}:meta", account.name);
-    let interval: u64 = script.key(key).invoke(&mut server.connect()).unwrap();
-    assert_eq!(interval, 3_600_000_000);
-    let later = machine.process_later(secs(3700));
-    let probe = later.take(&account, 1).await;
-    assert_eq!(probe.grant.probing["daily"], secs(3600));
-    close(&later).await;
-    let probe = machine.process_later(secs(11_000)).take(&account, 1).await;
-    assert_eq!(probe.grant.probing["daily"], secs(7200));
 }
 
 #[tokio::test]

@@ -8,8 +8,9 @@ use ingest_ledger::{Acquired, ChargeRequest, Purpose};
 use ingest_quota::{Account, Closing, Cost, Outage, Units};
 
 use super::machine::{Machine, Process, WINDOW, permit, rejection};
+use super::stored::whole;
 use super::{MAX_SKEW, TIMEOUT};
-use crate::books::{Books, MICROSECOND, account, at, floor, id, limit};
+use crate::books::{Books, MICROSECOND, account, at, limit};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::RedisServer;
 
@@ -85,79 +86,7 @@ async fn what_thousands_of_limits_counted_survives_a_loss() {
     assert_eq!(used(&process, &account, 2).await, 3);
     process.0.release(&account, &released).await.unwrap();
     assert_eq!(used(&process, &account, 2).await, 1);
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let mended = ledger.mend(&account, SystemClock.now()).await.unwrap();
-    assert_eq!(mended, [""; 0]);
-}
-
-/// An earlier release kept any number of limits in one field, and wrote the units of a charge in their order.
-#[tokio::test]
-async fn limits_that_an_earlier_release_kept_together_are_counted_on() {
-    let server = RedisServer::start();
-    let ledger = || RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let few = with_values(2);
-    let account = Account {
-        name: few.name.clone(),
-        ..with_values(120)
-    };
-    let before = Books::new(Arc::new(SharedAsLedger(ledger())), few);
-    before
-        .take_as(&id("one"), &of([0]), SystemClock.now())
-        .await;
-    let script = redis::Script::new(
-        "local state = { cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state')) }
-         for number = 2, 119 do
-           local place = #state + 1
-           state[place], state[place + 1], state[place + 2] = string.format('value/%04d', number), '2 less 0 in 1h', 0
-           state[place + 3], state[place + 4], state[place + 5] = 0, 0, false
-         end
-         state[#state - 3] = 2
-         redis.call('HSET', KEYS[1], 'state', cmsgpack.pack(unpack(state)))
-         redis.call('HSET', KEYS[3], 'old', string.rep('0,', 120) .. '2')
-         redis.call('ZADD', KEYS[2], redis.call('ZSCORE', KEYS[2], 'one'), 'old')
-         return #state",
-    );
-    let mut invocation = script.prepare_invoke();
-    for part in ["meta", "log", "units"] {
-        invocation.key(format!("ingest:{{{}}}:{part}", account.name));
-    }
-    let _: i64 = invocation.invoke(&mut server.connect()).unwrap();
-    let books = Books::new(Arc::new(SharedAsLedger(ledger())), account);
-    let now = SystemClock.now();
-    assert_eq!(books.used(&value(119), now).await, 2);
-    assert_eq!(books.reject(&of([119]), now).await.limit, value(119));
-    books.take(&of([0]), now).await;
-    assert_eq!(books.reject(&of([0]), now).await.limit, value(0));
-    books.settle(&id("old"), &of([118]), now).await;
-    for (number, units) in [(0, 2), (118, 1), (119, 0)] {
-        assert_eq!(books.used(&value(number), now).await, units, "{number}");
-    }
-    assert_eq!(books.used("daily", now).await, 3);
-    assert_eq!(ledger().mend(&books.account, now).await.unwrap(), [""; 0]);
-    // It would take the limits for unknown: it fails instead.
-    let state: Vec<u8> = server.ask(&format!(
-        "HGET ingest:{{{}}}:meta state",
-        books.account.name
-    ));
-    assert_eq!(state, [0xc1]);
-}
-
-#[tokio::test]
-async fn floors_of_an_account_that_grows_move_to_its_limits() {
-    let server = RedisServer::start();
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
-    let few = with_values(2);
-    let name = few.name.clone();
-    let mut books = Books::new(Arc::new(SharedAsLedger(ledger)), few);
-    let now = SystemClock.now();
-    let told = floor("daily", now, 40);
-    books.absorb(&[], &[told], now).await;
-    let has_floors = || server.ask::<bool>(&format!("HEXISTS ingest:{{{name}}}:meta floors"));
-    assert!(has_floors());
-    books.account.limits = with_values(120).limits;
-    books.take(&of(0..119), SystemClock.now()).await;
-    assert!(!has_floors());
-    assert_eq!(books.used("daily", SystemClock.now()).await, 41);
+    whole(&server, &account);
 }
 
 /// Their charges are read once for all of them.

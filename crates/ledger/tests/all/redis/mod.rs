@@ -10,11 +10,11 @@ mod long;
 mod loss;
 pub(crate) mod machine;
 mod many;
-mod mending;
 mod merged;
 mod outage;
 mod protocol;
 pub(crate) mod replies;
+pub(crate) mod stored;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +37,11 @@ impl Standalone {
     pub(crate) async fn open() -> Self {
         Self(RedisServer::start())
     }
+
+    /// One that runs no functions, as Redis before 7.
+    pub(crate) async fn without_functions() -> Self {
+        Self(RedisServer::without_functions())
+    }
 }
 
 impl Store for Standalone {
@@ -54,4 +59,12 @@ mod standalone {
 
     suite::suite!(Standalone::open);
     properties::properties!(Standalone::open);
+}
+
+mod by_script {
+    use super::Standalone;
+    use crate::{properties, suite};
+
+    suite::suite!(Standalone::without_functions);
+    properties::properties!(Standalone::without_functions);
 }

@@ -183,7 +183,10 @@ impl World {
                 self.unheard += behind.unwrap_or_default();
                 self.server.tell("FLUSHALL");
             }
-            Event::ForgetScripts => self.server.tell("SCRIPT FLUSH"),
+            Event::ForgetScripts => {
+                self.server.tell("SCRIPT FLUSH");
+                self.server.tell("FUNCTION FLUSH");
+            }
             Event::Crash {
                 machine,
                 process,

@@ -1,0 +1,83 @@
+-- What about every 16th charge does for the log: it makes the open records a chunk, removes chunks that no window reaches, and
+-- merges records whose ids are forgotten.
+
+-- Removes chunks that no window reaches, at most two at a time. Every limit in them passes them first.
+local function evict()
+  for _, chunk in ipairs(call('ZRANGEBYSCORE', LOG, '-inf', now - keep, 'LIMIT', 0, 2)) do
+    local _, last, sums, list = unpack_all(chunk)
+    for number in pairs(sums) do
+      local limit = limit_numbered(number)
+      if limit[FRONT] > cleared and limit[FRONT] <= last then
+        expire(limit, last + 1)
+      end
+    end
+    forget(list)
+    remove_chunk(chunk)
+  end
+end
+
+-- Whether two records may become one, at the time of the later: no floor lies between them, and every window that counts the later
+-- counts them in one part (L11a).
+local function are_one(earlier, later, windows)
+  for _, window in ipairs(windows) do
+    local part = window.part
+    if later >= window.from and (not part or earlier - earlier % part ~= later - later % part) then
+      return false
+    end
+  end
+  return earlier > floored
+end
+
+-- Merges records of at most `most` chunks. `first`: the place of the first window of the account among the arguments.
+local function merge(first, most)
+  local windows, left, gone, starts, last = {}, {}, {}, {}, nil
+  for place = first, #args do
+    local back, part, periods = unpack_all(args[place])
+    windows[#windows + 1] = { from = counted_from(back, part, periods), part = part }
+  end
+  local read = call('ZRANGEBYSCORE', LOG, merged, remembered_from - 1, 'LIMIT', 0, most)
+  for _, chunk in ipairs(read) do
+    local _, till, _, list = unpack_all(chunk)
+    for _, record in ipairs(list) do
+      if last and not record[LASTS] and are_one(last[AT], record[AT], windows) then
+        append(gone, { last[AT], last[ID] }, record)
+        starts[last] = starts[last] or last[AT]
+        last[AT], last[ID] = record[AT], ''
+        for number, units in pairs(record[UNITS]) do
+          last[UNITS][number] = (last[UNITS][number] or 0) + units
+        end
+      else
+        last = not record[LASTS] and record
+        left[#left + 1] = record
+      end
+    end
+    merged, changes = till, true
+  end
+  for record, start in pairs(starts) do
+    for number in pairs(record[UNITS]) do
+      local limit = limit_numbered(number)
+      -- A limit whose front is among records that became one counts a part of it.
+      local is_among = limit[FRONT] > start and limit[FRONT] <= record[AT]
+      limit[FRONT], limit[AHEAD], limit[WHOLE] = is_among and 0 or limit[FRONT], '', false
+    end
+  end
+  if next(starts) then
+    forget(gone)
+    for _, chunk in ipairs(read) do
+      remove_chunk(chunk)
+    end
+    write_chunks(left)
+    recount()
+  end
+end
+
+-- Makes the open records a chunk. Later ones share no instant with them: it is called at a later time. It comes last, so that a
+-- user who lacks a permission changes nothing.
+local function tidy(first_window)
+  evict()
+  if first_window <= #args then
+    merge(first_window, 4)
+  end
+  seal(unpack_all(open_array()), open_array())
+  opened, records = 0, ''
+end

@@ -168,14 +168,7 @@ impl Link {
         arguments: &[Vec<u8>],
     ) -> Result<Sent, Failure> {
         if self.way() == Way::Undecided {
-            // Without keys and arguments: a server that does not know the command repeats them, and they are no text.
-            let mut first = redis::cmd("FCALL");
-            first.arg(LIBRARY.function(operation)).arg(0);
-            if let Err(Failure::Redis(error)) = self.send_twice(&first).await.0
-                && errors::lacks_functions(&error)
-            {
-                *self.way.lock() = Way::Scripts(errors::shown(&error));
-            }
+            self.ask_for_functions(operation).await?;
         }
         if let Way::Scripts(_) = self.way() {
             return self.evaluate_script(operation, keys, arguments).await;
@@ -183,6 +176,22 @@ impl Link {
         let sent = self.call_function(operation, keys, arguments).await?;
         *self.way.lock() = Way::Functions;
         Ok(sent)
+    }
+
+    /// Asks whether the server runs functions: without keys and arguments, since one that does not know the command repeats them,
+    /// and they are no text.
+    async fn ask_for_functions(&self, operation: Operation) -> Result<(), Failure> {
+        let mut first = redis::cmd("FCALL");
+        first.arg(LIBRARY.function(operation)).arg(0);
+        match self.send_twice(&first).await.0 {
+            Err(Failure::Redis(error)) if errors::lacks_functions(&error) => {
+                *self.way.lock() = Way::Scripts(errors::shown(&error));
+                Ok(())
+            }
+            // Any other error of the server is one of functions, or comes again.
+            Err(Failure::Redis(error)) if error.code().is_some() => Ok(()),
+            asked => asked.map(drop),
+        }
     }
 
     /// Calls a function. A server that does not know it yet, or lost it, loads the library.

@@ -12,7 +12,7 @@ use ingest_quota::{
 };
 
 /// The largest number that Lua takes: it calculates in doubles.
-const LARGEST: u64 = 1 << 52;
+const LARGEST: u64 = Units::MOST_COUNTED.get();
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The arguments of one call.
@@ -273,7 +273,7 @@ fn time(at: Timestamp) -> Value {
 
 /// Units, at most what Lua can calculate with.
 fn units(units: Units) -> Value {
-    units.get().min(LARGEST).into()
+    units.counted().get().into()
 }
 
 /// Microseconds, at most what Lua can calculate with.

@@ -1,6 +1,8 @@
 //! The end of a list: whether it is proved, and what speaks against it.
 
+use super::moves::is_small;
 use super::{Asked, Finding, Review, Turn, Verdict};
+use ingest_base::record::Doubted;
 use ingest_config::{Doubt, Lasting, Lead};
 use ingest_upstream::{End, Missing, Page, signs_of_end};
 
@@ -247,15 +249,21 @@ impl Review<'_> {
             None if is_whole => self.listed,
             None => return,
         };
-        let (at, total) = match (page.total, unread, self.call.paging.lead()) {
-            (Some(total), None, Lead::Total(at)) => (format!("`{at}`"), total),
-            (Some(total), Some((_, unread)), Lead::Total(at)) if total >= *unread => {
+        // What leads on by itself can have fewer records than its last page reports, if others came while it was read.
+        let paging = &self.call.paging;
+        let is_compared = paging.counts_itself() || (is_whole && self.fetched == 1);
+        let at = paging.total().filter(|_| is_compared);
+        let (at, total) = match (page.total, unread, at) {
+            (Some(total), None, Some(at)) => (format!("`{at}`"), total),
+            (Some(total), Some((_, unread)), Some(at)) if total >= *unread => {
                 (format!("`{at}`"), total)
             }
             (_, Some((at, total)), _) => (at.clone(), *total),
             _ => return,
         };
-        if total <= reached {
+        let has_doubt = |doubt: &Doubted| doubt.doubt == Doubt::FewerThanTotal.name();
+        // What a list of a few records less means is judged of the list as a whole.
+        if total <= reached || is_small(total, reached) || verdict.doubts.iter().any(has_doubt) {
             return;
         }
         let text = format!(
@@ -263,12 +271,7 @@ impl Review<'_> {
             records, check `page.first`, `page.size` and `page.size_param`",
             self.call.name
         );
-        match is_small(total, reached) {
-            true => verdict.notes.push(text),
-            false => {
-                self.doubt(Doubt::FewerThanTotal, text, verdict);
-            }
-        }
+        self.doubt(Doubt::FewerThanTotal, text, verdict);
     }
 
     /// Notes that the pages have fewer records than were requested.
@@ -320,9 +323,4 @@ enum Beyond {
     Proof(Asked),
     /// Nobody knows, and no request may tell.
     Nothing,
-}
-
-/// Whether a list can have moved by so much while it was read.
-fn is_small(total: u64, reached: u64) -> bool {
-    total.saturating_sub(reached) <= (total / 100).max(1)
 }

@@ -5,6 +5,7 @@ mod beside;
 mod end;
 mod findings;
 mod known;
+mod moves;
 mod order;
 mod since;
 mod tried;
@@ -17,6 +18,7 @@ use ingest_upstream::{End, Page};
 
 pub use findings::{Findings, ListRef, RegionalRecords};
 pub use known::Known;
+pub use moves::Judged as ListJudged;
 use order::{Previous, Repeats};
 pub use since::{
     Greatest, SeenValues, listed_anew, nothing_since_first, older_than_since, sent_unread,
@@ -35,6 +37,13 @@ const USUAL: [u64; 8] = [20, 25, 30, 50, 100, 250, 500, 1_000];
 /// Whether upstreams cap pages at so many records where `size` are requested.
 fn can_be_cap(records: u64, size: u64) -> bool {
     records >= FEWEST && (size.is_multiple_of(records) || USUAL.contains(&records))
+}
+
+fn refused_by(call: &str) -> String {
+    format!(
+        "{call}: the upstream refused a page that its own response named, or said to be there (a rule with class = \"end\"), so it has \
+        more records than it lists; request shorter lists, such as one for each of several values of a parameter, or `slices`"
+    )
 }
 
 /// One list while it is read.
@@ -76,6 +85,8 @@ pub struct Review<'a> {
     is_unchanged: bool,
     /// Whether an error beside the records was found.
     has_error: bool,
+    /// Whether the upstream named the next page, or said that there is one.
+    is_named: bool,
 }
 
 /// Why a further page is requested.
@@ -96,6 +107,8 @@ pub struct Turn<'a> {
     pub since: Option<&'a SinceValue>,
     /// Whether its list begins at the cursor of the last pass.
     pub begins_at_cursor: bool,
+    /// Whether the upstream named it, or said that there is one, on a page of an earlier run.
+    pub is_named: bool,
     /// The ids of a batch; empty in a step that lists.
     pub ids: &'a [String],
 }
@@ -178,6 +191,7 @@ impl<'a> Review<'a> {
             cap: None,
             is_unchanged: false,
             has_error: false,
+            is_named: false,
         }
     }
 
@@ -249,13 +263,19 @@ impl<'a> Review<'a> {
 
     /// Decides whether the list goes on behind a page.
     fn follow(&mut self, page: &Page, turn: Turn<'_>, repeats: Repeats, verdict: &mut Verdict) {
-        let asked = self.asked.take();
+        let (asked, was_named) = (self.asked.take(), self.is_named);
+        self.is_named = page.is_named || (page.unchanged && self.leads());
         if asked.is_some() && page.listed == 0 && page.next.is_none() {
             verdict.has_proved = true;
             self.prove(asked);
         }
         if self.stops(page, (asked, repeats), verdict) {
             verdict.next = None;
+            return;
+        }
+        if page.is_refused && (was_named || turn.is_named) && asked.is_none() {
+            let text = refused_by(&self.call.name);
+            self.doubt(Doubt::Cut, text, verdict);
             return;
         }
         if let (Some(Asked::Assumed(listed)), false) = (asked, page.listed == 0) {
@@ -267,6 +287,11 @@ impl<'a> Review<'a> {
         if verdict.next.is_some() && !verdict.is_proof {
             self.lead_on(page);
         }
+    }
+
+    /// Whether the upstream names each next page.
+    fn leads(&self) -> bool {
+        self.call.paging.names_next(None, false)
     }
 
     /// The upstream refused the further page, so there is none.

@@ -20,18 +20,40 @@ pub enum Repeats {
 
 /// The ids of the page before.
 #[derive(Debug, Default)]
-pub struct Previous(Option<Vec<u64>>);
+pub struct Previous {
+    ids: Option<Vec<u64>>,
+    /// The records with which the page begins and the one before ended.
+    overlapping: u64,
+}
 
 impl Previous {
+    /// Returns with how many records the page begins with which the one before it ended.
+    pub const fn overlapping(&self) -> u64 {
+        self.overlapping
+    }
+
     /// Returns how a page repeats the page before, and whether its first record is one of that. The page is then the page before.
     pub fn compare(&mut self, records: &[Record]) -> (Repeats, bool) {
         let ids: Vec<u64> = records.iter().map(|record| hash(&record.id)).collect();
-        let Some(before) = self.0.replace(ids) else {
+        self.overlapping = 0;
+        let Some(before) = self.ids.replace(ids) else {
             return (Repeats::Nothing, false);
         };
-        let ids = self.0.as_deref().unwrap_or_default();
+        let ids = self.ids.as_deref().unwrap_or_default();
+        self.overlapping = overlapping(&before, ids);
         let overlaps = ids.first().is_some_and(|first| before.contains(first));
         (repeats(&before, ids), overlaps)
+    }
+}
+
+/// How many records the end of a page and the beginning of the next have in common, where they have no others.
+fn overlapping(before: &[u64], ids: &[u64]) -> u64 {
+    let known: HashSet<&u64> = before.iter().collect();
+    let common = ids.iter().filter(|id| known.contains(id)).count();
+    let end = before.get(before.len().saturating_sub(common)..);
+    match end == ids.get(..common) {
+        true => common as u64,
+        false => 0,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Known, Review, SeenValues, Turn, older_than_since};
 use ingest_base::record::{Doubted, Record};
-use ingest_config::{Job, Pointer, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Lead, Pointer, Region, SinceValue, Step, Variable};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
 
 const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
@@ -57,6 +57,7 @@ impl Tried<'_> {
             before: 0,
             since: self.since,
             begins_at_cursor: self.begins_at_cursor,
+            is_named: false,
             ids: self.ids,
         };
         let verdict = review.see(page, turn);
@@ -66,6 +67,7 @@ impl Tried<'_> {
             .into_iter()
             .chain(verdict.doubts.iter().map(doubt_in_words))
             .chain(review.note_size(page))
+            .chain(self.likely_total(&review, page))
             .chain(is_empty.then(|| EMPTY.to_owned()))
             .chain(goes_on_empty.then(|| EMPTY_GOES_ON.to_owned()))
             .chain(page.dead_end.clone())
@@ -83,6 +85,21 @@ impl Tried<'_> {
 
     fn names_since(&self) -> bool {
         self.job.names(self.step, &Variable::Since)
+    }
+
+    /// A note if a number that looks like that of all records is not read.
+    fn likely_total(&self, review: &Review<'_>, page: &Page) -> Option<String> {
+        let paging = &self.step.call.paging;
+        let is_read = paging.total().is_some() || matches!(paging.lead(), Lead::Pages(_));
+        let is_list = self.ids.is_empty() && page.next.is_some();
+        let (at, total) = page.unread.total.as_ref().filter(|_| is_list && !is_read)?;
+        let place = at.trim_matches('`');
+        (*total > page.listed && review.can_be_total(at)).then(|| {
+            format!(
+                "the response has {total} at {at}: if that is the number of all records of the list, write total = \"{place}\" in \
+                `page`, and a run compares it with the records that it got"
+            )
+        })
     }
 
     /// A note if records are older than the `{since}` of the request.

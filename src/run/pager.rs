@@ -7,7 +7,7 @@ use super::context::Context;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::review::{Finding, ListRef, Review, Turn};
+use crate::review::{Finding, ListJudged, ListRef, Review, Turn};
 use ingest_base::clock::Monotonic;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
@@ -47,6 +47,8 @@ pub struct Parameters<'a> {
     pub since: Option<&'a SinceValue>,
     /// The cursor of the last pass with which this one began; `None` in one that lists everything.
     pub lasting: Option<&'a str>,
+    /// Whether the upstream named the next page, or said that there is one.
+    pub is_named: bool,
 }
 
 /// A list whose pages are fetched.
@@ -280,6 +282,16 @@ impl<'a> Pager<'a> {
             .get_or_init(|| request_of(self.job, self.step, self.region))
     }
 
+    /// Adds what a page shows to what those of its list before it showed.
+    pub fn add_to(&self, list: &mut ListSoFar, page: &Page) {
+        self.review.add_to(list, page);
+    }
+
+    /// Judges a list that ended, by what all its pages showed.
+    pub fn judge(&self, list: &ListSoFar, marks_gone: bool) -> ListJudged {
+        self.review.judge(list, marks_gone)
+    }
+
     /// Adds a note, unless it has the same one.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -396,6 +408,7 @@ impl<'a> Pager<'a> {
             began,
             since,
             lasting,
+            is_named: _,
         } = target.parameters();
         let request = PageRequest {
             step: self.step,
@@ -425,12 +438,14 @@ impl<'a> Pager<'a> {
             ids,
             since,
             lasting,
+            is_named,
             ..
         } = target.parameters();
         let turn = Turn {
             before: pages,
             since,
             begins_at_cursor: lasting.is_some(),
+            is_named,
             ids,
         };
         let verdict = self.review.see(&page, turn);

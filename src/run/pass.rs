@@ -127,6 +127,12 @@ impl Pass {
         }
     }
 
+    /// Whether the upstream named the next page of a step, or said that there is one.
+    fn is_named(&self, step: usize) -> bool {
+        let position = self.positions.iter().find(|one| one.step == step);
+        position.is_some_and(|one| one.list.is_named)
+    }
+
     /// Returns what the pages of a step showed of its list.
     fn list_of(&self, step: usize) -> ListSoFar {
         let position = self.positions.iter().find(|one| one.step == step);
@@ -155,10 +161,7 @@ impl Pass {
     pub async fn complete(&self, context: &Context) -> Result<PassId, StopReason> {
         let whole: Vec<usize> = listing_steps(&self.job)
             .filter(|(index, step)| {
-                let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-                !self.list_of(*index).is_partial
-                    && !is_for_a_time
-                    && self.names_everything(*index, step)
+                !self.list_of(*index).is_partial && self.marks_gone(*index, step)
             })
             .map(|(index, _)| index)
             .collect();
@@ -183,6 +186,12 @@ impl Pass {
         let (job, region) = (&self.job.name, self.region.key());
         tracing::debug!(job, region, gone, "marked records as gone");
         Ok(id)
+    }
+
+    /// Whether records that a list lacks are marked as gone, if it is whole.
+    fn marks_gone(&self, index: usize, step: &Step) -> bool {
+        let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
+        !is_for_a_time && self.names_everything(index, step)
     }
 
     /// Whether what a list leaves out is not there. One whose passes begin at cursors names everything where it begins without one;
@@ -280,7 +289,10 @@ pub async fn walk(
             index,
             prefetch,
         };
-        let walked = pager.run(&mut list).await;
+        let mut walked = pager.run(&mut list).await;
+        if walked.is_ok() {
+            walked = list.judge(&mut pager).await;
+        }
         if walked.is_ok() {
             pager.notes.extend(found_nothing(pass, &pager));
             pager.notes.extend(lists_the_same(pass, &pager));
@@ -314,6 +326,7 @@ impl Target for Listing<'_> {
             began: self.pass.began,
             since: self.pass.since.as_ref(),
             lasting: self.pass.lasting.get(&self.index).map(String::as_str),
+            is_named: self.pass.is_named(self.index),
         }
     }
 
@@ -339,7 +352,8 @@ impl Target for Listing<'_> {
         let lasting = self.lasting(&page, pager.step);
         let mut list = self.pass.list_of(self.index);
         list.is_partial |= page.is_partial;
-        list.skipped = list.skipped.saturating_add(page.page.skipped);
+        list.is_ended = page.completes;
+        pager.add_to(&mut list, &page.page);
         pager.notes.iter().for_each(|note| list.note(note));
         let place = PagePosition {
             pass: self.pass.reference.clone(),
@@ -366,6 +380,7 @@ impl Target for Listing<'_> {
         if let Some(finding) = repeated.filter(|_| landed.cursor_repeats) {
             pager.add(finding);
         }
+        list.listed = landed.listed;
         self.pass.advance(
             landed,
             StepPosition {
@@ -392,6 +407,7 @@ impl Target for Listing<'_> {
         };
         let mut list = self.pass.list_of(self.index);
         list.is_partial |= !proved;
+        list.is_ended = proved;
         pager.notes.iter().for_each(|note| list.note(note));
         if let Some(id) = self.pass.id() {
             let catalog = &pager.context.catalog;
@@ -445,6 +461,32 @@ impl Target for Listing<'_> {
 }
 
 impl Listing<'_> {
+    /// Judges the list by what all its pages showed, those of earlier runs included, once its end is proved.
+    async fn judge(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
+        let mut list = self.pass.list_of(self.index);
+        if !list.is_ended || !pager.doubts.is_empty() {
+            return Ok(());
+        }
+        let judged = pager.judge(&list, self.pass.marks_gone(self.index, pager.step));
+        let findings = judged.findings.into_iter();
+        let doubts: Vec<Doubted> = findings.filter_map(|one| pager.add(one)).collect();
+        let Some(id) = self.pass.id().filter(|_| judged.is_partial) else {
+            return Ok(());
+        };
+        list.is_partial = true;
+        pager.notes.iter().for_each(|note| list.note(note));
+        let catalog = &pager.context.catalog;
+        // A run that is killed in between judges the list again.
+        if !doubts.is_empty() {
+            catalog.store_doubts(id, &doubts).await?;
+        }
+        catalog
+            .end_step(id, self.index, judged.is_cut, &list)
+            .await?;
+        self.pass.end_step(self.index, list);
+        Ok(())
+    }
+
     /// The cursor with which the next pass begins: that of the last page, or the former one where `max_pages` cut the list. A page
     /// that only seems to be the last has it too, and those behind it replace it.
     fn lasting(&self, page: &NextPage, step: &Step) -> Option<String> {

@@ -464,6 +464,8 @@ struct Batch<'a> {
     is_restarted: bool,
     /// The hashes of the ids that its pages returned in this run.
     seen: HashSet<u128>,
+    /// Whether its upstream names each next page.
+    names_next: bool,
 }
 
 impl<'a> Batch<'a> {
@@ -501,6 +503,7 @@ impl<'a> Batch<'a> {
             is_done: false,
             is_restarted: false,
             seen: HashSet::new(),
+            names_next: step.call.paging.names_next(None, false),
         }
     }
 
@@ -539,6 +542,8 @@ impl Target for Batch<'_> {
             began: self.batch.began,
             since: self.since.as_ref(),
             lasting: self.lasting.as_deref(),
+            // Of a batch that an earlier run began, its cursor shows it.
+            is_named: self.batch.cursor().is_some() && self.names_next,
         }
     }
 

@@ -12,6 +12,7 @@ pub enum Doubt {
     NextMissing,
     PlaceMissing,
     FewerThanTotal,
+    ListMoved,
     NoRecords,
     ErrorReported,
     Partial,
@@ -55,7 +56,13 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "fewer-than-total",
         Doubt::FewerThanTotal,
-        "The list has fewer records than the response reports. A difference of 1, or of 1%, is a note.",
+        "The list has fewer records than the response reports. A difference of 1, or of 1%, is a note outside of slices.",
+    ),
+    (
+        "list-moved",
+        Doubt::ListMoved,
+        "The list of a slice moved while it was read, so that it perhaps passed over records: the number of all records fell, or \
+        records of earlier pages came again.",
     ),
     (
         "no-records",

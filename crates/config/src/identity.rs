@@ -73,6 +73,7 @@ impl Paging {
             "size": size.map(|size| size.size),
             "size_param": size.and_then(|size| size.param.clone()),
             "empty_page_ends": self.empty_page_ends(),
+            "total": self.total().map(Pointer::as_str),
             "more": self.more().map(Pointer::as_str),
             "done": self.done().map(Pointer::as_str),
             "lasting": self.lasting().map(Lasting::as_str),

@@ -121,6 +121,8 @@ keys! {
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
+        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
+        total: Option<Pointer> = Optional(POINTER, "'/total'"),
         /// Where the last page of a list has the token with which the next pass begins: such a list names everything once, and from
         /// then on what changed. `last`: it is the token of the last page, and without `more` and `done` an empty page is the last.
         lasting: Option<Lasting> = Optional(LASTING, "'/nextSyncToken'"),
@@ -156,6 +158,8 @@ keys! {
     /// `kind = "link"`
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ByLink {
+        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
+        total: Option<Pointer> = Optional(POINTER, "'/total'"),
         /// The size of a page.
         size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
         /// Whether an empty page ends the list although the header names a next one. If false, a list goes on behind empty pages, and one with
@@ -175,6 +179,8 @@ keys! {
         more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
         /// Where the response says whether this is the last page: true or false, the opposite of `more`.
         done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
+        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
+        total: Option<Pointer> = Optional(POINTER, "'/total'"),
         /// Where the last page of a list has the URL with which the next pass begins, on the same host: such a list names everything
         /// once, and from then on what changed. `last`: it is the URL of the last page, and without `more` and `done` an empty page
         /// is the last.
@@ -529,6 +535,19 @@ impl Paging {
         }
     }
 
+    /// Where a response reports the number of all records.
+    #[must_use]
+    pub const fn total(&self) -> Option<&Pointer> {
+        match self {
+            Self::Token(ByToken { total, .. })
+            | Self::Link(ByLink { total, .. })
+            | Self::NextUrl(ByNextUrl { total, .. })
+            | Self::Offset(ByOffset { total, .. })
+            | Self::Number(ByNumber { total, .. }) => total.as_ref(),
+            Self::None => None,
+        }
+    }
+
     /// A token as it is stored. In a body, a number or a list stays what it was in the response; in a query, an object
     /// stays one. `None` if a token of this type cannot be sent.
     #[must_use]
@@ -609,6 +628,20 @@ impl Paging {
         match self {
             Self::Offset(_) | Self::Number(_) => true,
             Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => false,
+        }
+    }
+
+    /// Whether the upstream names a page that follows one with these reports, or says that there is one: `more` is its flag, and
+    /// `reported` whether it reports a number of all records or pages. Otherwise the page is only counted.
+    #[must_use]
+    pub const fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
+        match self.lead() {
+            Lead::Token(_) | Lead::TokenHeader(_) | Lead::Url(_) | Lead::LinkHeader => true,
+            Lead::Total(_) | Lead::Pages(_) => match more {
+                Some(more) => more,
+                None => reported,
+            },
+            Lead::Nowhere | Lead::LastRecord(_) => matches!(more, Some(true)),
         }
     }
 

@@ -284,8 +284,12 @@ pub fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, tota
             Some(at) => reply.with_value(at, is_true.into()),
             None => reply,
         });
+    let reply = match paging.total() {
+        Some(at) => reply.with_value(at, total.into()),
+        None => reply,
+    };
     match (request.route.call.paging.lead(), next, url) {
-        (Lead::Total(at), ..) => reply.with_value(at, total.into()),
+        (Lead::Total(_), ..) => reply,
         (Lead::Pages(at), ..) => {
             let pages = total.div_ceil(request.route.call.paging.page_size());
             reply.with_value(at, pages.into())

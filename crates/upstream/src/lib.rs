@@ -146,6 +146,10 @@ pub struct Page {
     pub part: Option<String>,
     /// Where the next page is; `None` at the end.
     pub next: Option<String>,
+    /// Whether the upstream names the next page, or says that there is one. Otherwise it is only counted.
+    pub is_named: bool,
+    /// Whether there is no page: the upstream refused it, and a rule says that the list ends there.
+    pub is_refused: bool,
     /// The cursor with which the next pass begins: on the last page of a list that has one.
     pub lasting: Option<String>,
     /// Its `ETag`, if the call uses conditional requests.

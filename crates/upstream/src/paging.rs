@@ -66,16 +66,8 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     };
     let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
     let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
-    let total = match paging.lead() {
-        Lead::Total(at) => at.text_in(document).and_then(|total| total.parse().ok()),
-        Lead::Pages(_)
-        | Lead::Nowhere
-        | Lead::Token(_)
-        | Lead::TokenHeader(_)
-        | Lead::LastRecord(_)
-        | Lead::Url(_)
-        | Lead::LinkHeader => None,
-    };
+    let total = paging.total().and_then(|at| at.text_in(document));
+    let total = total.and_then(|total| total.parse().ok());
     let lasting = match paging.lasting() {
         Some(Lasting::At(at)) => token(paging, at, document),
         Some(Lasting::Last) | None => Ok(None),
@@ -94,15 +86,16 @@ fn places(paging: &Paging, document: &Value, response: &Response) -> Vec<(&'stat
     let is_in_body = |at: &Pointer| at.find(document).is_some();
     let lead = match paging.lead() {
         Lead::Token(at) | Lead::Url(at) => Some(("next", is_in_body(at))),
-        Lead::Total(at) => Some(("total", is_in_body(at))),
         Lead::Pages(at) => Some(("pages", is_in_body(at))),
         Lead::TokenHeader(name) => Some(("next_header", response.header(name).is_some())),
         Lead::LinkHeader => Some(("link", link(response).is_some())),
-        Lead::LastRecord(_) | Lead::Nowhere => None,
+        Lead::Total(_) | Lead::LastRecord(_) | Lead::Nowhere => None,
     };
+    let total = paging.total().map(|at| ("total", is_in_body(at)));
     let more = paging.more().map(|at| ("more", is_in_body(at)));
     let done = paging.done().map(|at| ("done", is_in_body(at)));
-    lead.into_iter().chain(more).chain(done).collect()
+    let places = lead.into_iter().chain(total);
+    places.chain(more).chain(done).collect()
 }
 
 /// Whether the cursor of the next page is in the last record.
@@ -111,6 +104,12 @@ pub const fn is_in_last_record(paging: &Paging) -> bool {
 }
 
 impl Says {
+    /// Whether the upstream names the next page, or says that there is one.
+    pub fn names_next(&self, paging: &Paging) -> bool {
+        let reported = self.reported.as_ref().is_ok_and(Option::is_some);
+        paging.names_next(self.more, reported)
+    }
+
     /// Reads the token out of the last record, if it is there.
     pub fn read_last(&mut self, paging: &Paging, last: Option<&Value>) {
         if let (Lead::LastRecord(at), Some(last)) = (paging.lead(), last) {

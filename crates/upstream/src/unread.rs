@@ -129,18 +129,21 @@ pub fn read(
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
     found.next = found.next.or_else(|| linked(paging, response, requested));
-    let total = match paging.lead() {
-        Lead::Total(at) => Some(("total", at, None)),
+    let pages = match paging.lead() {
         Lead::Pages(at) => Some(("pages", at, None)),
         Lead::Nowhere
+        | Lead::Total(_)
         | Lead::Token(_)
         | Lead::TokenHeader(_)
         | Lead::LastRecord(_)
         | Lead::Url(_)
         | Lead::LinkHeader => None,
     };
-    let read = total
+    let read = paging
+        .total()
+        .map(|at| ("total", at, None))
         .into_iter()
+        .chain(pages)
         .chain(paging.more().map(|at| ("more", at, more)))
         .chain(paging.done().map(|at| ("done", at, done)));
     let is_lacking = |key: &str, at: &Pointer| match at.find(document) {

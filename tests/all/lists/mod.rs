@@ -2,8 +2,8 @@
 //! holds decides: either every record that it held for the whole pass is landed, or the pass is not complete; nothing that it
 //! still has is ever marked as gone; `{since}` passes over no record; and the requests are the fewest that prove the end.
 //!
-//! Left out is what no reader can see, so that no check can hold: records that a list with counted pages loses while it is read move
-//! others to pages that were read already; a list of one page that later has more than the upstream lets a page have, since what is
+//! Left out is what no reader can see, so that no check can hold: records that a list with counted pages and no total loses while it is
+//! read move others to pages that were read already; a list of one page that later has more than the upstream lets a page have, since what is
 //! kept of a call says that its lists end there (a further request for each pass would be the only remedy); and a next page that gets
 //! an unusual name in a call that never had one under the configured name, which looks like any other member.
 //!
@@ -16,7 +16,9 @@ mod identities;
 pub mod lasting;
 mod life;
 mod mistakes;
+mod moves;
 mod plan;
+mod refused;
 mod server;
 mod stops;
 

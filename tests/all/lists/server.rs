@@ -88,10 +88,11 @@ impl Server {
     /// What changes while it is read, where a reader could see it.
     fn change_while_read(&mut self, change: Change) {
         let counts = self.world.kind.counts();
+        // A total that falls shows that records went.
+        let tells = self.world.total == Total::Right && !self.renamed.contains(&Name::Total);
         let hides = match change {
-            Change::Lose(_) => counts,
-            Change::Update(_) => counts && self.world.since > 0,
-            Change::Grow(_) | Change::Cap(_) | Change::Rename(_) => false,
+            Change::Lose(_) => counts && !tells,
+            Change::Update(_) | Change::Grow(_) | Change::Cap(_) | Change::Rename(_) => false,
         };
         if !hides {
             self.now += 1;
@@ -319,7 +320,7 @@ impl World {
     }
 
     pub fn reads_total(&self) -> bool {
-        self.total != Total::Absent && self.reads[2] && self.kind.counts()
+        self.total != Total::Absent && self.reads[2]
     }
 
     /// Whether requests or responses have this name, and the configuration too.

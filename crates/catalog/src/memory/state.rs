@@ -325,8 +325,8 @@ impl State {
         Landed {
             pass: id,
             cursor_repeats: false,
-            // No record of a simulated list comes again.
-            listed: landing.list.records,
+            // A simulated list lacks no record.
+            listed: u64::MAX,
             lease_lost: false,
         }
     }

@@ -183,6 +183,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'link', size_param = 'n', size = 10 }",
             Paging::Link(ByLink {
+                total: None,
                 size: size(),
                 empty_page_ends: false,
             }),
@@ -190,6 +191,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'next_url', next = '/next' }",
             Paging::NextUrl(ByNextUrl {
+                total: None,
                 lasting: None,
                 more: None,
                 done: None,
@@ -201,6 +203,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'next_url', next = '/next', lasting = 'last', empty_page_ends = true }",
             Paging::NextUrl(ByNextUrl {
+                total: None,
                 lasting: Some(Lasting::Last),
                 more: None,
                 done: None,
@@ -212,6 +215,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'token', param = 't', next = '/a', lasting = '/b', lasting_param = 's' }",
             Paging::Token(ByToken {
+                total: None,
                 lasting: Some(Lasting::At(pointer("/b"))),
                 lasting_param: Some("s".to_owned()),
                 then: None,
@@ -230,6 +234,7 @@ fn pages_are_turned_in_each_way() {
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
             Paging::Token(ByToken {
+                total: None,
                 lasting: None,
                 lasting_param: None,
                 then: None,

@@ -82,7 +82,10 @@ impl Response {
         *reported = reported::read(parts, self, Some(document));
         reported.free = rule.map(|rule| rule.free.clone()).unwrap_or_default();
         if rule.is_some_and(|rule| rule.class == Class::End) {
-            return Ok(self.no_records(parts));
+            return Ok(Page {
+                is_refused: true,
+                ..self.no_records(parts)
+            });
         }
         let is_gone = self.status == StatusCode::GONE && rule.is_none();
         Err(match refusal::failure_in(self, document, rules, now) {
@@ -151,6 +154,7 @@ impl Response {
         let of_record = found.error.clone();
         errors.extend(of_record.map(|said| ("a record without an id".to_owned(), said)));
         says.read_last(&call.paging, found.last.as_ref());
+        let is_named = says.names_next(&call.paging);
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
             // The records are paid for: they are landed, and the list stops behind them.
             Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
@@ -192,6 +196,8 @@ impl Response {
             lacks_elements: found.lacks_element,
             is_blank,
             part,
+            is_named: is_named && next.is_some(),
+            is_refused: false,
             next,
             lasting,
             tag,

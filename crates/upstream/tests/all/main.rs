@@ -139,6 +139,7 @@ pub(crate) fn token_paging() -> Paging {
         size: 2,
     });
     Paging::Token(ByToken {
+        total: None,
         lasting: None,
         lasting_param: None,
         then: None,

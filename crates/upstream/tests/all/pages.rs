@@ -160,6 +160,7 @@ async fn a_page_is_asked_for_with_its_cursor_and_its_size() {
         ),
         (
             Paging::Link(ByLink {
+                total: None,
                 size: Some(size(Some("per_page"), 100)),
                 empty_page_ends: false,
             }),
@@ -279,6 +280,7 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 
 fn next_url() -> Paging {
     Paging::NextUrl(ByNextUrl {
+        total: None,
         lasting: None,
         more: None,
         done: None,
@@ -308,6 +310,7 @@ async fn a_url_of_the_next_page_is_followed_as_it_is() {
     for paging in [
         next_url(),
         Paging::Link(ByLink {
+            total: None,
             size: None,
             empty_page_ends: false,
         }),
@@ -350,6 +353,7 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
         (next_url(), Some("/things?page=2")),
         (
             Paging::Link(ByLink {
+                total: None,
                 size: None,
                 empty_page_ends: false,
             }),
@@ -405,6 +409,7 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     in_body.call.method = Method::POST;
     let (param, next) = ("page".to_owned(), pointer("/next"));
     in_body.call.paging = Paging::Token(ByToken {
+        total: None,
         lasting: None,
         lasting_param: None,
         then: None,
@@ -432,6 +437,7 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
         ),
         (
             Paging::Link(ByLink {
+                total: None,
                 size: None,
                 empty_page_ends: false,
             }),
@@ -470,6 +476,7 @@ async fn the_next_page_is_never_on_another_host() {
     for (paging, (url, told)) in [
         next_url(),
         Paging::Link(ByLink {
+            total: None,
             size: None,
             empty_page_ends: false,
         }),
@@ -514,6 +521,7 @@ async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
     for paging in [
         next_url(),
         Paging::Link(ByLink {
+            total: None,
             size: None,
             empty_page_ends: false,
         }),

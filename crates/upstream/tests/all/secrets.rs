@@ -486,6 +486,7 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let stub = echoing(echo);
             let next = pointer("/next");
             let paging = Paging::Token(ByToken {
+                total: None,
                 lasting: None,
                 lasting_param: None,
                 then: None,
@@ -556,10 +557,12 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
 async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
     for paging in [
         Paging::Link(ByLink {
+            total: None,
             size: None,
             empty_page_ends: false,
         }),
         Paging::NextUrl(ByNextUrl {
+            total: None,
             lasting: None,
             more: None,
             done: None,

@@ -462,6 +462,7 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
         }))
     });
     let asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
+        total: None,
         lasting: None,
         next: super::pointer("/next"),
         more: None,

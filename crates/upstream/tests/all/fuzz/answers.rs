@@ -21,10 +21,12 @@ fn paging() -> impl Strategy<Value = Paging> {
         Just(token_paging()),
         Just(Paging::None),
         Just(Paging::Link(ByLink {
+            total: None,
             size: None,
             empty_page_ends: false
         })),
         Just(Paging::NextUrl(ByNextUrl {
+            total: None,
             lasting: None,
             more: None,
             done: None,

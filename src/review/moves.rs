@@ -1,0 +1,211 @@
+//! Lists that moved while they were read, and lists that have fewer records than the upstream reports: judged at their end, by what all
+//! pages showed, those before a stop included.
+
+use super::{Finding, Review};
+use ingest_base::list_so_far::{ListSoFar, Totals};
+use ingest_config::Doubt;
+use ingest_upstream::Page;
+
+/// What follows from a list as a whole.
+#[derive(Debug, Default)]
+pub struct Judged {
+    pub findings: Vec<Finding>,
+    /// Whether it perhaps lacks records that there are: none is marked as gone.
+    pub is_partial: bool,
+    /// Whether the next list has to begin where this one did: it perhaps passed over records.
+    pub is_cut: bool,
+}
+
+/// Returns the number of all records that a page reports, and its place in words: that of the configured place, or a greater one that
+/// looks like it. Where the response names the next page, only one beside the list looks like it.
+fn reported(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
+    let paging = &review.call.paging;
+    let configured = page.total.zip(paging.total());
+    let configured = configured.map(|(total, at)| (format!("`{at}`"), total));
+    let unread = page.unread.total.as_ref();
+    // A number of the records on the page is none of the list.
+    let unread = unread.filter(|(at, total)| *total > page.listed && review.can_be_total(at));
+    match (configured, unread) {
+        (Some((_, total)), Some((at, unread))) if *unread > total => Some((at.clone(), *unread)),
+        (None, Some((at, unread))) => Some((at.clone(), *unread)),
+        (configured, _) => configured,
+    }
+}
+
+/// The object that has the member at a pointer.
+fn parent(at: &str) -> &str {
+    at.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+impl Review<'_> {
+    /// Adds what a page shows to what those before it showed.
+    pub fn add_to(&self, list: &mut ListSoFar, page: &Page) {
+        let records = page.records.len() as u64;
+        list.records = list.records.saturating_add(records);
+        let unlisted = page.listed.saturating_sub(records);
+        list.unlisted = list.unlisted.saturating_add(unlisted);
+        list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
+        list.skipped = list.skipped.saturating_add(page.skipped);
+        list.is_named = self.is_named;
+        if let Some((at, total)) = reported(self, page) {
+            list.report(at, total);
+        }
+    }
+
+    /// Whether a number at a place that is not configured can be that of all records.
+    pub(super) fn can_be_total(&self, at: &str) -> bool {
+        let paging = &self.call.paging;
+        let list = self
+            .call
+            .records
+            .as_ref()
+            .map(|records| records.at.as_str());
+        let beside = ["", list.map_or("", parent)];
+        paging.counts_itself()
+            || (paging.total().is_none() && beside.contains(&parent(at.trim_matches('`'))))
+    }
+
+    /// Whether totals are only what looks like one: such a list is no doubt, and marks nothing as gone.
+    fn is_likely_total(&self) -> bool {
+        self.call.paging.total().is_none() && !self.call.paging.counts_itself()
+    }
+
+    /// Judges a list whose end is proved. `marks_gone`: whether records that it lacks would be marked as gone.
+    #[must_use]
+    pub fn judge(&self, list: &ListSoFar, marks_gone: bool) -> Judged {
+        let mut judged = Judged::default();
+        // What changed is named again when it changes again, and has no number of all records.
+        if self.call.names_changes() {
+            return judged;
+        }
+        if let Some(total) = &list.total {
+            match self.is_likely_total() {
+                true => self.judge_likely_total(list, total, marks_gone, &mut judged),
+                false => self.judge_total(list, total, &mut judged),
+            }
+        }
+        self.judge_order(list, marks_gone, &mut judged);
+        judged
+    }
+
+    /// Whether it has as many different records as the response reports.
+    fn judge_total(&self, list: &ListSoFar, total: &Totals, judged: &mut Judged) {
+        let reached = list.reached();
+        // A record that came while the list was read can be before its pages.
+        if total.least <= reached {
+            return;
+        }
+        let text = format!(
+            "{}: the list ended after {reached} {}records, and the response has {} at {}: if that is the number of all records, \
+            check `page.first`, `page.size` and `page.size_param`",
+            self.call.name,
+            if list.again() > 0 { "different " } else { "" },
+            total.least,
+            total.at
+        );
+        let is_accepted = self.call.trust.contains(&Doubt::FewerThanTotal);
+        let is_note = is_small(total.least, reached) && !self.is_last_chance();
+        judged.is_partial |= !is_accepted;
+        judged.is_cut |= !is_accepted && self.names_since();
+        judged.findings.push(match is_note && !is_accepted {
+            true => Finding::Note(format!("{text}; {}", self.consequence())),
+            false => self.find(Doubt::FewerThanTotal, text),
+        });
+    }
+
+    /// Whether it has as many different records as a number says that looks like that of all records.
+    fn judge_likely_total(
+        &self,
+        list: &ListSoFar,
+        total: &Totals,
+        marks_gone: bool,
+        judged: &mut Judged,
+    ) {
+        let (reached, least, at) = (list.reached(), total.least, &total.at);
+        let is_accepted = self.call.trust.contains(&Doubt::FewerThanTotal);
+        if least <= reached || is_accepted || !marks_gone {
+            return;
+        }
+        judged.is_partial = true;
+        judged.findings.push(Finding::Note(format!(
+            "{}: the list ended after {reached} records, and the response has {least} at {at}, so {}; if that is the number of all \
+            records, write it as `total` into `page`; if not, write trust = [\"{}\"] into the call",
+            self.call.name,
+            self.consequence(),
+            Doubt::FewerThanTotal.name()
+        )));
+    }
+
+    /// Whether the list moved while it was read.
+    fn judge_order(&self, list: &ListSoFar, marks_gone: bool, judged: &mut Judged) {
+        let total = list
+            .total
+            .as_ref()
+            .filter(|total| total.fell || total.first != total.last);
+        let again = list.again();
+        let Some(why) = why(self.call.name.as_str(), total, again) else {
+            return;
+        };
+        judged.is_partial |= marks_gone;
+        // A record that moved to a later page, or went, moved those behind it to pages that were read already. What moves to the front
+        // only repeats the end of the page before.
+        let moved_back = self.call.paging.counts_itself() && again > list.overlapping;
+        let fell = total.is_some_and(|total| total.fell) && !self.is_likely_total();
+        let passed_over = fell || moved_back;
+        if passed_over && self.is_last_chance() {
+            let text = format!("{why}, and no other pass lists what it passed over");
+            judged.is_partial = true;
+            judged.findings.push(self.find(Doubt::ListMoved, text));
+        } else if passed_over && self.names_since() {
+            (judged.is_partial, judged.is_cut) = (true, true);
+            judged
+                .findings
+                .push(Finding::Note(format!("{why}; {}", self.consequence())));
+        } else if marks_gone {
+            judged
+                .findings
+                .push(Finding::Note(format!("{why}; {}", self.consequence())));
+        }
+    }
+
+    /// Whether no later pass lists what this one passed over.
+    fn is_last_chance(&self) -> bool {
+        self.region.slice.is_some()
+    }
+
+    fn consequence(&self) -> &'static str {
+        match self.names_since() {
+            true => "the next pass begins at the same {since}",
+            false => "this pass marks no record as gone",
+        }
+    }
+}
+
+fn why(call: &str, total: Option<&Totals>, again: u64) -> Option<String> {
+    let total = total.map(|total| {
+        let (first, last, at) = (total.first, total.last, &total.at);
+        match total.fell && first <= last {
+            true => format!(
+                "the number of all records at {at} fell in between to {}",
+                total.least
+            ),
+            false => format!("the number of all records at {at} went from {first} to {last}"),
+        }
+    });
+    let again = (again > 0).then(|| match again {
+        1 => "1 record came again on a later page".to_owned(),
+        _ => format!("{again} records came again on later pages"),
+    });
+    let signs: Vec<String> = total.into_iter().chain(again).collect();
+    (!signs.is_empty()).then(|| {
+        format!(
+            "{call}: the list moved while it was read ({})",
+            signs.join(", ")
+        )
+    })
+}
+
+/// Whether a list can have moved by so much while it was read.
+pub fn is_small(total: u64, reached: u64) -> bool {
+    total.saturating_sub(reached) <= (total / 100).max(1)
+}

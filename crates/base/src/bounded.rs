@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most bytes of a configuration, of a list of regions, or of a description of an API.
+/// The most bytes of a configuration, of a list of regions, or of a saved response on stdin.
 pub const DOCUMENT: u64 = 16 << 20;
 
 /// Reads a file of at most `most` bytes.

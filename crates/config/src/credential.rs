@@ -231,7 +231,9 @@ pub fn all(
     // A second pass, because each account has limits of all its credentials, also of those further down.
     Named::read(items, |item| {
         let known = own.get(item.name())?;
-        let limits = accounts.get(&known.account).cloned().unwrap_or_default();
+        let mut limits = accounts.get(&known.account).cloned().unwrap_or_default();
+        // `wait` and `reported` are those of the credential, where two say different ones.
+        limits.extend(known.limits.clone());
         Some(Credential {
             name: item.name().to_owned(),
             upstream: known.upstream.clone(),

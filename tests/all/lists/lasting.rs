@@ -748,7 +748,7 @@ fn try_sends_the_request_of_the_next_pass_and_shows_where_the_one_behind_it_begi
     assert_eq!(run(&world), complete(1, 1));
     assert_eq!(run(&world), complete(1, 0));
     let begins = begun(&stub, "sync").split_off(3);
-    assert_eq!(begins, cursors(&["5", "5", "6"])[1..]);
+    assert_eq!(begins, cursors(&["5", "5", "5", "6"])[1..]);
 }
 
 #[test]

@@ -66,11 +66,6 @@ fn what_a_configuration_names_is_read_to_a_bound() {
         "64 KiB",
     );
     bounded(
-        "regions that a command prints",
-        run("regions={ command = [\"sh\", \"-c\", \"yes\"] }"),
-        "16 MiB",
-    );
-    bounded(
         "regions in a file",
         run("regions={ file = \"/dev/zero\" }"),
         "16 MiB",
@@ -89,9 +84,9 @@ fn what_a_configuration_names_is_read_to_a_bound() {
         "16 MiB",
     );
     bounded(
-        "a description",
-        world.command(&["init", "--openapi", "/dev/zero", "--call", "GET:/x", "-"]),
-        "16 MiB",
+        "a saved response",
+        world.command(&["init", "--answer", "/dev/zero", "-"]),
+        "128 MiB",
     );
     let mut configuration = Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
     configuration

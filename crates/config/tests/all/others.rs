@@ -47,7 +47,7 @@ auth = { bearer = true }
 errors = [
     { status = 429, text = "per day", class = "spent" },
     { status = 429, text = "per hour", class = "spent" },
-    { status = ["5xx", 408], class = "transient" },
+    { status = 429, class = "slow_down" },
 ]
 [upstreams.analytics.calls.runReport]
 path = "properties/{property}:runReport"
@@ -123,7 +123,7 @@ fn upstreams_that_differ_in_everything_are_read() {
 }
 
 #[test]
-fn own_rules_come_before_those_of_a_set() {
+fn rules_for_a_text_come_before_those_for_its_status() {
     let config = right(OTHERS, &[]);
     let class = |text: &str| {
         let body =

@@ -294,7 +294,7 @@ fn a_body_is_json_whose_texts_are_templates() {
     let body = "{ ids = ['{ids}'], n = 5, x = 1.5, deep = { yes = true, day = 2026-01-01 } }";
     let sets = [
         format!("{call}.method=POST"),
-        format!("{call}.body={body}"),
+        format!("{call}.json={body}"),
         "jobs.all.steps.1.params={}".to_owned(),
     ];
     let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
@@ -307,11 +307,11 @@ fn a_body_is_json_whose_texts_are_templates() {
         Some(expected)
     );
 
-    let typo = format!("{call}.body.deep.yes={{regoin}}");
+    let typo = format!("{call}.json.deep.yes={{regoin}}");
     let wrong = [&sets[..], &[&typo]].concat();
     assert_eq!(
         problems(SMALL, &wrong)[0].path,
-        "upstreams.things.calls.\"owners.list\".body.deep.yes"
+        "upstreams.things.calls.\"owners.list\".json.deep.yes"
     );
 }
 

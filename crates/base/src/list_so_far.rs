@@ -9,24 +9,34 @@ use serde::{Deserialize, Serialize};
 pub struct ListSoFar {
     /// Whether the list perhaps lacks records that there are: `max_pages` cut it, its end is not proved, or a page of it could not be
     /// read completely.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_partial: bool,
     /// Whether its end is proved.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
     /// Whether the upstream named its next page, or said that there is one.
+    #[serde(skip_serializing_if = "is_default")]
     pub is_named: bool,
     /// Records that have no id.
+    #[serde(skip_serializing_if = "is_default")]
     pub skipped: u64,
     /// Records of its pages, each once for a page.
+    #[serde(skip_serializing_if = "is_default")]
     pub records: u64,
     /// Records that are in no listing: without an id that can be stored, or with one that another record of the page has.
+    #[serde(skip_serializing_if = "is_default")]
     pub unlisted: u64,
     /// Records with which a page begins and the page before ends.
+    #[serde(skip_serializing_if = "is_default")]
     pub overlapping: u64,
     /// The different records of its pages, as the catalog lists them.
+    #[serde(skip_serializing_if = "is_default")]
     pub listed: u64,
     /// The numbers of all records that its pages report; `None` if none does.
+    #[serde(skip_serializing_if = "is_default")]
     pub total: Option<Totals>,
     /// Notes for people.
+    #[serde(skip_serializing_if = "is_default")]
     pub notes: Vec<String>,
 }
 
@@ -41,6 +51,11 @@ pub struct Totals {
     pub least: u64,
     /// Whether a page reported less than one before it.
     pub fell: bool,
+}
+
+/// What is as before a first page is not written.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl ListSoFar {

@@ -1,7 +1,7 @@
 //! What the catalog has of a page before it is stored: read in one round trip, after the check of the lease.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
@@ -109,12 +109,22 @@ fn check_unknown(row: &Row, landing: &Landing) -> Result<(), PostgresError> {
         return Ok(());
     };
     // Of a pass that the first page begins, nothing is read here.
-    let listed = row.value::<Option<i64>>(8)?.unwrap_or(0);
-    let listed = u64::try_from(listed).unwrap_or(0);
+    let first = || {
+        landing
+            .records
+            .iter()
+            .map(|record| &record.id)
+            .collect::<HashSet<_>>()
+            .len()
+    };
+    let listed = match open(landing) {
+        Some(_) => u64::try_from(row.value::<Option<i64>>(8)?.unwrap_or(0)).unwrap_or(0),
+        None => first() as u64,
+    };
     Err(PostgresError::Landed(Landed {
         pass: PassId(pass),
         cursor_repeats: row.value::<bool>(5)? && landing.next.is_some(),
-        listed: listed.max(landing.records.len() as u64),
+        listed,
         lease_lost: false,
     }))
 }

@@ -28,7 +28,7 @@ async fn a_page_lands_with_its_records_listing_cursor_and_counts() {
     );
     assert_eq!(
         f.rows("select * from checkpoint"),
-        ["1 0 1 page2 2026-03-01T12:01:00.000000Z request 0 0"]
+        [r#"1 0 1 page2 2026-03-01T12:01:00.000000Z request 0 0 {"listed":2}"#]
     );
     assert_eq!(
         f.rows("select job, region, started_at, finished_at, outcome, pages, records, requests, units from pass"),

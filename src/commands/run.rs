@@ -21,9 +21,9 @@ use crate::exit::Exit;
 use crate::foresight;
 use crate::review::{self, RegionalRecords};
 use crate::run::{
-    self, Blocked, Context, InFlight, KnownCalls, LearnedCosts, LimitReport, PassOutcome,
-    PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Upstreams,
-    Waits,
+    self, Blocked, Context, Credentials, InFlight, KnownCalls, LearnedCosts, LimitReport,
+    PassOutcome, PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
+    Upstreams, Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::PassStore;
@@ -168,7 +168,7 @@ pub async fn context(
         unlanded: environment.unlanded(),
         stop,
         waits: Waits::default(),
-        blocked: Blocked::default(),
+        blocked: Blocked::knowing(Credentials::kept_in(environment.state_dir.clone())),
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
         known_calls: KnownCalls::default(),

@@ -18,7 +18,7 @@ use super::{Error, output, signals};
 use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;
 use crate::review;
-use crate::run::{self, Context, Upstreams, Waits};
+use crate::run::{self, Blocked, Context, Credentials, Upstreams, Waits};
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
     Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
@@ -322,7 +322,13 @@ impl Tried {
         let context = context(environment, catalog, upstreams, run::channel().1).await?;
         // Only now: a signal ends the command at once while it waits for catalog or ledger.
         let stop = signals::listen("the request in flight is completed first", Waits::default())?;
-        Ok(Context { stop, ..context })
+        // Somebody asks by hand, perhaps since the credential was repaired at the upstream.
+        let credentials = Credentials::kept_in(environment.state_dir.clone()).asking_always();
+        Ok(Context {
+            stop,
+            blocked: Blocked::knowing(credentials),
+            ..context
+        })
     }
 
     fn report(

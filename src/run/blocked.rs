@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::credentials::Credentials;
 use super::outcome::StoppedBy;
 use ingest_quota::{Account, Cost, Timestamp, Units};
 use parking_lot::Mutex;
@@ -13,6 +14,8 @@ const MOST_IN_A_ROW: u32 = 5;
 /// The refusals of one run, shared by all its requests.
 #[derive(Debug, Default)]
 pub struct Blocked {
+    /// What is known of the credentials, from earlier runs too.
+    pub credentials: Credentials,
     state: Mutex<BlockedState>,
     /// How many pages wait for a catalog that does not answer.
     landings: AtomicUsize,
@@ -48,6 +51,15 @@ struct RefusedCharge {
 }
 
 impl Blocked {
+    /// Nothing was refused yet, and this is known of the credentials.
+    #[must_use]
+    pub fn knowing(credentials: Credentials) -> Self {
+        Self {
+            credentials,
+            ..Self::default()
+        }
+    }
+
     /// Returns the refusal of an equal charge. When a different one fits, only the ledger can say.
     ///
     /// Without it, a region further back in the order could charge a unit that returned after a region before it had stopped.
@@ -141,6 +153,12 @@ impl Blocked {
     /// Records that the upstream accepted a credential.
     pub fn accept(&self, credential: &str) {
         self.state.lock().accepted.insert(credential.to_owned(), 0);
+    }
+
+    /// Whether the upstream accepted a credential in this run.
+    #[must_use]
+    pub fn was_accepted(&self, credential: &str) -> bool {
+        self.state.lock().accepted.contains_key(credential)
     }
 
     /// Counts a rejection, and returns whether its cause is the request: the upstream accepted the credential before in this run, and did

@@ -17,6 +17,11 @@ pub const LONGEST_TOLERANCE: Duration = Duration::from_secs(5 * 60);
 /// cost a unit each time.
 const REFUSED_SLICE_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Returns how much earlier than `every` after the last time something is due.
+pub fn tolerance(every: Duration) -> Duration {
+    (every / 20).min(LONGEST_TOLERANCE)
+}
+
 /// A region of a job that may walk.
 #[derive(Debug, Clone)]
 pub struct Candidate {
@@ -359,10 +364,7 @@ impl Candidate {
         if self.is_backfilled() {
             return false;
         }
-        let tolerance = self
-            .job
-            .every
-            .map_or(Duration::ZERO, |every| (every / 20).min(LONGEST_TOLERANCE));
+        let tolerance = self.job.every.map_or(Duration::ZERO, tolerance);
         self.resumable(now).is_some() || self.due_at().is_none_or(|due| now >= due - tolerance)
     }
 

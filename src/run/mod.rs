@@ -9,6 +9,7 @@ mod batches;
 mod blocked;
 mod concurrent;
 mod context;
+mod credentials;
 pub(crate) mod due;
 pub(crate) mod estimate;
 mod known_calls;
@@ -39,6 +40,7 @@ use ingest_config::{Job, Region};
 
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent, Upstreams};
+pub use credentials::Credentials;
 pub use due::{Backfill, Candidate, candidates, each_region};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned};
@@ -94,6 +96,8 @@ pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, 
         return Err(error);
     }
     fairest_first(&mut due, now);
+    let credentials = &context.blocked.credentials;
+    due.sort_by_cached_key(|one| credentials.was_rejected_at(&one.job, &one.region.key()));
     let mut queue = VecDeque::from(due);
     let (mut walked, mut admission) = (Walked::default(), Admission::default());
     context.progress.planned(queue.len());

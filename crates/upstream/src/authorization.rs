@@ -53,6 +53,11 @@ impl Authorization {
         self.secrets.is_some() || self.token.is_some()
     }
 
+    /// Whether the credential has a secret.
+    pub fn has_secrets(&self) -> bool {
+        self.secrets.is_some()
+    }
+
     /// What one request carries. A secret is read and a token is requested if that is necessary.
     ///
     /// # Errors

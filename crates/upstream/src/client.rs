@@ -24,7 +24,7 @@ use ingest_base::saved_response::SavedResponse;
 use ingest_config as config;
 use ingest_config::CredentialLimit;
 use ingest_quota::LimitName;
-use ingest_secret::Secrets;
+use ingest_secret::{Secrets, SecretsInUse};
 
 /// The configuration of a credential's limits, by name.
 type Limits = BTreeMap<LimitName, CredentialLimit>;
@@ -110,6 +110,13 @@ impl Upstream for Client {
     async fn ready(&self) -> Result<(), Failure> {
         self.authorization.reveal().await?;
         self.http().await.map(drop)
+    }
+
+    async fn secrets(&self) -> Result<Option<SecretsInUse>, Failure> {
+        if !self.authorization.has_secrets() {
+            return Ok(None);
+        }
+        self.authorization.secrets().await.map(Some)
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {

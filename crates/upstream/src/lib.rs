@@ -51,6 +51,7 @@ use ingest_base::clock::Deadline;
 use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_config::{Free, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
+use ingest_secret::SecretsInUse;
 
 pub use beside::Beside;
 pub use client::{Client, ClientError};
@@ -266,6 +267,14 @@ pub enum Failure {
 pub trait Upstream: Send + Sync {
     /// Checks that requests can be sent, so that a missing secret is found before anything is charged.
     async fn ready(&self) -> Result<(), Failure>;
+
+    /// The secrets that a request carries, or with which an access token is requested. `None`: the credential has none.
+    ///
+    /// # Errors
+    /// One is missing.
+    async fn secrets(&self) -> Result<Option<SecretsInUse>, Failure> {
+        Ok(None)
+    }
 
     /// A connection for one request, made before the request is charged: connecting can take longer than a grant lasts.
     ///

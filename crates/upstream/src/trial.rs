@@ -9,6 +9,7 @@ use super::response::Response;
 use super::{Exchange, Failure, PageRequest, Upstream};
 use ingest_base::clock::Deadline;
 use ingest_config::Rule;
+use ingest_secret::SecretsInUse;
 
 /// How a response was classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,10 @@ impl Recorder {
 impl Upstream for Recorder {
     async fn ready(&self) -> Result<(), Failure> {
         self.client.ready().await
+    }
+
+    async fn secrets(&self) -> Result<Option<SecretsInUse>, Failure> {
+        self.client.secrets().await
     }
 
     async fn connect(&self) -> Result<Connection, Failure> {

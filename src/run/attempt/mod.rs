@@ -5,6 +5,7 @@ mod exhausted;
 mod permit;
 mod reconcile;
 mod refusal;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -221,6 +222,8 @@ async fn cached_page(
 impl<'a> Attempt<'a> {
     /// Charges the request, sends it, and brings what the response reports to the ledger.
     async fn run(&mut self, request: PageRequest<'_>) -> Result<Page, NoPage> {
+        // Before the slot, which a request of another credential can use meanwhile.
+        let turn = self.turn().await?;
         // Before the charge: a grant does not last as long as this can take.
         let slot = self.context.in_flight.slot(&self.job.credential.upstream);
         let _slot = self.waiting("its turn at the upstream", slot).await;
@@ -246,7 +249,7 @@ impl<'a> Attempt<'a> {
         self.count(&page, sent.elapsed());
         match page {
             Ok(page) => {
-                self.context.blocked.accept(&self.job.credential.name);
+                self.accepted(&turn);
                 self.reopen(&permit).await;
                 if page.unchanged {
                     self.release_unmodified(&permit).await;
@@ -260,7 +263,7 @@ impl<'a> Attempt<'a> {
                 self.correct(&permit, &cost).await;
                 let open = self.of_open_limits(&failure, &reported.limits);
                 self.reconcile(&permit, &open).await;
-                let refused = self.refused(&permit, failure, &reported.limits);
+                let refused = self.refused(&permit, &turn, failure, &reported.limits);
                 let mut retry = refused.await?;
                 // An attempt that its error rule calls free leaves no charge in doubt.
                 retry.charged &= !cost.is_none();

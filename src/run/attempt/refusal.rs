@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::turn::Turn;
 use super::{Attempt, LONGEST_PAUSE};
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
 use crate::run::stats::logged;
@@ -132,6 +133,7 @@ impl Attempt<'_> {
     pub async fn refused(
         &mut self,
         permit: &Permit,
+        turn: &Turn,
         failure: Failure,
         reported: &[ReportedLimit],
     ) -> Result<Retry, StopReason> {
@@ -174,10 +176,7 @@ impl Attempt<'_> {
             {
                 Err(StopReason::Forbidden(why))
             }
-            Failure::Denied(why) => {
-                self.context.blocked.deny(&self.job.credential.name, &why);
-                Err(StopReason::Denied(why))
-            }
+            Failure::Denied(why) => Err(self.rejected(turn, why)),
             Failure::Skip(why) => Err(StopReason::Unserved(why)),
             Failure::WrongShape(why) => Err(StopReason::Failed(why)),
             Failure::BadCursor(why) => {

@@ -27,6 +27,7 @@ mod over_redis;
 mod pass_time;
 mod printed;
 mod reads;
+mod rejected;
 mod secrets;
 mod signals;
 mod since;

@@ -42,6 +42,32 @@ pub struct Entry {
     pub node: Node,
 }
 
+/// Returns the table or the key of a line, from 1, and the line before it that has the same one; `None` where both are not
+/// written alike.
+fn first_place(text: &str, line: usize) -> Option<(String, usize)> {
+    let is_table = |line: &str| line.trim_start().starts_with('[');
+    let name = |line: &str| match is_table(line) {
+        true => line
+            .split_inclusive(']')
+            .next()
+            .unwrap_or_default()
+            .replace(' ', ""),
+        false => line.split('=').next().unwrap_or_default().trim().to_owned(),
+    };
+    let before: Vec<&str> = text.lines().take(line).collect();
+    let (here, before) = before.split_last()?;
+    let wanted = name(here);
+    for (at, other) in before.iter().enumerate().rev() {
+        if is_table(other) == is_table(here) && name(other) == wanted {
+            return Some((format!("`{wanted}`"), at + 1));
+        }
+        if is_table(other) && !is_table(here) {
+            return None;
+        }
+    }
+    None
+}
+
 /// Why a text is not TOML, and on which line.
 #[derive(Debug)]
 pub struct SyntaxError {
@@ -53,9 +79,14 @@ impl Node {
     /// Reads a document.
     pub fn parse(text: &str) -> Result<Self, SyntaxError> {
         let lines = Lines::new(text);
-        let table = DeTable::parse(text).map_err(|error| SyntaxError {
-            line: lines.at(error.span().map_or(0, |span| span.start)),
-            message: error.message().to_owned(),
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = lines.at(error.span().map_or(0, |span| span.start));
+            let first = (error.message() == "duplicate key").then(|| first_place(text, line));
+            let message = match first.flatten() {
+                Some((key, first)) => format!("{key} stands on line {first} already; remove one"),
+                None => error.message().to_owned(),
+            };
+            SyntaxError { line, message }
         })?;
         Ok(Self {
             origin: Origin::Line(1),

@@ -82,6 +82,31 @@ fn a_lost_index_is_made_anew_from_the_records() {
 }
 
 #[test]
+fn a_damaged_index_is_named_and_the_remedy_that_is_named_works() {
+    let world = landed();
+    let title = a_title(&world);
+    let before = found(&world, &title);
+    let path = world.state_dir().join("search.db");
+    let size = fs::metadata(&path).unwrap().len();
+    let damaged = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for page in 1..size / 4096 {
+        damaged.write_all_at(&[0xAA; 4096], page * 4096).unwrap();
+    }
+    let failed = world.ingest(&["search", &title]);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    let names = failed
+        .stderr
+        .contains("search.db: the full-text index is damaged");
+    assert!(
+        names && failed.stderr.contains("`ingest repair`"),
+        "{failed:?}"
+    );
+    let repaired = world.ingest(&["repair"]);
+    assert_eq!(repaired.code, 0, "{repaired:?}");
+    assert_eq!(found(&world, &title), before);
+}
+
+#[test]
 fn what_is_seen_again_after_a_repair_is_indexed_once() {
     let mut world = landed();
     let title = a_title(&world);

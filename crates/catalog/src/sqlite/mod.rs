@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use self::indexer::Indexer;
@@ -91,10 +91,30 @@ enum StoreError {
     NoSuchPass(PassId),
     #[error("its full-text index is missing; create it with `ingest repair`")]
     NoIndex,
+    #[error(
+        "{path}: the full-text index is damaged ({source}); `ingest repair` makes it anew from the catalog, and requests nothing"
+    )]
+    DamagedIndex {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
     #[error(transparent)]
     Index(#[from] OpenError),
     #[error(transparent)]
     CutOff(#[from] CutOff),
+}
+
+impl StoreError {
+    /// The error of a full-text index: the catalog is whole where its index is damaged.
+    fn of_index(path: &Path, error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::DamagedIndex {
+                path: path.to_owned(),
+                source: error,
+            },
+            _ => Self::Sqlite(error),
+        }
+    }
 }
 
 impl SqliteCatalog {
@@ -298,7 +318,8 @@ impl StoreError {
             | Self::NoSuchPass(_)
             | Self::NoIndex
             | Self::Index(_)
-            | Self::CutOff(_) => CatalogError::Failed(message),
+            | Self::CutOff(_)
+            | Self::DamagedIndex { .. } => CatalogError::Failed(message),
         }
     }
 }

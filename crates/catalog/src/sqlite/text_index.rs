@@ -209,10 +209,11 @@ impl TextIndex {
         let Some(database) = self.opened(&mut opened)? else {
             return nothing_indexed(records).map(|()| T::default());
         };
-        let (missing, found) = database.read(|index| {
+        let found = database.read(|index| {
             let _running = interruptible.runs_on(index)?;
             Ok((missing(index, records, newest)?, read(index)?))
-        })?;
+        });
+        let (missing, found) = found.map_err(|error| StoreError::of_index(&self.path, error))?;
         match missing {
             None => nothing_indexed(records)?,
             Some(missing) => report_missing(missing),

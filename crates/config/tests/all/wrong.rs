@@ -115,7 +115,14 @@ const LEDGER: &[Case] = &[
         "url = \"sqlite\"\nurl = \"sqlite\"",
         5,
         "",
-        &["not valid TOML", "duplicate key"],
+        &["not valid TOML", "`url` stands on line 4 already"],
+    ),
+    (
+        "url = \"sqlite\"",
+        "url = \"sqlite\"\n[ledger]",
+        5,
+        "",
+        &["not valid TOML", "`[ledger]` stands on line 3 already"],
     ),
     (
         "url = \"sqlite\"",

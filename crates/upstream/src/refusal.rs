@@ -207,9 +207,11 @@ fn redirect(answer: &Response) -> Option<String> {
         .status
         .is_redirection()
         .then(|| answer.header(LOCATION.as_str()))??;
-    // As a browser reads it: `//host/path` has no scheme, and names another host all the same.
+    // As a browser reads it: `//host/path` has no scheme, and names another host all the same; so do more slashes, and others.
     let own = Url::parse("https://the-same.invalid/").ok()?;
-    let to = match own.join(&location) {
+    let rest = location.trim_start_matches(['/', '\\']);
+    let named = (location.len() - rest.len() > 1).then(|| format!("//{rest}"));
+    let to = match own.join(named.as_deref().unwrap_or(&location)) {
         Ok(to) if to.host() != own.host() => host_of(&to),
         _ => "another path of the same host".to_owned(),
     };

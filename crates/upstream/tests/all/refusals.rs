@@ -333,7 +333,7 @@ async fn the_first_rule_that_holds_decides() {
         ),
         (
             StubAnswer::error(403, &error("other")),
-            "denied: 403 Forbidden: no",
+            "denied: 403 Forbidden: no (GET /things)",
         ),
         (
             StubAnswer::error(400, &error("badToken")),

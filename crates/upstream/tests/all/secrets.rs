@@ -279,7 +279,7 @@ async fn a_token_that_ran_out_is_fetched_again_for_the_next_attempt() {
     for expected in [
         "ok",
         "ok",
-        "transient: 401 Unauthorized: expired; fetched a new secret",
+        "transient: 401 Unauthorized: expired (GET /things); fetched a new secret",
         "ok",
         "ok",
     ] {

@@ -31,7 +31,7 @@ records = { at = "/data", kind = "detail", id = "/id" }
 path = "numbered"
 cost = { hourly = 1 }
 params = { region = "{region}" }
-page = { kind = "number", param = "page", size_param = "per_page", size = 20 }
+page = { kind = "number", param = "page", size_param = "per_page", size = 20, total = "/total" }
 records = { at = "/items", kind = "numbered", id = "/id" }
 [upstreams.shop.calls.offset]
 path = "offset"

@@ -81,7 +81,8 @@ fn a_pattern_reads_the_parts_of_a_header() {
                 &[("x-left", "4"), ("x-reset", "0")],
                 "remaining = 'x-left', reset = 'x-reset'",
             ),
-            (json!(4), false),
+            // A reset in 0 s is now.
+            (json!(4), true),
         ),
     ];
     for ((headers, reported), expected) in cases {

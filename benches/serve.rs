@@ -111,7 +111,7 @@ impl Server {
             command.args(["--set", set]);
         }
         let mut child = command
-            .env("DASHBOARDS", "token")
+            .env("DASHBOARDS", "a-token-that-nobody-guesses")
             .args(["serve", "--listen", "127.0.0.1:0", "--format", "json"])
             .stdout(Stdio::piped())
             .spawn()
@@ -362,7 +362,7 @@ async fn charge(charges: usize) {
     };
     let body = "{\"credential\":\"youtube\",\"call\":\"videos.list\"}";
     let request = format!(
-        "POST /api/v1/charge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token\r\n\
+        "POST /api/v1/charge HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a-token-that-nobody-guesses\r\n\
         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );

@@ -103,7 +103,9 @@ impl Review<'_> {
         let agrees = known.iter().any(|known| known.agrees(&beside.values));
         let was_empty = self.known.was_empty(names);
         let was_asked = was_asked || (self.call.paging.counts_itself() && !page.is_first);
-        let says_end = says_end && (is_own || !self.known.has_lists);
+        // A list that leads on and shows records on none of its pages has them elsewhere.
+        let had_lists = page.is_first || self.without_list < self.fetched;
+        let says_end = says_end && had_lists && (is_own || !self.known.has_lists);
         says_end || begins_next || was_empty || (is_own && (was_asked || agrees))
     }
 }

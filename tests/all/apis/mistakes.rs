@@ -232,10 +232,10 @@ const MISTAKES: &[(&str, &str, &str, Shows)] = &[
     ("a wrong path", r#"path = "things""#, r#"path = "thing""#, Both("list", "404", "404")),
     ("a wrong parameter for the cursor", r#"param = "after""#, r#"param = "cursor""#, Run("the same cursor twice")),
     ("a wrong parameter for the page", r#"param = "page""#, r#"param = "p""#, Run("page.param")),
-    ("a wrong parameter for the size, more than the default", r#"size_param = "per_page", size = 20 }
+    ("a wrong parameter for the size, more than the default", r#"size_param = "per_page", size = 20, total = "/total" }
 records = { at = "/items", kind = "numbered""#, r#"size_param = "limit", size = 40 }
 records = { at = "/items", kind = "numbered""#, Both("numbered", "the response has 50 at `/total`", "page.size_param")),
-    ("a wrong parameter for the size, less than the default", r#"size_param = "per_page", size = 20 }
+    ("a wrong parameter for the size, less than the default", r#"size_param = "per_page", size = 20, total = "/total" }
 records = { at = "/items", kind = "numbered""#, r#"size_param = "limit", size = 10 }
 records = { at = "/items", kind = "numbered""#, Both("numbered", "page.size_param", "page.size_param")),
     ("pages counted from 0 that begin at 1", r#"kind = "number", param = "page""#, r#"kind = "number", param = "page", first = 0"#, Run("page.first")),

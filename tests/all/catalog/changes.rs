@@ -121,7 +121,8 @@ fn a_list_that_is_cut_or_for_a_time_or_not_found_loses_nothing() {
     ] {
         let (world, _upstream, served) = world(&lists, step, "");
         run(&world);
-        *served.lock().unwrap() = json!({ "US": { "0": [thing("c")], "1": [] }, "GB": [], "best": [] });
+        *served.lock().unwrap() =
+            json!({ "US": { "0": [thing("c")], "1": [] }, "GB": [], "best": [] });
         run(&world);
         assert_eq!(gone(&world), [""; 0], "{step}");
     }

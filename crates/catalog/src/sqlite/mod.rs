@@ -311,7 +311,10 @@ impl StoreError {
             Self::Sqlite(error) => Self::Sqlite(sqlite::confirmed(path, error)),
             other => other,
         };
-        let message = format!("{}: catalog operation failed: {error}", path.display());
+        let message = match &error {
+            Self::DamagedIndex { .. } => error.to_string(),
+            _ => format!("{}: catalog operation failed: {error}", path.display()),
+        };
         match error {
             Self::Sqlite(error) if sqlite::is_busy(&error) => CatalogError::Unavailable(message),
             Self::Sqlite(_)

@@ -193,7 +193,8 @@ impl TextIndex {
         let Some(database) = self.opened(&mut opened)? else {
             return Ok(false);
         };
-        let followed = database.read(followed)?;
+        let followed = database.read(followed);
+        let followed = followed.map_err(|error| StoreError::of_index(&self.path, error))?;
         Ok(followed.is_some_and(|followed| followed.seq < seq))
     }
 

@@ -33,6 +33,10 @@ pub struct Charged {
     pub detail: String,
     /// Whether it was charged before under that id, and so may have been used.
     #[serde(skip)]
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "the server reads it")
+    )]
     pub repeated: bool,
     /// Why it was refused; `None` where it was not.
     #[cfg_attr(

@@ -59,6 +59,9 @@ pub struct SharedClient {
     breaker: CircuitBreaker,
     /// Held by the task that recovers: tasks that find one loss together recover from it once.
     recovering: tokio::sync::Mutex<()>,
+    /// Held while a charge is corrected: the ledger hears corrections in the order in which the journal took them, so that a release
+    /// that was answered is final.
+    correcting: tokio::sync::Mutex<()>,
     /// The accounts for which this process has reported a loss.
     reported_losses: Mutex<BTreeSet<String>>,
 }
@@ -96,6 +99,7 @@ impl SharedClient {
             clock,
             breaker: CircuitBreaker::default(),
             recovering: tokio::sync::Mutex::default(),
+            correcting: tokio::sync::Mutex::default(),
             reported_losses: Mutex::default(),
         }
     }
@@ -360,6 +364,7 @@ impl LedgerClient for SharedClient {
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<Found, ClientError> {
+        let _in_turn = self.correcting.lock().await;
         let now = self.clock.now();
         match self.journal.correct(account, id, cost, now).await? {
             Found::CannotTell => {

@@ -341,7 +341,7 @@ async fn the_first_rule_that_holds_decides() {
         ),
         (
             StubAnswer::error(400, &error("keyInvalid")),
-            "denied: 400 Bad Request: no",
+            "denied: 400 Bad Request: no (GET /things)",
         ),
         (
             StubAnswer::error(400, &error("other")),
@@ -351,7 +351,10 @@ async fn the_first_rule_that_holds_decides() {
             StubAnswer::error(400, &error("other")).header("X-Busy", "1"),
             "transient: 400 Bad Request: no",
         ),
-        (StubAnswer::status(404), "denied: 404 Not Found"),
+        (
+            StubAnswer::status(404),
+            "denied: 404 Not Found (GET /things)",
+        ),
     ];
     for (answer, expected) in answers {
         assert_eq!(told(&failure(answer, rules.clone()).await), expected);

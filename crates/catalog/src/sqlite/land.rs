@@ -254,7 +254,8 @@ fn store_batch(
     tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }
 
-/// Stores the cursor of a page that listed this many new records, of so many in all. Returns whether the cursor repeats; the step is then done.
+/// Stores the cursor of a page. `records`: the new records that it listed; `listed`: all that the step lists. Returns whether the
+/// cursor repeats; the step is then done.
 fn checkpoint(
     tx: &Transaction<'_>,
     pass: PassId,

@@ -92,7 +92,7 @@ enum StoreError {
     #[error("its full-text index is missing; create it with `ingest repair`")]
     NoIndex,
     #[error(
-        "{path}: the full-text index is damaged ({source}); `ingest repair` makes it anew from the catalog, and requests nothing"
+        "{path}: the full-text index is damaged ({source}); `ingest repair` builds it again from the catalog, without any request"
     )]
     DamagedIndex {
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! A connection to one server, which is not read without end: whoever answers in place of a Redis could fill the memory.
+//! A connection to one server. Its answers have a bound, since another program on the port could fill the memory.
 
 use std::io;
 use std::pin::Pin;

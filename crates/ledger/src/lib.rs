@@ -1,7 +1,7 @@
 //! Where charges are recorded, and a process's way to it.
 //!
-//! A [`Ledger`] takes a [`Charge`] whole or not at all: [`SqliteLedger`] in a file, [`redis`] by one script per operation (in
-//! `lua/`), [`MemoryLedger`] for tests and simulations. A run asks a [`LedgerClient`]: [`LocalClient`] for the file,
+//! A [`Ledger`] takes a [`Charge`] whole or not at all: [`SqliteLedger`] in a file, or in memory for simulations, [`redis`] by one
+//! script per operation (in `lua/`). A run asks a [`LedgerClient`]: [`LocalClient`] for the file,
 //! [`SharedClient`] for Redis, with a journal, a circuit breaker and the outage policy. The rules are those of
 //! `docs/ledger-protocol.md` (L1 to L51), cited where the code holds them.
 //!
@@ -11,7 +11,6 @@
 mod carry_over;
 mod client;
 mod journal;
-mod memory;
 mod open;
 pub mod redis;
 mod shared;
@@ -38,7 +37,6 @@ pub use client::{
     Spending, fresh_id, random_id,
 };
 pub use journal::{Journal, JournalError};
-pub use memory::MemoryLedger;
 pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_seen, open_with};
 pub use shared::{
     Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,

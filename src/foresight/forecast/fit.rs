@@ -1,13 +1,13 @@
 //! How often a job could run, and over how many regions, so that nothing is refused of it and of the jobs that charge its accounts:
 //! their schedule is simulated for each guess.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::simulation::{Balance, Bounds, Snapshot};
+use super::super::simulation::{Balances, Bounds, Snapshot};
 use super::Plan;
 use crate::run::Selection;
 use ingest_catalog::CatalogError;
@@ -66,7 +66,7 @@ impl From<CatalogError> for FitError {
 /// Returns what fits of each job. `all_fits`: whether nothing is refused as it is; `None` where that is not known.
 pub async fn fits(
     snapshot: &Snapshot,
-    balances: &HashMap<String, Balance>,
+    balances: &Balances,
     plan: Plan<'_>,
     all_fits: Option<bool>,
 ) -> Result<Vec<JobFit>, FitError> {
@@ -185,7 +185,7 @@ fn changed(
 /// Guesses, each of which is simulated.
 struct Guesses<'a> {
     snapshot: &'a Snapshot,
-    balances: &'a HashMap<String, Balance>,
+    balances: &'a Balances,
     plan: Plan<'a>,
 }
 
@@ -225,7 +225,8 @@ impl Guesses<'_> {
         };
         let simulation = self
             .snapshot
-            .simulation(selection, self.balances, bounds, plan.from);
+            .simulation(selection, self.balances, bounds, plan.from)
+            .await?;
         for start in plan.starts {
             if plan.is_late().await {
                 return Err(FitError::Late);

@@ -5,7 +5,7 @@ mod fit;
 mod schedule;
 mod spend;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::task::yield_now;
 
 use self::backfill::Backfills;
-use super::simulation::{Balance, Bounds, Refused, Simulation, Snapshot, balances};
+use super::simulation::{Balances, Bounds, Refused, Simulation, Snapshot, in_memory};
 use crate::run::{Selection, accounts};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_ledger::LedgerClient;
@@ -72,16 +72,15 @@ pub struct ClosedLimit {
 /// Returns the limits of the accounts that are closed at `from`.
 fn closed_limits(
     accounts: &[Arc<Account>],
-    balances: &HashMap<String, Balance>,
+    balances: &Balances,
     from: Timestamp,
 ) -> Vec<ClosedLimit> {
     let closed = accounts.iter().flat_map(|account| {
-        let closed = balances.get(&account.name).map(|balance| &balance.closed);
-        let closed = closed.into_iter().flatten();
+        let closed = balances.closed(&account.name);
         closed.map(|(limit, until)| ClosedLimit {
             account: account.name.clone(),
             limit: limit.clone(),
-            until: *until,
+            until,
         })
     });
     closed.filter(|one| one.until > from).collect()
@@ -182,7 +181,8 @@ pub async fn forecast(
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let snapshot = snapshot.until(plan.stop);
-    let balances = balances(ledger, &accounts, plan.from).await;
+    let balances = Balances::read(ledger, &accounts, plan.from).await;
+    let balances = balances.map_err(in_memory)?;
     let simulated = simulated(&snapshot, &balances, plan).await?;
     // Of a run that was cut nothing counts.
     let is_cut = simulated.until < plan.until;
@@ -272,9 +272,11 @@ pub async fn what_fits(
     let snapshot = Snapshot::read(catalog, plan.selection, plan.from).await?;
     let snapshot = snapshot.until(plan.stop);
     let accounts = accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials()));
-    let mut balances = balances(ledger, &accounts, plan.from).await;
+    let balances = Balances::read(ledger, &accounts, plan.from).await;
+    let mut balances = balances.map_err(in_memory)?;
     // A limit that is closed now says nothing about what fits once it is open.
-    balances.values_mut().for_each(|one| one.closed.clear());
+    let opened = balances.open_all(&accounts, plan.from).await;
+    opened.map_err(in_memory)?;
     match fit::fits(&snapshot, &balances, plan, all_fits).await {
         Ok(jobs) => Ok(Some(jobs)),
         Err(fit::FitError::Late) => Ok(None),
@@ -314,10 +316,12 @@ struct Simulated {
 
 async fn simulated(
     snapshot: &Snapshot,
-    balances: &HashMap<String, Balance>,
+    balances: &Balances,
     plan: Plan<'_>,
 ) -> Result<Simulated, CatalogError> {
-    let simulation = snapshot.simulation(plan.selection, balances, Bounds::Enforced, plan.from);
+    let simulation = snapshot
+        .simulation(plan.selection, balances, Bounds::Enforced, plan.from)
+        .await?;
     let mut simulated = Simulated {
         backfills: Backfills::new(&simulation, plan).await?,
         simulation,
@@ -331,7 +335,7 @@ async fn simulated(
     for start in plan.starts {
         // Before the run charges: the ledger in memory drops what leaves a window, and cannot be asked about the past.
         while next_sample < *start {
-            simulated.sample(next_sample, plan);
+            simulated.sample(next_sample, plan).await?;
             next_sample += SAMPLE;
         }
         simulated.look(*start, plan.from).await?;
@@ -352,7 +356,7 @@ async fn simulated(
             .await?;
     }
     while next_sample <= simulated.until {
-        simulated.sample(next_sample, plan);
+        simulated.sample(next_sample, plan).await?;
         next_sample += SAMPLE;
     }
     simulated.look(simulated.until, plan.from).await?;
@@ -360,15 +364,16 @@ async fn simulated(
 }
 
 impl Simulated {
-    fn sample(&mut self, at: Timestamp, plan: Plan<'_>) {
+    async fn sample(&mut self, at: Timestamp, plan: Plan<'_>) -> Result<(), CatalogError> {
         for account in accounts(plan.selection.iter().flat_map(|(job, _)| job.credentials())) {
-            for (limit, units) in self.simulation.used(&account, at) {
+            for (limit, units) in self.simulation.used(&account, at).await? {
                 self.used
                     .entry((account.name.clone(), limit))
                     .or_default()
                     .push(Used { at, units });
             }
         }
+        Ok(())
     }
 
     /// Records the region that has waited longest.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use serde::Serialize;
 
-use super::simulation::{Bounds, Snapshot, balances};
+use super::simulation::{Balances, Bounds, Snapshot, in_memory};
 use crate::run::outcome::seconds;
 use crate::run::retention::unseen;
 use crate::run::{Deletion, Range, Selection, accounts, limit_reports};
@@ -173,13 +173,13 @@ pub async fn preview(
     }
     let (snapshot, balances) = join(
         Snapshot::read(catalog, selection, now),
-        balances(ledger, &accounts, now),
+        Balances::read(ledger, &accounts, now),
     )
     .await;
-    let snapshot = snapshot?;
+    let (snapshot, balances) = (snapshot?, balances.map_err(in_memory)?);
     let simulate = async |bounds| {
         let simulation = snapshot.simulation(selection, &balances, bounds, now);
-        Simulated::new(simulation, now, concurrency).await
+        Simulated::new(simulation.await?, now, concurrency).await
     };
     let mut simulations = Simulations::default();
     let mut first_admitted = Vec::new();
@@ -187,7 +187,7 @@ pub async fn preview(
     if balances.len() == accounts.len() {
         // In a simulation of its own: the admission reads what remains before anything is charged.
         let first = snapshot.simulation(selection, &balances, Bounds::Enforced, now);
-        first_admitted = first.first_admitted(concurrency).await?;
+        first_admitted = first.await?.first_admitted(concurrency).await?;
         simulations.fitting = Some(simulate(Bounds::Enforced).await?);
     }
     // A run that meets no limit requests all that it would without limits.

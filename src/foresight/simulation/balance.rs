@@ -1,33 +1,110 @@
-//! Reads the balance of the real ledger, with which a simulation starts.
+//! Reads the balances of the real ledger, with which simulations start.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ledger::Balance;
-use ingest_ledger::{ClientError, LedgerClient, Spent};
-use ingest_quota::{Account, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_ledger::{
+    ClientError, Ledger, LedgerClient, LedgerError, Origin, Spent, SqliteLedger, fresh_id,
+};
+use ingest_quota::{Account, Closing, Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
 
-/// Returns the balance of each account, without those whose ledger cannot be reached.
-pub async fn balances(
-    ledger: &dyn LedgerClient,
-    accounts: &[Arc<Account>],
-    now: Timestamp,
-) -> HashMap<String, Balance> {
-    let mut balances = HashMap::new();
-    for account in accounts {
-        if let Ok(balance) = balance(ledger, account, now).await {
-            balances.insert(account.name.clone(), balance);
-        }
-    }
-    balances
+/// What accounts have left at the start of a simulation.
+#[derive(Debug)]
+pub struct Balances {
+    /// A ledger in memory that counts and closes what the real one does; each simulation charges a copy.
+    ledger: SqliteLedger,
+    /// Until when each limit is closed; without the accounts whose ledger cannot be reached.
+    closed: HashMap<String, BTreeMap<LimitName, Timestamp>>,
 }
 
+impl Balances {
+    /// Reads the balance of each account, without those whose ledger cannot be reached.
+    ///
+    /// # Errors
+    /// When the ledger in memory fails.
+    pub async fn read(
+        ledger: &dyn LedgerClient,
+        accounts: &[Arc<Account>],
+        now: Timestamp,
+    ) -> Result<Self, LedgerError> {
+        let mut balances = Self {
+            ledger: SqliteLedger::empty()?,
+            closed: HashMap::new(),
+        };
+        for account in accounts {
+            if let Ok((usages, charges)) = balance(ledger, account, now).await {
+                balances.add(account, &usages, &charges, now).await?;
+            }
+        }
+        Ok(balances)
+    }
+
+    /// The number of accounts whose ledger could be reached.
+    pub fn len(&self) -> usize {
+        self.closed.len()
+    }
+
+    /// Returns until when limits of an account are closed, by name.
+    pub fn closed(&self, account: &str) -> impl Iterator<Item = (&LimitName, Timestamp)> {
+        let closed = self.closed.get(account).into_iter().flatten();
+        closed.map(|(limit, until)| (limit, *until))
+    }
+
+    /// Opens every limit.
+    ///
+    /// # Errors
+    /// When the ledger in memory fails.
+    pub async fn open_all(
+        &mut self,
+        accounts: &[Arc<Account>],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        for account in accounts {
+            for limit in self.closed.entry(account.name.clone()).or_default().keys() {
+                self.ledger.reopen(account, limit, now).await?;
+            }
+        }
+        self.closed.values_mut().for_each(BTreeMap::clear);
+        Ok(())
+    }
+
+    /// Returns a ledger in memory with these balances.
+    ///
+    /// # Errors
+    /// When SQLite has no memory for it.
+    pub async fn ledger(&self) -> Result<SqliteLedger, LedgerError> {
+        self.ledger.in_memory().await
+    }
+
+    async fn add(
+        &mut self,
+        account: &Account,
+        usages: &[LimitUsage],
+        charges: &[Entry],
+        now: Timestamp,
+    ) -> Result<(), LedgerError> {
+        self.ledger.absorb(account, charges, &[], now).await?;
+        let closed = self.closed.entry(account.name.clone()).or_default();
+        for usage in usages {
+            if let Some(until) = usage.closed_until {
+                let closing = Closing::Until(until);
+                self.ledger
+                    .close(account, &usage.limit, closing, now)
+                    .await?;
+                closed.insert(usage.limit.clone(), until);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns what the real ledger says of each limit, and the charges that count.
 async fn balance(
     ledger: &dyn LedgerClient,
     account: &Account,
     now: Timestamp,
-) -> Result<Balance, ClientError> {
+) -> Result<(Vec<LimitUsage>, Vec<Entry>), ClientError> {
     let usages = ledger.usage(account).await?;
     let spent = ledger
         .spent(account, now - account.longest_window())
@@ -37,20 +114,20 @@ async fn balance(
     for spent in &spent {
         spent_of.entry(&spent.limit).or_default().push(spent);
     }
-    let mut balance = Balance::default();
+    let mut charges = Vec::new();
     for usage in &usages {
-        let Some(limit) = account.limits.get(&usage.limit) else {
-            continue;
-        };
-        let spent = spent_of.remove(&usage.limit).unwrap_or_default();
-        let counted = counted(&spent, usage, limit, now);
-        balance.charges.insert(usage.limit.clone(), counted);
+        if let Some(limit) = account.limits.get(&usage.limit) {
+            let spent = spent_of.remove(&usage.limit).unwrap_or_default();
+            let counted = counted(&spent, usage, limit, now);
+            charges.extend(counted.into_iter().map(|(at, units)| Entry {
+                id: fresh_id(),
+                at,
+                cost: Cost::from_iter([(usage.limit.clone(), units)]),
+                origin: Origin::CarriedOver,
+            }));
+        }
     }
-    balance.closed = usages
-        .iter()
-        .filter_map(|usage| Some((usage.limit.clone(), usage.closed_until?)))
-        .collect::<BTreeMap<_, _>>();
-    Ok(balance)
+    Ok((usages, charges))
 }
 
 /// Returns the charges of a limit: the ledger's own where it lists them all, otherwise charges reconstructed from its returns.

@@ -1,6 +1,5 @@
 //! The ledger of a simulation: it starts with the balance of the real one, and records its decisions.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,21 +9,12 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::run::{Signal, StopSender};
 use ingest_config::Credential;
 use ingest_ledger::{
-    Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, MemoryLedger, Purpose, Spent,
+    Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Purpose, Spent, SqliteLedger,
 };
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage, Origin,
     Rejection, Timestamp, Units,
 };
-
-/// The state of an account at the start of a simulation.
-#[derive(Debug, Clone, Default)]
-pub struct Balance {
-    /// Units by limit, oldest first.
-    pub charges: BTreeMap<LimitName, Vec<(Timestamp, Units)>>,
-    /// Until when a limit is closed.
-    pub closed: BTreeMap<LimitName, Timestamp>,
-}
 
 /// A charge that was granted in a simulation.
 #[derive(Debug, Clone)]
@@ -83,7 +73,7 @@ pub struct SimulatedLedger {
     bounds: Bounds,
     /// Whose limits a run waits for.
     credentials: Vec<Arc<Credential>>,
-    ledger: MemoryLedger,
+    ledger: SqliteLedger,
     decisions: Mutex<Decisions>,
     run: StopSender,
     /// When the run must end, or as soon as it holds too much; `None`: when it is complete.
@@ -98,20 +88,11 @@ struct Decisions {
 
 impl SimulatedLedger {
     pub fn new(
-        balances: &HashMap<String, Balance>,
+        ledger: SqliteLedger,
         bounds: Bounds,
         credentials: Vec<Arc<Credential>>,
         (run, until): (StopSender, Option<Instant>),
     ) -> Self {
-        let ledger = MemoryLedger::default();
-        for (account, balance) in balances {
-            for (limit, charges) in &balance.charges {
-                ledger.preload(account, limit, charges);
-            }
-            for (limit, until) in &balance.closed {
-                ledger.preload_closing(account, limit, *until);
-            }
-        }
         Self {
             bounds,
             credentials,
@@ -165,8 +146,17 @@ impl SimulatedLedger {
         Ok(limit_fits)
     }
 
-    pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
-        self.ledger.used(account, at)
+    /// Returns the units of each limit of an account that count at `at`, or after the last charge.
+    ///
+    /// # Errors
+    /// When the ledger in memory fails.
+    pub async fn used(
+        &self,
+        account: &Account,
+        at: Timestamp,
+    ) -> Result<Vec<(LimitName, Units)>, LedgerError> {
+        let usage = self.ledger.usage(account, at).await?.into_iter();
+        Ok(usage.map(|usage| (usage.limit, usage.used)).collect())
     }
 
     /// Whether a run waits until a rejected charge fits, so that nothing is refused.

@@ -7,7 +7,7 @@ mod ledger;
 mod snapshot;
 mod upstream;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,8 +32,8 @@ use ingest_ledger::{LedgerError, LocalClient};
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::Upstream;
 
-pub use balance::balances;
-pub use ledger::{Balance, Bounds, Granted, LimitFit, Refused};
+pub use balance::Balances;
+pub use ledger::{Bounds, Granted, LimitFit, Refused};
 pub use upstream::RequestCounts;
 
 /// The state from which simulations start.
@@ -90,28 +90,36 @@ impl Snapshot {
     }
 
     /// Starts a simulation of this selection at `now`.
-    #[must_use]
-    pub fn simulation(
+    ///
+    /// # Errors
+    /// When there is no memory for its ledger.
+    pub async fn simulation(
         &self,
         selection: &Selection,
-        balances: &HashMap<String, Balance>,
+        balances: &Balances,
         bounds: Bounds,
         now: Timestamp,
-    ) -> Simulation {
+    ) -> Result<Simulation, CatalogError> {
         let jobs: Vec<Arc<Job>> = selection.iter().map(|(job, _)| Arc::clone(job)).collect();
         let credentials = jobs.iter().flat_map(|job| job.credentials());
         let credentials = credentials.cloned().collect();
         let (run, stop) = channel();
         let run = (run, self.until);
-        Simulation {
+        let ledger = balances.ledger().await.map_err(in_memory)?;
+        Ok(Simulation {
             selection: selection.clone(),
             clock: Arc::new(SimulatedClock::at(now)),
             catalog: Arc::new(self.catalog()),
-            ledger: Arc::new(SimulatedLedger::new(balances, bounds, credentials, run)),
+            ledger: Arc::new(SimulatedLedger::new(ledger, bounds, credentials, run)),
             upstream: Arc::new(SimulatedUpstream::new(Arc::clone(&self.snapshot), jobs)),
             stop,
-        }
+        })
     }
+}
+
+/// A ledger in memory that failed.
+pub fn in_memory(error: LedgerError) -> CatalogError {
+    CatalogError::Failed(error.to_string())
 }
 
 fn at_start(candidate: &Candidate) -> RegionAtStart<'_> {
@@ -176,9 +184,15 @@ impl Simulation {
     }
 
     /// Returns the used units of each limit of an account, at `at` or after the last charge.
-    #[must_use]
-    pub fn used(&self, account: &Account, at: Timestamp) -> Vec<(LimitName, Units)> {
-        self.ledger.used(account, at)
+    ///
+    /// # Errors
+    /// When the ledger in memory fails.
+    pub async fn used(
+        &self,
+        account: &Account,
+        at: Timestamp,
+    ) -> Result<Vec<(LimitName, Units)>, CatalogError> {
+        self.ledger.used(account, at).await.map_err(in_memory)
     }
 
     /// Whether its last run was ended before it was complete: because the time was over, or a charge was rejected that decides.

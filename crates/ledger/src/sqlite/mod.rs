@@ -95,6 +95,17 @@ impl SqliteLedger {
         Ok(Self::over(path, database))
     }
 
+    /// Returns an empty ledger in memory, which lives as long as its value.
+    ///
+    /// # Errors
+    /// When SQLite has no memory for it.
+    pub fn empty() -> Result<Self, LedgerError> {
+        let path = Path::new(":memory:");
+        let empty = sqlite::in_memory(SCHEMA);
+        let empty = empty.map_err(|error| LedgerError::Broken(error.to_string()))?;
+        Ok(Self::over(path, empty))
+    }
+
     /// Returns a copy of the ledger in memory.
     ///
     /// # Errors

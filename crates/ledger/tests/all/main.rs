@@ -13,7 +13,6 @@
 pub(crate) mod books;
 mod boundary;
 mod fuzz;
-mod memory;
 mod model;
 mod properties;
 mod protocol_model;
@@ -32,12 +31,6 @@ mod the_model {
     use super::model::Model;
     super::suite::suite!(Model::open);
     super::properties::properties!(Model::open);
-}
-
-mod the_memory_ledger {
-    use super::memory::Memory;
-    super::suite::suite!(Memory::open);
-    super::properties::properties!(Memory::open);
 }
 
 mod a_sqlite_file {

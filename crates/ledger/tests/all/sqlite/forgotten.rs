@@ -74,8 +74,11 @@ async fn a_process_opens_no_other_file_than_the_one_that_it_charged() {
             fs::rename(directory, directory.with_extension("away")).unwrap();
         }),
         ("was replaced by another file", |path| {
+            // Written before the deletion, whose inode it could get otherwise.
+            let other = path.with_extension("other");
+            fs::write(&other, "").unwrap();
             delete(path);
-            fs::write(path, "").unwrap();
+            fs::rename(&other, path).unwrap();
         }),
         ("lacks charges", |path| fs::write(path, "").unwrap()),
     ];

@@ -60,6 +60,7 @@ async fn land_channels(path: &Path, config: &Config) {
             greatest: None,
             empty_pages: 0,
             requested: Vec::new(),
+            withheld_until: None,
             batch: None,
             since: None,
             doubts: Vec::new(),

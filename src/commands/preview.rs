@@ -1,6 +1,7 @@
 //! `ingest --region … --dry-run`: what a run would spend.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use comfy_table::Cell;
 
@@ -11,10 +12,11 @@ use super::{Error, output, refill, slices};
 use crate::cli::{Global, RunArgs};
 use crate::exit::Exit;
 use crate::foresight::{
-    self, FirstUnfit, Fits, LimitPreview, PassPreview, Preview, Previous, StepPreview,
+    self, FirstUnfit, Fits, JobsHeldBack, LimitPreview, PassPreview, Preview, Previous, StepPreview,
 };
-use crate::run::{self, Range, Selection};
-use ingest_config::{Region, Slice};
+use crate::run::{self, Range, Rejections, Selection};
+use ingest_config::{Job, Region, Slice};
+use ingest_quota::Timestamp;
 
 /// Previews the spend; charges, requests and writes nothing.
 pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
@@ -41,12 +43,58 @@ pub async fn report(
     let (now, concurrency) = (environment.clock.now(), usize::from(concurrency));
     let others = environment.all_jobs();
     let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, now).await?;
-    Ok(foresight::preview(&*catalog, &*ledger, &selection, now, concurrency).await?)
+    let (asked, held_back) = held_back(environment, &selection, now).await;
+    let mut preview = foresight::preview(&*catalog, &*ledger, &asked, now, concurrency).await?;
+    preview.held_back = held_back;
+    for account in run::accounts(selection.iter().flat_map(|(job, _)| job.credentials())) {
+        if !preview.limits.iter().any(|one| one.account == account.name) {
+            let limits = run::limit_reports(&*ledger, &account).await;
+            let untouched = limits.iter().map(LimitPreview::untouched);
+            preview.limits.extend(untouched);
+        }
+    }
+    Ok(preview)
+}
+
+/// Returns the selection without the credentials that the run would not ask, and these.
+async fn held_back(
+    environment: &Environment,
+    selection: &Selection,
+    now: Timestamp,
+) -> (Selection, Vec<JobsHeldBack>) {
+    let rejections = Rejections::read(&environment.state_dir);
+    let (mut asked, mut all) = (Selection::new(), Vec::<JobsHeldBack>::new());
+    for (job, regions) in selection {
+        let mut credentials = Vec::new();
+        for alone in job.by_credential() {
+            let Some(credential) = rejections.of(&alone, now).await else {
+                credentials.push(alone.credential);
+                continue;
+            };
+            match all.iter_mut().find(|one| one.credential == credential) {
+                Some(one) => one.jobs.push(job.name.clone()),
+                None => all.push(JobsHeldBack {
+                    jobs: vec![job.name.clone()],
+                    credential,
+                }),
+            }
+        }
+        if let Some((first, others)) = credentials.split_first() {
+            let job = Job {
+                fallbacks: others.to_vec(),
+                ..job.with(first)
+            };
+            asked.push((Arc::new(job), regions.clone()));
+        }
+    }
+    (asked, all)
 }
 
 fn in_words(preview: &Preview, screen: Screen) -> String {
     let due = preview.steps.iter().filter(|step| step.due).count();
-    let head = if due == 0 {
+    let head = if due == 0 && !preview.held_back.is_empty() {
+        "Nothing would be requested."
+    } else if due == 0 {
         "Nothing is due."
     } else {
         "Estimated spend (dry run, nothing charged):"
@@ -55,6 +103,15 @@ fn in_words(preview: &Preview, screen: Screen) -> String {
     if due > 0 {
         parts.push(steps(&preview.steps, screen));
     }
+    let held_back = preview.held_back.iter();
+    parts.extend(held_back.map(|one| {
+        let line = format!(
+            "{}: not requested: {}.",
+            one.jobs.join(", "),
+            one.credential
+        );
+        screen.wrapped(&output::shown(&line))
+    }));
     parts.push(limits(&preview.limits, screen));
     let deletions = preview.deletions.iter().map(|one| {
         let records = deleted(one);

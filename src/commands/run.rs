@@ -300,12 +300,37 @@ fn headline(report: &RunReport, elapsed: Option<Duration>) -> String {
     });
     let deletions = report.deletions.iter();
     let deleted = deletions.map(|one| format!("Deleted {}.", deleted(one)));
-    [Some(head), waits, unmetered]
+    [Some(head), left(report), waits, unmetered]
         .into_iter()
         .flatten()
         .chain(deleted)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// `Left to do: videos 3 of 8 regions.`; `None` where a limit stopped no region.
+fn left(report: &RunReport) -> Option<String> {
+    // By job, and whether they are slices: those that a limit stopped, and all that were due.
+    let mut jobs: Vec<((&str, bool), u64, u64)> = Vec::new();
+    let is_due =
+        |pass: &&PassReport| pass.region != Region::SHARED && pass.outcome != PassOutcome::NotDue;
+    for pass in report.passes.iter().filter(is_due) {
+        let of = (pass.job.as_str(), pass.slice.is_some());
+        let is_left = u64::from(pass.outcome == PassOutcome::Stopped);
+        match jobs.iter_mut().find(|(known, ..)| *known == of) {
+            Some((_, left, due)) => (*left, *due) = (*left + is_left, *due + 1),
+            None => jobs.push((of, is_left, 1)),
+        }
+    }
+    let all: Vec<String> = jobs
+        .iter()
+        .filter(|(_, left, _)| *left > 0)
+        .map(|((job, is_slice), left, due)| {
+            let what = if *is_slice { "slice" } else { "region" };
+            format!("{job} {} of {}", count(*left), counted(*due, what))
+        })
+        .collect();
+    (!all.is_empty()).then(|| format!("Left to do: {}.", all.join(", ")))
 }
 
 /// Returns why passes ended as they did.

@@ -3,7 +3,7 @@
 use super::moves::is_small;
 use super::{Asked, Finding, Review, Turn, Verdict};
 use ingest_base::record::Doubted;
-use ingest_config::{Doubt, Lasting, Lead};
+use ingest_config::{Doubt, Lasting, Lead, Paging, Place};
 use ingest_upstream::{End, Missing, Page, signs_of_end};
 
 /// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
@@ -290,10 +290,29 @@ impl Review<'_> {
         if let Some(seen) = seen {
             verdict.notes.push(format!(
                 "{}: pages have {seen} records although `{param}` requests {size}; the list goes on by {seen}. Check the name of \
-                `page.size_param`, or write size = {seen}",
-                self.call.name
+                `page.size_param`, or write size = {seen}{}",
+                self.call.name,
+                self.without_size(param, size)
             ));
         }
+    }
+
+    /// What to write for an upstream that leaves records out of full pages, whose lengths differ then; nothing where `page` needs
+    /// a size.
+    fn without_size(&self, param: &str, size: u64) -> String {
+        if matches!(self.call.paging, Paging::Offset(_)) {
+            return String::new();
+        }
+        let fixed = match self.call.paging.place() {
+            Place::Query if !param.starts_with('/') => {
+                format!("params = {{ {param} = \"{size}\" }}")
+            }
+            Place::Query | Place::Body => format!("{param}: {size} in its body"),
+        };
+        format!(
+            ". If the length of its full pages differs, remove `page.size` and `page.size_param`, and write the size as a fixed \
+            value of the call: {fixed}"
+        )
     }
 
     /// Notes that every page begins with records of the page before.

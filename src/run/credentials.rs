@@ -2,6 +2,7 @@
 //! the state directory keeps it, so that a wrong secret costs no request at every run.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use ingest_base::plain::instant;
 use ingest_base::private::Directory;
 use ingest_config::{Credential, Job};
 use ingest_quota::Timestamp;
-use ingest_secret::SecretsInUse;
+use ingest_secret::{Secrets, SecretsInUse};
 use parking_lot::Mutex;
 use ring::hmac::{HMAC_SHA256, Key};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -51,6 +52,21 @@ pub enum Known {
     Accepted,
     /// It is not asked yet. Holds why, and when it is.
     Rejected(String),
+}
+
+/// What the file of a state directory says, for who asks no upstream.
+#[derive(Debug)]
+pub struct Rejections(Option<Kept>);
+
+/// A credential that a job does not ask yet.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct HeldBack {
+    pub credential: String,
+    /// Why its upstream rejected it.
+    pub why: String,
+    pub rejected_at: Timestamp,
+    /// When it is asked again, if its secret does not change before.
+    pub asked_again_at: Timestamp,
 }
 
 /// The request that an upstream rejected, and its message.
@@ -108,19 +124,7 @@ impl Credentials {
     /// Returns the digest of what a credential's requests carry, and of how. `None` where nothing is kept.
     #[must_use]
     pub fn digest(&self, credential: &Credential, secrets: &SecretsInUse) -> Option<Digest> {
-        self.with_kept(|kept| {
-            let upstream = &credential.upstream;
-            let (url, auth, headers) = (&upstream.base_url, &upstream.auth, &upstream.headers);
-            let key = Key::new(HMAC_SHA256, kept.key.as_bytes());
-            let mut context = ring::hmac::Context::with_key(&key);
-            for secret in secrets.all() {
-                let secret = secret.expose_secret().as_bytes();
-                context.update(&secret.len().to_le_bytes());
-                context.update(secret);
-            }
-            context.update(format!("{url} {auth:?} {headers:?}").as_bytes());
-            Digest(STANDARD.encode(context.sign()))
-        })
+        self.with_kept(|kept| kept.digest(credential, secrets))
     }
 
     /// Returns what is known of a credential, for a request of a job.
@@ -238,6 +242,54 @@ impl Credentials {
     }
 }
 
+impl Rejections {
+    /// Reads them. Nothing is known where there is no file, or none that can be read.
+    #[must_use]
+    pub fn read(state_dir: &Path) -> Self {
+        let state = Directory::open(state_dir);
+        Self(state.and_then(|state| read(&state)).ok().flatten())
+    }
+
+    /// Returns whether a job holds its credential back at `now`. A secret that cannot be read here counts as unchanged, and so does
+    /// one that a command prints: only a request runs it.
+    pub async fn of(&self, job: &Job, now: Timestamp) -> Option<HeldBack> {
+        let (kept, credential) = (self.0.as_ref()?, &job.credential);
+        let verdict = kept.credentials.get(&credential.name)?;
+        let rejected = verdict.rejected.as_ref()?;
+        if rejected.is_over(job, now) {
+            return None;
+        }
+        let secrets = Secrets::new(credential);
+        if !secrets.run_commands()
+            && let Ok(secrets) = secrets.reveal().await
+            && kept.digest(credential, &secrets) != verdict.digest
+        {
+            return None;
+        }
+        Some(HeldBack {
+            credential: credential.name.clone(),
+            why: rejected.why.clone(),
+            rejected_at: rejected.at,
+            asked_again_at: rejected.at + every(job),
+        })
+    }
+}
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (why, at, again) = (
+            &self.why,
+            instant(self.rejected_at),
+            instant(self.asked_again_at),
+        );
+        write!(
+            f,
+            "the upstream rejected the credential {}: {why}, at {at}; it is asked again at {again} or when its secret changes",
+            self.credential
+        )
+    }
+}
+
 impl Rejected {
     /// Whether the credential is asked again: a timer does not fire at exactly the same interval each time.
     fn is_over(&self, job: &Job, now: Timestamp) -> bool {
@@ -258,6 +310,20 @@ impl Kept {
             key: STANDARD.encode(key),
             credentials: BTreeMap::new(),
         })
+    }
+
+    fn digest(&self, credential: &Credential, secrets: &SecretsInUse) -> Digest {
+        let upstream = &credential.upstream;
+        let (url, auth, headers) = (&upstream.base_url, &upstream.auth, &upstream.headers);
+        let key = Key::new(HMAC_SHA256, self.key.as_bytes());
+        let mut context = ring::hmac::Context::with_key(&key);
+        for secret in secrets.all() {
+            let secret = secret.expose_secret().as_bytes();
+            context.update(&secret.len().to_le_bytes());
+            context.update(secret);
+        }
+        context.update(format!("{url} {auth:?} {headers:?}").as_bytes());
+        Digest(STANDARD.encode(context.sign()))
     }
 
     fn set(&mut self, credential: &str, verdict: Option<Verdict>) {

@@ -40,7 +40,7 @@ use ingest_config::{Job, Region};
 
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent, Upstreams};
-pub use credentials::Credentials;
+pub use credentials::{Credentials, HeldBack, Rejections};
 pub use due::{Backfill, Candidate, candidates, each_region};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned};

@@ -121,6 +121,8 @@ pub struct PagePosition {
     pub empty_pages: u64,
     /// The ids of a batch whose fate the page decides.
     pub requested: Vec<String>,
+    /// Until when those that did not come are not requested again, beyond `fresh_for`.
+    pub withheld_until: Option<Timestamp>,
     /// The batch after this page.
     pub batch: Option<OpenBatch>,
     /// The cursor with which the next pass begins, on a last page.
@@ -369,6 +371,7 @@ impl<'a> Pager<'a> {
             greatest: place.greatest,
             empty_pages: place.empty_pages,
             requested: place.requested,
+            withheld_until: place.withheld_until,
             batch: place.batch,
             since: place.since,
             doubts: place.doubts,

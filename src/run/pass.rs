@@ -364,6 +364,7 @@ impl Target for Listing<'_> {
             greatest: self.pass.greatest.stored(job),
             empty_pages: page.empty_pages,
             requested: Vec::new(),
+            withheld_until: None,
             batch: None,
             // The next pass would begin behind the records that a doubtful list has perhaps missed, and no pass would find
             // them.

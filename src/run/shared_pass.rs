@@ -1,6 +1,7 @@
 //! The shared pass of a job, under region `*`, to which its batches of ids belong.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -22,6 +23,9 @@ use ingest_catalog::{
 use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::Page;
+
+/// How long an id that the upstream forbids is not requested again, where the step has no `fresh_for`.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The shared pass of a job while its batches are fetched.
 pub struct SharedPass<'a> {
@@ -257,7 +261,10 @@ impl<'a> SharedPass<'a> {
                     batches.give_up(batch, reason);
                 } else if batch.ids.len() == 1 {
                     batches.forbidden = batches.forbidden.take().or(is_forbidden.then_some(reason));
-                    self.leave_out(step, batch, &why, batches).await;
+                    let withheld = is_forbidden
+                        .then(|| withheld_until(step, self.context))
+                        .flatten();
+                    self.leave_out(step, batch, (&why, withheld), batches).await;
                 } else {
                     work.extend(batch.halves());
                 }
@@ -331,7 +338,13 @@ impl<'a> SharedPass<'a> {
     }
 
     /// Lands a batch of one id that the upstream refused: the id is absent.
-    async fn leave_out(&self, step: &Step, mut batch: OpenBatch, why: &str, batches: &mut Batches) {
+    async fn leave_out(
+        &self,
+        step: &Step,
+        mut batch: OpenBatch,
+        (why, withheld_until): (&str, Option<Timestamp>),
+        batches: &mut Batches,
+    ) {
         let id = batch.ids.first();
         let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
         batches.notes.extend(note);
@@ -341,6 +354,7 @@ impl<'a> SharedPass<'a> {
         let requested = batch.advance(&HashSet::new(), None);
         let decided = Decided {
             requested,
+            withheld_until,
             ..Decided::default()
         };
         let landed = self.land(&mut pager, Page::default(), (&batch, decided));
@@ -367,6 +381,7 @@ impl<'a> SharedPass<'a> {
             greatest: None,
             empty_pages: 0,
             requested: decided.requested,
+            withheld_until: decided.withheld_until,
             batch: Some(batch.clone()),
             lasting: None,
             since: decided.since,
@@ -438,11 +453,19 @@ impl<'a> SharedPass<'a> {
     }
 }
 
+/// Until when an id that the upstream forbids is not requested again: where nothing stays fresh, each pass would pay for it.
+fn withheld_until(step: &Step, context: &Context) -> Option<Timestamp> {
+    let stays_fresh = step.ids.as_ref().is_some_and(|ids| ids.fresh_for.is_some());
+    (!stays_fresh).then(|| context.clock.now() + FORBIDDEN_FOR)
+}
+
 /// What a page decides beside the state of its batch.
 #[derive(Default)]
 struct Decided {
     /// The ids whose fate it decides.
     requested: Vec<String>,
+    /// Until when it is not requested again, beyond `fresh_for`.
+    withheld_until: Option<Timestamp>,
     /// Where the next list of its only id continues.
     since: Option<IdSince>,
     doubts: Vec<Doubted>,
@@ -572,6 +595,7 @@ impl Target for Batch<'_> {
         let decided = Decided {
             since: since.filter(|_| page.completes && !repeated && doubts.is_empty()),
             requested: self.batch.advance(&came, next),
+            withheld_until: None,
             doubts,
         };
         let landed = (self.shared).land(pager, page.page, (self.batch, decided));
@@ -592,6 +616,7 @@ impl Target for Batch<'_> {
         let decided = Decided {
             since: self.end_of_list(pager, lasting).filter(|_| proved),
             requested: self.batch.advance(&HashSet::new(), None),
+            withheld_until: None,
             doubts,
         };
         let landed = (self.shared).land(pager, Page::default(), (self.batch, decided));

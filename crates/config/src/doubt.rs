@@ -95,7 +95,8 @@ const ALL: &[(&str, Doubt, &str)] = &[
     (
         "cut",
         Doubt::Cut,
-        "`max_pages` ended a list that names `{since}`, belongs to a slice, or has the cursor of the next pass on its last page.",
+        "`max_pages` ended a list that names `{since}`, belongs to a slice, or has the cursor of the next pass on its last page; or \
+        the upstream refused, by a rule with `class = \"end\"`, a page that its own response named or said to be there.",
     ),
 ];
 

@@ -231,7 +231,8 @@ keys! {
         at: Pointer = Required(POINTER, "'/owner/id'"),
         /// The number of ids in one request.
         batch: u64 = Required(COUNT, "50"),
-        /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass.
+        /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass, and one that the upstream
+        /// forbids once a day.
         fresh_for: Option<Duration> = Optional(DURATION_OR_ZERO, "'7d'"),
     }
 }

@@ -57,6 +57,14 @@ impl Secrets {
         self.own.is_some() || !self.named.is_empty()
     }
 
+    /// Whether a command prints one of them.
+    #[must_use]
+    pub fn run_commands(&self) -> bool {
+        std::iter::once(&self.own)
+            .chain(self.named.values())
+            .any(Secret::is_from_command)
+    }
+
     /// The secrets for one request, which are read when they are first needed.
     ///
     /// # Errors

@@ -62,7 +62,7 @@ pub use link::next_link;
 pub use missing::{Missing, missing, signs_of_end};
 pub use outline::{NextPlace, Outline, outline};
 pub use paging::End;
-pub use records::LeftOut;
+pub use records::{LeftOut, MembersOf};
 pub use refusal::failure_of;
 pub use response::Response;
 pub use retry_after::{Wait, http_date, retry_after};
@@ -133,6 +133,8 @@ pub struct Page {
     pub removed: Vec<String>,
     /// Records that were left out because they have no id.
     pub skipped: u64,
+    /// What the first of them has instead.
+    pub has_instead: MembersOf,
     /// Records that were left out because an earlier one of the page has the same id.
     pub repeated: u64,
     /// Members at the place of the records that were left out because they are no objects.

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::records::MembersOf;
 use super::unread::Lacking;
 use super::{Page, ReportedCost};
 use ingest_config::{Call, Column, Lasting, Lead, Paging, Pointer, Records};
@@ -100,7 +101,12 @@ pub enum Missing {
         at: String,
     },
     /// Records have no id.
-    Id { records: u64 },
+    Id {
+        records: u64,
+        /// The members of the first one.
+        #[serde(skip)]
+        has: MembersOf,
+    },
     /// Members at the place of the records are no objects, and others are.
     NoObject {
         /// The place.
@@ -201,8 +207,9 @@ fn of_list(records: &Records, page: &Page) -> impl Iterator<Item = Missing> {
     let list = page.lacks_list.then(|| Missing::List {
         at: records.at.to_string(),
     });
-    let id = (page.skipped > 0).then_some(Missing::Id {
+    let id = (page.skipped > 0).then(|| Missing::Id {
         records: page.skipped,
+        has: page.has_instead.clone(),
     });
     let left_out = page.left_out.first.clone().map(|first| Missing::NoObject {
         at: records.at.to_string(),
@@ -363,9 +370,9 @@ impl fmt::Display for Missing {
                 f,
                 "no record has a value at `{at}` (`since.at`), so {{since}} does not advance by it"
             ),
-            Self::Id { records } => write!(
+            Self::Id { records, has } => write!(
                 f,
-                "{records} records have no id (`records.id`) and are not landed"
+                "{records} records have no id (`records.id`) and are not landed{has}"
             ),
             Self::NoObject { at, members, first } => write_no_object(f, at, *members, first),
             Self::DistinctId { records } => write!(

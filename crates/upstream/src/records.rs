@@ -1,6 +1,7 @@
 //! The records of a response: where they are, and their ids.
 
 use std::collections::HashSet;
+use std::fmt;
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -23,8 +24,12 @@ pub enum WrongShape {
     },
     #[error("the first row of the response (at `{at}`) has the name `{name}` twice")]
     Twice { at: String, name: String },
-    #[error("none of the response's {count} records has an id at `{ids}`")]
-    NoIds { count: u64, ids: String },
+    #[error("none of the response's {count} records has an id at `{ids}`{has}")]
+    NoIds {
+        count: u64,
+        ids: String,
+        has: MembersOf,
+    },
     #[error(transparent)]
     Repeat(#[from] TooMuchRepeated),
 }
@@ -37,6 +42,8 @@ pub struct Found {
     pub removed: Vec<String>,
     /// The number of records without an id.
     pub skipped: u64,
+    /// What the first of them has instead.
+    pub has: MembersOf,
     /// What the first of them says that is an error.
     pub error: Option<String>,
     /// The number of records whose id an earlier one has.
@@ -62,6 +69,43 @@ pub struct LeftOut {
     pub first: Option<String>,
 }
 
+/// The members of a record without an id, for a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MembersOf(Vec<String>);
+
+impl MembersOf {
+    /// The most members that are named.
+    const MOST: usize = 12;
+
+    fn new(record: &Value) -> Self {
+        let names = record.as_object().into_iter().flatten();
+        // One more shows that there are others.
+        let names = names.map(|(name, _)| name.clone()).take(Self::MOST + 1);
+        Self(names.collect())
+    }
+
+    /// The same names, each made safe by `shown`.
+    pub fn shown_by(&self, shown: impl Fn(&str) -> String) -> Self {
+        Self(self.0.iter().map(|name| shown(name)).collect())
+    }
+}
+
+impl fmt::Display for MembersOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let named = self.0.iter().take(Self::MOST);
+        let named: Vec<String> = named.map(|name| format!("`{name}`")).collect();
+        let more = if self.0.len() > Self::MOST {
+            " and others"
+        } else {
+            ""
+        };
+        write!(f, "; a record has {}{more}", named.join(", "))
+    }
+}
+
 /// Takes the records out of a response: each id once, at its first place. In a list that names what changed, its last change
 /// counts. `read_later`: where a record has what other steps and passes read.
 pub fn take(
@@ -81,6 +125,7 @@ pub fn take(
         records: Vec::new(),
         removed: Vec::new(),
         skipped: 0,
+        has: MembersOf::default(),
         error: None,
         repeated: 0,
         listed,
@@ -96,6 +141,9 @@ pub fn take(
         }
         match id_of(&body, &what.id, values) {
             None => {
+                if found.skipped == 0 {
+                    found.has = MembersOf::new(&body);
+                }
                 found.skipped += 1;
                 found.error = found.error.take().or_else(|| error_of(&body));
             }
@@ -122,6 +170,7 @@ pub fn take(
         return Err(WrongShape::NoIds {
             count: listed,
             ids: joined(&what.id),
+            has: found.has,
         });
     }
     Ok(found)

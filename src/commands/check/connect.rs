@@ -1,5 +1,5 @@
-//! `ingest check --connect`: connects to ledger and upstreams. Requests nothing of an API, so nothing is metered: an upstream is asked for
-//! its clock alone.
+//! `ingest check --connect`: connects to ledger and upstreams. Requests nothing of an API, so nothing is metered: an upstream whose
+//! lists name `{since}` is asked for its clock alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::commands::environment::Environment;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
 use ingest_catalog::{Postgres, PostgresError};
-use ingest_config::Upstream;
+use ingest_config::{Upstream, Variable};
 use ingest_ledger as ledger;
 use ingest_ledger::LedgerClient;
 use ingest_upstream::{UpstreamClock, http_date};
@@ -38,7 +38,7 @@ pub async fn everything(
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
         findings.push(
-            match tokio::time::timeout(PATIENCE, connect(upstream)).await {
+            match tokio::time::timeout(PATIENCE, connect(environment, upstream)).await {
                 Ok(Ok((spoken, None))) => good(what, spoken),
                 Ok(Ok((spoken, Some(differs)))) => CheckFinding {
                     what,
@@ -158,20 +158,40 @@ fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
     }
 }
 
+/// Whether a list of the upstream names `{since}`, so that a wrong clock could pass over records.
+fn uses_its_clock(environment: &Environment, upstream: &Upstream) -> bool {
+    let jobs = environment.config.jobs.iter();
+    let mut its = jobs.filter(|job| job.credential.upstream.name == upstream.name);
+    its.any(|job| {
+        let mut steps = job.steps.iter();
+        steps.any(|step| job.names(step, &Variable::Since))
+    })
+}
+
 /// Returns what the upstream speaks, and a difference of the clocks above a minute.
-async fn connect(upstream: &Upstream) -> Result<(String, Option<String>), String> {
+async fn connect(
+    environment: &Environment,
+    upstream: &Upstream,
+) -> Result<(String, Option<String>), String> {
     let (to, host, port) = at(upstream);
     // A URL writes an IPv6 address in brackets, which are no part of the address.
     let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
     let socket = connected.map_err(|error| format!("{to} cannot be reached: {error}"))?;
+    let asks_clock = uses_its_clock(environment, upstream);
     if upstream.base_url.scheme() != "https" {
-        let clock = clock(upstream, socket).await;
+        let clock = match asks_clock {
+            true => clock(upstream, socket).await,
+            false => None,
+        };
         return Ok((format!("{to} can be reached"), clock));
     }
     let (version, stream) = speak_tls(host, socket)
         .await
         .map_err(|why| format!("{to}: the TLS handshake failed: {why}"))?;
-    let clock = clock(upstream, stream).await;
+    let clock = match asks_clock {
+        true => clock(upstream, stream).await,
+        false => None,
+    };
     Ok((format!("{to} can be reached and speaks {version}"), clock))
 }
 

@@ -18,7 +18,7 @@ use super::output::{Message, Screen};
 use super::{Error, output, refill};
 use crate::cli::{Global, Shown, StatusArgs};
 use crate::exit::Exit;
-use crate::run::{self, Candidate, LimitReport};
+use crate::run::{self, Candidate, HeldBack, LimitReport, Rejections};
 use ingest_base::record::Doubted;
 use ingest_catalog::{PassEnd, PassRecord, Resource};
 use ingest_config::Region;
@@ -45,6 +45,10 @@ pub struct Status {
     /// Charges in the window by job, region and call: from the ledger, or from this machine's journal.
     pub spend: Vec<Spend>,
     pub regions: Vec<RegionStatus>,
+    /// The credentials that their upstreams rejected and that are not asked yet, each until the first of its jobs asks it again;
+    /// missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_back: Vec<HeldBack>,
     /// Why nothing is known of what was ingested, where the catalog was lost; absent where it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_catalog: Option<String>,
@@ -262,6 +266,7 @@ pub async fn report(
         spend: Vec::new(),
         batches: batches(environment, &failed, &regions, now).await?,
         regions,
+        held_back: held_back(environment, now).await,
         lost_catalog: lost_catalog(environment, &*ledger).await,
         walking: walking(environment).await?,
         stale: None,
@@ -514,6 +519,27 @@ fn doubts(candidate: &Candidate) -> Vec<DoubtShown> {
     doubtful.map_or_else(Vec::new, |pass| DoubtShown::all(&pass.doubts))
 }
 
+async fn held_back(environment: &Environment, now: Timestamp) -> Vec<HeldBack> {
+    let rejections = Rejections::read(&environment.state_dir);
+    let mut all: Vec<HeldBack> = Vec::new();
+    for job in environment
+        .config
+        .jobs
+        .iter()
+        .flat_map(|job| job.by_credential())
+    {
+        let Some(held) = rejections.of(&job, now).await else {
+            continue;
+        };
+        match all.iter_mut().find(|one| one.credential == held.credential) {
+            Some(one) if one.asked_again_at <= held.asked_again_at => {}
+            Some(one) => *one = held,
+            None => all.push(held),
+        }
+    }
+    all
+}
+
 async fn walking(environment: &Environment) -> Result<Vec<Walking>, Error> {
     let held = environment.held_leases().await?.into_iter();
     let walking = held.filter_map(|held| match held.resource {
@@ -554,6 +580,7 @@ fn in_words(status: &Status, args: &StatusArgs, now: Timestamp, screen: Screen) 
         .unwrap_or_default();
     let all = args.shown.all;
     let mut parts = vec![words::verdict(status, now, screen.style)];
+    parts.push(words::held_back(&status.held_back, screen));
     if !args.limits {
         parts.push(words::regions(status, all, now, screen));
         parts.push(words::batches(&status.batches, screen));

@@ -110,7 +110,13 @@ pub fn summary(status: &Status, now: Timestamp) -> Vec<(String, Colour)> {
     // The limits stand behind the regions that need a look, and before those that only wait.
     let (bad, others) = of_regions.split_at(3);
     let limits = of_limits(&status.limits);
-    let parts = bad.iter().chain(&limits).chain(others);
+    let rejected = status.held_back.len() as u64;
+    let rejected = (
+        rejected,
+        format!("{} rejected", counted(rejected, "credential")),
+        Colour::Red,
+    );
+    let parts = bad.iter().chain([&rejected]).chain(&limits).chain(others);
     let some = parts.filter(|(number, ..)| *number > 0);
     some.map(|(_, text, colour)| (text.clone(), *colour))
         .collect()

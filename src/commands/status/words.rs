@@ -10,6 +10,7 @@ use super::{
     BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Standing, Status, Walking,
     bars, standing,
 };
+use crate::run::HeldBack;
 use ingest_config::Region;
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Cost, Timestamp, Units};
@@ -28,6 +29,15 @@ pub fn verdict(status: &Status, now: Timestamp, style: Style) -> String {
     let parts = standing::summary(status, now).into_iter();
     let parts = parts.map(|(text, colour)| style.paint(&text, colour));
     parts.collect::<Vec<_>>().join(" · ")
+}
+
+/// Returns a line for each credential that is not asked yet.
+pub fn held_back(held_back: &[HeldBack], screen: Screen) -> String {
+    let lines = held_back.iter().map(|one| {
+        let line = output::shown(&format!("Not asked: {one}."));
+        screen.wrapped(&screen.style.paint(&line, Colour::Red))
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Of more regions, only the worst are shown.

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::simulation::{Balances, Bounds, Snapshot, in_memory};
 use crate::run::outcome::seconds;
 use crate::run::retention::unseen;
-use crate::run::{Deletion, Range, Selection, accounts, limit_reports};
+use crate::run::{Deletion, HeldBack, LimitReport, Range, Selection, accounts, limit_reports};
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::Slice;
 use ingest_ledger::LedgerClient;
@@ -33,9 +33,20 @@ pub struct Preview {
     pub passes: Vec<PassPreview>,
     /// Each limit.
     pub limits: Vec<LimitPreview>,
+    /// The credentials that the run would not ask, each with the jobs that so request nothing by it; missing if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub held_back: Vec<JobsHeldBack>,
     /// Records that the run would delete at its end, except those that it meets again; missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletions: Vec<Deletion>,
+}
+
+/// Jobs that do not ask a credential which its upstream rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct JobsHeldBack {
+    pub jobs: Vec<String>,
+    #[serde(flatten)]
+    pub credential: HeldBack,
 }
 
 /// What one step would spend.
@@ -212,8 +223,25 @@ pub async fn preview(
         passes: simulations.passes(),
         steps,
         limits: previews,
+        held_back: Vec::new(),
         deletions: unseen(catalog, selection, now).await?,
     })
+}
+
+impl LimitPreview {
+    /// A limit of which the run charges nothing.
+    #[must_use]
+    pub fn untouched(limit: &LimitReport) -> Self {
+        Self {
+            account: limit.account.clone(),
+            limit: limit.limit.clone(),
+            remaining: limit.remaining,
+            units: Range::exactly(0),
+            spends: limit.remaining.map(|_| Units::ZERO),
+            fits: Fits::All,
+            first_unfit: None,
+        }
+    }
 }
 
 impl Fits {

@@ -120,6 +120,7 @@ fn shown(reader: &Reader, overview: &Overview, most_regions: usize) -> Markup {
     let status = &overview.status;
     html! {
         (summary(overview))
+        @for one in &status.held_back { p class="warn" { "Not asked: " (plain(&one.to_string())) "." } }
         h2 { "Limits" }
         @if status.limits.is_empty() { p { "No limit is configured." } }
         @else { (legend(&status.limits)) }

@@ -142,9 +142,12 @@ fn shown(reader: &Reader, preview: &Preview) -> Markup {
     ];
     let limits = preview.limits.iter().map(|limit| limit_row(reader, limit));
     html! {
-        @if due.is_empty() {
+        @for one in &preview.held_back {
+            p class="warn" { (plain(&one.jobs.join(", "))) ": not requested: " (plain(&one.credential.to_string())) "." }
+        }
+        @if due.is_empty() && preview.held_back.is_empty() {
             p { "Nothing is due." }
-        } @else {
+        } @else if !due.is_empty() {
             (requests(&due))
             p class="quiet" { "Retries are not included; each further attempt at a failed request is charged too." }
         }

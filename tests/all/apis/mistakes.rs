@@ -215,7 +215,7 @@ const MISTAKES: &[(&str, &str, &str, Shows)] = &[
     ("a column of a wrong type", r#"type = "real""#, r#"type = "boolean""#, Both("list", "column `price`", "column `price`")),
     ("a typo in at", r#"at = "/data", kind = "thing""#, r#"at = "/dta", kind = "thing""#, Both("list", "records.at", "records.at")),
     ("at names an object", r#"at = "/data", kind = "thing""#, r#"at = "/meta", kind = "thing""#, Both("list", "has an id at `/id`", "has an id at `/id`")),
-    ("a typo in id", r#"kind = "thing", id = "/id""#, r#"kind = "thing", id = "/ident""#, Both("list", "has an id at `/ident`", "has an id at `/ident`")),
+    ("a typo in id", r#"kind = "thing", id = "/id""#, r#"kind = "thing", id = "/ident""#, Both("list", "has an id at `/ident`; a record has `id`, `name`", "has an id at `/ident`; a record has `id`, `name`")),
     ("an id that is not unique", r#"kind = "thing", id = "/id""#, r#"kind = "thing", id = "/state""#, Both("list", "repeat the id", "repeat the id")),
     ("an id that needs the region", r#"kind = "thing", id = "/id""#, r#"kind = "thing", id = "/owner/id""#, Run("two regions returned have different records")),
     ("a typo in text", r#"["/name"]"#, r#"["/nme"]"#, Both("list", "records.text", "records.text")),

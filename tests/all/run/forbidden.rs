@@ -1,14 +1,21 @@
 //! A rejection of one request by an upstream that accepted the credential before.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use crate::support::world::{SECRET, World};
+use crate::support::world::{FAKETIME, Ran, SECRET, World};
+use ingest_testing::not_run::not_run;
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const RUN: [&str; 4] = ["--region", "all", "--concurrency", "1"];
 
 /// A list of ids in each of two regions, and the records of these ids.
 fn world(stub: &StubUpstream, batch: u64) -> World {
+    world_with(stub, batch, ", fresh_for = \"7d\"")
+}
+
+fn world_with(stub: &StubUpstream, batch: u64, fresh_for: &str) -> World {
     let text = format!(
         r#"
 regions = ["US", "GB"]
@@ -34,7 +41,7 @@ every = "1us"
 call = "list"
 [[jobs.things.steps]]
 call = "thing"
-ids = {{ from = "list", at = "/id", batch = {batch}, fresh_for = "7d" }}
+ids = {{ from = "list", at = "/id", batch = {batch}{fresh_for} }}
 "#
     );
     let mut world = World::written(&text, &[]);
@@ -111,6 +118,39 @@ fn one_id_that_is_forbidden_is_named_and_stops_neither_its_region_nor_the_other_
             (0, 1),
             "{again:?}"
         );
+    }
+}
+
+/// Runs so much later.
+fn later(world: &World, by: &str) -> Ran {
+    let mut command = world.command(&RUN);
+    command.env("LD_PRELOAD", FAKETIME).env("FAKETIME", by);
+    command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    Ran::of(command.output().unwrap())
+}
+
+#[test]
+fn an_id_that_is_forbidden_is_not_requested_again_for_a_day_where_no_id_stays_fresh() {
+    if !Path::new(FAKETIME).exists() {
+        return not_run("libfaketime is not installed: the day of a forbidden id is not checked");
+    }
+    for (status, batch) in [(401, 1), (403, 1), (403, 8)] {
+        let stub = rejecting(status, &["US2"]);
+        let world = world_with(&stub, batch, "");
+        let asked = |path: &str| requests_of(&stub, path);
+        let codes =
+            |by: &[&str]| -> Vec<i32> { by.iter().map(|by| later(&world, by).code).collect() };
+        assert_eq!(codes(&["+0"]), [1]);
+        let (alone, all) = (asked("/things/US2"), stub.requests().len());
+        assert_eq!(alone, 1);
+        // The ids that came are requested in each pass, as without a rejection.
+        assert_eq!(codes(&["+1h", "+12h", "+23h"]), [0, 0, 0]);
+        assert_eq!(asked("/things/US2"), alone);
+        assert!(stub.requests().len() > all + 6);
+        assert_eq!(codes(&["+25h", "+26h", "+47h"]), [1, 0, 0]);
+        assert_eq!(asked("/things/US2"), 2 * alone);
+        assert_eq!(codes(&["+51h"]), [1]);
+        assert_eq!(asked("/things/US2"), 3 * alone);
     }
 }
 

@@ -108,6 +108,56 @@ fn a_night_of_ticks_with_a_wrong_key_costs_one_request() {
 }
 
 #[test]
+fn the_preview_and_the_status_name_a_credential_that_is_not_asked_until_its_secret_changes() {
+    let stub = strict(403);
+    let world = world(&stub, "every = \"6h\"");
+    let preview = || world.json(&["--region", "all", "--dry-run"]);
+    let would_spend = || preview()["limits"][0]["expected"].clone();
+    let words = |arguments: &[&str]| world.ingest(arguments).stdout.replace('\n', " ");
+    assert_eq!(would_spend(), 800);
+    assert_eq!(preview().get("held_back"), None);
+    assert_eq!(world.json(&["status"]).get("held_back"), None);
+    assert_eq!(world.ingest(&RUN).code, 1);
+
+    let held = preview();
+    let (limit, held_back) = (&held["limits"][0], &held["held_back"][0]);
+    for units in ["min", "expected", "max", "spends"] {
+        assert_eq!(limit[units], 0, "{held}");
+    }
+    assert_eq!(held["steps"], json!([]), "{held}");
+    assert_eq!(held_back["credential"], "things", "{held}");
+    assert_eq!(held_back["jobs"], json!(["things", "others"]), "{held}");
+    let why = held_back["why"].as_str().unwrap();
+    assert!(why.contains("403 Forbidden: bad key"), "{held}");
+    let said = "the upstream rejected the credential things: 403 Forbidden: bad key";
+    let until = "or when its secret changes";
+    let text = words(&["--region", "all", "--dry-run"]);
+    for said in [
+        "Nothing would be requested",
+        "things, others: not requested",
+        said,
+        until,
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let status = world.json(&["status"]);
+    assert_eq!(status["held_back"][0]["credential"], "things", "{status}");
+    assert_eq!(
+        status["held_back"][0]["asked_again_at"], held_back["asked_again_at"],
+        "{status}"
+    );
+    let text = words(&["status"]);
+    for said in ["1 credential rejected", said, until] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert_eq!(stub.requests().len(), 1);
+
+    write_secret(&world, "right");
+    assert_eq!(would_spend(), 800);
+    assert_eq!(world.json(&["status"]).get("held_back"), None);
+}
+
+#[test]
 fn another_secret_is_asked_at_once_and_an_accepted_one_lets_all_regions_go_side_by_side() {
     let stub = strict(403);
     let world = world(&stub, "every = \"6h\"");

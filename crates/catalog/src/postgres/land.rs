@@ -409,11 +409,10 @@ async fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> Result<(), Po
         return Ok(());
     }
     let (upstream, kind) = of_kind(page);
-    tx.execute(
-        ABSENT,
-        parameters![upstream, kind, ids, time(page.landing.now)],
-    )
-    .await
+    let landing = &page.landing;
+    let at = time(landing.withheld_until.unwrap_or(landing.now));
+    tx.execute(ABSENT, parameters![upstream, kind, ids, at])
+        .await
 }
 
 async fn forget_batch(

@@ -22,7 +22,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `lasting_cursor` | the cursor at the end of a step's list, with which the next pass begins; `request` as in `checkpoint`; null when the upstream no longer accepted it |
 /// | `restart` | a step of a pass that was started over |
-/// | `absent` | an id that was requested and not returned, and when |
+/// | `absent` | an id that was requested and not returned, and when; one that the upstream forbids can have a time to come, before which it is not requested again |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
 /// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
 /// | `call_facts` | what the lists of a call showed: JSON |

@@ -217,12 +217,13 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
 
 fn store_absent(tx: &Transaction<'_>, page: &LandingPage) -> rusqlite::Result<()> {
     let (upstream, kind) = (&page.landing.upstream, page.kind());
-    let now = columns::time(page.landing.now);
+    let landing = &page.landing;
+    let at = columns::time(landing.withheld_until.unwrap_or(landing.now));
     for (id, came) in page.answers() {
         if came {
             tx.prepare_cached(CAME)?.execute((upstream, kind, id))?;
         } else {
-            let values = (upstream, kind, id, &now);
+            let values = (upstream, kind, id, &at);
             tx.prepare_cached(ABSENT)?.execute(values)?;
         }
     }

@@ -140,7 +140,11 @@ impl Response {
         )
         .map_err(|wrong| match wrong {
             WrongShape::Repeat(_) => Failure::Skip(wrong.to_string()),
-            WrongShape::Value { .. } | WrongShape::Twice { .. } | WrongShape::NoIds { .. } => {
+            WrongShape::NoIds { count, ids, has } => {
+                let has = has.shown_by(|name| self.shown(name));
+                Failure::WrongShape(WrongShape::NoIds { count, ids, has }.to_string())
+            }
+            WrongShape::Value { .. } | WrongShape::Twice { .. } => {
                 Failure::WrongShape(wrong.to_string())
             }
         })?;
@@ -190,6 +194,7 @@ impl Response {
             records: found.records,
             removed: found.removed,
             skipped: found.skipped,
+            has_instead: found.has.shown_by(|name| self.shown(name)),
             repeated: found.repeated,
             left_out: found.left_out,
             lacks_list: found.lacks_list || found.lacks_element,

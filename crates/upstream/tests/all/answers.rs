@@ -172,7 +172,7 @@ async fn an_answer_of_the_wrong_shape_is_a_failure_that_says_so() {
         ),
         (
             json!({ "items": [{ "name": "a" }] }),
-            "none of the response's 1 records has an id at `/id`",
+            "none of the response's 1 records has an id at `/id`; a record has `name`",
         ),
         (
             json!({ "error": "backend\u{1b}[31m down" }),

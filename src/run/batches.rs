@@ -33,11 +33,8 @@ pub async fn fetch_batches(
     for (index, step) in job.steps.iter().enumerate() {
         if step.ids.is_some() {
             let _ids = take(context, &ids_of(job, step)).await?;
-            if !batches.rest_fetched.contains(&index) {
-                let rest = Rest::beside(&shared, (index, step), &[], batches);
-                let work = rest.work(passes).await?;
-                shared.fetch_all(step, work, batches).await;
-            }
+            let work = work(&shared, (index, step), passes).await?;
+            shared.fetch_all(step, work, batches).await;
             shared.link_parents(index, step).await?;
             batches.note_nothing_since(job, step);
         }
@@ -50,68 +47,28 @@ pub async fn fetch_batches(
     shared.finish(batches).await
 }
 
-/// The ids of a step that are left when the regions have listed.
-pub struct Rest<'a> {
-    shared: &'a SharedPass<'a>,
-    index: usize,
-    step: &'a Step,
-    /// Ids that are being fetched, or could not be.
-    taken: HashSet<String>,
-}
-
-impl<'a> Rest<'a> {
-    /// Those that are neither in the batches `under_way` nor given up.
-    pub fn beside(
-        shared: &'a SharedPass<'a>,
-        (index, step): (usize, &'a Step),
-        under_way: &[OpenBatch],
-        batches: &Batches,
-    ) -> Self {
-        let under_way = under_way.iter().flat_map(|batch| &batch.ids);
-        let given_up = batches.given_up.iter();
-        let given_up = given_up.filter_map(|(step, id)| (*step == index).then_some(id));
-        Self {
-            shared,
-            index,
-            step,
-            taken: under_way.chain(given_up).cloned().collect(),
-        }
-    }
-
-    /// Fetches them.
-    pub async fn fetch(self, passes: &[PassId]) -> Batches {
-        let mut batches = Batches::default();
-        match self.work(passes).await {
-            Ok(work) => {
-                self.shared.fetch_all(self.step, work, &mut batches).await;
-                batches.rest_fetched.insert(self.index);
-            }
-            Err(reason) => batches.stop_for(reason),
-        }
-        batches
-    }
-
-    /// Returns their batches: those that an earlier run left between two pages, and new ones.
-    async fn work(&self, passes: &[PassId]) -> Result<Vec<OpenBatch>, StopReason> {
-        let (shared, job, step) = (self.shared, self.shared.job, self.step);
-        let is_left = |batch: &&OpenBatch| !batch.ids.iter().all(|id| self.taken.contains(id));
-        let begun: Vec<OpenBatch> = shared.begun(self.index).filter(is_left).cloned().collect();
-        let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
-        let mut pending = pending(shared.context, job, step).await?;
-        pending.retain(|one| !self.taken.contains(&one.id) && !begun_ids.contains(&one.id));
-        let shared_id = shared.id().await;
-        let own: HashSet<PassId> = passes.iter().copied().chain(shared_id).collect();
-        let (mine, others) = each_once(&pending, &own);
-        let fill = Fill {
-            began: |one: &&PendingId| shared.began_of(one, shared_id),
-            job,
-            step,
-            size: step.ids.as_ref().map_or(1, batch_size),
-        };
-        let filled = fill.batches(mine, others).into_iter();
-        let fresh = filled.map(|(began, ids)| OpenBatch::new(self.index, ids, began));
-        Ok(begun.iter().cloned().chain(fresh).collect())
-    }
+/// Returns the batches of a step: those that an earlier run left between two pages, and new ones.
+async fn work(
+    shared: &SharedPass<'_>,
+    (index, step): (usize, &Step),
+    passes: &[PassId],
+) -> Result<Vec<OpenBatch>, StopReason> {
+    let begun: Vec<OpenBatch> = shared.begun(index).cloned().collect();
+    let begun_ids: HashSet<&String> = begun.iter().flat_map(|batch| &batch.ids).collect();
+    let mut pending = pending(shared.context, shared.job, step).await?;
+    pending.retain(|one| !begun_ids.contains(&one.id));
+    let shared_id = shared.id().await;
+    let own: HashSet<PassId> = passes.iter().copied().chain(shared_id).collect();
+    let (mine, others) = each_once(&pending, &own);
+    let fill = Fill {
+        began: |one: &&PendingId| shared.began_of(one, shared_id),
+        job: shared.job,
+        step,
+        size: step.ids.as_ref().map_or(1, batch_size),
+    };
+    let filled = fill.batches(mine, others).into_iter();
+    let fresh = filled.map(|(began, ids)| OpenBatch::new(index, ids, began));
+    Ok(begun.iter().cloned().chain(fresh).collect())
 }
 
 /// The batches of a job. One run at a time fetches them: its batches can contain what the passes of another run wait for.

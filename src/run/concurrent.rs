@@ -1,12 +1,6 @@
-//! Walks the admitted regions concurrently, with the batches that their listings fill; then fetches the last batches and ends the
-//! passes that are complete.
+//! Walks the admitted regions concurrently, then fetches the ids that their listings name, and ends the passes that are complete.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use futures_util::future::{join, join_all};
-use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::oneshot;
 
 use super::all::all;
 use super::batches::fetch_batches;
@@ -15,14 +9,14 @@ use super::due::{Candidate, LONGEST_TOLERANCE, jobs, reread};
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};
-use super::prefetch::{PrefetchSender, fetch_full_batches};
 use super::report::Walked;
 use super::shared_pass::Batches;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
 use super::waits::TaskOf;
 use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
-use ingest_config::{Job, Step};
+use ingest_config::Job;
+use ingest_quota::Timestamp;
 
 /// A pass whose listing steps were walked.
 pub struct Listed {
@@ -41,82 +35,26 @@ enum ListOutcome {
     Left(Box<Candidate>, PassOutcome, Option<StopReason>),
 }
 
-/// The ways to the prefetchers of the jobs, by name: for ids, and for the passes whose lists are complete.
-type Prefetchers = HashMap<String, (PrefetchSender, oneshot::Sender<Vec<PassId>>)>;
-
 /// Walks these regions to their ends, or until something stops them.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
     let (jobs, began) = (jobs(&admitted), context.clock.now());
-    // A region alone is not prefetched for: its requests follow one another, so that an exhausted upstream refuses only one.
-    let several = admitted.len() > 1 && context.concurrency > 1;
-    let (prefetchers, full): (Prefetchers, Vec<_>) = jobs
-        .iter()
-        .filter(|job| several && names_ids(job) && !others_bring_them(job, &jobs))
-        .map(|job| {
-            let ((sender, listings), (end, ended)) = (unbounded_channel(), oneshot::channel());
-            let full = async {
-                (
-                    job.name.clone(),
-                    fetch_full_batches(context, job, listings, ended).await,
-                )
-            };
-            ((job.name.clone(), (sender, end)), full)
-        })
-        .unzip();
-    let (mut listed, full) = join(
-        list_all(context, admitted, prefetchers, walked),
-        join_all(full),
-    )
-    .await;
-    let mut full: HashMap<String, Batches> = full.into_iter().collect();
+    let mut listed = list_all(context, admitted, walked).await;
     for job in jobs {
         if let Some(listed) = listed.remove(&job.name) {
-            let mut batches = full.remove(&job.name).unwrap_or_default();
-            batches.began = Some(began);
-            complete(context, &job, listed, batches, walked).await;
+            complete(context, &job, listed, began, walked).await;
         }
     }
 }
 
-/// Whether another step of these jobs returns records that this job requests by id. The job then waits until all lists are walked,
-/// or it would pay for records that they contain.
-fn others_bring_them(job: &Job, jobs: &[Arc<Job>]) -> bool {
-    let kind = |step: &Step| {
-        step.call
-            .records
-            .as_ref()
-            .map(|records| records.kind.clone())
-    };
-    let asked_for: Vec<String> = job
-        .steps
-        .iter()
-        .filter(|step| step.ids.is_some())
-        .filter_map(kind)
-        .collect();
-    let upstream = &job.credential.upstream.name;
-    let beside = jobs
-        .iter()
-        .filter(|other| other.credential.upstream.name == *upstream);
-    let brought: Vec<String> = beside
-        .flat_map(|other| other.steps.iter().filter_map(kind))
-        .collect();
-    asked_for
-        .iter()
-        .any(|kind| brought.iter().filter(|brought| *brought == kind).count() > 1)
-}
-
-/// Walks the listing steps of these regions, and returns their passes by job. Ends the prefetchers.
+/// Walks the listing steps of these regions, and returns their passes by job.
 async fn list_all(
     context: &Context,
     admitted: Vec<Candidate>,
-    prefetchers: Prefetchers,
     walked: &mut Walked,
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
     // A turn that ends early, such as that of a region that another machine walks, makes way for the next one at once.
-    let turns = admitted
-        .into_iter()
-        .map(|one| list(context, one, &prefetchers));
+    let turns = admitted.into_iter().map(|one| list(context, one));
     let turns = all(context.concurrency, turns).await;
     for turn in turns {
         match turn {
@@ -131,14 +69,6 @@ async fn list_all(
             }
         }
     }
-    for (job, (_, end)) in prefetchers {
-        // One that waits for pages ends without its passes.
-        let _ = end.send(
-            by_job
-                .get(&job)
-                .map_or_else(Vec::new, |listed| complete_passes(listed)),
-        );
-    }
     by_job
 }
 
@@ -149,7 +79,7 @@ fn complete_passes(listed: &[Listed]) -> Vec<PassId> {
 }
 
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
-async fn list(context: &Context, candidate: Candidate, prefetchers: &Prefetchers) -> ListOutcome {
+async fn list(context: &Context, candidate: Candidate) -> ListOutcome {
     if context.stop.signal().is_some() {
         return ListOutcome::Left(candidate.into(), PassOutcome::Interrupted, None);
     }
@@ -161,8 +91,7 @@ async fn list(context: &Context, candidate: Candidate, prefetchers: &Prefetchers
             context
                 .progress
                 .started(&job, &region, pass.pages(), pass.expected_pages());
-            let prefetch = prefetchers.get(&job).map(|(sender, _)| sender);
-            let mut walked = walk(context, &mut pass, prefetch).await;
+            let mut walked = walk(context, &mut pass).await;
             // Other regions wait for their upstream meanwhile.
             let is_ended = !names_ids(&pass.job);
             if is_ended {
@@ -251,17 +180,18 @@ async fn fit_to_job(
     Ok(())
 }
 
-/// Fetches the ids that the listings of a job named and that no prefetched batch contained, and ends the complete passes.
+/// Fetches the ids that the listings of a job name, and ends the complete passes. `began`: when its regions began to walk.
 async fn complete(
     context: &Context,
     job: &Job,
     listed: Vec<Listed>,
-    mut batches: Batches,
+    began: Timestamp,
     walked: &mut Walked,
 ) {
+    let mut batches = Batches::default();
     let listings = complete_passes(&listed);
     if names_ids(job)
-        && (!listings.is_empty() || batches.shared.is_some())
+        && !listings.is_empty()
         && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
     {
         // What failed is the catalog or a lease, so nobody knows which of their ids are fetched.
@@ -286,7 +216,6 @@ async fn complete(
         context.store_outcome(&reference, &report).await;
     }
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
-    let began = batches.began.unwrap_or_else(|| context.clock.now());
     let reference = batches.reference(job, began);
     context.count_unproductive(&reference, &batches.stats).await;
     if let Some(report) = walked.add_batches(job, batches) {

@@ -17,7 +17,6 @@ mod learned_cost;
 pub(crate) mod outcome;
 mod pager;
 mod pass;
-mod prefetch;
 mod range;
 mod report;
 pub(crate) mod retention;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::context::Context;
 use super::due::Candidate;
 use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
-use super::prefetch::{ListedIds, PrefetchSender};
 use super::stats::PassStats;
 use super::steps::{listing_steps, readable, request_of, since_of};
 use super::stop_reason::StopReason;
@@ -268,15 +267,11 @@ fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp
     }
 }
 
-/// Walks all listing steps of a pass to their ends. `prefetch` receives the ids that each landed page names.
+/// Walks all listing steps of a pass to their ends.
 ///
 /// # Errors
 /// Why it went no further. The pass has the positions that it reached.
-pub async fn walk(
-    context: &Context,
-    pass: &mut Pass,
-    prefetch: Option<&PrefetchSender>,
-) -> Result<(), StopReason> {
+pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), StopReason> {
     let (job, region) = (Arc::clone(&pass.job), Arc::clone(&pass.region));
     for (index, step) in listing_steps(&job) {
         let last_pages = pass.last_filled.iter().find(|(step, _)| *step == index);
@@ -287,7 +282,6 @@ pub async fn walk(
         let mut list = Listing {
             pass: &mut *pass,
             index,
-            prefetch,
         };
         let mut walked = pager.run(&mut list).await;
         if walked.is_ok() {
@@ -312,7 +306,6 @@ struct Listing<'a> {
     pass: &'a mut Pass,
     /// The step's index in its job.
     index: usize,
-    prefetch: Option<&'a PrefetchSender>,
 }
 
 impl Target for Listing<'_> {
@@ -332,9 +325,6 @@ impl Target for Listing<'_> {
 
     async fn land(&mut self, pager: &mut Pager<'_>, mut page: NextPage) -> Result<(), StopReason> {
         let (job, call) = (pager.job, &pager.step.call.name);
-        let listed = self
-            .prefetch
-            .map(|_| ListedIds::new(job, call, &page.page.records, self.pass.began));
         let Pass {
             greatest, since, ..
         } = &mut *self.pass;
@@ -393,10 +383,6 @@ impl Target for Listing<'_> {
                 list,
             },
         );
-        if let (Some(prefetch), Some(listed)) = (self.prefetch, listed) {
-            // The prefetcher may have stopped. The batches that follow the listings fetch these ids then.
-            let _ = prefetch.send(listed);
-        }
         Ok(())
     }
 

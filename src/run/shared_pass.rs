@@ -62,12 +62,8 @@ pub struct Batches {
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
-    /// When the admitted regions began to walk: before any batch was charged.
-    pub began: Option<Timestamp>,
     /// Ids that this run tried and failed to fetch, each with its step.
     pub given_up: HashSet<(usize, String)>,
-    /// The steps of which nothing is left to fetch but what is given up.
-    pub rest_fetched: HashSet<usize>,
     /// Whether the list of any id continued where an earlier one ended.
     has_since: bool,
 }
@@ -87,21 +83,6 @@ impl Batches {
         self.given_up
             .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
         self.stop_for(reason);
-    }
-
-    /// Adds the results of batches that were fetched beside these.
-    pub fn merge(&mut self, other: Self) {
-        self.stats.add(&other.stats);
-        self.note(other.notes);
-        self.doubts.extend(other.doubts);
-        self.given_up.extend(other.given_up);
-        self.rest_fetched.extend(other.rest_fetched);
-        self.shared = self.shared.or(other.shared);
-        self.has_since |= other.has_since;
-        self.forbidden = self.forbidden.take().or(other.forbidden);
-        if let Some(reason) = other.reason {
-            self.stop_for(reason);
-        }
     }
 
     /// Adds notes, each once: batches of a step mostly have the same ones.

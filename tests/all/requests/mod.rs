@@ -2,10 +2,10 @@
 //! are like.
 
 mod batches;
+mod batches_over_regions;
 mod begun;
 mod claims;
 mod concurrency;
-mod early;
 mod etag;
 mod exhausted_cap;
 mod paging;

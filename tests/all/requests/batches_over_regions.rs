@@ -1,8 +1,7 @@
-//! Full batches are asked for while regions still list, and what fails then has had its attempts.
+//! Batches of ids over eight regions: each id is requested in time, and what fails has had its attempts.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -53,93 +52,7 @@ fn world(upstream: &StubUpstream) -> World {
 const RUN: [&str; 6] = ["--region", "all", "--job", "trending", "--concurrency", "8"];
 
 #[test]
-fn a_full_batch_is_asked_for_while_a_region_still_waits_for_a_page() {
-    let asked = (Mutex::new(false), Condvar::new());
-    let waited_in_vain = Arc::new(AtomicBool::new(false));
-    let upstream = StubUpstream::start({
-        let waited_in_vain = Arc::clone(&waited_in_vain);
-        move |request| {
-            if request.path == "/channels" {
-                *asked.0.lock().unwrap() = true;
-                asked.1.notify_all();
-                return channels(request);
-            }
-            if (request.param("regionCode"), request.param("pageToken")) == (Some("CA"), Some("1"))
-            {
-                let waiting = asked.0.lock().unwrap();
-                let (_asked, waited) = asked
-                    .1
-                    .wait_timeout_while(waiting, PATIENCE, |asked| !*asked)
-                    .unwrap();
-                waited_in_vain.fetch_or(waited.timed_out(), Ordering::SeqCst);
-            }
-            videos(request)
-        }
-    });
-    let run = world(&upstream).json(&RUN);
-    assert_eq!(run["outcome"], "complete", "{run}");
-    assert!(
-        !waited_in_vain.load(Ordering::SeqCst),
-        "no batch came while a page was outstanding"
-    );
-    let batches = upstream
-        .requests()
-        .iter()
-        .filter(|request| request.path == "/channels")
-        .count();
-    assert_eq!(batches, 8 * 4, "only full ones");
-}
-
-#[test]
-fn the_rest_is_asked_for_while_a_full_batch_is_under_way_and_no_id_twice() {
-    let rest = (Mutex::new(false), Condvar::new());
-    let is_first = AtomicBool::new(true);
-    let waited_in_vain = Arc::new(AtomicBool::new(false));
-    let upstream = StubUpstream::start({
-        let waited_in_vain = Arc::clone(&waited_in_vain);
-        move |request| {
-            if request.path == "/videos" && request.param("pageToken") == Some("3") {
-                return StubAnswer::json(&json!({ "items": [{
-                    "id": request.param("regionCode"),
-                    "snippet": { "title": "last", "channelId": request.param("regionCode") },
-                }] }));
-            }
-            if request.path != "/channels" {
-                return videos(request);
-            }
-            if request.param("id").unwrap().split(',').count() < 50 {
-                *rest.0.lock().unwrap() = true;
-                rest.1.notify_all();
-            } else if is_first.swap(false, Ordering::SeqCst) {
-                let waiting = rest.0.lock().unwrap();
-                let (_rest, waited) = rest
-                    .1
-                    .wait_timeout_while(waiting, PATIENCE, |rest| !*rest)
-                    .unwrap();
-                waited_in_vain.fetch_or(waited.timed_out(), Ordering::SeqCst);
-            }
-            channels(request)
-        }
-    });
-    let run = world(&upstream).json(&RUN);
-    assert_eq!(run["outcome"], "complete", "{run}");
-    assert!(
-        !waited_in_vain.load(Ordering::SeqCst),
-        "the rest waited for a full batch"
-    );
-    let requests = upstream.requests();
-    let batches = requests
-        .iter()
-        .filter(|request| request.path == "/channels");
-    let asked: Vec<&str> = batches
-        .flat_map(|request| request.param("id").unwrap().split(','))
-        .collect();
-    let distinct: HashSet<&str> = asked.iter().copied().collect();
-    assert_eq!((asked.len(), distinct.len()), (8 * 151, 8 * 151));
-}
-
-#[test]
-fn a_batch_that_failed_while_regions_listed_is_not_tried_again_at_the_end_of_the_run() {
+fn a_batch_that_failed_is_not_tried_again_in_the_same_run() {
     let upstream = StubUpstream::start(|request| match request.path.as_str() {
         "/channels" => StubAnswer::status(503),
         _ => videos(request),

@@ -1,7 +1,7 @@
 -- The roles and the schema of a catalog. Run once, by a superuser or the owner of the database:
 --   createdb ingest
 --   psql -d ingest -v password="$(cat /etc/ingest/catalog.key)" -f roles.sql
--- `ingest` owns the schema, which it upgrades by itself; it may do nothing else. `ingest_reader` is for people and dashboards:
+-- `ingest` owns the schema, whose tables it creates by itself; it may do nothing else. `ingest_reader` is for people and dashboards:
 -- SELECT on everything in the schema, also on what later releases add.
 \set ON_ERROR_STOP on
 create role ingest login password :'password' connection limit 90;

@@ -16,7 +16,7 @@ use crate::cli::Global;
 use crate::exit::Exit;
 use ingest_base::apart::apart;
 use ingest_catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
-use ingest_ledger::{JOURNAL_FILE, Journal, LEDGER_FILE, SqliteLedger};
+use ingest_ledger::{JOURNAL_FILE, Journal, JournalError, LEDGER_FILE, SqliteLedger};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Integrity, OpenError};
 
@@ -143,23 +143,21 @@ async fn shared(environment: &Environment, database: &Postgres) -> Result<Repair
     })
 }
 
-/// Returns why this release must not repair a file: a later release can have other indices. Writes nothing.
+/// Returns why this release must not repair a file: another version can have other indices. Writes nothing.
 fn foreign(path: &Path) -> Option<String> {
+    // What is damaged is not refused here: it is what a repair is for.
     if path.ends_with(LEDGER_FILE) {
         return match SqliteLedger::open_read_only(path) {
-            Err(newer @ OpenError::Newer { .. }) => Some(newer.to_string()),
-            // What is damaged is not refused here: it is what a repair is for.
+            Err(foreign @ OpenError::Foreign { .. }) => Some(foreign.to_string()),
             _ => None,
         };
     }
-    let journal = path
-        .ends_with(JOURNAL_FILE)
-        .then(|| Journal::open_read_only(path));
-    // The journal's error is text: this is the remedy that it names for a later release's file.
-    journal?
-        .err()
-        .map(|error| error.to_string())
-        .filter(|said| said.contains("upgrade ingest"))
+    if path.ends_with(JOURNAL_FILE)
+        && let Err(JournalError::Foreign(why)) = Journal::open_read_only(path)
+    {
+        return Some(why);
+    }
+    None
 }
 
 fn damaged(complaints: &str) -> String {

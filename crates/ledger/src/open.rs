@@ -50,18 +50,6 @@ impl From<ForgottenLedger> for OpenLedgerError {
     }
 }
 
-impl OpenLedgerError {
-    /// Whether the file is only of an earlier release: the next command that writes to it upgrades it.
-    #[must_use]
-    pub fn is_of_earlier_release(&self) -> bool {
-        match self {
-            Self::File(error) => matches!(error, OpenError::Older { .. }),
-            Self::Journal(error) => matches!(error, JournalError::Earlier(_)),
-            Self::Ledger(_) => false,
-        }
-    }
-}
-
 /// Opens the ledger that `config` names for charging, unless it is a file that no longer knows what `witness` saw. A shared
 /// ledger notices that by itself.
 ///

@@ -229,7 +229,8 @@ fn in_transaction<T>(
     Ok(read)
 }
 
-fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
+/// A number that SQLite keeps in the file, which is read to see whether the file can be.
+pub fn schema_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "schema_version", |row| row.get(0))
 }
 

@@ -1,6 +1,6 @@
 //! SQLite files: ledger, catalog, journal and full-text index are opened, checked, copied and restored here.
 //!
-//! A [`Schema`] names the migrations of a file; [`open`] brings it to the latest version, [`open_read_only`] leaves it as it is.
+//! A [`Schema`] is what a file holds, and by what it is known; [`open`] makes a new one, [`open_read_only`] writes nothing.
 //! A [`Database`] notices that its file was deleted or replaced. Errors of SQLite are explained by what to do.
 //!
 //! Never knows a table. Begin with [`open`].
@@ -11,8 +11,8 @@ mod integrity;
 mod interrupt;
 mod json;
 mod reading;
+mod schema;
 mod state;
-mod unversioned;
 mod written;
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -40,6 +40,8 @@ pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
 pub use interrupt::{Advance, Interruptible};
 pub use json::Json;
+use schema::Found;
+pub use schema::{Identity, Schema};
 pub use state::Files;
 use written::WrittenHere;
 
@@ -52,64 +54,18 @@ const LONG_WAIT: Duration = Duration::from_secs(2);
 /// More than any kind of file has statements, so that each is prepared once.
 const STATEMENTS: usize = 64;
 
-/// A kind of file: the statements that take it from each version to the next.
-#[derive(Debug, Clone, Copy)]
-pub struct Schema {
-    /// What the file holds, as a message calls it: `ledger`, `catalog`.
-    pub name: &'static str,
-    /// `migrations[n]` takes a file of version `n` to version `n + 1`. Released ones are never changed.
-    pub migrations: &'static [&'static str],
-}
-
-impl Schema {
-    fn newest(&self) -> i64 {
-        i64::try_from(self.migrations.len()).unwrap_or(i64::MAX)
-    }
-}
-
 /// Why a file cannot be used.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// A later release wrote it.
-    #[error(
-        "{path}: this {name} has version {found}, and this release supports versions up to \
-        {known}; upgrade ingest, or set another --state-dir"
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// What it holds.
-        name: &'static str,
-        /// Its version.
-        found: i64,
-        /// The newest version known here.
-        known: i64,
-    },
-    /// An earlier release wrote it, and it is not to be written now.
-    #[error(
-        "{path}: this {name} has version {found}, and this release reads version {known}; any \
-        command that writes upgrades it, such as a run without --dry-run"
-    )]
-    Older {
-        /// The file.
-        path: PathBuf,
-        /// What it holds.
-        name: &'static str,
-        /// Its version.
-        found: i64,
-        /// The version needed here.
-        known: i64,
-    },
-    /// It holds tables, but no version, and they are not those of any release.
-    #[error(
-        "{path}: this file has no version (`pragma user_version` is 0), and its tables are not \
-        those of a {name}; restore the {name} from a backup, or set another --state-dir"
-    )]
+    /// This release did not write it, and so leaves it as it is.
+    #[error("{path}: this {name} has {why}")]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// What it holds.
         name: &'static str,
+        /// What it has in place of the version of this release, and what to do.
+        why: String,
     },
     /// The system did not let us have it, or see whether it is there.
     #[error("{path}: cannot open the {name}: {why}")]
@@ -133,11 +89,11 @@ pub enum OpenError {
     },
 }
 
-/// Opens a file for writing, readable by its owner alone, created and brought up to date as needed, its directory too.
+/// Opens a file for writing, readable by its owner alone, created as needed, its directory too.
 /// Any number of processes may do so at once.
 ///
 /// # Errors
-/// When the file cannot be opened, is damaged, or was written by a later release.
+/// When the file cannot be opened, is damaged, or was written by another version.
 pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     let denied = |why| OpenError::Denied {
         path: path.to_owned(),
@@ -225,17 +181,17 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, O
         return Ok(None);
     }
     let mut database = Database::to_read(path).map_err(|error| refused(path, schema, error))?;
-    let found = database.read(|connection| match version(connection)? {
-        0 => Ok(unversioned::version_of(connection, path, schema)),
-        found => Ok(Ok(found)),
-    });
-    match found.map_err(|error| refused(path, schema, error))?? {
-        0 => Ok(None),
-        found if found > schema.newest() => Err(newer(path, schema, found)),
-        found if found < schema.newest() => Err(older(path, schema, found)),
-        _ => Ok(Some(database)),
+    let found = database.read(|connection| schema.recognize(connection));
+    match found.map_err(|error| refused(path, schema, error))? {
+        Found::Current | Found::Restored => Ok(Some(database)),
+        Found::Empty => Ok(None),
+        Found::Former(found) => Err(schema.refuse(path, found, TAKEN_OVER)),
+        Found::Other(found) => Err(schema.refuse(path, found, schema.remedy)),
     }
 }
+
+/// What to do with a file that this release takes over, where nothing is written.
+const TAKEN_OVER: &str = "any command that writes takes it over, such as a run without --dry-run";
 
 /// What a file holds that is not there yet: everything in place, nothing in it, and none of it on the disk.
 ///
@@ -265,7 +221,7 @@ pub fn in_memory(schema: Schema) -> Result<Database, OpenError> {
         source,
     };
     let mut connection = Connection::open_in_memory().map_err(failed)?;
-    migrate(&mut connection, path, schema)?;
+    schema.establish(&mut connection, path)?;
     keep_plans(&connection).map_err(failed)?;
     Ok(Database::of_its_own(path, connection))
 }
@@ -419,7 +375,7 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
     let mut connection = connect(path, flags).map_err(|error| refused(path, schema, error))?;
     configure(&mut connection).map_err(failed)?;
-    migrate(&mut connection, path, schema)?;
+    schema.establish(&mut connection, path)?;
     Database::to_write(path, connection, &before, written).map_err(failed)
 }
 
@@ -560,59 +516,4 @@ pub fn is_busy(error: &rusqlite::Error) -> bool {
                 | ErrorCode::FileLockingProtocolFailed
         )
     )
-}
-
-fn migrate(connection: &mut Connection, path: &Path, schema: Schema) -> Result<(), OpenError> {
-    let failed = |source| OpenError::Sqlite {
-        path: path.to_owned(),
-        name: schema.name,
-        source: confirmed(path, source),
-    };
-    let known = schema.newest();
-    if version(connection).map_err(failed)? == known {
-        return Ok(());
-    }
-    let transaction = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(failed)?;
-    let found = match version(&transaction).map_err(failed)? {
-        0 => unversioned::version_of(&transaction, path, schema)?,
-        found => found,
-    };
-    if found > known {
-        return Err(newer(path, schema, found));
-    }
-    for migration in schema
-        .migrations
-        .iter()
-        .skip(usize::try_from(found).unwrap_or(0))
-    {
-        transaction.execute_batch(migration).map_err(failed)?;
-    }
-    transaction
-        .pragma_update(None, "user_version", known)
-        .map_err(failed)?;
-    transaction.commit().map_err(failed)
-}
-
-fn newer(path: &Path, schema: Schema, found: i64) -> OpenError {
-    OpenError::Newer {
-        path: path.to_owned(),
-        name: schema.name,
-        found,
-        known: schema.newest(),
-    }
-}
-
-fn version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
-}
-
-fn older(path: &Path, schema: Schema, found: i64) -> OpenError {
-    OpenError::Older {
-        path: path.to_owned(),
-        name: schema.name,
-        found,
-        known: schema.newest(),
-    }
 }

@@ -82,7 +82,7 @@ pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
     };
     if mode == Mode::InUse {
         let opened = mode.open(path).and_then(|connection| {
-            super::version(&connection)?;
+            super::database::schema_version(&connection)?;
             Ok(connection)
         });
         match opened {

@@ -25,7 +25,6 @@ use ingest_config::{Auth, Credential, LedgerStore, RedisAccess};
 use ingest_ledger as ledger;
 use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use ingest_sqlite as sqlite;
-use ingest_sqlite::OpenError;
 use ingest_upstream::Upstream;
 
 /// Checks everything, and reports each fault.
@@ -158,9 +157,6 @@ async fn ledger(environment: &Environment) -> (CheckFinding, Option<Arc<dyn Ledg
     let what = path.display().to_string();
     let ledger = match recorded_ledger(environment) {
         Ok(ledger) => ledger,
-        Err(Error::Ledger(error)) if error.is_of_earlier_release() => {
-            return (earlier(what), None);
-        }
         Err(error) => return (unusable(what, &error.to_string()), None),
     };
     if let Err(why) = sqlite::can_be_written(&path) {
@@ -218,15 +214,8 @@ async fn catalog(
             Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),
         },
-        Err(Error::State(OpenError::Older { .. })) => earlier(what),
         Err(error) => unusable(what, &error.to_string()),
     })
-}
-
-/// Reports a file of an earlier release, which is not upgraded here.
-fn earlier(path: String) -> CheckFinding {
-    let detail = "written by an earlier release; the next run upgrades it";
-    good(path, detail.to_owned())
 }
 
 /// Reports a file that cannot be used, with its path once.

@@ -1,8 +1,6 @@
 //! The parents of records that a step of ids returned.
 
-use ingest_catalog::{PassId, PassScope, PassStore, PendingQuery, SqliteCatalog};
-use ingest_sqlite as sqlite;
-use ingest_sqlite::Schema;
+use ingest_catalog::{PassId, PassScope, PassStore, PendingQuery};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, JOB, Page, at, pointer, video_of};
@@ -164,36 +162,5 @@ async fn a_parent_that_is_listed_after_its_child_was_fetched_is_a_parent_too() {
         f.rows(&records),
         ["2"],
         "a further parent is no further record"
-    );
-}
-
-#[test]
-fn a_catalog_of_an_earlier_release_keeps_its_listings_and_learns_parents() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("catalog.db");
-    let earlier = Schema {
-        name: "catalog",
-        migrations: &SqliteCatalog::SCHEMA.migrations[..7],
-    };
-    let connection = sqlite::open(&path, earlier).unwrap();
-    let filled = connection.execute_batch(
-        "insert into pass (id, job, region, started_at) values (1, 'j', 'US', '2026-01-01T00:00:00.000000Z');
-        insert into listing values (1, 0, 1, 'c', 'u', 'k', 'a'), (1, 0, 2, 'c', 'u', 'k', 'b');
-        insert into record (upstream, kind, id, first_seen, last_seen, body) values ('u', 'k', 'a',
-            '2026-01-01T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z', '{\"n\":1}');
-        insert into kind values ('u', 'k', 'c', '[]', '{\"n\":\"/n\"}');
-        create view u_k as select record.id, record.first_seen, record.last_seen, record.body ->> '$.n' as n
-            from record where upstream = 'u' and kind = 'k';",
-    );
-    filled.unwrap();
-    drop(connection);
-    drop(SqliteCatalog::open(&path).unwrap());
-    let catalog = rusqlite::Connection::open(&path).unwrap();
-    let one = |sql: &str| -> String { catalog.query_row(sql, [], |row| row.get(0)).unwrap() };
-    let listed = "select group_concat(position || id || coalesce(parent, '-'), ' ') from listing";
-    assert_eq!(one(listed), "1a- 2b-");
-    assert_eq!(
-        one("select id || n || coalesce(parent, '-') from u_k"),
-        "a1-"
     );
 }

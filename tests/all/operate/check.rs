@@ -118,37 +118,6 @@ fn a_check_writes_nothing() {
 }
 
 #[test]
-fn a_check_of_a_file_of_an_earlier_release_leaves_it_to_the_next_run() {
-    let world = World::new();
-    assert_eq!(
-        world.ingest(&["--region", "US", "--job", "trending"]).code,
-        0
-    );
-    let version = || {
-        world
-            .catalog()
-            .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
-            .unwrap()
-    };
-    let now = version();
-    let earlier = world.catalog();
-    earlier
-        .pragma_update(None, "user_version", now - 1)
-        .unwrap();
-    drop(earlier);
-    let answer = world.json(&["check"]);
-    let catalog = finding(&answer, "catalog.db");
-    assert_eq!(catalog["verdict"], "good", "{answer:#}");
-    assert!(
-        catalog["detail"]
-            .as_str()
-            .unwrap()
-            .contains("the next run upgrades it")
-    );
-    assert_eq!(version(), now - 1);
-}
-
-#[test]
 fn a_check_reads_the_tokens_of_the_server_and_says_whether_it_can_start() {
     let client = |name: &str, variable: &str| {
         format!("serve.clients.{name}={{ token = {{ env = \"{variable}\" }} }}")

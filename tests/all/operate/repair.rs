@@ -207,27 +207,6 @@ fn a_ledger_or_a_journal_of_a_newer_release_is_not_touched() {
 }
 
 #[test]
-fn a_journal_of_an_older_release_is_looked_at() {
-    let mut world = World::new();
-    world.set("ledger.url=redis://127.0.0.1:9");
-    assert_eq!(
-        world
-            .ingest(&["charge", "youtube", "videos.list", "-q"])
-            .code,
-        0
-    );
-    let path = world.state_dir().join("journal.db");
-    Connection::open(path)
-        .unwrap()
-        .pragma_update(None, "user_version", 1)
-        .unwrap();
-    assert_eq!(
-        file(&world.json(&["repair"]), "journal.db")["outcome"],
-        "whole"
-    );
-}
-
-#[test]
 fn without_files_there_is_nothing_to_repair() {
     let world = World::new();
     let ran = world.ingest(&["repair"]);

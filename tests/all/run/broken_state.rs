@@ -76,6 +76,42 @@ fn a_file_of_a_later_release_is_left_alone() {
 }
 
 #[test]
+fn a_file_that_another_version_wrote_is_left_alone_and_what_to_do_is_said() {
+    let told = [
+        ("catalog.db", "sqlite", "requests everything again"),
+        ("ledger.db", "sqlite", "would be granted again"),
+        (
+            "journal.db",
+            "redis://127.0.0.1:9",
+            "would be granted again",
+        ),
+    ];
+    for (name, ledger, remedy) in told {
+        let mut world = World::new();
+        world.set(&format!("ledger.url={ledger}"));
+        world.ingest(&["charge", "youtube", "videos.list"]);
+        world.ingest(&RUN);
+        world.set("jobs.trending.every=1us");
+        let file = world.state_dir().join(name);
+        remove_logs(&file);
+        // As the versions before the digest wrote them.
+        Connection::open(&file)
+            .unwrap()
+            .pragma_update(None, "application_id", 0)
+            .unwrap();
+        let before = fs::read(&file).unwrap();
+        let words = [name, "keep the program that wrote it", remedy];
+        assert_refused(&world, &RUN, &words);
+        assert_refused(&world, &["status"], &words);
+        assert_refused(&world, &["check"], &words);
+        let repaired = world.ingest(&["repair"]);
+        assert_eq!(repaired.code, 1, "{repaired:?}");
+        assert!(repaired.stdout.contains(remedy), "{repaired:?}");
+        assert!(fs::read(&file).unwrap() == before, "{name} was changed");
+    }
+}
+
+#[test]
 fn a_damaged_file_is_named_and_left_alone() {
     for name in ["catalog.db", "ledger.db"] {
         let world = landed();

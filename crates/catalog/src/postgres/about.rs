@@ -26,7 +26,7 @@ pub struct About {
     /// The owner of the catalog's schema; `None` if the schema does not exist.
     pub owner: Option<String>,
     /// The version of the catalog in the schema; `None` if there is none yet.
-    pub catalog: Option<i64>,
+    pub catalog: Option<i32>,
     /// Whether the role may create a schema.
     pub may_create: bool,
     /// Whether the role may use the schema.
@@ -53,7 +53,7 @@ fn nothing() -> PostgresError {
 /// The connection or the statement failed.
 pub async fn about(postgres: &Postgres) -> Result<About, PostgresError> {
     let schema = postgres.schema();
-    let catalog = schema::found(postgres).await?;
+    let catalog = schema::is_there(postgres).await?.then_some(schema::VERSION);
     let rows = postgres.query(ABOUT, &[(&schema, Type::TEXT)]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     Ok(About {

@@ -12,13 +12,13 @@ pub struct PostgresCatalog {
 }
 
 impl PostgresCatalog {
-    /// Opens a catalog for writing; creates or upgrades its schema as needed.
+    /// Opens a catalog for writing; creates its schema if there is none.
     ///
     /// # Errors
-    /// Fails if the database cannot be reached or used, or a later release wrote the catalog.
+    /// Fails if the database cannot be reached or used, or another version wrote the catalog.
     pub async fn open(postgres: Postgres) -> Result<Self, CatalogError> {
         let catalog = Self::new(postgres);
-        catalog.done(schema::upgrade(&catalog.postgres).await)?;
+        catalog.done(schema::establish(&catalog.postgres).await)?;
         views::refresh(&catalog.postgres).await;
         Ok(catalog)
     }
@@ -26,18 +26,11 @@ impl PostgresCatalog {
     /// Opens a catalog for reading; `None` if there is none yet. Nothing is written.
     ///
     /// # Errors
-    /// Fails if the database cannot be reached or used, or another release wrote the catalog.
+    /// Fails if the database cannot be reached or used, or another version wrote the catalog.
     pub async fn open_read_only(postgres: Postgres) -> Result<Option<Self>, CatalogError> {
         let catalog = Self::new(postgres);
-        match catalog.done(schema::found(&catalog.postgres).await)? {
-            None => Ok(None),
-            Some(version) if version == schema::newest() => Ok(Some(catalog)),
-            Some(version) => catalog.done(Err(PostgresError::Unusable(format!(
-                "the catalog has version {version}, and this release reads version {}; any command that \
-                writes upgrades it, such as a run without --dry-run",
-                schema::newest()
-            )))),
-        }
+        let is_there = catalog.done(schema::is_there(&catalog.postgres).await)?;
+        Ok(is_there.then_some(catalog))
     }
 
     /// Rebuilds the full-text index and the views from the records. Returns the number of indexed records.

@@ -1,8 +1,7 @@
-//! Version 4 of the schema: the functions by which a page is stored, and the index of what a region lists.
+//! The functions by which a page is stored.
 //!
 //! PgBouncer in transaction mode allows no prepared statements, so the server parses and plans each statement of a page again. What
-//! a function plans, each connection of the server keeps. A program that is older than the schema may still call them: a change is
-//! a function of another name.
+//! a function plans, each connection of the server keeps.
 
 /// The settings of every function. The server keeps a plan while the table grows, so no plan may read the whole table, as the best
 /// one for a small table does.
@@ -12,11 +11,9 @@ macro_rules! planned {
     };
 }
 
-/// The statements that take a schema from version 3 to 4.
-pub const VERSION_4: &str = concat!(
+/// The statements that create them.
+pub const OF_PAGES: &str = concat!(
     "
-create index pass_of_region on pass (region);
-
 create function landing_state(
     page_landing uuid, open_pass bigint,
     new_job text, new_region text, new_begin timestamptz, new_from timestamptz, new_to timestamptz,

@@ -1,11 +1,15 @@
-//! What the schema of a catalog holds, version by version.
+//! What the schema of a catalog holds.
 
-use super::functions::VERSION_4;
+use super::functions::OF_PAGES;
 use super::sql::{Values, as_is, parameters};
-use super::turns::VERSION_9;
+use super::turns::OF_TURNS;
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
+use ingest_sqlite::Identity;
 
-/// The statements that take a schema from each version to the next. Released ones are never changed: a change is a new one.
+/// Rises with every release that changes what is created.
+pub const VERSION: i32 = 10;
+
+/// The statements that create what a schema holds.
 ///
 /// The tables are those of the catalog in a SQLite file, with the same columns; times are `timestamptz`. All text compares
 /// byte by byte (collation `C`), as there. U+0000 in an id, cursor or name is stored as U+001A and `0`, U+001A as U+001A and
@@ -13,7 +17,7 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 ///
 /// | table | what a row is |
 /// | --- | --- |
-/// | `schema_version` | the one row says which version the tables have |
+/// | `schema_version` | the one row says by what the tables are known: their version, and a digest of these statements |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `number` rises in the order of first sight; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
 /// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
 /// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
@@ -38,85 +42,22 @@ use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 ///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
-const MIGRATIONS: &[&[&str]] = &[
-    &[VERSION_1, LEASE_TABLE, LEDGER_TABLE],
-    &[VERSION_2],
-    &[VERSION_3],
-    &[VERSION_4],
-    &[VERSION_5, PASS_OF_SLICE],
-    &[VERSION_6],
-    &[VERSION_7, CALL_FACTS],
-    &[LASTING, LASTING_OF_ID],
-    &[VERSION_9],
-    &["alter table checkpoint add column list text"],
-];
+const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE, OF_PAGES, OF_TURNS];
 
-/// A pass can begin with a cursor of the last one.
-const LASTING: &str = "create table lasting_cursor (
-    pass    bigint not null,
-    step    bigint not null,
-    request text collate \"C\" not null,
-    cursor  text collate \"C\",
-    primary key (pass, request)
-)";
-const LASTING_OF_ID: &str = "alter table id_since add column request text collate \"C\", add column cursor text collate \"C\"";
+/// What to do with a schema of another version.
+const REMEDY: &str = "keep the program that wrote it, or set catalog.schema to another name: the next run then requests everything \
+    again, and what upstreams no longer return, former bodies and the history of passes stay behind";
 
-/// A pass with a doubt about a list is not complete, and what the lists of a call showed is kept.
-const VERSION_7: &str = "
-alter table pass drop constraint pass_outcome_check;
-alter table pass add constraint pass_outcome_check
-    check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed'));
-alter table pass add column doubts text, add column relists boolean not null default false;
-";
-const CALL_FACTS: &str = "create table call_facts (
-    upstream text collate \"C\" not null,
-    call     text collate \"C\" not null,
-    facts    text not null,
-    primary key (upstream, call)
-)";
-
-/// Numbers are times before 1970 too, from the year 1 on.
-const VERSION_6: &str = r#"
-create or replace function as_time(value text) returns timestamptz
-language plpgsql immutable strict set timezone to 'UTC' as $$
-declare
-    seconds numeric;
-begin
-    if value ~ '^-?[0-9]{1,11}([.][0-9]+)?$' then
-        seconds := trunc(value::numeric);
-    elsif value ~ '^-?[0-9]{12,14}([.][0-9]+)?$' then
-        seconds := trunc(value::numeric / 1000);
-    elsif value ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}' then
-        return value::timestamptz;
-    end if;
-    return case when seconds >= -62135596800 then to_timestamp(seconds) end;
-exception when others then
-    return null;
-end
-$$;
-"#;
-
-/// A refused region is requested again when the configuration of its requests changed.
-const VERSION_5: &str = "alter table pass add column request text collate \"C\"";
-/// The passes over one of thousands of slices are found by the slice.
-const PASS_OF_SLICE: &str =
-    "create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null";
-
-/// A pass says why it got no further.
-const VERSION_3: &str = "
-alter table pass add column left_at timestamptz, add column failed boolean not null default false, add column notes text;
-update pass set left_at = finished_at, failed = true where outcome in ('refused', 'abandoned', 'failed');
-create index pass_failed on pass (left_at) where failed;
-";
-
-/// The lock under which schemas are upgraded. Any number that no other program takes.
+/// The lock under which schemas are created. Any number that no other program takes.
 const LOCK: &str = "select pg_advisory_xact_lock(7815696102)";
 const EXISTS: &str = "select exists (select 1 from pg_namespace where nspname = $1),
     exists (select 1 from pg_class where relnamespace = to_regnamespace($1) and relkind in ('r', 'p')),
     to_regclass($1 || '.schema_version') is not null,
     current_setting('server_version_num')::bigint, current_setting('server_encoding')";
-const VERSION: &str = "select version from schema_version";
-const SET_VERSION: &str = "update schema_version set version = $1";
+// A table of another version may lack the digest.
+const IDENTITY: &str =
+    "select version, (to_jsonb(schema_version) ->> 'digest')::bigint from schema_version";
+const SIGN: &str = "insert into schema_version (version, digest) values ($1, $2)";
 /// The oldest version of the server: it has `xid8` and `pg_xact_status`.
 const OLDEST_SERVER: i64 = 13_00_00;
 
@@ -124,9 +65,8 @@ const OLDEST_SERVER: i64 = 13_00_00;
 /// most.
 // Half of the time of storing a page's records was the compression of their bodies, and lz4 saves most of it. The list of
 // appended words is long because `merging.rs` merges it beside the walk: when the list is full, a landing waits for the merge.
-const VERSION_1: &str = r#"
-create table schema_version (version bigint not null);
-insert into schema_version values (0);
+const TABLES: &str = r#"
+create table schema_version (version bigint not null, digest bigint not null);
 
 create table record (
     number     bigint generated by default as identity primary key,
@@ -175,7 +115,7 @@ create table pass (
     region      text collate "C" not null,
     started_at  timestamptz not null,
     finished_at timestamptz,
-    outcome     text collate "C" check (outcome in ('complete', 'refused', 'abandoned', 'failed')),
+    outcome     text collate "C" check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed')),
     pages       bigint not null default 0,
     records     bigint not null default 0,
     requests    bigint not null default 0,
@@ -183,12 +123,23 @@ create table pass (
     cut         boolean not null default false,
     greatest    text,
     slice_from  timestamptz,
-    slice_to    timestamptz
+    slice_to    timestamptz,
+    left_at     timestamptz,
+    failed      boolean not null default false,
+    notes       text,
+    request     text collate "C",
+    doubts      text,
+    relists     boolean not null default false
 );
 create index pass_by_outcome on pass (job, region, outcome, started_at);
 create index pass_open on pass (job, region, started_at) where finished_at is null;
 create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and not cut;
-create index pass_by_age on pass (started_at);
+create index pass_failed on pass (left_at) where failed;
+create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
+create index pass_of_region on pass (region);
+-- A planner that estimates few passes prefers an index by age alone, and walks all passes by it where a region has none of an
+-- outcome. It leaves a partial index to statements that name its condition, which holds for each pass.
+create index pass_since on pass (started_at) where id > 0;
 
 create table listing (
     pass      bigint not null,
@@ -216,9 +167,18 @@ create table checkpoint (
     empty_pages bigint not null default 0,
     cut         boolean not null default false,
     landing     uuid unique,
+    list        text,
     primary key (pass, step, page)
 );
 create index checkpoint_by_cursor on checkpoint (pass, step, hashtextextended(cursor, 0));
+
+create table lasting_cursor (
+    pass    bigint not null,
+    step    bigint not null,
+    request text collate "C" not null,
+    cursor  text collate "C",
+    primary key (pass, request)
+);
 
 create table restart (
     pass bigint not null,
@@ -251,6 +211,13 @@ create table estimate (
     primary key (upstream, call)
 );
 
+create table call_facts (
+    upstream text collate "C" not null,
+    call     text collate "C" not null,
+    facts    text not null,
+    primary key (upstream, call)
+);
+
 create table tag (
     upstream text collate "C" not null,
     request  text collate "C" not null,
@@ -271,9 +238,21 @@ create table batch (
     missing     text not null,
     cursors     text not null,
     began       timestamptz not null,
-    empty_pages bigint not null default 0
+    empty_pages bigint not null default 0,
+    greatest    text
 );
 create index batch_of_step on batch (pass, step);
+
+create table id_since (
+    job      text collate "C" not null,
+    call     text collate "C" not null,
+    id       text collate "C" not null,
+    began    timestamptz not null,
+    greatest text,
+    request  text collate "C",
+    cursor   text collate "C",
+    primary key (job, call, id)
+);
 
 create function json_of(body text) returns json
 language sql immutable strict parallel safe as $$
@@ -309,42 +288,37 @@ language sql immutable strict parallel safe as $$
     select case when lower(value) in ('true', '1') then true when lower(value) in ('false', '0') then false end
 $$;
 
+-- Numbers are times before 1970 too, from the year 1 on.
 create function as_time(value text) returns timestamptz
 language plpgsql immutable strict set timezone to 'UTC' as $$
+declare
+    seconds numeric;
 begin
-    if value ~ '^[0-9]{1,11}([.][0-9]+)?$' then
-        return to_timestamp(trunc(value::numeric));
-    elsif value ~ '^[0-9]{12,14}$' then
-        return to_timestamp(value::bigint / 1000);
+    if value ~ '^-?[0-9]{1,11}([.][0-9]+)?$' then
+        seconds := trunc(value::numeric);
+    elsif value ~ '^-?[0-9]{12,14}([.][0-9]+)?$' then
+        seconds := trunc(value::numeric / 1000);
     elsif value ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}' then
         return value::timestamptz;
     end if;
-    return null;
+    return case when seconds >= -62135596800 then to_timestamp(seconds) end;
 exception when others then
     return null;
 end
 $$;
 "#;
 
-/// Lists that steps of ids request continue for each id on its own.
-const VERSION_2: &str = r#"
-alter table batch add column greatest text;
-create table id_since (
-    job      text collate "C" not null,
-    call     text collate "C" not null,
-    id       text collate "C" not null,
-    began    timestamptz not null,
-    greatest text,
-    primary key (job, call, id)
-);
-"#;
+/// By what the tables are known.
+fn identity() -> Identity {
+    Identity::new(VERSION, &CREATED.concat())
+}
 
-/// Brings the schema up to date, or creates it. One process does so at a time.
+/// Creates the schema, unless it is there. One process does so at a time.
 ///
 /// # Errors
-/// The schema is a later release's or not a catalog's, the server is too old, or the role may not change it.
-pub async fn upgrade(postgres: &Postgres) -> Result<(), PostgresError> {
-    if found(postgres).await? == Some(newest()) {
+/// The schema is another version's or not a catalog's, the server is too old, or the role may not change it.
+pub async fn establish(postgres: &Postgres) -> Result<(), PostgresError> {
+    if is_there(postgres).await? {
         return Ok(());
     }
     let mut session = postgres.session().await?;
@@ -352,43 +326,36 @@ pub async fn upgrade(postgres: &Postgres) -> Result<(), PostgresError> {
     tx.batch("set local statement_timeout to 0; set local lock_timeout to 0")
         .await?;
     tx.batch(LOCK).await?;
-    let found = state(&tx, postgres.schema()).await?;
-    if found.is_none() {
+    // Another process can have created it meanwhile.
+    if !find(&tx, postgres.schema()).await? {
         create(&tx, postgres.schema()).await?;
-    }
-    let version = found.unwrap_or(0);
-    let done = usize::try_from(version).unwrap_or(usize::MAX);
-    for migration in MIGRATIONS.iter().skip(done) {
-        for statements in *migration {
+        for statements in CREATED {
             tx.batch(statements).await?;
         }
+        let known = identity();
+        let (version, digest) = (i64::from(known.version), i64::from(known.digest));
+        tx.execute(SIGN, parameters![version, digest]).await?;
     }
-    tx.execute(SET_VERSION, parameters![newest()]).await?;
     tx.commit().await
 }
 
-/// The version of the schema; `None` where there is none yet.
+/// Whether the schema holds a catalog.
 ///
 /// # Errors
-/// The schema is a later release's or not a catalog's, or the server is too old.
-pub async fn found(postgres: &Postgres) -> Result<Option<i64>, PostgresError> {
+/// The schema is another version's or not a catalog's, or the server is too old.
+pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
     let mut session = postgres.session().await?;
     let tx = session.begin_reading().await?;
-    let found = state(&tx, postgres.schema()).await?;
+    let is_there = find(&tx, postgres.schema()).await?;
     tx.end();
-    Ok(found)
+    Ok(is_there)
 }
 
-/// The version that this release writes.
-pub fn newest() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
-}
-
-async fn state(tx: &Transaction<'_>, schema: &str) -> Result<Option<i64>, PostgresError> {
+async fn find(tx: &Transaction<'_>, schema: &str) -> Result<bool, PostgresError> {
     let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
-        return Ok(None);
+        return Ok(false);
     };
     let server: i64 = row.value(3)?;
     if server < OLDEST_SERVER {
@@ -406,21 +373,30 @@ async fn state(tx: &Transaction<'_>, schema: &str) -> Result<Option<i64>, Postgr
     let (has_tables, is_catalog): (bool, bool) = (row.value(1)?, row.value(2)?);
     if !is_catalog {
         return match has_tables {
-            false => Ok(None),
+            false => Ok(false),
             true => unusable(format!(
                 "the schema `{schema}` has tables of something else; set catalog.schema to another name"
             )),
         };
     }
-    let rows = tx.query(VERSION, &[]).await?;
-    let version = rows.first().map(|row| row.value(0)).transpose()?;
-    match version {
-        Some(version) if version > newest() => unusable(format!(
+    let rows = tx.query(IDENTITY, &[]).await?;
+    let row = rows.first().ok_or_else(|| {
+        PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
+    })?;
+    let (version, digest): (i64, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let known = identity();
+    if version > i64::from(known.version) {
+        return unusable(format!(
             "the schema `{schema}` has version {version}, and this release supports versions up to {}; \
             upgrade ingest, or set catalog.schema to another name",
-            newest()
+            known.version
+        ));
+    }
+    match (version, digest.unwrap_or(0)) == (i64::from(known.version), i64::from(known.digest)) {
+        true => Ok(true),
+        false => unusable(format!(
+            "the schema `{schema}` has version {version} with other tables than this release's version {known}; {REMEDY}"
         )),
-        version => Ok(version),
     }
 }
 

@@ -1,8 +1,5 @@
-//! Version 9 of the schema: the functions of a region's turn, from its lease to the end of its pass, and the index by age, which
-//! their plans must not use.
-//!
-//! As in [`functions`](super::functions), each connection of the server keeps what a function plans, and a change is a function of
-//! another name.
+//! The functions of a region's turn, from its lease to the end of its pass. As in [`functions`](super::functions), each connection
+//! of the server keeps what a function plans.
 
 /// The settings of a function whose statements look rows up by their keys: one plan serves all values.
 macro_rules! looked_up {
@@ -11,14 +8,9 @@ macro_rules! looked_up {
     };
 }
 
-/// The statements that take a schema from version 8 to 9.
-// A planner that estimates few passes prefers an index by age alone, and walks all passes by it where a region has none of an
-// outcome. It leaves a partial index to statements that name its condition, which holds for each pass.
-pub const VERSION_9: &str = concat!(
+/// The statements that create them.
+pub const OF_TURNS: &str = concat!(
     "
-drop index pass_by_age;
-create index pass_since on pass (started_at) where id > 0;
-
 create function take_lease(
     in_schema text, of_job text, of_region text, by_holder uuid, by_machine text, by_process bigint, seconds double precision,
     out machine text, out process bigint, out taken_at timestamptz, out expires_at timestamptz, out term bigint)

@@ -124,16 +124,16 @@ impl SqliteCatalog {
     /// The file of the full-text index, in the same directory.
     pub const INDEX_FILE: &str = text_index::FILE;
 
-    /// Opens a catalog; creates or upgrades its files as needed.
+    /// Opens a catalog; creates its file if there is none.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened, is damaged, or was written by a later release.
+    /// Fails if the file cannot be opened, is damaged, or was written by another version.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let index = TextIndex::to_write(path);
         let is_behind = index.may_be_behind(path);
         let mut database = sqlite::open(path, Self::SCHEMA)?;
         let refreshed = database.change(|connection| {
-            // Another release may have defined the views in another way.
+            // Another version with the same tables may have defined the views in another way.
             views::refresh(connection)?;
             if is_behind {
                 index.follow(connection, &[]);
@@ -154,7 +154,7 @@ impl SqliteCatalog {
     /// Opens a catalog for reading. A missing file reads as an empty catalog and is not created.
     ///
     /// # Errors
-    /// Fails if the file cannot be opened, is damaged, or was written by another release.
+    /// Fails if the file cannot be opened, is damaged, or was written by another version.
     pub fn open_read_only(path: &Path) -> Result<SqliteCatalog<ReadOnly>, OpenError> {
         let database = match sqlite::open_read_only(path, Self::SCHEMA)? {
             Some(database) => database,

@@ -1,12 +1,12 @@
 use ingest_sqlite::Schema;
 
-/// What a catalog file holds, version by version. Released versions are never changed: a change is a new one.
+/// What a catalog file holds.
 ///
 /// Times are RFC 3339 in UTC with six digits of a second, so that they sort as text.
 ///
 /// | table | what a row is |
 /// | --- | --- |
-/// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned, null for one that is as an earlier release left it; `gone_at` is null unless no list has it any more |
+/// | `record` | a thing that an upstream returned, as it was when last seen; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` is 1 where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is 1 if that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` is 1 where `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped |
@@ -30,36 +30,33 @@ use ingest_sqlite::Schema;
 /// hand is to ask for the phrase `"天 気"`.
 pub const SCHEMA: Schema = Schema {
     name: "catalog",
-    migrations: &[
-        VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8,
-        VERSION_9, VERSION_10, VERSION_11, VERSION_12, VERSION_13, VERSION_14, VERSION_15,
-        VERSION_16, VERSION_17, VERSION_18, VERSION_19,
-    ],
+    version: 19,
+    tables: TABLES,
+    former: None,
+    remedy: "keep the program that wrote it, or move it away: the next run then requests everything again, and what \
+        upstreams no longer return, former bodies and the history of passes are lost",
 };
 
-/// What the pages of a list showed of it is kept over a stop.
-const VERSION_19: &str = "alter table checkpoint add column list text;";
+/// Rows of listing steps are not in the index of parents, so landing them costs no more. `pass_by_age` finds the passes since an
+/// instant without a look at those before: every charge in a file asks for them. The log of changed texts is never empty, so that
+/// every index has a place in it.
+const TABLES: &str = "
+create table record (
+    number     integer primary key,
+    upstream   text not null,
+    kind       text not null,
+    id         text not null,
+    first_seen text not null,
+    last_seen  text not null,
+    text_hash  integer,
+    body       text not null,
+    changed_at text,
+    gone_at    text,
+    unique (upstream, kind, id)
+) strict;
+create index record_by_age on record (upstream, last_seen);
 
-/// The passes since an instant are found without a look at those before: every charge in a file asks for them.
-const VERSION_18: &str = "create index pass_by_age on pass (started_at);";
-
-/// A pass can begin with a cursor of the last one.
-const VERSION_17: &str = "
-create table lasting_cursor (
-    pass    integer not null,
-    step    integer not null,
-    request text not null,
-    cursor  text,
-    primary key (pass, request)
-) strict, without rowid;
-alter table id_since add column request text;
-alter table id_since add column cursor text;
-";
-
-/// A pass with a doubt about a list is not complete, and what the lists of a call showed is kept. A table with another check is
-/// another table.
-const VERSION_16: &str = "
-create table pass_16 (
+create table pass (
     id          integer primary key,
     job         text not null,
     region      text not null,
@@ -81,222 +78,50 @@ create table pass_16 (
     doubts      text,
     relists     integer not null default 0
 ) strict;
-insert into pass_16 select id, job, region, started_at, finished_at, outcome, pages, records, requests, units, cut, greatest,
-    slice_from, slice_to, left_at, failed, notes, request, null, 0 from pass;
-drop table pass;
-alter table pass_16 rename to pass;
 create index pass_by_outcome on pass (job, region, outcome, started_at);
 create index pass_open on pass (job, started_at) where finished_at is null;
 create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = 0;
 create index pass_failed on pass (left_at) where failed = 1;
 create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
-create table call_facts (
-    upstream text not null,
-    call     text not null,
-    facts    text not null,
-    primary key (upstream, call)
+create index pass_by_age on pass (started_at);
+
+create table listing (
+    pass      integer not null,
+    step      integer not null,
+    position  integer not null,
+    call      text not null,
+    upstream  text not null,
+    kind      text not null,
+    id        text not null,
+    requested text,
+    parent    text,
+    primary key (pass, step, position)
 ) strict, without rowid;
-";
-
-/// A refused region is requested again when the configuration of its requests changed. The passes over one of thousands of
-/// slices are found by the slice.
-const VERSION_15: &str = "
-alter table pass add column request text;
-create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
-";
-
-/// A pass says why it got no further.
-const VERSION_14: &str = "
-alter table pass add column left_at text;
-alter table pass add column failed integer not null default 0;
-alter table pass add column notes text;
-update pass set left_at = finished_at, failed = 1 where outcome in ('refused', 'abandoned', 'failed');
-create index pass_failed on pass (left_at) where failed = 1;
-";
-
-/// Lists that steps of ids request continue for each id on its own.
-const VERSION_13: &str = "
-alter table batch add column greatest text;
-create table id_since (
-    job      text not null,
-    call     text not null,
-    id       text not null,
-    began    text not null,
-    greatest text,
-    primary key (job, call, id)
-) strict, without rowid;
-";
-
-/// A pass over a slice has the slice's edges.
-const VERSION_12: &str = "
-alter table pass add column slice_from text;
-alter table pass add column slice_to text;
-";
-
-/// The next pass can continue at the greatest value that a pass saw.
-const VERSION_11: &str = "alter table pass add column greatest text;";
-
-/// Former bodies of records.
-const VERSION_10: &str = "
-create table record_version (
-    number      integer primary key,
-    upstream    text not null,
-    kind        text not null,
-    id          text not null,
-    pass        integer not null,
-    replaced_at text not null,
-    body        text not null
-) strict;
-create index version_of_record on record_version (id, kind, upstream, replaced_at);
-create index version_by_age on record_version (upstream, replaced_at);
-";
-
-/// Records know when they changed and when the lists lost them. `changed_at` is not filled, since that would write every body
-/// once more.
-const VERSION_9: &str = "
-alter table record add column changed_at text;
-alter table record add column gone_at text;
-";
-
-/// A record that a step of ids returned knows its parents. Rows of listing steps are not in the index of parents, so landing
-/// them costs no more.
-const VERSION_8: &str = "
-alter table listing add column requested text;
-alter table listing add column parent text;
-drop index listing_of_record;
 create unique index listing_of_record on listing
     (id, kind, upstream, pass, step, coalesce(requested, ''), coalesce(parent, ''));
 create index listing_of_child on listing (id, kind, upstream, pass, parent) where parent is not null;
-";
-
-/// A checkpoint belongs to what its step requests, and a pass that `max_pages` cut is no start for `{since}`.
-const VERSION_7: &str = "
-alter table checkpoint add column request text;
-alter table checkpoint add column empty_pages integer not null default 0;
-alter table checkpoint add column cut integer not null default 0;
-alter table batch add column began text;
-alter table batch add column empty_pages integer not null default 0;
-alter table pass add column cut integer not null default 0;
-create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = 0;
-";
-
-/// The full-text index moves to its own file. The log is never empty, so that every index has a place in it.
-const VERSION_6: &str = "
-drop table if exists record_text;
-create table text_change (
-    seq    integer primary key,
-    number integer not null,
-    mark   integer not null
-) strict;
-insert into text_change (number, mark) values (0, random());
-";
-
-/// A pass can fail without a page.
-const VERSION_5: &str = "
-create table pass_5 (
-    id          integer primary key,
-    job         text not null,
-    region      text not null,
-    started_at  text not null,
-    finished_at text,
-    outcome     text check (outcome in ('complete', 'refused', 'abandoned', 'failed')),
-    pages       integer not null default 0,
-    records     integer not null default 0,
-    requests    integer not null default 0,
-    units       text not null default '{}'
-) strict;
-insert into pass_5 select id, job, region, started_at, finished_at, outcome, pages, records, requests, units from pass;
-drop table pass;
-alter table pass_5 rename to pass;
-create index pass_by_outcome on pass (job, region, outcome, started_at);
-create index pass_open on pass (job, started_at) where finished_at is null;
-";
-
-const VERSION_4: &str = "
-create table batch (
-    pass    integer not null,
-    step    integer not null,
-    ids     text not null,
-    missing text not null,
-    cursors text not null,
-    primary key (pass, step, ids)
-) strict, without rowid;
-";
-
-const VERSION_3: &str = "
-create table tag (
-    upstream text not null,
-    request  text not null,
-    call     text not null,
-    name     text not null,
-    kind     text not null,
-    ids      text not null,
-    next     text,
-    at       text not null,
-    primary key (upstream, request)
-) strict, without rowid;
-create index tag_by_age on tag (upstream, at);
-";
-
-const VERSION_2: &str = "
-create table estimate (
-    upstream text not null,
-    call     text not null,
-    units    text not null,
-    primary key (upstream, call)
-) strict, without rowid;
-";
-
-const VERSION_1: &str = r#"
-create table record (
-    number     integer primary key,
-    upstream   text not null,
-    kind       text not null,
-    id         text not null,
-    first_seen text not null,
-    last_seen  text not null,
-    text_hash  integer,
-    body       text not null,
-    unique (upstream, kind, id)
-) strict;
-create index record_by_age on record (upstream, last_seen);
-
-create table pass (
-    id          integer primary key,
-    job         text not null,
-    region      text not null,
-    started_at  text not null,
-    finished_at text,
-    outcome     text check (outcome in ('complete', 'refused', 'abandoned')),
-    pages       integer not null default 0,
-    records     integer not null default 0,
-    requests    integer not null default 0,
-    units       text not null default '{}'
-) strict;
-create index pass_by_outcome on pass (job, region, outcome, started_at);
-create index pass_open on pass (job, started_at) where finished_at is null;
-
-create table listing (
-    pass     integer not null,
-    step     integer not null,
-    position integer not null,
-    call     text not null,
-    upstream text not null,
-    kind     text not null,
-    id       text not null,
-    primary key (pass, step, position)
-) strict, without rowid;
-create unique index listing_of_record on listing (id, kind, upstream, pass, step);
 
 create table checkpoint (
-    pass      integer not null,
-    step      integer not null,
-    page      integer not null,
-    cursor    text,
-    landed_at text not null,
+    pass        integer not null,
+    step        integer not null,
+    page        integer not null,
+    cursor      text,
+    landed_at   text not null,
+    request     text,
+    empty_pages integer not null default 0,
+    cut         integer not null default 0,
+    list        text,
     primary key (pass, step, page)
 ) strict, without rowid;
 create unique index checkpoint_by_cursor on checkpoint (pass, step, cursor);
+
+create table lasting_cursor (
+    pass    integer not null,
+    step    integer not null,
+    request text not null,
+    cursor  text,
+    primary key (pass, request)
+) strict, without rowid;
 
 create table restart (
     pass integer not null,
@@ -322,10 +147,72 @@ create table kind (
     primary key (upstream, kind, call)
 ) strict, without rowid;
 
-create virtual table record_text using fts5 (
-    text,
-    content = '',
-    contentless_delete = 1,
-    tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
-);
-"#;
+create table record_version (
+    number      integer primary key,
+    upstream    text not null,
+    kind        text not null,
+    id          text not null,
+    pass        integer not null,
+    replaced_at text not null,
+    body        text not null
+) strict;
+create index version_of_record on record_version (id, kind, upstream, replaced_at);
+create index version_by_age on record_version (upstream, replaced_at);
+
+create table estimate (
+    upstream text not null,
+    call     text not null,
+    units    text not null,
+    primary key (upstream, call)
+) strict, without rowid;
+
+create table call_facts (
+    upstream text not null,
+    call     text not null,
+    facts    text not null,
+    primary key (upstream, call)
+) strict, without rowid;
+
+create table tag (
+    upstream text not null,
+    request  text not null,
+    call     text not null,
+    name     text not null,
+    kind     text not null,
+    ids      text not null,
+    next     text,
+    at       text not null,
+    primary key (upstream, request)
+) strict, without rowid;
+create index tag_by_age on tag (upstream, at);
+
+create table batch (
+    pass        integer not null,
+    step        integer not null,
+    ids         text not null,
+    missing     text not null,
+    cursors     text not null,
+    began       text,
+    empty_pages integer not null default 0,
+    greatest    text,
+    primary key (pass, step, ids)
+) strict, without rowid;
+
+create table id_since (
+    job      text not null,
+    call     text not null,
+    id       text not null,
+    began    text not null,
+    greatest text,
+    request  text,
+    cursor   text,
+    primary key (job, call, id)
+) strict, without rowid;
+
+create table text_change (
+    seq    integer primary key,
+    number integer not null,
+    mark   integer not null
+) strict;
+insert into text_change (number, mark) values (0, random());
+";

@@ -31,10 +31,13 @@ pub const FILE: &str = "search.db";
 /// | `followed` | the newest row of the catalog's `text_change` that the index holds |
 const SCHEMA: Schema = Schema {
     name: "full-text index",
-    migrations: &[VERSION_1],
+    version: 1,
+    tables: TABLES,
+    former: None,
+    remedy: "`ingest repair` builds it again from the catalog, without any request",
 };
 
-const VERSION_1: &str = r#"
+const TABLES: &str = r#"
 create virtual table record_text using fts5 (
     text,
     content = '',

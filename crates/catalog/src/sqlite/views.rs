@@ -41,7 +41,7 @@ pub fn declare(
     create_view(tx, upstream, kind)
 }
 
-/// Replaces the views that an earlier release defined differently. Writes nothing if there are none.
+/// Replaces the views that another version with the same tables defined differently. Writes nothing if there are none.
 pub fn refresh(connection: &mut Connection) -> rusqlite::Result<()> {
     let outdated = outdated(connection)?;
     if outdated.is_empty() {

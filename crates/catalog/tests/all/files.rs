@@ -96,44 +96,90 @@ async fn the_file_is_its_owners_alone() {
     }
 }
 
-/// Version 1 as it was released: what is changed in it, a file of today does not get.
-#[test]
-fn the_schema_is_as_it_was_released() {
-    let released = include_str!("version_1.sql");
-    assert_eq!(SqliteCatalog::SCHEMA.migrations[0].trim(), released.trim());
-}
-
+/// A made-up next version: a table with another column and without one, one that goes, and one that is new.
 #[tokio::test]
-async fn a_later_release_brings_a_file_up_to_date_and_this_one_then_leaves_it_alone() {
+async fn the_next_version_takes_a_file_over_and_this_one_then_leaves_it_alone() {
     let f = Fixture::new();
-    f.land(&Page::of(vec![video("a", "fox")])).await;
-    let migrations = [
-        SqliteCatalog::SCHEMA.migrations,
-        &["alter table record add column later text"],
-    ]
-    .concat();
-    let version = format!("version {}", migrations.len());
-    let later = Schema {
-        name: "catalog",
-        migrations: migrations.leak(),
+    let columns = Page::of(vec![video("a", "fox"), video("b", "hen")]).next("2");
+    f.land(&columns).await;
+    let rows = "select number, id, body, changed_at from record order by number";
+    let (before, seen) = (f.rows(rows), f.rows("select * from youtube_video"));
+    let tables = SqliteCatalog::SCHEMA
+        .tables
+        .replace(
+            "notes       text,",
+            "later       text not null default 'new',",
+        )
+        .replace("create table restart", "create table later");
+    let next = Schema {
+        version: SqliteCatalog::SCHEMA.version + 1,
+        tables: tables.leak(),
+        former: Some(SqliteCatalog::SCHEMA.identity()),
+        ..SqliteCatalog::SCHEMA
     };
-    let connection = sqlite::open(&f.path(), later).unwrap();
-    let kept: (String, Option<String>) = connection
-        .query_row("select id, later from record", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .unwrap();
-    assert_eq!(kept, ("a".to_owned(), None));
-    for opened in [
-        SqliteCatalog::open(&f.path()).err(),
-        SqliteCatalog::open_read_only(&f.path()).err(),
-    ] {
-        let error = opened.unwrap().to_string();
+    let reader = sqlite::open_read_only(&f.path(), next).unwrap_err();
+    assert!(
+        reader
+            .to_string()
+            .contains("any command that writes takes it over"),
+        "{reader}"
+    );
+    drop(sqlite::open(&f.path(), next).unwrap());
+    assert_eq!(f.rows(rows), before);
+    assert_eq!(f.rows("select later from pass"), ["new"]);
+    assert_eq!(f.rows("select * from youtube_video"), seen);
+    assert_eq!(f.rows("select cursor from checkpoint"), ["2"]);
+    let new = sqlite::in_memory(next).unwrap();
+    let made = "select type || name || tbl_name from sqlite_schema where type <> 'view' order by 1";
+    let made_new: Vec<String> = new
+        .prepare(made)
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(f.rows(made), made_new);
+    drop(sqlite::open(&f.path(), next).unwrap());
+    assert!(sqlite::open_read_only(&f.path(), next).unwrap().is_some());
+    for error in refusals(&f.path()) {
+        let version = format!("version {}", next.version);
         assert!(
             error.contains(&version) && error.contains("upgrade ingest"),
             "{error}"
         );
     }
+}
+
+/// As another step of the work on this version wrote it, or an earlier one.
+#[test]
+fn a_file_whose_tables_are_others_is_refused_whatever_version_it_names() {
+    for (version, digest) in [
+        (SqliteCatalog::SCHEMA.version, 0),
+        (SqliteCatalog::SCHEMA.version, 7),
+        (1, SqliteCatalog::SCHEMA.identity().digest),
+    ] {
+        let f = Fixture::new();
+        let file = rusqlite::Connection::open(f.path()).unwrap();
+        file.pragma_update(None, "user_version", version).unwrap();
+        file.pragma_update(None, "application_id", digest).unwrap();
+        for error in refusals(&f.path()) {
+            let found = format!("version {version} (tables {digest:08x})");
+            assert!(
+                error.contains(&found) && error.contains("keep the program that wrote it"),
+                "{error}"
+            );
+        }
+    }
+}
+
+fn refusals(path: &std::path::Path) -> [String; 2] {
+    [
+        SqliteCatalog::open(path).err().unwrap().to_string(),
+        SqliteCatalog::open_read_only(path)
+            .err()
+            .unwrap()
+            .to_string(),
+    ]
 }
 
 #[test]

@@ -3,8 +3,6 @@
 use std::fs;
 
 use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
-use ingest_sqlite as sqlite;
-use ingest_sqlite::Schema;
 
 use super::fixture::{Fixture, Page, at, found, video};
 
@@ -115,45 +113,4 @@ async fn a_damaged_index_keeps_no_page_from_landing_and_is_repaired() {
     assert_eq!(f.count("record"), 2);
     assert_eq!(f.catalog.rebuild_text().await.unwrap(), 2);
     assert_eq!(f.found("fox").await, ["a", "b"]);
-}
-
-/// Version 5 had the index in the catalog, and views that DuckDB read otherwise.
-#[tokio::test]
-async fn a_catalog_of_an_earlier_release_gets_its_index_and_its_views_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("catalog.db");
-    let earlier = Schema {
-        name: "catalog",
-        migrations: &SqliteCatalog::SCHEMA.migrations[..5],
-    };
-    let connection = sqlite::open(&path, earlier).unwrap();
-    connection
-        .execute_batch(
-            r#"
-            insert into record (upstream, kind, id, first_seen, last_seen, text_hash, body)
-                values ('youtube', 'video', 'a', '2026-03-01T12:00:00.000000Z', '2026-03-01T12:00:00.000000Z', 1, '{"t":"fox"}');
-            insert into record_text (rowid, text) values (1, 'fox');
-            insert into kind values ('youtube', 'video', 'videos.list', '["/t"]', '{"t":"/t"}');
-            create view youtube_video as select json_extract(record.body, '$."t"') as "t" from record
-                where upstream = 'youtube' and kind = 'video';
-            "#,
-        )
-        .unwrap();
-    drop(connection);
-    let mut f = Fixture::new();
-    f.catalog = SqliteCatalog::open(&path).unwrap();
-    assert_eq!(f.found("fox").await, ["a"]);
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    let view: String = connection
-        .query_row(
-            "select sql from sqlite_schema where name = 'youtube_video'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert!(view.contains("->>"), "{view}");
-    let version: i64 = connection
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
-    assert_eq!(version, SqliteCatalog::SCHEMA.migrations.len() as i64);
 }

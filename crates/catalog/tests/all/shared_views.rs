@@ -251,6 +251,19 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
         );
         assert!(!error.is_retryable());
     }
+    let others = [
+        "update schema_version set version = 10, digest = digest + 1 returning 1",
+        "alter table schema_version drop column digest",
+    ];
+    for other in others {
+        block_in_place(|| f.schema.rows(other));
+        let opened = PostgresCatalog::open_read_only(database(&f.schema)).await;
+        let said = opened.err().unwrap().to_string();
+        assert!(
+            said.contains("other tables") && said.contains("set catalog.schema"),
+            "{said}"
+        );
+    }
     let foreign = block_in_place(|| PostgresServer::shared().schema());
     assert!(
         PostgresCatalog::open_read_only(database(&foreign))

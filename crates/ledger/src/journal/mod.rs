@@ -32,9 +32,9 @@ pub use recovery::Recovery;
 /// Why the journal cannot be used. No request is sent without it.
 #[derive(Debug, Clone, Error)]
 pub enum JournalError {
-    /// An earlier release wrote it, and it is not to be written now.
+    /// This release did not write it.
     #[error("cannot use the journal of this machine: {0}")]
-    Earlier(String),
+    Foreign(String),
     /// It cannot be opened, read or written.
     #[error("cannot use the journal of this machine: {0}")]
     Failed(String),
@@ -49,11 +49,10 @@ impl From<rusqlite::Error> for JournalError {
 impl From<sqlite::OpenError> for JournalError {
     fn from(error: sqlite::OpenError) -> Self {
         match error {
-            sqlite::OpenError::Older { .. } => Self::Earlier(error.to_string()),
-            sqlite::OpenError::Newer { .. }
-            | sqlite::OpenError::Foreign { .. }
-            | sqlite::OpenError::Denied { .. }
-            | sqlite::OpenError::Sqlite { .. } => Self::Failed(error.to_string()),
+            sqlite::OpenError::Foreign { .. } => Self::Foreign(error.to_string()),
+            sqlite::OpenError::Denied { .. } | sqlite::OpenError::Sqlite { .. } => {
+                Self::Failed(error.to_string())
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ use rusqlite::Connection;
 
 use self::charge::Charged;
 use self::rows::{Newest, Rows};
+pub use self::schema::KEEP;
 use self::schema::SCHEMA;
 use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, OpenLedgerError, Spent};
 use ingest_base::apart::apart;

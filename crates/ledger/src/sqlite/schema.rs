@@ -1,4 +1,4 @@
-//! The tables of the file, and how each release's differ.
+//! The tables of the file.
 
 use ingest_sqlite::Schema;
 
@@ -17,60 +17,64 @@ use ingest_sqlite::Schema;
 /// - `floor`: a lost ledger had reported `used` units at `at`.
 pub const SCHEMA: Schema = Schema {
     name: "ledger",
-    migrations: &[
-        "
-        CREATE TABLE charge (
-            account TEXT NOT NULL,
-            at INTEGER NOT NULL,
-            n INTEGER NOT NULL,
-            id TEXT NOT NULL,
-            job TEXT,
-            region TEXT,
-            call TEXT,
-            PRIMARY KEY (account, at, n)
-        ) STRICT, WITHOUT ROWID;
-        CREATE INDEX charge_by_id ON charge (account, id);
-
-        CREATE TABLE taken (
-            account TEXT NOT NULL,
-            limit_name TEXT NOT NULL,
-            at INTEGER NOT NULL,
-            n INTEGER NOT NULL,
-            units INTEGER NOT NULL,
-            total INTEGER NOT NULL,
-            PRIMARY KEY (account, limit_name, at, n)
-        ) STRICT, WITHOUT ROWID;
-        CREATE INDEX taken_by_total ON taken (account, limit_name, total);
-
-        CREATE TABLE closing (
-            account TEXT NOT NULL,
-            limit_name TEXT NOT NULL,
-            until INTEGER NOT NULL,
-            probing INTEGER NOT NULL,
-            PRIMARY KEY (account, limit_name)
-        ) STRICT, WITHOUT ROWID;
-
-        CREATE TABLE floor (
-            account TEXT NOT NULL,
-            limit_name TEXT NOT NULL,
-            at INTEGER NOT NULL,
-            used INTEGER NOT NULL,
-            PRIMARY KEY (account, limit_name, at)
-        ) STRICT, WITHOUT ROWID;
-    ",
-        "ALTER TABLE closing ADD COLUMN probe_interval INTEGER;",
-        "
-        CREATE TABLE merged (
-            account TEXT NOT NULL PRIMARY KEY,
-            merged_from INTEGER NOT NULL,
-            due INTEGER NOT NULL
-        ) STRICT, WITHOUT ROWID;
-        ALTER TABLE charge ADD COLUMN charges INTEGER NOT NULL DEFAULT 1;
-    ",
-        // Of limits of values alone, which can be thousands: other charges write no more than before.
-        "CREATE INDEX taken_of_values ON taken (account, at, n) WHERE instr(limit_name, '/') > 0;",
-        // Each charge wrote a page of it. The totals grow with the time, so a search by time finds them.
-        "DROP INDEX IF EXISTS taken_by_total;",
-        "ALTER TABLE charge ADD COLUMN origin TEXT NOT NULL DEFAULT 'charged';",
-    ],
+    version: 6,
+    tables: TABLES,
+    former: None,
+    remedy: KEEP,
 };
+
+/// What to do with a ledger or journal of another version.
+pub const KEEP: &str = "keep the program that wrote it, or let nothing charge for the longest window of its limits and then \
+    move it away: without it, what it has charged would be granted again";
+
+// `taken_of_values` holds limits of values alone, which can be thousands: other charges write no more for it. There is no index of
+// the totals, of which each charge would write a page: they grow with the time, so a search by time finds them.
+const TABLES: &str = "
+CREATE TABLE charge (
+    account TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    job TEXT,
+    region TEXT,
+    call TEXT,
+    charges INTEGER NOT NULL DEFAULT 1,
+    origin TEXT NOT NULL DEFAULT 'charged',
+    PRIMARY KEY (account, at, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX charge_by_id ON charge (account, id);
+
+CREATE TABLE taken (
+    account TEXT NOT NULL,
+    limit_name TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    units INTEGER NOT NULL,
+    total INTEGER NOT NULL,
+    PRIMARY KEY (account, limit_name, at, n)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX taken_of_values ON taken (account, at, n) WHERE instr(limit_name, '/') > 0;
+
+CREATE TABLE closing (
+    account TEXT NOT NULL,
+    limit_name TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    probing INTEGER NOT NULL,
+    probe_interval INTEGER,
+    PRIMARY KEY (account, limit_name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE floor (
+    account TEXT NOT NULL,
+    limit_name TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    PRIMARY KEY (account, limit_name, at)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE merged (
+    account TEXT NOT NULL PRIMARY KEY,
+    merged_from INTEGER NOT NULL,
+    due INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+";

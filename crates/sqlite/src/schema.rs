@@ -1,0 +1,225 @@
+//! Which tables a file has: it is made with them, known by them, and taken over from the version before.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use ring::digest::{SHA256, digest};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::{OpenError, confirmed};
+
+/// A kind of file.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema {
+    /// What the file holds, as a message calls it: `ledger`, `catalog`.
+    pub name: &'static str,
+    /// Rises with every release that changes `tables`.
+    pub version: i32,
+    /// The statements that create what a new file holds.
+    pub tables: &'static str,
+    /// What the release before wrote: such a file is taken over. `None` where there is nothing to take over.
+    pub former: Option<Identity>,
+    /// What to do with a file of any other version.
+    pub remedy: &'static str,
+}
+
+/// By what a file, or a schema of PostgreSQL, is known: the version, and a digest of the statements that made its tables. SQLite
+/// keeps them as `user_version` and `application_id`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// 0 where none was written: in a new file, and in one that was restored from a dump as text.
+    pub version: i32,
+    /// 32 bits of SHA-256.
+    pub digest: i32,
+}
+
+impl Identity {
+    /// The identity of what these statements make.
+    #[must_use]
+    pub fn new(version: i32, tables: &str) -> Self {
+        let hash = digest(&SHA256, normalized(tables).as_bytes());
+        let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
+        Self {
+            version,
+            digest: i32::from_be_bytes(first),
+        }
+    }
+
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql =
+            "select user_version, application_id from pragma_user_version, pragma_application_id";
+        connection.query_row(sql, [], |row| {
+            Ok(Self {
+                version: row.get(0)?,
+                digest: row.get(1)?,
+            })
+        })
+    }
+
+    fn write(self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.pragma_update(None, "application_id", self.digest)?;
+        connection.pragma_update(None, "user_version", self.version)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (tables {:08x})", self.version, self.digest)
+    }
+}
+
+/// What a file was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// What this release writes.
+    Current,
+    /// The same without an identity, restored from a dump as text.
+    Restored,
+    /// Nothing yet.
+    Empty,
+    /// What the release before wrote.
+    Former(Identity),
+    /// Another release's; without a version, other tables than this release's.
+    Other(Identity),
+}
+
+impl Schema {
+    /// By what a file of this release is known.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.version, self.tables)
+    }
+
+    pub fn recognize(&self, connection: &Connection) -> rusqlite::Result<Found> {
+        match Identity::read(connection)? {
+            found if found == self.identity() => Ok(Found::Current),
+            found if Some(found) == self.former => Ok(Found::Former(found)),
+            found if found.version != 0 => Ok(Found::Other(found)),
+            found => self.compare(connection, found),
+        }
+    }
+
+    /// Compares the tables of a file without a version, and what belongs to them, with those of this release.
+    fn compare(&self, connection: &Connection, found: Identity) -> rusqlite::Result<Found> {
+        let theirs = definitions(connection)?;
+        if theirs.is_empty() {
+            return Ok(Found::Empty);
+        }
+        let new = Connection::open_in_memory()?;
+        new.execute_batch(self.tables)?;
+        Ok(match definitions(&new)?.is_subset(&theirs) {
+            true => Found::Restored,
+            false => Found::Other(found),
+        })
+    }
+
+    /// Makes a file what this release writes.
+    pub fn establish(&self, connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+        let failed = |source| OpenError::Sqlite {
+            path: path.to_owned(),
+            name: self.name,
+            source: confirmed(path, source),
+        };
+        if self.recognize(connection).map_err(failed)? == Found::Current {
+            return Ok(());
+        }
+        let tx = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        match self.recognize(&tx).map_err(failed)? {
+            // Another process has made it meanwhile.
+            Found::Current => return Ok(()),
+            Found::Restored => Ok(()),
+            Found::Empty => tx.execute_batch(self.tables),
+            Found::Former(_) => take_over(&tx, self.tables),
+            Found::Other(found) => return Err(self.refuse(path, found, self.remedy)),
+        }
+        .and_then(|()| self.identity().write(&tx))
+        .and_then(|()| tx.commit())
+        .map_err(failed)
+    }
+
+    pub fn refuse(&self, path: &Path, found: Identity, remedy: &str) -> OpenError {
+        let (name, known) = (self.name, self.identity());
+        let why = match found.version {
+            0 => format!(
+                "no version (`pragma user_version` is 0), and its tables are not those of a {name}; restore it from a backup, or \
+                {remedy}"
+            ),
+            newer if newer > known.version => format!(
+                "version {newer}, and this release supports versions up to {}; upgrade ingest",
+                known.version
+            ),
+            _ => format!("version {found}, and this release reads version {known}; {remedy}"),
+        };
+        OpenError::Foreign {
+            path: path.to_owned(),
+            name,
+            why,
+        }
+    }
+}
+
+/// The tables of a file. Not those that SQLite keeps for itself, nor the mark of a backup, which is in a copy of any version.
+const TABLES: &str =
+    "type = 'table' and name not like 'sqlite\\_%' escape '\\' and name <> 'backup'";
+
+/// What a file holds but for views: each definition without what tools write differently.
+fn definitions(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = format!(
+        "select sql from sqlite_schema where {TABLES} or type in ('index', 'trigger') and sql is not null"
+    );
+    let all = texts(connection, &sql)?;
+    Ok(all.iter().map(|sql| normalized(sql)).collect())
+}
+
+fn texts(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
+    connection
+        .prepare(sql)?
+        .query_map([], |row| row.get(0))?
+        .collect()
+}
+
+/// A definition without case, space and quotes.
+fn normalized(sql: &str) -> String {
+    sql.chars()
+        .filter(|character| !character.is_whitespace() && !"\"'`[]".contains(*character))
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// Makes `tables` beside those of the version before, copies the columns that both have, and drops the former ones. Views stay as
+/// they are.
+fn take_over(tx: &Transaction<'_>, tables: &str) -> rusqlite::Result<()> {
+    // A table is renamed without a look at the views that name it.
+    tx.pragma_update(None, "legacy_alter_table", true)?;
+    let drops = "select 'drop ' || type || ' ' || name from sqlite_schema
+        where type in ('index', 'trigger') and sql is not null or sql like 'create virtual table%'";
+    for drop in texts(tx, drops)? {
+        tx.execute_batch(&drop)?;
+    }
+    let former = texts(
+        tx,
+        &format!("select name from sqlite_schema where {TABLES}"),
+    )?;
+    for name in &former {
+        tx.execute_batch(&format!("alter table {name} rename to former_{name}"))?;
+    }
+    tx.execute_batch(tables)?;
+    for name in &former {
+        let both = format!(
+            "select new.name from pragma_table_info('{name}') new join pragma_table_info('former_{name}') former
+                on former.name = new.name"
+        );
+        let columns = texts(tx, &both)?.join(", ");
+        if !columns.is_empty() {
+            // New tables can have rows that every file begins with; a file that is taken over has its own.
+            tx.execute_batch(&format!(
+                "delete from {name}; insert into {name} ({columns}) select {columns} from former_{name}"
+            ))?;
+        }
+        tx.execute_batch(&format!("drop table former_{name}"))?;
+    }
+    tx.pragma_update(None, "legacy_alter_table", false)
+}

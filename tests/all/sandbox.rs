@@ -2,7 +2,7 @@ mod control;
 mod generic;
 mod quota;
 mod saved;
-mod youtube;
+mod shipped_file;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -7,13 +7,11 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::stream;
 use serde_json::Value;
 
-use super::chance::Chance;
 use super::pointer::set;
+use ingest_base::fnv::fnv;
 use ingest_config::Pointer;
 
 /// A response before it is sent.
@@ -105,8 +103,8 @@ impl Reply {
             return self;
         }
         let tag = format!(
-            "\"{}\"",
-            etag(&String::from_utf8_lossy(&self.content.to_bytes()))
+            "\"{:032x}\"",
+            fnv(&String::from_utf8_lossy(&self.content.to_bytes()))
         );
         // The tag is drawn from the content, so a client that has it has this very page.
         if cached == Some(tag.as_str()) {
@@ -147,16 +145,6 @@ impl Content {
             Self::Bytes(bytes) => bytes.clone().into(),
         }
     }
-}
-
-/// An opaque tag, drawn from the text.
-pub fn etag(text: &str) -> String {
-    let chance = Chance::new(0).of(text);
-    let bytes: Vec<u8> = (0..3)
-        .flat_map(|part| chance.nth(part).bits().to_be_bytes())
-        .take(20)
-        .collect();
-    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn body(whole: Bytes, ending: Ending) -> Body {

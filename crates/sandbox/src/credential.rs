@@ -1,12 +1,12 @@
 //! Whose quota a request uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::chance::Chance;
+use super::drawn::drawn;
 use ingest_config::{Auth, Config, Credential, Region, Upstream};
 use ingest_quota::{Cost, LimitName};
 
@@ -14,7 +14,7 @@ use ingest_quota::{Cost, LimitName};
 pub fn secret_of(credential: &str) -> String {
     format!(
         "stand-in-{:016x}",
-        Chance::new(0).of("secret").of(credential).bits()
+        drawn(0, &format!("secret {credential}"))
     )
 }
 
@@ -64,91 +64,66 @@ impl Caller {
     }
 }
 
-/// All callers, by the secrets of their credentials.
-pub struct Callers {
-    /// By upstream and secret.
-    by_secret: BTreeMap<(String, String), Caller>,
-    /// The credentials of each upstream that no unknown secret stands for yet, and the first of all.
-    unseen: Mutex<BTreeMap<String, Unseen>>,
-}
+/// All callers.
+pub struct Callers(Mutex<BTreeMap<String, OfUpstream>>);
 
-/// The credentials of an upstream whose secrets the sandbox does not know.
-struct Unseen {
-    first: Caller,
-    /// In the reverse order of their names.
-    rest: Vec<Caller>,
+/// The callers of an upstream.
+#[derive(Default)]
+struct OfUpstream {
     by_secret: BTreeMap<String, Caller>,
+    /// Those for which no unknown secret stands yet, in the order of their names.
+    unseen: VecDeque<Caller>,
+    first: Option<Caller>,
 }
 
 impl Callers {
     /// A credential's secret is that of the sandbox, the credential's name, or its configured one where that is in `secrets`.
     pub fn new(config: &Config, secrets: &BTreeMap<String, SecretString>) -> Self {
-        let credentials = || config.credentials.values();
-        let known = credentials().flat_map(|one| {
+        let mut upstreams = BTreeMap::<String, OfUpstream>::new();
+        for one in config.credentials.values() {
+            let upstream = upstreams.entry(one.upstream.name.clone()).or_default();
             let configured = secrets.get(&one.name);
             let configured = configured.map(|secret| secret.expose_secret().to_owned());
-            let all = [secret_of(&one.name), one.name.clone()];
-            let key = |secret| ((one.upstream.name.clone(), secret), Caller::new(one));
-            configured.into_iter().chain(all).map(key)
-        });
-        let mut unseen = BTreeMap::new();
-        // From the last name to the first: `first` is then the first, and `pop` takes the others in their order.
-        for one in credentials().rev() {
-            let upstream = unseen.entry(one.upstream.name.clone());
-            let upstream = upstream.or_insert_with(|| Unseen::new(one));
-            upstream.first = Caller::new(one);
-            let is_unknown = !secrets.contains_key(&one.name);
-            upstream.rest.extend(is_unknown.then(|| Caller::new(one)));
+            let caller = Caller::new(one);
+            if configured.is_none() {
+                upstream.unseen.push_back(caller.clone());
+            }
+            let known = [secret_of(&one.name), one.name.clone()];
+            for secret in configured.into_iter().chain(known) {
+                upstream
+                    .by_secret
+                    .entry(secret)
+                    .or_insert_with(|| caller.clone());
+            }
+            upstream.first.get_or_insert(caller);
         }
-        Self {
-            by_secret: known.collect(),
-            unseen: Mutex::new(unseen),
-        }
+        Self(Mutex::new(upstreams))
     }
 
     /// The caller of a request; `None` where the upstream would refuse the secret. A secret that is not known stands for the
-    /// next credential of the upstream whose secret is not known either.
+    /// next credential of the upstream whose secret is not known either, and then for the first one.
     pub fn of(&self, upstream: &Upstream, secret: Option<&str>) -> Option<Caller> {
         let needed = upstream.auth != Auth::None;
         if needed && secret.is_none_or(|secret| secret == WRONG) {
             return None;
         }
-        let known = secret.and_then(|secret| {
-            self.by_secret
-                .get(&(upstream.name.clone(), secret.to_owned()))
+        let mut upstreams = self.0.lock();
+        let caller = upstreams.get_mut(&upstream.name).and_then(|callers| {
+            let Some(secret) = secret else {
+                return callers.first.clone();
+            };
+            if let Some(known) = callers.by_secret.get(secret) {
+                return Some(known.clone());
+            }
+            let Some(next) = callers.unseen.pop_front() else {
+                return callers.first.clone();
+            };
+            callers.by_secret.insert(secret.to_owned(), next.clone());
+            Some(next)
         });
-        let nobody = || Caller {
+        Some(caller.unwrap_or_else(|| Caller {
             account: String::new(),
             credential: None,
-        };
-        Some(known.cloned().unwrap_or_else(|| {
-            let mut unseen = self.unseen.lock();
-            let upstream = unseen.get_mut(&upstream.name);
-            upstream.map_or_else(nobody, |upstream| upstream.caller(secret))
         }))
-    }
-}
-
-impl Unseen {
-    fn new(first: &Arc<Credential>) -> Self {
-        Self {
-            first: Caller::new(first),
-            rest: Vec::new(),
-            by_secret: BTreeMap::new(),
-        }
-    }
-
-    fn caller(&mut self, secret: Option<&str>) -> Caller {
-        let Some(secret) = secret else {
-            return self.first.clone();
-        };
-        if let Some(known) = self.by_secret.get(secret) {
-            return known.clone();
-        }
-        let Some(next) = self.rest.pop() else {
-            return self.first.clone();
-        };
-        self.by_secret.insert(secret.to_owned(), next.clone());
-        next
     }
 }

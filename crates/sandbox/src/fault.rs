@@ -1,4 +1,4 @@
-//! Faults: by chance, or scripted by a test.
+//! Faults that a test scripts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::answer::{Content, Ending, Reply};
-use super::chance::Chance;
 use super::request::CallRequest;
 use ingest_config::Lead;
 
@@ -166,26 +165,4 @@ fn same_cursor(body: &mut Value, asked: &CallRequest<'_>) {
     if let Some(found) = body.pointer_mut(next.as_str()) {
         *found = cursor.into();
     }
-}
-
-/// A fault by chance.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
-    Backend(u16),
-    Drop,
-}
-
-/// Whether this attempt of a request fails. It depends on the request and not on its time, so other requests do not
-/// change it.
-pub fn mishap(chance: Chance, rate: f64, asked: &str, attempt: u64) -> Option<Mishap> {
-    let chance = chance.of("failure").of(asked).nth(attempt);
-    let kinds = [
-        Some(Mishap::Backend(500)),
-        Some(Mishap::Backend(503)),
-        Some(Mishap::Drop),
-    ];
-    chance
-        .happens(rate)
-        .then(|| chance.of("kind").pick(&kinds))
-        .flatten()
 }

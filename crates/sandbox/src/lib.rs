@@ -1,34 +1,27 @@
 //! A local stand-in for every configured upstream, with its own count of the quota.
 //!
-//! A [`Sandbox`] serves each upstream under its name, from saved responses, the shape file of a preset, or what the configuration
-//! expects ([`AnswerOrigin`]). `/_sandbox/` reports requests and usage, and accepts faults.
+//! A [`Sandbox`] serves each upstream under its name, from saved responses, or with records that are invented from the configuration
+//! ([`AnswerOrigin`]). `/_sandbox/` reports requests and usage, and accepts faults.
 //!
 //! Cannot see the ledger and shares no code with it: what the two count is compared in tests. Begin with [`Sandbox`], then
 //! `service.rs`.
 
 mod answer;
-mod chance;
-mod check;
 mod count;
 mod credential;
-mod draw;
+mod drawn;
 mod encode;
 mod fault;
-mod lasting;
-mod list;
 mod log;
 mod pattern;
 mod pointer;
+mod record;
 mod refuse;
 mod request;
 mod route;
 mod saved;
 mod server;
 mod service;
-mod shape;
-mod thing;
-mod token;
-mod words;
 mod world;
 
 use std::collections::BTreeMap;
@@ -95,9 +88,7 @@ impl Default for Options {
 pub enum AnswerOrigin {
     /// From files of the user.
     Saved,
-    /// From the shape file of a preset.
-    Preset,
-    /// From the configuration alone, so that they cannot show its mistakes.
+    /// From the configuration, so that they cannot show its mistakes.
     Generated,
 }
 
@@ -125,7 +116,7 @@ impl Sandbox {
         let listener = TcpListener::bind(options.listen).await?;
         let address = listener.local_addr()?;
         let root = Url::parse(&format!("http://{address}/")).map_err(io::Error::other)?;
-        let service = Arc::new(Service::new(config, options, root.clone(), clock)?);
+        let service = Arc::new(Service::new(config, options, root.clone(), clock));
         let (stop, stopped) = oneshot::channel();
         let serving = axum::serve(listener, server::router(Arc::clone(&service)))
             // A dropped sandbox stops too.

@@ -1,5 +1,4 @@
-//! Refusals: as the upstream's shape file describes them, otherwise such that the configuration's own rules recognise
-//! them.
+//! Refusals, such that the configuration's own rules recognise them.
 
 use std::borrow::Cow;
 
@@ -7,10 +6,8 @@ use serde_json::{Value, json};
 
 use super::answer::{Content, Reply};
 use super::count::{Exhausted, Pace};
-use super::draw::{Drawing, Facts};
 use super::pointer::set;
 use super::request::CallRequest;
-use super::shape::{RefusalShape, ResponseShape};
 use ingest_config::{Class, Condition, Rule, RuleBody, StatusMatch, Until, Upstream, classify};
 use ingest_quota::Cost;
 
@@ -25,99 +22,15 @@ pub enum Reason {
     BadCursor,
     /// The cursor with which a pass begins is too old.
     OldCursor,
+    /// There is no such region.
+    NoRegion,
     /// The upstream fails, with this status.
     Backend(u16),
 }
 
-impl Reason {
-    /// Its name in shape files.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Exhausted(Exhausted { pace, .. }, _) => match pace {
-                Pace::Budget => "spent",
-                Pace::Rate => "slow_down",
-            },
-            Self::BadCursor => "bad_cursor",
-            Self::OldCursor => "old_cursor",
-            Self::Backend(_) => "backend",
-        }
-    }
-}
-
+/// Refuses in the way that the upstream's rules expect; where no rule is about it, in the way that most upstreams do.
 pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
     let upstream = &request.route.upstream;
-    let shape = request.route.shape.as_ref();
-    let (limit, mut facts) = match reason {
-        Reason::Exhausted(exhausted, name) => (name.as_deref(), exhausted_facts(exhausted, name)),
-        Reason::Denied | Reason::BadCursor | Reason::OldCursor | Reason::Backend(_) => {
-            (None, Facts::new())
-        }
-    };
-    if let Reason::Backend(status) = reason {
-        facts.insert("status".to_owned(), (*status).into());
-    }
-    shape
-        .and_then(|shape| shaped(request, shape, reason.name(), limit, facts))
-        .unwrap_or_else(|| by_rules(upstream, reason))
-}
-
-/// Refuses for a reason of the shape file.
-pub fn refuse_as(request: &CallRequest<'_>, shape: &ResponseShape, reason: &str) -> Reply {
-    match reason {
-        // A shape file need not describe this refusal: the error rules of the configuration know it.
-        "bad_cursor" => refuse(request, &Reason::BadCursor),
-        _ => shaped(request, shape, reason, None, Facts::new())
-            .unwrap_or_else(|| Reply::json(400, json!({ "message": reason }))),
-    }
-}
-
-fn exhausted_facts(exhausted: &Exhausted, name: &Option<String>) -> Facts {
-    let quota = exhausted.quota.to_string();
-    let facts = [
-        ("limit", Value::from(exhausted.limit.as_str())),
-        ("limit_name", name.as_deref().into()),
-        ("quota", quota.into()),
-    ];
-    facts
-        .map(|(name, fact)| (name.to_owned(), fact))
-        .into_iter()
-        .collect()
-}
-
-/// The refusal of a shape file, where it has one for this reason.
-fn shaped(
-    request: &CallRequest<'_>,
-    shape: &ResponseShape,
-    reason: &str,
-    limit: Option<&str>,
-    facts: Facts,
-) -> Option<Reply> {
-    let refusals = shape.upstream.refusals.get(reason)?;
-    let refusal = refusals.iter().find(|refusal| is_for(refusal, limit))?;
-    let mut drawing = Drawing::of_nothing(shape, request, facts);
-    let status = refusal.status.or_else(|| {
-        let status = drawing.facts.get("status")?.as_u64()?;
-        u16::try_from(status).ok()
-    });
-    let status = status.unwrap_or(400);
-    drawing.facts.insert("status".to_owned(), status.into());
-    drawing.facts.extend(refusal.facts.clone());
-    Some(Reply::json(status, drawing.fill(&refusal.body)))
-}
-
-/// Whether a refusal is for the limit of this name.
-fn is_for(refusal: &RefusalShape, limit: Option<&str>) -> bool {
-    let matches = |pattern: &String| match (limit, pattern.strip_prefix('*')) {
-        (None, _) => pattern.is_empty(),
-        (Some(limit), Some(end)) => limit.ends_with(end),
-        (Some(limit), None) => limit == pattern,
-    };
-    refusal.names.is_empty() || refusal.names.iter().any(matches)
-}
-
-/// Refuses in the way that the upstream's rules expect; where no rule is about it, in the way that most upstreams do.
-fn by_rules(upstream: &Upstream, reason: &Reason) -> Reply {
     match reason {
         Reason::Denied => declined(upstream, Class::Denied, 401, "The secret is invalid."),
         Reason::BadCursor => declined(
@@ -132,13 +45,17 @@ fn by_rules(upstream: &Upstream, reason: &Reason) -> Reply {
             410,
             "The cursor is too old; list everything again.",
         ),
+        Reason::NoRegion => declined(upstream, Class::Skip, 404, "The region does not exist."),
         Reason::Backend(status) => Reply::json(*status, json!({ "message": "Internal error." })),
         Reason::Exhausted(exhausted, name) => match exhausted.pace {
             Pace::Budget => exhausted_as(upstream, Class::Spent, exhausted, name.as_deref()),
             Pace::Rate => {
-                let seconds = exhausted.fits_in.as_millis().div_ceil(1_000).max(1);
-                exhausted_as(upstream, Class::SlowDown, exhausted, name.as_deref())
-                    .with_header("retry-after", seconds.to_string())
+                let seconds = exhausted.fits_in.as_millis().div_ceil(1_000);
+                let reply = exhausted_as(upstream, Class::SlowDown, exhausted, name.as_deref());
+                match seconds {
+                    0 => reply,
+                    _ => reply.with_header("retry-after", seconds.to_string()),
+                }
             }
         },
     }

@@ -7,13 +7,12 @@ use std::slice;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Uri};
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
 use super::route::{AnsweredCall, texts_in};
-use super::token;
 use ingest_config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
 use ingest_quota::Timestamp;
 
@@ -177,9 +176,9 @@ impl<'a> CallRequest<'a> {
                 let expected = expected.filter_map(|template| of_region(template, region));
                 expected.map(|expected| self.has_param(name, param, &expected))
             });
-            let in_body = body.iter().flat_map(texts_in).filter_map(|(at, part)| {
-                let expected = of_region(part, region)?;
-                Some(self.body.pointer(&at).and_then(Value::as_str) == Some(&expected))
+            let in_body = body.iter().flat_map(texts_in).filter_map(|text| {
+                let expected = of_region(text.template, region)?;
+                Some(self.body.pointer(&text.at).and_then(Value::as_str) == Some(&expected))
             });
             let shown = in_params.chain(in_body).chain(always.iter().copied());
             let shown: Vec<bool> = shown.collect();
@@ -268,7 +267,7 @@ impl<'a> CallRequest<'a> {
         let token = self
             .cursor()
             .filter(|_| self.route.call.paging.then().is_some());
-        if let Some(list) = token.as_deref().and_then(token::list) {
+        if let Some(list) = token.as_deref().and_then(list_of) {
             return list;
         }
         let turning: Vec<&str> = self.route.page_params().collect();
@@ -323,6 +322,12 @@ pub fn split(ids: &str) -> Vec<String> {
         .filter(|id| !id.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+/// The list that a token contains.
+fn list_of(token: &str) -> Option<String> {
+    let (_, list) = token.split_once('.')?;
+    String::from_utf8(URL_SAFE_NO_PAD.decode(list).ok()?).ok()
 }
 
 /// What a template is for a region; `None` where it uses anything else.

@@ -1,15 +1,15 @@
 //! The calls of the configuration, by method and path.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::pattern::Pattern;
 use super::request::Received;
-use super::shape::{Parameters, ResponseShape, UpstreamShape};
 use ingest_config::{
     Body, Call, Config, Job, JsonTemplate, Lead, Param, Params, Pointer, Region, Step, Template,
-    Upstream, Variable,
+    TimeFormat, Upstream, Variable,
 };
 
 /// One call of an upstream, and what the sandbox needs for its responses.
@@ -22,6 +22,8 @@ pub struct AnsweredCall {
     pub then: Option<Pattern>,
     /// The parameters and the body of each step that requests the call.
     pub steps: Vec<(Params, Option<Body>)>,
+    /// The `max_pages` of these steps, as far as they have one.
+    pub most_pages: Vec<u64>,
     /// All regions.
     pub regions: Vec<Arc<Region>>,
     /// The query parameters for ids.
@@ -30,102 +32,80 @@ pub struct AnsweredCall {
     pub separators: Vec<String>,
     /// The bodies with which steps request it.
     pub bodies: Vec<Body>,
-    /// What its responses look like; `None` for a call that reads no records.
-    pub shape: Option<ResponseShape>,
+    /// Where jobs read something of its records.
+    pub read_by_jobs: Vec<(Pointer, ReadByJobs)>,
+}
+
+/// What steps read of a record of a call.
+#[derive(Debug)]
+pub enum ReadByJobs {
+    /// Ids of other things.
+    Ids,
+    /// Times, in this format.
+    Times(Option<TimeFormat>),
 }
 
 /// All routes of a configuration.
-pub fn all(config: &Config, shapes: &[Arc<UpstreamShape>]) -> Vec<AnsweredCall> {
+pub fn all(config: &Config) -> Vec<AnsweredCall> {
     let upstreams = config.upstreams.values();
-    upstreams
-        .flat_map(|upstream| {
-            upstream
-                .calls
-                .values()
-                .filter_map(|call| route(config, shapes, upstream, call))
-        })
+    let calls =
+        upstreams.flat_map(|upstream| upstream.calls.values().map(move |call| (upstream, call)));
+    calls
+        .filter_map(|(upstream, call)| route(config, upstream, call))
         .collect()
 }
 
-fn route(
-    config: &Config,
-    shapes: &[Arc<UpstreamShape>],
-    upstream: &Arc<Upstream>,
-    call: &Arc<Call>,
-) -> Option<AnsweredCall> {
+fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<AnsweredCall> {
     let pattern = Pattern::new(call.path.as_ref()?.as_str());
-    let steps = || steps_of(config, &upstream.name);
-    let asking = steps().filter(|step| step.call.name == call.name);
+    let asking = steps_of(config, &upstream.name).filter(|step| step.call.name == call.name);
     let asking: Vec<_> = asking.collect();
-    let ids_params = asking
-        .iter()
-        .flat_map(|step| &step.params)
-        .filter(|(_, param)| param.templates().iter().any(names_ids));
-    let shape = ResponseShape::new(
-        shapes,
-        upstream,
-        call,
-        &read_by_jobs(config, upstream, call),
-    );
-    let described = shape.as_ref().filter(|shape| !shape.is_generated);
-    let ids_params = match described.map(|shape| &shape.upstream.parameters.ids) {
-        Some(ids) => ids.iter().cloned().collect(),
-        None => ids_params.map(|(name, _)| name.clone()).collect(),
-    };
+    let params = asking.iter().flat_map(|step| &step.params);
+    let ids_params = params.filter(|(_, param)| param.templates().iter().any(names_ids));
     let bodies = asking.iter().filter_map(|step| step.body.clone());
     let bodies: Vec<_> = match asking.is_empty() {
         true => call.body.clone().into_iter().collect(),
         false => bodies.collect(),
     };
+    let then = call.paging.then().and_then(|then| then.path.as_ref());
+    let steps = asking
+        .iter()
+        .map(|step| (step.params.clone(), step.body.clone()));
     Some(AnsweredCall {
         separators: separators(call, &asking),
         bodies,
         upstream: Arc::clone(upstream),
         call: Arc::clone(call),
         pattern,
-        then: call
-            .paging
-            .then()
-            .and_then(|then| Some(Pattern::new(then.path.as_ref()?.as_str()))),
-        steps: asking
-            .iter()
-            .map(|step| (step.params.clone(), step.body.clone()))
-            .collect(),
+        then: then.map(|path| Pattern::new(path.as_str())),
+        steps: steps.collect(),
+        most_pages: asking.iter().filter_map(|step| step.max_pages).collect(),
         regions: config.regions.clone(),
-        ids_params,
-        shape,
+        ids_params: ids_params.map(|(name, _)| name.clone()).collect(),
+        read_by_jobs: read_by_jobs(config, upstream, call),
     })
 }
 
-/// Where jobs read something of a call's records, and what the sandbox puts there.
-fn read_by_jobs<'a>(
-    config: &'a Config,
-    upstream: &'a Upstream,
-    call: &Call,
-) -> Vec<(&'a Pointer, String)> {
+/// Where jobs read something of a call's records.
+fn read_by_jobs(config: &Config, upstream: &Upstream, call: &Call) -> Vec<(Pointer, ReadByJobs)> {
     let ids = steps_of(config, &upstream.name).filter_map(|step| step.ids.as_ref());
     let ids = ids.filter(|ids| ids.from == call.name);
-    let ids = ids.map(|ids| (&ids.at, "@someone:300".to_owned()));
-    let lists = |job: &&Arc<Job>| {
-        job.credential.upstream.name == upstream.name
-            && job.steps.iter().any(|step| step.call.name == call.name)
-    };
-    let times = config.jobs.iter().filter(lists);
+    let ids = ids.map(|ids| (ids.at.clone(), ReadByJobs::Ids));
+    let times = jobs_of(config, &upstream.name);
+    let times = times.filter(|job| job.steps.iter().any(|step| step.call.name == call.name));
     let times = times.filter_map(|job| {
-        let at = job.since.at.as_ref()?;
-        let format = job.since.format.as_ref();
-        let time = format.map_or_else(|| format!("@time:{at}"), |it| format!("@formatted:{it}"));
-        Some((at, time))
+        let at = job.since.at.clone()?;
+        Some((at, ReadByJobs::Times(job.since.format.clone())))
     });
     ids.chain(times).collect()
 }
 
+fn jobs_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &'a Arc<Job>> {
+    let jobs = config.jobs.iter();
+    jobs.filter(move |job| job.credential.upstream.name == upstream)
+}
+
 fn steps_of<'a>(config: &'a Config, upstream: &'a str) -> impl Iterator<Item = &'a Step> {
-    let jobs = config
-        .jobs
-        .iter()
-        .filter(move |job| job.credential.upstream.name == upstream);
-    jobs.flat_map(|job| &job.steps)
+    jobs_of(config, upstream).flat_map(|job| &job.steps)
 }
 
 /// The route of a request; `None` for a request that is no call.
@@ -160,7 +140,12 @@ impl AnsweredCall {
     /// The parameters that turn pages: the cursors, and the size.
     pub fn page_params(&self) -> impl Iterator<Item = &str> {
         let cursors = self.cursor_param().into_iter().chain(self.lasting_param());
-        cursors.chain(self.size_param())
+        let size = self
+            .call
+            .paging
+            .size()
+            .and_then(|size| size.param.as_deref());
+        cursors.chain(size)
     }
 
     /// The parameter for the cursor with which a pass begins, if it has one of its own.
@@ -168,24 +153,7 @@ impl AnsweredCall {
         self.call.paging.lasting_param()
     }
 
-    /// The upstream's own parameters, where a shape file describes the call.
-    fn parameters(&self) -> Option<&Parameters> {
-        let shape = self.shape.as_ref().filter(|shape| !shape.is_generated)?;
-        Some(&shape.upstream.parameters)
-    }
-
-    /// The parameter for the size of a page.
-    pub fn size_param(&self) -> Option<&str> {
-        match self.parameters() {
-            Some(parameters) => parameters.size.as_deref(),
-            None => self.call.paging.size()?.param.as_deref(),
-        }
-    }
-
     pub fn cursor_param(&self) -> Option<&str> {
-        if let Some(parameters) = self.parameters() {
-            return parameters.cursor.as_deref();
-        }
         match self.call.paging.lead() {
             Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
             Lead::Nowhere
@@ -197,19 +165,11 @@ impl AnsweredCall {
         }
     }
 
-    /// The places of ids in the body, as pointers.
-    pub fn ids_in_body(&self) -> Vec<String> {
-        let bodies = self.bodies.iter().flat_map(|body| match body {
-            Body::Json(json) => places(json, String::new()),
-            Body::Form(params) => {
-                let naming = params.iter();
-                let naming = naming.filter(|(_, param)| param.templates().iter().any(names_ids));
-                naming
-                    .map(|(name, _)| format!("/{}", escaped(name)))
-                    .collect()
-            }
-        });
-        bodies.collect()
+    /// The places of ids in the body, as pointers: a list that has one element for each id is one place.
+    pub fn ids_in_body(&self) -> BTreeSet<String> {
+        let texts = self.bodies.iter().flat_map(texts_in);
+        let naming = texts.filter(|text| names_ids(text.template));
+        naming.map(|text| text.list.unwrap_or(text.at)).collect()
     }
 }
 
@@ -235,56 +195,54 @@ fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// The texts of a body with their places, as pointers.
-pub fn texts_in(body: &Body) -> Vec<(String, &Template)> {
+/// A text of a body.
+#[derive(Debug)]
+pub struct TextOfBody<'a> {
+    /// Its place, as a pointer.
+    pub at: String,
+    /// The place of the list whose element it is.
+    list: Option<String>,
+    pub template: &'a Template,
+}
+
+/// The texts of a body with their places.
+pub fn texts_in(body: &Body) -> Vec<TextOfBody<'_>> {
+    let mut texts = Vec::new();
     match body {
-        Body::Json(json) => texts_in_json(json, String::new()),
+        Body::Json(json) => add_texts(json, String::new(), None, &mut texts),
         Body::Form(params) => {
-            let fields = params.iter().filter_map(|(name, param)| match param {
-                Param::Once(template) => Some((format!("/{}", escaped(name)), template)),
-                Param::Repeated(_) => None,
-            });
-            fields.collect()
-        }
-    }
-}
-
-fn texts_in_json(json: &JsonTemplate, at: String) -> Vec<(String, &Template)> {
-    match json {
-        JsonTemplate::Fixed(_) => Vec::new(),
-        JsonTemplate::Text(template) => vec![(at, template)],
-        JsonTemplate::List(parts) => {
-            let parts = parts.iter().enumerate();
-            parts
-                .flat_map(|(index, part)| texts_in_json(part, format!("{at}/{index}")))
-                .collect()
-        }
-        JsonTemplate::Object(members) => members
-            .iter()
-            .flat_map(|(name, part)| texts_in_json(part, format!("{at}/{}", escaped(name))))
-            .collect(),
-    }
-}
-
-/// Where a body names ids, as pointers: a list that has one element for each id is one place.
-fn places(template: &JsonTemplate, at: String) -> Vec<String> {
-    match template {
-        JsonTemplate::Text(text) if names_ids(text) => vec![at],
-        JsonTemplate::List(parts) => {
-            let is_text =
-                |part: &JsonTemplate| matches!(part, JsonTemplate::Text(text) if names_ids(text));
-            if parts.iter().any(is_text) {
-                return vec![at];
+            for (name, param) in params {
+                let at = format!("/{}", escaped(name));
+                let list = matches!(param, Param::Repeated(_)).then(|| at.clone());
+                texts.extend(param.templates().iter().map(|template| TextOfBody {
+                    at: at.clone(),
+                    list: list.clone(),
+                    template,
+                }));
             }
-            let parts = parts.iter().enumerate();
-            parts
-                .flat_map(|(index, part)| places(part, format!("{at}/{index}")))
-                .collect()
         }
-        JsonTemplate::Object(members) => members
-            .iter()
-            .flat_map(|(name, part)| places(part, format!("{at}/{}", escaped(name))))
-            .collect(),
-        JsonTemplate::Fixed(_) | JsonTemplate::Text(_) => Vec::new(),
+    }
+    texts
+}
+
+fn add_texts<'a>(
+    json: &'a JsonTemplate,
+    at: String,
+    list: Option<String>,
+    texts: &mut Vec<TextOfBody<'a>>,
+) {
+    match json {
+        JsonTemplate::Fixed(_) => {}
+        JsonTemplate::Text(template) => texts.push(TextOfBody { at, list, template }),
+        JsonTemplate::List(parts) => {
+            for (index, part) in parts.iter().enumerate() {
+                add_texts(part, format!("{at}/{index}"), Some(at.clone()), texts);
+            }
+        }
+        JsonTemplate::Object(members) => {
+            for (name, part) in members {
+                add_texts(part, format!("{at}/{}", escaped(name)), None, texts);
+            }
+        }
     }
 }

@@ -17,7 +17,6 @@ use super::refuse::{Reason, free_part, refuse};
 use super::request::{CallRequest, Received};
 use super::route::{self, AnsweredCall};
 use super::saved::SavedResponses;
-use super::shape;
 use super::world::World;
 use super::{AnswerOrigin, Options, base_of};
 use ingest_base::clock::Clock;
@@ -47,12 +46,7 @@ struct Counters {
 }
 
 impl Service {
-    pub fn new(
-        config: &Config,
-        options: Options,
-        root: Url,
-        clock: Arc<dyn Clock>,
-    ) -> serde_json::Result<Self> {
+    pub fn new(config: &Config, options: Options, root: Url, clock: Arc<dyn Clock>) -> Self {
         let counters = Counters {
             counts: Counts::new(config, options.quota),
             log: Vec::new(),
@@ -60,8 +54,8 @@ impl Service {
             totals: BTreeMap::new(),
             attempts: BTreeMap::new(),
         };
-        Ok(Self {
-            routes: route::all(config, &shape::shipped()?),
+        Self {
+            routes: route::all(config),
             callers: Callers::new(config, &options.secrets),
             world: World::new(options.seed, options.failure_rate),
             saved: options.saved,
@@ -69,7 +63,7 @@ impl Service {
             latency: options.latency,
             clock,
             counters: Mutex::new(counters),
-        })
+        }
     }
 
     /// Answers a request to an upstream.
@@ -119,11 +113,10 @@ impl Service {
     pub fn origins(&self) -> Vec<(String, String, AnswerOrigin)> {
         let origin = |route: &AnsweredCall| {
             let (upstream, call) = (&route.upstream.name, &route.call.name);
-            let is_generated = route.shape.as_ref()?.is_generated;
-            let origin = match (self.saved.count(upstream, call), is_generated) {
-                (1.., _) => AnswerOrigin::Saved,
-                (0, true) => AnswerOrigin::Generated,
-                (0, false) => AnswerOrigin::Preset,
+            route.call.records.as_ref()?;
+            let origin = match self.saved.count(upstream, call) {
+                0 => AnswerOrigin::Generated,
+                1.. => AnswerOrigin::Saved,
             };
             Some((upstream.clone(), call.clone(), origin))
         };
@@ -243,7 +236,12 @@ impl Service {
             .lock()
             .counts
             .left(&caller.account, &cost, now);
-        let (quota, fits_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
+        let (quota, resets_at) = left.map_or((0, now), |left| (left.quota, left.resets_at));
+        let fits_at = match pace {
+            Pace::Budget => resets_at,
+            // Nothing is exhausted: the next request fits.
+            Pace::Rate => now,
+        };
         let exhausted = Exhausted {
             limit,
             quota,
@@ -254,7 +252,7 @@ impl Service {
         Some(reason(caller, exhausted))
     }
 
-    /// Adds the headers in which many upstreams report what remains, where no shape file says otherwise.
+    /// Adds the headers in which many upstreams report what remains.
     fn report_remaining(
         &self,
         caller: &Caller,
@@ -262,10 +260,8 @@ impl Service {
         reply: Reply,
         now: Timestamp,
     ) -> Reply {
-        let shape = &request.route.shape;
-        let is_generated = shape.as_ref().is_none_or(|shape| shape.is_generated);
         // A saved response has the headers that its upstream sent.
-        if !is_generated || reply.is_saved {
+        if reply.is_saved {
             return reply;
         }
         let cost = caller.charged(&request.route.call.cost, request.region());

@@ -1,83 +1,101 @@
-//! The invented world: what is returned for a request that the quota allows.
+//! The invented world: what is returned for a request that the quota allows. It is a function of the seed and of what is requested, and
+//! nothing is stored: a token says where its list goes on, and an id which record it names.
+//!
+//! A list of `n` records has the numbers n - 1 to 0. With `page.lasting` it goes on behind its end: the number of a token counts the
+//! passes since everything was listed, and each pass finds one new record and one that was removed. Where only an empty page ends a list,
+//! each second number behind its end is that page.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::answer::{Ending, Reply, etag};
+use super::answer::{Ending, Reply};
 use super::below;
-use super::chance::Chance;
-use super::check::Refused;
-use super::draw::{Drawing, Facts};
+use super::drawn::{self, drawn};
 use super::encode::{arranged, encoded};
-use super::fault::{self, Mishap};
-use super::lasting::First;
 use super::pointer::set;
+use super::record::record;
 use super::refuse::{Reason, refuse};
 use super::request::CallRequest;
-use super::route::LINKED;
-use super::shape::ResponseShape;
-use super::thing::{Thing, ThingList};
-use super::token::{self, Direction};
-use ingest_config::{Lead, Pointer, ResponseField};
+use super::route::{AnsweredCall, LINKED};
+use ingest_config::{Lasting, Lead, Paging, Pointer, Records, Removed, ResponseField};
 use ingest_quota::{Cost, LimitName, Units};
 
-/// Everything that is invented, as a function of a seed and of what is requested.
+/// Records on a page, where neither the configuration nor the request says; and of a list that has one page.
+const USUAL: u64 = 20;
+/// Pages are at most this large.
+const MOST: u64 = 10_000;
+/// Pages are counted as if they had at most this many records, so that practice does not take long.
+const USUAL_PAGE: u64 = 1_000;
+/// Pages of a list, with half a page behind them, which is full where `max_pages` ends the list there.
+const PAGES: u64 = 3;
+/// No upstream has a region of this code, which ISO 3166 leaves to users.
+const NO_REGION: &str = "XX";
+/// Of five records of a list, so many are in the lists of all regions.
+const SHARED: u64 = 2;
+/// Of a hundred requested ids, so many do not exist.
+const ABSENT: u64 = 2;
+/// The passes that begin at a cursor before the next cursor is too old.
+const PASSES: u64 = 6;
+
+/// Everything that is invented.
 #[derive(Debug, Clone, Copy)]
 pub struct World {
-    seed: Chance,
+    seed: u64,
+    /// The share of requests that fails, 0 to 1.
     failure_rate: f64,
 }
 
 impl World {
     pub const fn new(seed: u64, failure_rate: f64) -> Self {
-        Self {
-            seed: Chance::new(seed),
-            failure_rate,
-        }
+        Self { seed, failure_rate }
     }
 
-    /// What goes wrong by chance at this attempt of a request; `None`: nothing.
+    /// What goes wrong by chance at this attempt of a request; `None`: nothing. It depends on the request and not on its time, so other
+    /// requests do not change it.
     pub fn mishap(self, request: &CallRequest<'_>, attempt: u64) -> Option<Reply> {
-        match fault::mishap(self.seed, self.failure_rate, &request.page(), attempt)? {
-            Mishap::Backend(status) => Some(refuse(request, &Reason::Backend(status))),
-            Mishap::Drop => Some(Reply::text(503, "").ending(Ending::Dropped)),
-        }
+        let drawn = drawn(self.seed, &format!("failure {attempt} {}", request.page()));
+        // 53 bits are what a float holds exactly.
+        let share = (drawn >> 11) as f64 / (1_u64 << 53) as f64;
+        (share < self.failure_rate).then(|| match drawn % 3 {
+            0 => refuse(request, &Reason::Backend(500)),
+            1 => refuse(request, &Reason::Backend(503)),
+            _ => Reply::text(503, "").ending(Ending::Dropped),
+        })
     }
 
     /// A response. `total` replaces the number of records of a list.
     pub fn answer(self, request: &CallRequest<'_>, total: Option<u64>) -> Reply {
-        let Some(shape) = &request.route.shape else {
+        let Some(records) = &request.route.call.records else {
             return Reply::json(200, json!({}));
         };
-        let question = Question {
-            shape,
-            request,
-            world: self.seed.of(&request.route.upstream.name),
-            total,
-        };
-        let reply = question.answer().unwrap_or_else(|refused| *refused);
-        let reply = self.report_cost(reply, request);
-        let records = request.route.call.records.as_ref();
-        match records.filter(|_| reply.status == 200) {
-            Some(records) => encoded(arranged(reply, records), records.format),
-            None => reply,
+        if request.params.values().any(|value| value == NO_REGION) {
+            return refuse(request, &Reason::NoRegion);
         }
+        let question = Question::new(self.seed, request, records);
+        let reply = match request.ids() {
+            Some(ids) => question.of_ids(&ids),
+            None => question.page(total.unwrap_or_else(|| usual_total(request.route))),
+        };
+        if reply.status != 200 {
+            return reply;
+        }
+        encoded(
+            arranged(self.report_cost(reply, request), records),
+            records.format,
+        )
     }
 
     /// What a request truly costs: what the configuration says, or half to one and a half times as much where the response
     /// reports it.
     pub fn cost(self, request: &CallRequest<'_>) -> Cost {
         let call = &request.route.call;
-        let upstream = self.seed.of(&request.route.upstream.name);
-        let drawn = upstream
-            // Drawn from the page and not from the attempt, so that a repeated request costs the same.
-            .of("cost")
-            .of(&request.page())
-            .below(5)
-            .saturating_add(2);
+        // Drawn from the page and not from the attempt, so that a repeated request costs the same.
+        let quarters = 2 + drawn::below(self.seed, &format!("cost {}", request.page()), 5);
         let cost = |(limit, units): (&LimitName, Units)| {
             let units = match call.settle.contains_key(limit) {
-                true => Units::new(units.times(drawn).get().div_ceil(4)),
+                true => Units::new(units.times(quarters).get().div_ceil(4)),
                 false => units,
             };
             (limit.clone(), units)
@@ -86,12 +104,9 @@ impl World {
     }
 
     fn report_cost(self, reply: Reply, request: &CallRequest<'_>) -> Reply {
-        let settle = &request.route.call.settle;
-        if settle.is_empty() || reply.status != 200 {
-            return reply;
-        }
         let cost = self.cost(request);
-        settle.iter().fold(reply, |reply, (limit, at)| {
+        let settle = request.route.call.settle.iter();
+        settle.fold(reply, |reply, (limit, at)| {
             let units = cost.of(limit).get();
             match at {
                 ResponseField::Header(name) => reply.with_header(name, units.to_string()),
@@ -101,229 +116,276 @@ impl World {
     }
 }
 
-/// A request for records of a known shape.
-#[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
-    pub shape: &'a ResponseShape,
-    pub request: &'a CallRequest<'a>,
-    pub world: Chance,
-    /// In place of the number of records of a list.
-    pub total: Option<u64>,
+/// A request for records.
+#[derive(Debug, Clone)]
+struct Question<'a> {
+    /// The seed of the upstream's world.
+    seed: u64,
+    request: &'a CallRequest<'a>,
+    paging: &'a Paging,
+    records: &'a Records,
+    /// The seed of the requested list.
+    list: u64,
 }
 
-/// Which things of a list a page has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    pub start: u64,
-    pub size: u64,
-}
-
-impl Question<'_> {
-    fn answer(self) -> Result<Reply, Refused> {
-        let parts = self.parts()?;
-        self.check()?;
-        let item = self.shape.item(&parts);
-        match self.ids()? {
-            Some(ids) => {
-                // A size that the upstream would refuse is refused with ids too.
-                self.page_size()?;
-                Ok(self.whole(self.of_ids(&ids, &item)))
-            }
-            None if self.shape.call.values.is_empty() => self.page(&item),
-            None => Ok(self.whole(self.values(|_| true, &item))),
+impl<'a> Question<'a> {
+    fn new(seed: u64, request: &'a CallRequest<'a>, records: &'a Records) -> Self {
+        let seed = drawn(seed, &request.route.upstream.name);
+        Self {
+            seed,
+            request,
+            paging: &request.route.call.paging,
+            records,
+            list: drawn(seed, &request.list()),
         }
     }
 
     /// The records of these ids, in their order. What does not exist is left out.
-    fn of_ids(self, ids: &[String], item: &Value) -> Vec<Value> {
-        if !self.shape.call.values.is_empty() {
-            return self.values(|id| ids.iter().any(|wanted| wanted == id), item);
-        }
-        let class = &self.shape.class;
-        let found = ids.iter().filter_map(|id| {
-            let found = Thing::find(class, id, self.world);
-            let any = || {
-                self.shape
-                    .is_generated
-                    .then(|| Thing::of_any_id(id, self.world))
-            };
-            Some((id, found.or_else(any)?))
-        });
-        let absent = self.shape.call.absent;
+    fn of_ids(&self, ids: &[String]) -> Reply {
         let is_there =
-            |thing: &Thing| !thing.chance(class, self.world).of("absent").percent(absent);
-        let there = found.filter(|(_, thing)| is_there(thing));
-        there
-            .map(|(id, thing)| self.record(thing, &[("id", id)], item))
-            .collect()
+            |id: &&String| drawn::below(self.seed, &format!("absent {id}"), 100) >= ABSENT;
+        let there = ids.iter().filter(is_there);
+        self.reply(there.map(|id| self.record(id)).collect())
     }
 
-    /// The records of a fixed list.
-    fn values(self, wanted: impl Fn(&str) -> bool, item: &Value) -> Vec<Value> {
-        let values = &self.shape.call.values;
-        let things = ThingList::SHARED.things(u64::try_from(values.len()).unwrap_or_default());
-        let wanted = things.zip(values).filter(|(_, (id, _))| wanted(id));
-        wanted
-            .map(|(thing, (id, name))| self.record(thing, &[("id", id), ("value", name)], item))
-            .collect()
-    }
-
-    /// A page of a list.
-    fn page(self, item: &Value) -> Result<Reply, Refused> {
-        let Span { start, size } = self.span()?;
-        let things = self.things();
-        let total = u64::try_from(things.len()).unwrap_or_default();
-        if let Some(behind) = self.behind(start, total) {
-            return self.changes(behind, total, item);
-        }
-        let end = start.saturating_add(size).min(total);
-        let range = |number| usize::try_from(number).unwrap_or(usize::MAX);
-        let page = things.into_iter().skip(range(start)).take(range(size));
-        let mut items: Vec<Value> = page.map(|thing| self.record(thing, &[], item)).collect();
-        let is_paged = self.shape.call.page.is_some() && size > 0;
-        // A list that an empty page ends names a next page until then.
-        let paging = &self.request.route.call.paging;
-        let leads_on = paging.empty_page_ends() && !items.is_empty();
-        let goes_on = is_paged && (end < total || leads_on);
-        let next = goes_on.then(|| self.token(end, Direction::Next));
-        if let (Lead::LastRecord(at), true) = (self.request.route.call.paging.lead(), is_paged) {
-            // On the last page too: an empty page follows its last record.
-            put_into_last(&mut items, at, &self.token(end, Direction::Next));
-        }
-        let mut facts = Facts::new();
-        if let Some(next) = &next {
-            facts.insert("next".to_owned(), next.as_str().into());
-        }
-        if is_paged && start > 0 {
-            let previous = self.token(start.saturating_sub(size), Direction::Previous);
-            facts.insert("previous".to_owned(), previous.into());
-        }
-        if is_paged {
-            facts.insert("total".to_owned(), total.into());
-            facts.insert("size".to_owned(), size.into());
-        }
-        let reply = self.reply(items, facts);
-        Ok(match self.shape.is_generated {
-            true => {
-                let reply = lead_on(reply, self.request, next.as_deref(), total);
-                match next {
-                    Some(_) => reply,
-                    None => self.begin_next(reply, end, First::Everything),
-                }
-            }
-            false => reply,
-        })
-    }
-
-    /// A response that has all that was requested.
-    fn whole(self, items: Vec<Value>) -> Reply {
-        let mut facts = Facts::new();
-        if self.shape.call.page.is_some() {
-            facts.insert("total".to_owned(), items.len().into());
-            facts.insert("size".to_owned(), items.len().into());
-        }
-        self.reply(items, facts)
-    }
-
-    pub fn reply(self, items: Vec<Value>, mut facts: Facts) -> Reply {
-        let items = Value::from(items);
-        facts.insert("etag".to_owned(), etag(&items.to_string()).into());
-        facts.insert("items".to_owned(), items);
-        facts.insert(
-            "list_kind".to_owned(),
-            self.shape.call.list_kind.as_str().into(),
-        );
-        let drawing = Drawing::of_nothing(self.shape, self.request, facts);
-        Reply::json(200, drawing.fill(self.shape.answer()))
-    }
-
-    pub fn record(self, thing: Thing, known: &[(&str, &str)], item: &Value) -> Value {
-        let mut facts = Facts::new();
-        facts.insert("kind".to_owned(), self.shape.call.kind.as_str().into());
-        facts.extend(
-            known
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), (*value).into())),
-        );
-        let drawing = Drawing {
-            shape: self.shape,
-            class: &self.shape.class,
-            thing,
-            world: self.world,
-            request: self.request,
-            facts,
+    /// A page of a list with this number of records.
+    fn page(&self, total: u64) -> Reply {
+        let place = self.request.place();
+        let size = self.page_size();
+        let start = self
+            .paging
+            .position(place.as_deref(), size, |token| self.start_of(token));
+        let Some(start) = start else {
+            return refuse(self.request, &Reason::BadCursor);
         };
-        drawing.fill(item)
+        let behind = start.checked_sub(total).filter(|_| place.is_some());
+        if let (Some(behind), Some(_)) = (behind, self.paging.lasting()) {
+            return self.changes(behind, total);
+        }
+        let is_paged = has_pages(self.paging);
+        let end = if is_paged {
+            start.saturating_add(size).min(total)
+        } else {
+            total
+        };
+        // The newest first: what makes a list longer moves all of its pages.
+        let numbers = (start..end).map(|place| total - 1 - place);
+        let mut found: Vec<Value> = numbers
+            .map(|number| self.record(&self.id(number)))
+            .collect();
+        // A list that an empty page ends names a next page until then.
+        let goes_on = end < total || (self.paging.empty_page_ends() && !found.is_empty());
+        let next = (is_paged && goes_on).then(|| self.token(end));
+        if let (Lead::LastRecord(at), true, Some(last)) =
+            (self.paging.lead(), is_paged, found.last_mut())
+        {
+            // On the last page too: an empty page follows its last record.
+            replace(last, at, self.token(end).into());
+        }
+        let is_last = next.is_none();
+        let reply = self.lead_on(self.reply(found), next.as_deref(), total);
+        match is_last {
+            true => self.begin_next(reply, end, First::Everything),
+            false => reply,
+        }
     }
 
-    pub fn token(&self, offset: u64, direction: Direction) -> String {
-        let token = token::encode(offset, direction, self.list_chance());
-        match self.request.route.call.paging.then() {
-            Some(_) => token::with_list(&token, &self.request.list()),
+    /// How many records a page has: what is requested, as far as a page can have them.
+    fn page_size(&self) -> u64 {
+        let size = self.paging.size();
+        let param = size.and_then(|size| size.param.as_deref());
+        let requested = param.and_then(|param| self.request.page_value(param)?.parse().ok());
+        let usual = size.map_or(USUAL, |size| size.size);
+        requested.unwrap_or(usual).clamp(1, MOST)
+    }
+
+    /// What changed, that far behind a list of `total` records.
+    fn changes(&self, behind: u64, total: u64) -> Reply {
+        let changed = match (behind % 2, behind / 2) {
+            (0, _) => Vec::new(),
+            (_, PASSES..) => return refuse(self.request, &Reason::OldCursor),
+            (_, pass) => {
+                // Its numbers are no multiples of five, and so in no other list.
+                let number = |pass: u64| {
+                    total
+                        .saturating_add(pass)
+                        .saturating_mul(5)
+                        .saturating_add(SHARED)
+                };
+                let removed = match pass {
+                    0 => (0..total).rfind(|number| !is_shared(*number)),
+                    _ => Some(number(pass - 1)),
+                };
+                let found = self.record(&self.id(number(pass)));
+                let removed = removed.and_then(|number| self.removed(number));
+                std::iter::once(found).chain(removed).collect()
+            }
+        };
+        let reply = self.lead_on(self.reply(changed), None, total);
+        self.begin_next(reply, total.saturating_add(behind), First::Changes)
+    }
+
+    /// A record that says that it was removed; `None` where the configuration reads no such thing.
+    fn removed(&self, number: u64) -> Option<Value> {
+        let Removed { at, is } = self.records.removed.as_ref()?;
+        let mut record = self.record(&self.id(number));
+        let said = is
+            .first()
+            .map_or(Value::Bool(true), |is| is.as_str().into());
+        replace(&mut record, at, said);
+        Some(record)
+    }
+
+    fn record(&self, id: &str) -> Value {
+        record(self.seed, self.request.route, self.records, id)
+    }
+
+    /// The id of a record of the list, by its number.
+    fn id(&self, number: u64) -> String {
+        let list = if is_shared(number) {
+            self.seed
+        } else {
+            self.list
+        };
+        let drawn = drawn(list, &format!("{} {number}", self.records.kind));
+        URL_SAFE_NO_PAD.encode(drawn.to_be_bytes())
+    }
+
+    /// A response with these records.
+    fn reply(&self, records: Vec<Value>) -> Reply {
+        let mut body = Value::Null;
+        set(&mut body, self.records.at.tokens(), records.into());
+        Reply::json(200, body)
+    }
+
+    /// Adds what the configuration reads to request the next page.
+    fn lead_on(&self, reply: Reply, next: Option<&str>, total: u64) -> Reply {
+        let flags = [
+            (self.paging.more(), next.is_some()),
+            (self.paging.done(), next.is_none()),
+        ];
+        let flags = flags
+            .into_iter()
+            .filter_map(|(at, is_true)| Some((at?, Value::Bool(is_true))));
+        let total_at = self.paging.total().map(|at| (at, total.into()));
+        let reply = flags
+            .chain(total_at)
+            .fold(reply, |reply, (at, value)| reply.with_value(at, value));
+        match (self.paging.lead(), next) {
+            (Lead::Pages(at), _) => {
+                reply.with_value(at, total.div_ceil(self.paging.page_size()).into())
+            }
+            (Lead::Token(at), Some(token)) => reply.with_value(at, token.into()),
+            (Lead::Url(at), _) => {
+                reply.with_value(at, next.map(|token| self.linked(token).to_string()).into())
+            }
+            (Lead::LinkHeader, Some(token)) => {
+                reply.with_header("link", format!("<{}>; rel=\"next\"", self.linked(token)))
+            }
+            (Lead::TokenHeader(name), Some(token)) => reply.with_header(name, token),
+            (Lead::Nowhere | Lead::Total(_) | Lead::LastRecord(_), _)
+            | (Lead::Token(_) | Lead::TokenHeader(_) | Lead::LinkHeader, None) => reply,
+        }
+    }
+
+    /// Adds the cursor with which the next pass begins, behind `end`.
+    fn begin_next(&self, reply: Reply, end: u64, first: First) -> Reply {
+        let at = match (self.paging.lasting(), self.paging.lead()) {
+            (Some(Lasting::At(at)), _) | (Some(Lasting::Last), Lead::Token(at) | Lead::Url(at)) => {
+                at
+            }
+            (Some(Lasting::Last) | None, _) => return reply,
+        };
+        // Where nothing says that a page is the last, only an empty page ends the list, and the token leads to that first.
+        let is_said = matches!(self.paging.lasting(), Some(Lasting::At(_)))
+            || self.paging.more().is_some()
+            || self.paging.done().is_some();
+        let further = match (is_said, first) {
+            (true, First::Everything) | (false, First::Changes) => 1,
+            (true, First::Changes) => 2,
+            (false, First::Everything) => 0,
+        };
+        let token = self.token(end.saturating_add(further));
+        let cursor = match self.paging.lead() {
+            Lead::Url(_) => self.linked(&token).to_string(),
+            _ => token,
+        };
+        reply.with_value(at, cursor.into())
+    }
+
+    /// The token of the list that leads to this number; other lists do not know it.
+    fn token(&self, number: u64) -> String {
+        let token = format!("{number:x}-{:08x}", self.check(number));
+        match self.paging.then() {
+            // The requests of further pages do not show which list they are for.
+            Some(_) => format!("{token}.{}", URL_SAFE_NO_PAD.encode(self.request.list())),
             None => token,
         }
     }
 
-    /// What the tokens of the requested list are drawn from.
-    pub fn list_chance(&self) -> Chance {
-        self.world.of(&self.request.list())
+    fn start_of(&self, token: &str) -> Option<u64> {
+        let (number, check) = token.split('.').next()?.split_once('-')?;
+        let number = u64::from_str_radix(number, 16).ok()?;
+        (check == format!("{:08x}", self.check(number))).then_some(number)
+    }
+
+    fn check(&self, number: u64) -> u64 {
+        drawn(self.list, &format!("token {number}")) >> 32
+    }
+
+    /// The same request with another cursor, and without its secret.
+    fn linked(&self, token: &str) -> Url {
+        let mut url = below(&self.request.base, self.request.path);
+        let others = self
+            .request
+            .params
+            .iter()
+            .filter(|(name, _)| *name != LINKED);
+        url.query_pairs_mut()
+            .clear()
+            .extend_pairs(others)
+            .append_pair(LINKED, token);
+        url
     }
 }
 
-/// Adds what the configuration reads to request the next page.
-pub fn lead_on(reply: Reply, request: &CallRequest<'_>, next: Option<&str>, total: u64) -> Reply {
-    let url = next.map(|token| linked(request, token).to_string());
-    let paging = &request.route.call.paging;
-    let flags = [
-        (paging.more(), next.is_some()),
-        (paging.done(), next.is_none()),
-    ];
-    let reply = flags
-        .into_iter()
-        .fold(reply, |reply, (at, is_true)| match at {
-            Some(at) => reply.with_value(at, is_true.into()),
-            None => reply,
-        });
-    let reply = match paging.total() {
-        Some(at) => reply.with_value(at, total.into()),
-        None => reply,
+/// What the pages before a cursor had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// All records of the list.
+    Everything,
+    Changes,
+}
+
+/// Whether the record of this number is in the lists of all regions: they are spread over each list.
+const fn is_shared(number: u64) -> bool {
+    number % 5 < SHARED
+}
+
+fn has_pages(paging: &Paging) -> bool {
+    paging.most_pages(None) != Some(1)
+}
+
+/// How many records a list of a call has, if nobody says.
+fn usual_total(route: &AnsweredCall) -> u64 {
+    let paging = &route.call.paging;
+    let size = paging
+        .size()
+        .map_or(USUAL, |size| size.size.min(USUAL_PAGE));
+    let behind = match route.most_pages.contains(&(PAGES + 1)) {
+        true => size,
+        false => size / 2,
     };
-    match (request.route.call.paging.lead(), next, url) {
-        (Lead::Total(_), ..) => reply,
-        (Lead::Pages(at), ..) => {
-            let pages = total.div_ceil(request.route.call.paging.page_size());
-            reply.with_value(at, pages.into())
-        }
-        (Lead::Token(at), Some(token), _) => reply.with_value(at, token.into()),
-        (Lead::Url(at), _, url) => reply.with_value(at, url.into()),
-        (Lead::LinkHeader, _, Some(url)) => {
-            reply.with_header("link", format!("<{url}>; rel=\"next\""))
-        }
-        (Lead::TokenHeader(name), Some(token), _) => reply.with_header(name, token),
-        (Lead::Nowhere | Lead::LastRecord(_), ..)
-        | (Lead::Token(_) | Lead::TokenHeader(_), None, _)
-        | (Lead::LinkHeader, _, None) => reply,
+    match has_pages(paging) {
+        true => size.saturating_mul(PAGES).saturating_add(behind),
+        false => USUAL,
     }
 }
 
-/// Puts the token of the next page into the last record.
-fn put_into_last(items: &mut [Value], at: &Pointer, token: &str) {
-    let Some(last) = items.last_mut() else {
-        return;
-    };
-    match last.pointer_mut(at.as_str()) {
-        Some(value) => *value = token.into(),
-        None => set(last, at.tokens(), token.into()),
+/// Puts a value in the place of another one, if there is one.
+fn replace(record: &mut Value, at: &Pointer, value: Value) {
+    match record.pointer_mut(at.as_str()) {
+        Some(place) => *place = value,
+        None => set(record, at.tokens(), value),
     }
-}
-
-/// The same request with another cursor, and without its secret.
-pub fn linked(request: &CallRequest<'_>, token: &str) -> Url {
-    let mut url = below(&request.base, request.path);
-    let others = request.params.iter().filter(|(name, _)| *name != LINKED);
-    url.query_pairs_mut()
-        .clear()
-        .extend_pairs(others)
-        .append_pair(LINKED, token);
-    url
 }

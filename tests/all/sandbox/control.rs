@@ -79,12 +79,12 @@ async fn every_kind_of_bad_answer_can_be_had() {
             "no_body" => assert_eq!(text, ""),
             "html" => assert!(text.starts_with("<!doctype html>")),
             "null_records" => assert!(text.contains("\"items\":[null,null")),
-            "denied" => assert!(text.contains("API_KEY_INVALID")),
-            "spent" => assert!(text.contains("quotaExceeded")),
+            "denied" => assert!(text.contains("The secret is invalid.")),
+            "spent" => assert!(text.contains("The quota of daily is exhausted.")),
             _ => {}
         }
     }
-    assert_eq!(statuses, [200, 200, 200, 200, 400, 403, 429, 400, 400]);
+    assert_eq!(statuses, [200, 200, 200, 200, 400, 429, 429, 401, 400]);
     table
         .told(
             "faults",

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::world::{Ran, World};
 

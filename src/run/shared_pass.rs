@@ -468,6 +468,9 @@ struct Batch<'a> {
     is_restarted: bool,
     /// The hashes of the ids that its pages returned in this run.
     seen: HashSet<u128>,
+    /// What its pages showed of it as a whole; `None` for a batch of several ids, and for a list of which an earlier run read a
+    /// part.
+    list: Option<ListSoFar>,
     /// Whether its upstream names each next page.
     names_next: bool,
 }
@@ -494,6 +497,7 @@ impl<'a> Batch<'a> {
                 .filter(|lasting| lasting.request == request())
                 .map(|lasting| lasting.cursor.clone()),
             since: (shared.job.since).value(last.map(|last| last.began), last_greatest),
+            list: (batch.ids.len() == 1 && batch.cursor().is_none()).then(ListSoFar::default),
             greatest: Greatest::read(
                 shared.job,
                 batch.began,
@@ -509,6 +513,36 @@ impl<'a> Batch<'a> {
             seen: HashSet::new(),
             names_next: step.call.paging.names_next(None, false),
         }
+    }
+
+    /// Adds what a page shows of the list as a whole.
+    fn add(&mut self, pager: &Pager<'_>, page: &Page) {
+        if let Some(list) = &mut self.list {
+            pager.add_to(list, page);
+            list.listed = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
+        }
+    }
+
+    /// Judges the list, whose end is proved. Returns its doubts, and whether the next one has to begin where it did.
+    fn judge(&mut self, pager: &mut Pager<'_>) -> (Vec<Doubted>, bool) {
+        let Some(mut list) = self.list.take() else {
+            return (Vec::new(), false);
+        };
+        // Beside the records of one id, a number that only looks like that of all records is often one of the id.
+        list.total = list
+            .total
+            .filter(|_| pager.step.call.paging.total().is_some());
+        let judged = pager.judge(&list, false);
+        let findings = judged.findings.into_iter();
+        let doubts = findings.filter_map(|one| pager.add(one)).collect();
+        (doubts, judged.is_cut)
+    }
+
+    /// Begins the list once more.
+    fn start_over(&mut self) {
+        self.batch.start_over();
+        self.seen.clear();
+        self.list = (self.batch.ids.len() == 1).then(ListSoFar::default);
     }
 
     /// Returns where the next list of its id continues.
@@ -569,12 +603,17 @@ impl Target for Batch<'_> {
         if repeated {
             doubts.extend(pager.add(page.if_repeats));
         }
+        let mut is_cut = repeated;
+        self.add(pager, &page.page);
+        if page.completes && !repeated && doubts.is_empty() {
+            (doubts, is_cut) = self.judge(pager);
+        }
         self.is_done = next.is_none();
         self.batch.empty_pages = page.empty_pages;
         self.batch.greatest = self.greatest.stored(pager.job);
         let since = self.end_of_list(pager, page.page.lasting.clone());
         let decided = Decided {
-            since: since.filter(|_| page.completes && !repeated && doubts.is_empty()),
+            since: since.filter(|_| page.completes && !is_cut && doubts.is_empty()),
             requested: self.batch.advance(&came, next),
             withheld_until: None,
             doubts,
@@ -584,10 +623,15 @@ impl Target for Batch<'_> {
     }
 
     async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
-        let (proved, doubts) = match why {
+        let (mut proved, mut doubts) = match why {
             Ended::AtMost(doubts) => (false, doubts),
             Ended::Proved(proved, doubts) => (proved, doubts),
         };
+        if proved && doubts.is_empty() {
+            let is_cut;
+            (doubts, is_cut) = self.judge(pager);
+            proved = doubts.is_empty() && !is_cut;
+        }
         self.is_done = true;
         // The page that only seemed to be the last had it.
         let lasting = match pager.step.call.paging.lasting() {
@@ -613,8 +657,7 @@ impl Target for Batch<'_> {
         pager
             .notes
             .push(format!("restarted from the first page: {why}"));
-        self.batch.start_over();
-        self.seen.clear();
+        self.start_over();
         self.is_restarted = true;
         Ok(())
     }
@@ -628,8 +671,7 @@ impl Target for Batch<'_> {
             catalog.forget_lasting_of_id(job, call, id).await?;
         }
         self.lasting = None;
-        self.batch.start_over();
-        self.seen.clear();
+        self.start_over();
         Ok(())
     }
 

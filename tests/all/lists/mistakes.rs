@@ -210,6 +210,52 @@ fn the_first_short_list_of_a_call_does_not_prove_that_its_size_is_honoured() {
 }
 
 #[test]
+fn the_list_of_one_id_is_compared_with_its_total_and_keeps_since_where_it_moved() {
+    /// The rows of an id, on pages of 20, of which so many are on no page.
+    fn of_id(request: &StubRequest, (all, lost): (usize, usize)) -> StubAnswer {
+        let from = number(request, "page").unwrap_or(0);
+        let to = (from + 20).min(all - lost);
+        let next = (to < all - lost).then(|| to.to_string());
+        StubAnswer::json(&json!({ "rows": rows(from..to), "total": all, "next": next }))
+    }
+    let call = "page = { kind = \"token\", param = \"page\", next = \"/next\", total = \"/total\" }\nrecords = { at = \"/rows\", kind = \"row\", id = [\"{ids}\", \"/id\"] }";
+    for (all, lost, doubted) in [
+        (45, 0, false),
+        (45, 25, true),
+        (65, 25, true),
+        (65, 25, true),
+        (20, 5, true),
+        (7, 0, false),
+        (0, 0, false),
+    ] {
+        let stub = StubUpstream::start(move |request| match request.path.as_str() {
+            "/parents" => StubAnswer::json(&json!([{ "id": "a" }])),
+            _ => of_id(request, (all, lost)),
+        });
+        let mut world = world(&stub, call);
+        world
+            .set("upstreams.api.calls.parents={ path = \"parents\", cost = 1, records = { at = \"\", kind = \"parent\", id = \"/id\" } }")
+            .set(
+                "jobs.rows.steps=[{ call = \"parents\" }, { call = \"list\", params = { of = \"{ids}\", since = \"{since}\" }, \
+                 ids = { from = \"parents\", at = \"/id\", batch = 1 } }]",
+            );
+        let report = world.json(&["--region", "US"]);
+        let batches = report["passes"].as_array().unwrap().last().unwrap();
+        assert_eq!(batches["region"], "*", "{report}");
+        let expected = if doubted { "doubtful" } else { "complete" };
+        assert_eq!(batches["outcome"], expected, "{all} {lost}: {report}");
+        if doubted {
+            assert_eq!(
+                batches["doubts"][0]["doubt"], "fewer-than-total",
+                "{report}"
+            );
+            let since = world.count("select count(*) from id_since");
+            assert_eq!(since, 0, "{{since}} of a doubtful list does not advance");
+        }
+    }
+}
+
+#[test]
 fn status_and_metrics_show_a_doubt_about_the_lists_of_ids() {
     let stub = StubUpstream::start(|request| match request.path.as_str() {
         "/parents" => StubAnswer::json(&json!([{ "id": "a" }, { "id": "b" }])),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::body::{Bytes, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -18,7 +18,6 @@ use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::timeout;
 
 use super::App;
-use super::answers::{Answers, IdempotencyKey};
 use super::api::{JSON, json_text};
 use super::client::{Client, Identity};
 use super::fields::whole_seconds;
@@ -45,12 +44,11 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The call of a charge of units, in reports.
 const OF_UNITS: &str = "charge";
 
-/// The ledger, and the charges that clients may repeat.
+/// The ledger, while the server charges it.
 pub struct Charges {
     /// A shared ledger stays open, so that a charge needs no new connection.
     shared: OnceCell<Arc<dyn LedgerClient>>,
     turns: Arc<Semaphore>,
-    answers: Answers,
 }
 
 impl Default for Charges {
@@ -58,13 +56,12 @@ impl Default for Charges {
         Self {
             shared: OnceCell::new(),
             turns: Arc::new(Semaphore::new(MOST_IN_FILE)),
-            answers: Answers::default(),
         }
     }
 }
 
 /// The units of a charge: of each limit, or a number for the limit `daily`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
     expecting = "`cost`: expected units, such as 3, or units by limit, such as {\"daily\": 3}"
@@ -77,7 +74,7 @@ enum UnitsBody {
 }
 
 /// A charge: of a call, or of units.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChargeBody {
     /// A credential of the configuration.
@@ -93,7 +90,7 @@ pub struct ChargeBody {
 }
 
 /// A charge to release.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody {
     /// The id of the charge; the `Idempotency-Key` if absent.
@@ -103,7 +100,7 @@ pub struct ReleaseBody {
 }
 
 /// A charge and its true cost.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettleBody {
     /// The id of the charge; the `Idempotency-Key` if absent.
@@ -156,25 +153,9 @@ pub async fn charge(
     // Before the credential is looked up: the answer to an unknown name has all known ones.
     may_charge(&client, &body.credential)?;
     let charging = charging(&app.environment, &body, key.as_deref())?;
-    let key = key.map(|key| IdempotencyKey {
-        client: client.name.clone(),
-        id: (charging.account().name.clone(), key),
-    });
-    // Last, after all that can be refused without the ledger: a key that is begun must come to its end below.
-    if let Some(key) = &key {
-        app.charges.answers.begin(key, fingerprint(&body))?;
-    }
-    // A client that hangs up must not leave the charge half done: its next request would find it in progress for ever.
-    let task = tokio::spawn(async move {
-        let charged = app.charge(charging).await;
-        let answers = &app.charges.answers;
-        let before = key.and_then(|key| answers.end(&key, charged.as_ref().ok()));
-        charged.map(|charged| match before {
-            Some(body) => json_response(StatusCode::OK, body),
-            None => answered(&charged),
-        })
-    });
-    task.await.map_err(unfinished)?
+    // A client that hangs up does not leave the charge half done.
+    let task = tokio::spawn(async move { app.charge(charging).await });
+    Ok(answered(&task.await.map_err(unfinished)??))
 }
 
 /// `POST /api/v1/release`
@@ -379,11 +360,6 @@ async fn locate(
     Ok(release_command::locate(ledger, accounts, only, id).await?)
 }
 
-fn fingerprint(body: &ChargeBody) -> [u8; 32] {
-    // Of what the body means: a client that repeats a request may write it with other spaces or another order.
-    super::client::digest_of(serde_json::json!(body).to_string().as_bytes())
-}
-
 impl App {
     /// Charges the ledger.
     pub async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
@@ -473,11 +449,14 @@ fn answered(charged: &Charged) -> Response {
         (Word::Granted | Word::Unmetered, _) => StatusCode::OK,
         (Word::Rejected, _) => StatusCode::TOO_MANY_REQUESTS,
         (Word::Refused, Some(Refusal::Never)) => StatusCode::BAD_REQUEST,
-        (Word::Refused, Some(Refusal::OtherCharge)) => StatusCode::UNPROCESSABLE_ENTITY,
+        (Word::Refused, Some(Refusal::OtherCharge)) => {
+            let other = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, &*charged.detail);
+            return other.into_response();
+        }
         (Word::Refused, Some(Refusal::Unavailable) | None) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let body = serde_json::to_vec(charged).unwrap_or_default();
-    let mut response = json_response(status, body.into());
+    let mut response = (status, [(header::CONTENT_TYPE, JSON)], body).into_response();
     let retry = match status {
         StatusCode::SERVICE_UNAVAILABLE => Some(RETRY),
         _ => charged
@@ -490,8 +469,4 @@ fn answered(charged: &Charged) -> Response {
             .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
-}
-
-fn json_response(status: StatusCode, body: Bytes) -> Response {
-    (status, [(header::CONTENT_TYPE, JSON)], body).into_response()
 }

@@ -6,10 +6,9 @@
 //! | `guard`, `header`, `host`, `client` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
-//! | `api`, `charge`, `answers`, `metrics` | the answers for programs |
+//! | `api`, `charge`, `metrics` | the answers for programs |
 //! | `page` | the answers for people |
 
-mod answers;
 mod api;
 mod charge;
 mod client;

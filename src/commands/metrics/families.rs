@@ -104,8 +104,6 @@ const FILE: &str = "ingest_file";
 pub const ACCOUNT: &str = "account";
 /// The label with the name of a job. Prometheus itself sets `job`: the job that scrapes.
 pub const JOB: &str = "ingest_job";
-/// The label that earlier versions wrote for `ingest_job`.
-const EARLIER_JOB: &str = "job";
 
 /// Reads a sample of one of our metrics; `None` for a truncated line or one of another program, which would spoil this file and
 /// all later ones.
@@ -119,8 +117,6 @@ fn sample(line: &str) -> Option<(&'static Metric, Labels<'_>, f64)> {
         Some((name, labels)) => (name, parsed(labels.strip_suffix('}')?)?),
         None => (series, Vec::new()),
     };
-    let current = |(name, value)| (if name == EARLIER_JOB { JOB } else { name }, value);
-    let labels = labels.into_iter().map(current).collect();
     Some((metric::named(name)?, labels, value))
 }
 
@@ -135,7 +131,5 @@ pub fn escaped(value: &str) -> String {
 /// Whether a file holds samples of a job.
 pub fn holds_job(text: &str, job: &str) -> bool {
     let value = escaped(job);
-    [JOB, EARLIER_JOB]
-        .iter()
-        .any(|label| text.contains(&format!("{label}=\"{value}\"")))
+    text.contains(&format!("{JOB}=\"{value}\""))
 }

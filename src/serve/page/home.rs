@@ -45,7 +45,7 @@ struct Failed {
     /// When that run left it.
     left_at: Option<Timestamp>,
     outcome: &'static str,
-    /// Why it got no further; null where an earlier release did not store it.
+    /// Why it got no further; null where it said nothing.
     why: Option<String>,
     /// Whether a later pass over the region is complete.
     complete_since: bool,

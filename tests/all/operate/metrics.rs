@@ -312,19 +312,6 @@ fn a_file_that_units_of_several_jobs_share_keeps_the_jobs_of_all() {
 }
 
 #[test]
-fn counters_go_on_from_a_file_with_the_earlier_name_of_the_label() {
-    let world = World::new();
-    fs::write(
-        file(&world),
-        "ingest_records_total{job=\"trending\",region=\"US\"} 1000000\n",
-    )
-    .unwrap();
-    run(&world, &[]);
-    let records = r#"ingest_records_total{ingest_job="trending",region="US"}"#;
-    assert!(samples(&file(&world))[records] > 1_000_000.0);
-}
-
-#[test]
 fn a_configuration_error_is_in_the_file_beside_what_it_held() {
     let mut world = World::new();
     run(&world, &[]);

@@ -30,30 +30,33 @@ local function rewrite(list, chunk)
   end
 end
 
--- Adds a record whose id lasts.
-local function insert(at, id, units)
+-- Adds a record that came from elsewhere.
+local function insert(at, id, units, how)
   local list, chunk = piece_at(at)
   local place = #list + 1
   while place > 1 and list[place - 1][AT] > at do
     place = place - 1
   end
-  table.insert(list, place, { at, id, units, true })
+  table.insert(list, place, { at, id, units, how })
   newest = max(newest, at)
   rewrite(list, chunk)
   if chunk then
-    call('HSET', IDS, id, pack(-at))
+    call('HSET', IDS, id, pack(at))
   end
 end
 
 -- Sets the true cost of a charge, at the charge's own time, even beyond a limit (L14). An unknown id is recorded as settled, now:
--- the charge that arrives later is then not counted (L15).
+-- the charge that arrives later is then not counted (L15). Nothing changes what was released.
 --
--- ARGV then: whether to name limits that were not sent; an array of the units of each limit.
+-- ARGV then: whether it is a release; whether to name limits that were not sent; an array of the units of each limit.
 -- Reply: 'settled', epoch, sequence, time; or 'others' and the fields of limits that were not sent and that the id took from. Then
 -- nothing was written. What it took of limits that are neither sent nor asked for stays.
 offer('settle', true, false, function()
-  local asks, truth = unpack_all(args[2 + count])
+  local releases, asks, truth = unpack_all(args[2 + count])
   local record, list, chunk = find_record(id)
+  if record and record[LASTS] == 'released' then
+    return { 'settled', epoch, sequence, now }
+  end
   local at, units = record and record[AT] or now, record and record[UNITS] or {}
   local held, others, survived = {}, { 'others' }, sequence
   for number, taken in pairs(units) do
@@ -75,9 +78,10 @@ offer('settle', true, false, function()
   if asks and others[2] then
     return others
   elseif record then
+    record[LASTS] = releases and 'released' or record[LASTS]
     rewrite(list, chunk)
   else
-    insert(at, id, units)
+    insert(at, id, units, releases and 'released' or 'told')
   end
   sequence = sequence + STRIDE
   recount()
@@ -134,7 +138,7 @@ local function absorb(id, at, cost)
     units[limit[NUMBER]] = cost[place + 1]
     add(limit, at, cost[place + 1])
   end
-  insert(at, id, units)
+  insert(at, id, units, cost[1] and 'told' or 'released')
 end
 
 -- Adds charges that were made elsewhere at their own times, once, even beyond a limit (L17); and floors (L40).

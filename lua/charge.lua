@@ -11,7 +11,7 @@
 --   granted   epoch, sequence, time; of each limit: used; then, where there is such a thing to say: 'probes', the place of a limit
 --             that this charge probes, how long its last closing lasted; 'differs', the place of a limit, the rule by which it was
 --             charged before
---   repeated  the same for a known id; then fields of limits and the units that it holds. Nothing was written
+--   repeated  of a known id: '1' if it lasts, else '0'; the time; the above, of its charge; fields of limits, units that it holds
 --   rejected  epoch or '', sequence, time, when lives were renewed, the clock; of each limit: number, total, closed until, interval,
 --             floors, ahead; then the place of each limit that falls far enough in a later chunk: what it counts before, the chunk. Nothing
 --             was written
@@ -97,8 +97,9 @@ local function rejected(units, most)
 end
 
 -- Adds the charge to a limit. One that opens after a closing without a known reset grants one charge, a probe, and closes again for
--- a minute (L19). Returns whether the charge is one.
-local function take(limit, units)
+-- a minute (L19), as the remarks say. Returns the number of the limit.
+local function take(index, units, remarks)
+  local limit = limit_sent(index)
   limit[TOTAL] = limit[TOTAL] + units
   -- What is known ends with an instant.
   limit[WHOLE] = limit[WHOLE] and (#limit[AHEAD] < MOST_KNOWN or now == newest)
@@ -108,8 +109,9 @@ local function take(limit, units)
   end
   if limit[PROBING] then
     limit[CLOSED], closing, changes = now + MINUTE, max(closing, now + MINUTE), true
+    append(remarks, 'probes', index, limit[PROBING])
   end
-  return limit[PROBING]
+  return limit[NUMBER]
 end
 
 offer('charge', false, false, function()
@@ -130,7 +132,7 @@ offer('charge', false, false, function()
   if loss or is_tidying and fits and not known and is_torn() then
     return { 'lost', loss or 'torn' }
   elseif known then
-    local reply = { 'repeated', epoch, sequence, known[AT], unpack(used) }
+    local reply = { 'repeated', known[LASTS] and '1' or '0', now, epoch, sequence, known[AT], unpack(used) }
     for number, taken in pairs(known[UNITS]) do
       append(reply, call('HGET', MAIN, 'name:' .. number), taken)
     end
@@ -145,11 +147,8 @@ offer('charge', false, false, function()
   end
   local reply, taken = { 'granted', false, false, now }, {}
   for index = 1, count do
-    local limit = limit_sent(index)
-    reply[4 + index], taken[limit[NUMBER]] = used[index] + units[index], units[index]
-    if take(limit, units[index]) then
-      append(remarks, 'probes', index, limit[PROBING])
-    end
+    reply[4 + index] = used[index] + units[index]
+    taken[take(index, units[index], remarks)] = units[index]
   end
   for place, remark in ipairs(remarks) do
     reply[4 + count + place] = remark

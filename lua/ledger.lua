@@ -16,8 +16,9 @@
 --       name:NUMBER  the field of the limit of that number
 --       epochs       epochs that are over, and the sequence that survived of each, the oldest first
 --   2 log   sorted set: chunks of older records, by the time of their last record. No two chunks share an instant
---   3 ids   hash: id -> time of its record in a chunk, negative where the id lasts. The empty id marks that the hash is whole
--- A record: time; id; units by number of the limit; true where its id is remembered for as long as it may count (L11).
+--   3 ids   hash: id -> time of its newest record in a chunk. The empty id marks that the hash is whole
+-- A record: time; id; units by number of the limit; where its id is remembered for as long as it may count (L11): 'told', since it
+-- came from elsewhere, or 'released', which is final (L14).
 -- A chunk: time of its first record, of its last; sums of units by number of the limit; array of its records.
 -- The total of a limit sums its records from `front` on.
 --
@@ -38,8 +39,9 @@ local AT, ID, UNITS, LASTS = 1, 2, 3, 4
 -- The caller's terms: its clock; how far the ledger's may be from it, or false; a time to use instead of Redis', or false; the
 -- epoch, sequence and newest id that it has seen ('-': do not compare; '': nothing yet); the epoch to begin if one must begin; for
 -- how long it keeps charges; for how long windows that slide remember ids; when calendars forget them, as `counted_from` takes it;
--- how long keys live at least; the number of limits; the id in question.
+-- how long keys live at least; the number of limits; the id in question, and up to when its records do not count as its own.
 local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, kept, remember, forgets, least_life, count, id
+local forgotten
 -- The ledger: what is stored, as described above.
 local MAIN, LOG, IDS, args, stored, epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared
 local sequence, newest, opened, records
@@ -51,7 +53,7 @@ local changes, renews, writes, limits
 -- The replication id of this server. It is read where the ledger's is another one: Redis loads a library anew when it starts or
 -- takes all its data from another server, so what the variable names has been this server since the data came (L33).
 local server
-local call, find, match, sub, pack, unpack_all, unpack_some, min, max, abs
+local call, find, match, sub, pack, unpack_all, unpack_some, min, max
 
 local function append(list, ...)
   for _, value in ipairs({ ... }) do
@@ -61,14 +63,10 @@ end
 
 -- Calls a command with a list of any length, a part at a time; returns what the calls reply, one after another.
 local function call_with(command, key, list)
-  local replies
-  for start = 1, #list, BATCH do
-    local reply = call(command, key, unpack(list, start, min(start + BATCH - 1, #list)))
-    if start == 1 then
-      replies = reply
-    elseif type(reply) == 'table' then
-      append(replies, unpack(reply))
-    end
+  local replies = list[1] and call(command, key, unpack(list, 1, min(BATCH, #list))) or {}
+  for start = BATCH + 1, #list, BATCH do
+    local more = call(command, key, unpack(list, start, min(start + BATCH - 1, #list)))
+    append(replies, unpack(type(more) == 'table' and more or {}))
   end
   return replies
 end
@@ -113,11 +111,11 @@ local function begin(keys, arguments)
   if not call then
     -- Redis offers these only while a function runs, not while it loads the library.
     call, find, match, sub = redis.call, string.find, string.match, string.sub
-    min, max, abs = math.min, math.max, math.abs
+    min, max = math.min, math.max
     pack, unpack_all, unpack_some = cmsgpack.pack, cmsgpack.unpack, cmsgpack.unpack_limit
   end
   MAIN, LOG, IDS, args = keys[1], keys[2], keys[3], arguments
-  caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, kept, remember, forgets, least_life, count, id =
+  caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoch, kept, remember, forgets, least_life, count, id, forgotten =
     unpack_all(args[1])
   local time = told or call('TIME')
   clock = told or time[1] * 1000000 + time[2]

@@ -19,8 +19,7 @@ end
 -- The records of the chunk that holds an instant, and the chunk; or the open records alone.
 local function piece_at(at)
   local chunk = chunks_from(at, 1)[1]
-  local _, _, _, list = unpack_all(chunk or open_chunk())
-  return list, chunk
+  return select(4, unpack_all(chunk or open_chunk())), chunk
 end
 
 -- Subtracts from a limit's total what a list of records holds from its front until `from`; what is left of the list is ahead then.
@@ -128,8 +127,8 @@ local function forget(list)
   for place, record in ipairs(list) do
     ids[place] = record[ID]
   end
-  for place, at in ipairs(call_with('HMGET', IDS, ids) or {}) do
-    if at and abs(unpack_all(at)) == list[place][AT] then
+  for place, at in ipairs(call_with('HMGET', IDS, ids)) do
+    if at and unpack_all(at) == list[place][AT] then
       gone[#gone + 1] = ids[place]
     end
   end
@@ -148,7 +147,7 @@ local function seal(list, array)
   local _ = chunks == 0 and call('DEL', LOG, IDS)
   for _, record in ipairs(list) do
     if is_remembered(record) then
-      append(ids, record[ID], pack(record[LASTS] and -record[AT] or record[AT]))
+      append(ids, record[ID], pack(record[AT]))
     end
   end
   call_with('HSET', IDS, ids)
@@ -161,11 +160,12 @@ local function clear()
   opened, records, chunks, merged, cleared, changes = 0, '', 0, 0, newest, true
 end
 
--- The record of an id that is remembered, the records of its piece, and the chunk; no chunk where it is open.
+-- The newest record of an id that is remembered, the records of its piece, and the chunk; no chunk where it is open.
 local function find_record(id)
   local function remembered(list, chunk)
-    for _, record in ipairs(list) do
-      if record[ID] == id and is_remembered(record) then
+    for place = #list, 1, -1 do
+      local record = list[place]
+      if record[ID] == id and record[AT] > forgotten and is_remembered(record) then
         return record, list, chunk
       end
     end
@@ -175,5 +175,5 @@ local function find_record(id)
   if not at then
     return record, list
   end
-  return remembered(piece_at(abs(unpack_all(at))))
+  return remembered(piece_at(unpack_all(at)))
 end

@@ -3,8 +3,7 @@
 -- KEYS and ARGV 1: as in ledger.lua; then the fields of the limits; then an instant and the most chunks to reply; then ids.
 -- Reply: 'usage', why it is not the ledger that the caller has seen or ''; epoch or '', sequence, time, when lives were renewed,
 -- the clock; the instant from which the log goes on where there are more chunks, else 0; of each limit what is stored or ''; for
--- each id '1' where it is recorded, else '0'; then the pieces of the log from the instant on.
--- Cost: the chunks that it replies.
+-- each id '1' where it is recorded, else '0'; then the pieces of the log from the instant on, which are its cost.
 offer('usage', true, true, function()
   local from, most = unpack_all(args[2 + count])
   local reply = { 'usage', loss or '', epoch or '', sequence, now, renewed, clock, 0 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ingest_quota::admission::forgotten_by;
 use thiserror::Error;
 
 pub use ingest_quota::Origin;
@@ -122,6 +123,14 @@ pub enum ChargeStatus {
 #[must_use]
 pub fn reported_id(limit: &str, at: Timestamp) -> ChargeId {
     ChargeId::own(format_args!("reported {limit} {at} {}", fresh_id()))
+}
+
+/// Whether a charge under the id of one that this ledger granted at `at`, and that holds units of limits of the account, repeats it
+/// (L11): one of those limits counts it by itself, or counts in parts and was charged a short while ago. One that holds nothing is
+/// known as long as the account remembers ids.
+fn repeats(account: &Account, held: &Cost, at: Timestamp, now: Timestamp) -> bool {
+    let limits = account.charged(held).map(|(_, limit)| limit);
+    held.is_none() || at > forgotten_by(limits, now)
 }
 
 /// Returns the entries of a limit for units that the upstream reported as used by others: with the units of that limit alone.

@@ -195,6 +195,20 @@ fn a_charge_over_http_is_in_the_shared_ledger() {
 }
 
 #[test]
+fn a_release_is_final_though_another_machine_settles_the_charge_later() {
+    let redis = RedisServer::start();
+    let [here, there] = [(); 2].map(|()| Served::over(world_over(&redis, &["ledger.timeout=5s"])));
+    let body = json!({ "credential": "youtube", "call": "videos.list", "times": 4 });
+    assert_eq!(here.post(CHARGE, Some("k"), &body).status, 200);
+    let named = json!({ "id": "k", "credential": "youtube" });
+    assert_eq!(here.post("/api/v1/release", None, &named).status, 200);
+    // This machine did not make the charge, and cannot look it up.
+    let settle = json!({ "id": "k", "credential": "youtube", "cost": 7 });
+    assert_eq!(there.post("/api/v1/settle", None, &settle).status, 200);
+    assert_eq!(here.world.charged("daily"), 0);
+}
+
+#[test]
 fn without_the_ledger_the_outage_policy_decides_and_the_answer_says_so() {
     let redis = RedisServer::start();
     let served = Served::over(world_over(&redis, &["ledger.timeout=500ms"]));

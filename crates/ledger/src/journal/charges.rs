@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::closings::{self, Binding};
 use super::merge::NAMELESS;
@@ -11,8 +11,8 @@ use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
 use super::report::{counting, has_id};
 use super::{Journal, JournalError, JournalTime, write};
-use crate::{Charge, Found, Granted, Purpose};
-use ingest_quota::admission::forgotten_by;
+use crate::{Charge, Found, Granted, Purpose, repeats};
+use ingest_quota::admission::{kept_from, remembered_from};
 use ingest_quota::{Account, ChargeId, Cost, Entry, LimitName, Origin, Timestamp, Units};
 use ingest_sqlite::Json;
 
@@ -72,7 +72,7 @@ impl Journal {
         );
         self.with(move |connection| {
             let tx = write(connection)?;
-            let row = row.valid(&tx, &moment)?;
+            let row = row.valid(&tx)?;
             let in_doubt = has_state(&tx, &moment.account, &row.id, "asked")?;
             // A charge that may be sent already stays as it is: the ledger grants its id again, and counts it once.
             row.insert(
@@ -216,6 +216,30 @@ impl Journal {
         .await
     }
 
+    /// Lets an id that the ledger has forgotten name a new charge (L11): its charge stays, without a name, while it may count.
+    pub async fn free_forgotten(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<(), JournalError> {
+        let (name, charged) = (account.name.clone(), id.clone());
+        let found = self.look(move |connection| named(connection, &name, &charged));
+        let Some(named) = found.await?.flatten() else {
+            return Ok(());
+        };
+        if named.is_remembered(account, now) {
+            return Ok(());
+        }
+        let (name, id) = (account.name.clone(), id.clone());
+        self.with(move |connection| {
+            let tx = write(connection)?;
+            free(&tx, &name, &id, named.at)?;
+            tx.commit()
+        })
+        .await
+    }
+
     /// Records charges made elsewhere, each once.
     pub async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
         let row = |entry: &Entry| ChargeRow::of_entry(account, entry);
@@ -279,8 +303,7 @@ impl ChargeRow {
     }
 
     /// The same charge under an id that can be charged.
-    fn valid(self, connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Self> {
-        free_forgotten(connection, moment, &self.id)?;
+    fn valid(self, connection: &Connection) -> rusqlite::Result<Self> {
         let id = valid_id(connection, &self.account, &self.id)?;
         Ok(Self { id, ..self })
     }
@@ -325,8 +348,16 @@ impl ChargeRow {
     }
 }
 
-/// Records the true cost of a charge.
+/// Records the true cost of a charge, unless it was released.
 fn settle(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<()> {
+    let is_released =
+        "select 1 from charge where account = ? and id = ? and settled and cost = '{}'";
+    if tx
+        .prepare_cached(is_released)?
+        .exists(params![row.account, row.id.as_str()])?
+    {
+        return Ok(());
+    }
     // A floor that is set after a loss must contain the true cost, which the ledger reported without it (L38).
     if let Some(before) = charged(tx, row)? {
         let mut more = row.cost.clone();
@@ -340,43 +371,64 @@ fn settle(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<()> {
     )
 }
 
-/// Lets an id that the ledger has forgotten name a new charge (L11): its charge stays, without a name, while it may count.
-fn free_forgotten(
-    connection: &Connection,
-    moment: &JournalTime,
-    id: &ChargeId,
-) -> rusqlite::Result<()> {
-    // By the ledger's clock where that is ahead. A row that was taken back stays: its id names no charge any more (L12).
-    let now = moment.now + position::stored(connection, moment)?.ahead;
-    connection
-        .prepare_cached(
-            "delete from charge where account = ? and id = ? and at <= ? and state = 'sent'
-                 and not (settled and cost = '{}')",
-        )?
-        .execute(params![
-            moment.account,
-            id.as_str(),
-            (now - moment.window).micros()
-        ])?;
-    // What the ledger absorbed it remembers for longer.
-    let freed = connection
-        .prepare_cached(
-            "update charge set id = ?4 || id || ' ' || at where account = ?1 and id = ?2 and at <= ?3 and state = 'sent'
-                 and not (settled and cost = '{}') and call is not null and not (unmetered and known)",
-        )?
-        .execute(params![
-            moment.account,
-            id.as_str(),
-            forgotten_by(&moment.limits, now).micros(),
-            NAMELESS.to_string()
-        ])?;
-    if freed > 0 {
-        // A recovery could not send it under its name.
-        connection
-            .prepare_cached("update contact set newest = null where account = ? and newest = ?")?
-            .execute(params![moment.account, id.as_str()])?;
+/// A charge that may have been sent, as far as its id is concerned.
+struct Named {
+    at: Timestamp,
+    cost: Cost,
+    /// Whether the ledger absorbed it, or it was settled before it arrived.
+    is_lasting: bool,
+    /// How far the ledger's clock is ahead.
+    ahead: Duration,
+}
+
+impl Named {
+    /// Whether the ledger takes a charge under its id for the same one.
+    fn is_remembered(&self, account: &Account, now: Timestamp) -> bool {
+        let now = now + self.ahead;
+        match self.is_lasting {
+            true => self.at > kept_from(account, now),
+            false => {
+                let held = account.taken(&self.cost);
+                self.at > remembered_from(account, now) && repeats(account, &held, self.at, now)
+            }
+        }
     }
-    Ok(())
+}
+
+/// Returns the charge of an id that may have been sent. One that was taken back is left out: its id names no charge any more (L12).
+fn named(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<Option<Named>> {
+    let mut statement = connection.prepare_cached(
+        "select at, cost, call is null or (unmetered and known),
+             coalesce((select ahead from contact where contact.account = charge.account), 0)
+         from charge where account = ? and id = ? and state = 'sent' and not (settled and cost = '{}')",
+    )?;
+    let read = |row: &Row<'_>| {
+        Ok(Named {
+            at: Timestamp::from_micros(row.get(0)?),
+            cost: row.get::<_, Json<Cost>>(1)?.0,
+            is_lasting: row.get(2)?,
+            ahead: Duration::from_micros(u64::try_from(row.get::<_, i64>(3)?).unwrap_or_default()),
+        })
+    };
+    let found = statement.query_row(params![account, id.as_str()], read);
+    found.optional()
+}
+
+/// Takes its id from a charge made at `at`.
+fn free(tx: &Transaction<'_>, account: &str, id: &ChargeId, at: Timestamp) -> rusqlite::Result<()> {
+    tx.prepare_cached(
+        "update charge set id = ?4 || id || ' ' || at where account = ?1 and id = ?2 and at = ?3",
+    )?
+    .execute(params![
+        account,
+        id.as_str(),
+        at.micros(),
+        NAMELESS.to_string()
+    ])?;
+    // A recovery could not send it under its name.
+    tx.prepare_cached("update contact set newest = null where account = ? and newest = ?")?
+        .execute(params![account, id.as_str()])
+        .map(drop)
 }
 
 /// Returns the id under which a charge can be made. One that was voided or taken back stays settled in the ledger and would
@@ -474,7 +526,7 @@ fn charge_unmetered(
 ) -> rusqlite::Result<Unmetered> {
     let tx = write(connection)?;
     let moment = JournalTime::new(account, row.at);
-    let mut row = row.valid(&tx, &moment)?;
+    let mut row = row.valid(&tx)?;
     // Before closings and allowance: a repeated id is granted again, whatever else holds (L11).
     if let Some(held) = held(&tx, &row)? {
         return Ok(Unmetered::Repeated { id: row.id, held });

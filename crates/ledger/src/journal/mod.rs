@@ -19,7 +19,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use ingest_base::apart::apart;
-use ingest_quota::{Account, Limit, Timestamp};
+use ingest_quota::{Account, Timestamp};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Database;
 
@@ -74,8 +74,6 @@ struct JournalTime {
     /// For how long the ledger surely remembers the id of a charge. Half of what it does, where it forgets charges one by
     /// one while they count: the clocks differ.
     remembered: Duration,
-    /// The limits, one of each window.
-    limits: Vec<Limit>,
     now: Timestamp,
 }
 
@@ -89,7 +87,6 @@ impl JournalTime {
             account: account.name.clone(),
             window: account.longest_window(),
             remembered,
-            limits: account.of_each_window().copied().collect(),
             now,
         }
     }

@@ -31,6 +31,8 @@ pub struct Terms<'a> {
     pub least_life: Duration,
     /// The id that is charged or settled.
     pub id: Option<&'a ChargeId>,
+    /// Up to when charges under the id are none that a charge repeats.
+    pub forgotten: Timestamp,
 }
 
 impl Arguments {
@@ -78,7 +80,8 @@ impl Arguments {
     ) -> Self {
         let truth = limits.into_iter().map(|name| units(cost.of(name)));
         let truth = Value::Array(truth.collect());
-        self.0.push(packed(&[asks.into(), truth]));
+        let releases = cost.is_none();
+        self.0.push(packed(&[releases.into(), asks.into(), truth]));
         self
     }
 
@@ -149,6 +152,7 @@ impl Terms<'_> {
             micros(self.least_life),
             limits.into(),
             self.id.map(stored_id).unwrap_or_default().into(),
+            time(self.forgotten),
         ])
     }
 

@@ -18,13 +18,15 @@ const OUTAGES: [&str; 9] = [
     "READONLY",
 ];
 
-/// The error of a script whose user lacks a permission.
-const DENIED: &str = "The user executing the script can't";
+/// The error of a script whose user lacks a permission: of Redis before 7.2; of later ones and of Valkey.
+const DENIED: [&str; 2] = [
+    "The user executing the script can't",
+    "ACL failure in script",
+];
 
 /// Errors that older servers, and every server within a script, report in words instead of a code.
-const OUTAGES_IN_WORDS: [&str; 5] = [
+const OUTAGES_IN_WORDS: [&str; 4] = [
     "unauthenticated",
-    DENIED,
     "max number of clients",
     "command not allowed when used memory",
     "against a read only",
@@ -102,7 +104,7 @@ fn words(error: &RedisError) -> String {
             "Redis requires a password; set ledger.password (and the user: redis://USER@HOST)"
                 .to_owned()
         }
-        _ if error.code() == Some("NOPERM") || said(error, DENIED) => {
+        _ if error.code() == Some("NOPERM") || is_denied(error) => {
             format!("{}; permit it (deploy/redis/users.acl)", own_words(error))
         }
         _ => own_words(error),
@@ -167,7 +169,11 @@ const fn is_outage_of_server(kind: ServerErrorKind) -> bool {
 }
 
 fn is_outage_in_words(error: &RedisError) -> bool {
-    OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
+    is_denied(error) || OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
+}
+
+fn is_denied(error: &RedisError) -> bool {
+    DENIED.iter().any(|words| said(error, words))
 }
 
 fn said(error: &RedisError, words: &str) -> bool {

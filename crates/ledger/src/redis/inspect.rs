@@ -119,6 +119,7 @@ async fn read_nothing(link: &Link, keys: &[String; 3], now: Timestamp) -> Result
         fresh_epoch: String::new(),
         least_life: Duration::ZERO,
         id: None,
+        forgotten: Timestamp::from_micros(0),
     };
     let arguments = Arguments::new(&terms, []).usage(now, 1, &[]);
     link.run(Operation::Usage, keys, &arguments.into_bytes())

@@ -149,6 +149,7 @@ impl RedisLedger {
             fresh_epoch: Uuid::now_v7().simple().to_string(),
             least_life: self.least_life,
             id,
+            forgotten: Timestamp::from_micros(0),
         }
     }
 
@@ -300,21 +301,29 @@ impl SharedLedger for RedisLedger {
     ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
         let caller = Caller { account, seen, now };
+        let mut forgotten = Timestamp::from_micros(0);
         for _ in 0..MOST_TRIES {
-            let terms = self.terms(caller, Some(charge.id));
+            let terms = Terms {
+                forgotten,
+                ..self.terms(caller, Some(charge.id))
+            };
             let limits = charge.account.charged(charge.cost).map(|(name, _)| name);
             let arguments = Arguments::new(&terms, limits).charge(charge, &terms);
             let limits = charge.cost.limits().count();
             let sent = self
                 .run(Operation::Charge, account, arguments, limits)
                 .await?;
-            let mut charged = reply::charge(sent, &charge)?;
-            if let Charged::TooFar = charged {
-                charged = self.decide(&charge, caller).await?;
-            }
-            if let Charged::Decided(reply, disagreements) = charged {
-                self.warn(account, disagreements);
-                return Ok(reply);
+            let charged = match reply::charge(sent, &charge)? {
+                Charged::TooFar => self.decide(&charge, caller).await?,
+                charged => charged,
+            };
+            match charged {
+                Charged::Decided(reply, disagreements) => {
+                    self.warn(account, disagreements);
+                    return Ok(reply);
+                }
+                Charged::Forgotten(made) => forgotten = made,
+                Charged::TooFar => {}
             }
         }
         Err(LedgerError::Unreachable(

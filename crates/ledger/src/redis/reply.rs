@@ -7,7 +7,7 @@ use redis::{FromRedisValue, Value};
 
 use super::link::Sent;
 use super::records::{self, LimitRecords, Unknown, unpacked};
-use crate::{Ack, Charge, ChargeReply, Granted, LedgerError, LedgerPosition, Report};
+use crate::{Ack, Charge, ChargeReply, Granted, LedgerError, LedgerPosition, Report, repeats};
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Grant, LimitName, Timestamp, Units};
 
@@ -90,13 +90,15 @@ pub enum Charged {
     Decided(ChargeReply, Vec<Disagreement>),
     /// It was rejected, and the reply does not reach the instant at which it fits.
     TooFar,
+    /// The ledger knows the id by a charge of that time, which is so long ago that this one does not repeat it.
+    Forgotten(Timestamp),
 }
 
 pub fn charge(Sent { value, repeated }: Sent, charge: &Charge<'_>) -> Result<Charged, LedgerError> {
     let (word, mut reply) = Reply::new(value)?;
     let decided = match word.as_str() {
         "granted" => return granted(&mut reply, charge),
-        "repeated" => repeats(&mut reply, charge)?,
+        "repeated" => return known_id(&mut reply, charge),
         "rejected" => return rejected(&mut reply, charge, repeated),
         "lost" => ChargeReply::Lost,
         other => return Err(unexpected(other)),
@@ -150,8 +152,10 @@ fn granted(reply: &mut Reply, charge: &Charge<'_>) -> Result<Charged, LedgerErro
     ))
 }
 
-/// An id that was recorded before is granted again, unless it was settled to nothing (L12).
-fn repeats(reply: &mut Reply, charge: &Charge<'_>) -> Result<ChargeReply, LedgerError> {
+/// An id that is remembered (L11) is granted again, unless it was settled to nothing (L12).
+fn known_id(reply: &mut Reply, charge: &Charge<'_>) -> Result<Charged, LedgerError> {
+    let is_lasting = reply.read::<String>()? == "1";
+    let now = reply.time()?;
     let mut granted = grant(reply, charge)?;
     let mut held = Cost::none();
     while let Some(limit) = reply.limit()? {
@@ -161,13 +165,19 @@ fn repeats(reply: &mut Reply, charge: &Charge<'_>) -> Result<ChargeReply, Ledger
             held.set(&limit, units);
         }
     }
-    let claimed = charge.account.taken(charge.cost);
-    if held.is_none() && !claimed.is_none() {
-        return Ok(ChargeReply::TakenBack);
+    let made = granted.position.at;
+    if !is_lasting && !repeats(charge.account, &held, made, now) {
+        return Ok(Charged::Forgotten(made));
     }
-    granted.grant.repeated = true;
-    granted.grant.held = (held != claimed).then_some(held);
-    Ok(ChargeReply::Granted(granted))
+    let claimed = charge.account.taken(charge.cost);
+    let repeated = if held.is_none() && !claimed.is_none() {
+        ChargeReply::TakenBack
+    } else {
+        granted.grant.repeated = true;
+        granted.grant.held = (held != claimed).then_some(held);
+        ChargeReply::Granted(granted)
+    };
+    Ok(Charged::Decided(repeated, Vec::new()))
 }
 
 fn rejected(

@@ -13,7 +13,8 @@ use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Origin, Times
 /// The end of time.
 const END: Timestamp = Timestamp::from_micros(i64::MAX);
 
-/// Sets the true cost of a charge, at its own time (L14), or records it for a charge that has not arrived yet (L15).
+/// Sets the true cost of a charge, at its own time (L14), or records it for a charge that has not arrived yet (L15). A release is
+/// final.
 pub fn settle(
     rows: Rows<'_>,
     account: &Account,
@@ -22,9 +23,13 @@ pub fn settle(
     now: Timestamp,
 ) -> Result<()> {
     let place = match rows.known(account, id, now)? {
-        Some(place) => place,
+        Some(known) if known.is_released => return Ok(()),
+        Some(known) => known.place,
         None => add(rows, (id, Origin::CarriedOver), now)?,
     };
+    if cost.is_none() {
+        rows.release(place)?;
+    }
     let mut limits = rows.limits_of(account, place)?;
     // The true cost can take from limits that the charge did not.
     limits.extend(account.charged(cost).map(|(limit, _)| limit));
@@ -46,10 +51,10 @@ pub fn status(
     id: &ChargeId,
     now: Timestamp,
 ) -> Result<ChargeStatus> {
-    let Some(place) = rows.known(account, id, now)? else {
+    let Some(known) = rows.known(account, id, now)? else {
         return Ok(ChargeStatus::Unknown);
     };
-    Ok(if rows.held(account, place)?.is_none() {
+    Ok(if rows.held(account, known.place)?.is_none() {
         ChargeStatus::TakenBack
     } else {
         ChargeStatus::Counts
@@ -85,6 +90,9 @@ pub fn absorb(
         let at = entry.at.min(now);
         if at > kept_from(account, now) && rows.known(account, &entry.id, now)?.is_none() {
             let place = add(rows, (&entry.id, entry.origin), at)?;
+            if entry.cost.is_none() {
+                rows.release(place)?;
+            }
             for (limit, _) in account.charged(&entry.cost) {
                 rows.take(limit, place, entry.cost.of(limit), 0)?;
                 changed

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Result};
 
-use super::super::Charge;
+use super::super::{Charge, repeats};
 use super::rows::{LimitRows, LogPosition, Rows, signed};
 use super::{Moment, Witness, merge};
 use ingest_quota::admission::{Claim, ClosingState, LimitState};
@@ -40,9 +40,12 @@ pub fn charge(
         .map(|(name, limit)| LimitState::read(name, limit, rows.limit(name, moment.newest), now))
         .collect::<Result<Vec<_>>>()?;
     // Before the decision: a repeated id is granted again, whatever else holds (L11).
-    if let Some(place) = rows.known(account, charge.id, now)? {
-        let repeated = claim.decide_repeated(&limits, rows.held(account, place)?);
-        return Ok(Charged::Decided(repeated, None));
+    if let Some(known) = rows.known(account, charge.id, now)? {
+        let held = rows.held(account, known.place)?;
+        if known.is_lasting || repeats(account, &held, known.place.at, now) {
+            let repeated = claim.decide_repeated(&limits, held);
+            return Ok(Charged::Decided(repeated, None));
+        }
     }
     let decision = claim.decide(&limits, moment.callers)?;
     let Decision::Granted(grant) = &decision else {

@@ -18,6 +18,15 @@ pub struct LogPosition {
     pub n: i64,
 }
 
+/// The charge of an id.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    pub place: LogPosition,
+    /// Whether it was absorbed, settled before it arrived, or released: its id is remembered while it may count.
+    pub is_lasting: bool,
+    pub is_released: bool,
+}
+
 /// The newest charge and floor of an account, and whether it has closings: read once for all limits of a charge.
 #[derive(Debug, Clone, Copy)]
 pub struct Newest {
@@ -70,16 +79,11 @@ impl<'c> Rows<'c> {
     }
 
     /// Returns the newest charge under `id` that is remembered. One without a call was absorbed, or settled before it
-    /// arrived: it is remembered while it may count. The statement names its index: SQLite would rather go through all charges of
+    /// arrived; one that stands for no charge was released: they are remembered while they may count. The statement names its index: SQLite would rather go through all charges of
     /// the account, newest first.
-    pub fn known(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        now: Timestamp,
-    ) -> Result<Option<LogPosition>> {
-        let sql = "SELECT at, n FROM charge INDEXED BY charge_by_id
-                   WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL, ?4, ?3)
+    pub fn known(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Option<Known>> {
+        let sql = "SELECT at, n, call IS NULL OR charges = 0, charges = 0 FROM charge INDEXED BY charge_by_id
+                   WHERE account = ?1 AND id = ?2 AND at > iif(call IS NULL OR charges = 0, ?4, ?3)
                    ORDER BY at DESC, n DESC LIMIT 1";
         let (remembered, kept) = (remembered_from(account, now), kept_from(account, now));
         let params = (
@@ -88,7 +92,19 @@ impl<'c> Rows<'c> {
             remembered.micros(),
             kept.micros(),
         );
-        self.find(sql, params, place)
+        self.find(sql, params, |row| {
+            Ok(Known {
+                place: place(row)?,
+                is_lasting: row.get(2)?,
+                is_released: row.get(3)?,
+            })
+        })
+    }
+
+    /// Records that a charge was released: its row stands for none.
+    pub fn release(&self, place: LogPosition) -> Result<()> {
+        let sql = "UPDATE charge SET charges = 0 WHERE account = ?1 AND at = ?2 AND n = ?3";
+        self.execute(sql, (self.account, place.at.micros(), place.n))
     }
 
     /// The place behind all charges made at `at`.
@@ -231,7 +247,8 @@ impl<'c> Rows<'c> {
         read: impl FnMut(&Row<'_>) -> Result<T>,
     ) -> Result<Vec<(LogPosition, T)>> {
         let sql = "SELECT at, n, job, region, call FROM charge
-                   WHERE account = ?1 AND at >= ?2 AND at <= ?3 AND call IS NOT NULL ORDER BY at, n LIMIT ?4";
+                   WHERE account = ?1 AND at >= ?2 AND at <= ?3 AND call IS NOT NULL AND charges > 0
+                   ORDER BY at, n LIMIT ?4";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.places(
             sql,

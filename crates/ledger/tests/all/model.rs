@@ -5,12 +5,14 @@
 //! - A ledger's time is the latest of the caller's `now`, the newest entry of the account, and a microsecond after its
 //!   newest floor. So time never runs backwards, and whatever is charged comes after every floor. What is absorbed from
 //!   the future counts from that time.
-//! - An id is known while a limit counts its charge by itself, or for `SHORTEST_MEMORY` where limits count in parts; where it
-//!   was absorbed or settled before it arrived, for `Account::longest_window`. Later it names a new charge.
+//! - An id is known while a limit of the account counts its charge by itself, or for `SHORTEST_MEMORY` where limits count in
+//!   parts; where it was absorbed, settled before it arrived or released, for `Account::longest_window`. A charge repeats it while
+//!   that holds for a limit that it holds units of. Later the id names a new charge.
 //! - A known id is granted whatever else holds; only then comes `Never`, for the first limit by name.
 //! - Of several limits that fit last at the same instant, the first by name is told.
 //! - Of two closings the later holds. One without a known reset lasts an hour; twice as long as the last, up to a day,
-//!   where it comes when that is over, or about to be (within the minute that a probe closes). Of two settlings of one id the later told holds.
+//!   where it comes when that is over, or about to be (within the minute that a probe closes). Of two settlings of one id the later told holds,
+//!   and none holds after a release.
 //! - An entry older than `longest_window` is not absorbed: it can count nowhere.
 
 use std::collections::BTreeMap;
@@ -136,6 +138,8 @@ struct Pages {
     entries: Vec<Entry>,
     /// The ids and times of the entries that came without a decision.
     lasting: Vec<(ChargeId, Timestamp)>,
+    /// Those of the entries that were released.
+    released: Vec<(ChargeId, Timestamp)>,
     floors: Vec<Floor>,
     closings: BTreeMap<LimitName, Closed>,
 }
@@ -162,22 +166,35 @@ impl Pages {
         entries.chain(floors).fold(now, Timestamp::max)
     }
 
-    fn known(&mut self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<&mut Entry> {
-        let lasting = &self.lasting;
-        let is_known = |entry: &Entry| {
-            let lasts = lasting.contains(&(entry.id.clone(), entry.at));
-            let remembers = |limit: &Limit| match limit.window().parts() {
-                None => limit.window().expiry(entry.at) > now,
-                Some(_) => entry.at + limit.span().min(SHORTEST_MEMORY) > now,
-            };
-            match lasts {
-                true => entry.at + account.longest_window() > now,
-                false => account.limits.values().any(remembers),
+    fn lasts(&self, entry: &Entry) -> bool {
+        let named = (entry.id.clone(), entry.at);
+        self.lasting.contains(&named) || self.released.contains(&named)
+    }
+
+    /// The newest known entry of an id.
+    fn known(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<usize> {
+        let is_known = |entry: &Entry| match self.lasts(entry) {
+            true => entry.at + account.longest_window() > now,
+            false => {
+                let mut limits = account.limits.values();
+                limits.any(|limit| remembers(limit, entry, now))
             }
         };
-        self.entries
-            .iter_mut()
-            .find(|entry| entry.id == *id && is_known(entry))
+        let known = (0..self.entries.len()).filter(|place| {
+            let entry = &self.entries[*place];
+            entry.id == *id && is_known(entry)
+        });
+        known.max_by_key(|place| self.entries[*place].at)
+    }
+
+    /// What the entry holds that a charge under an id repeats.
+    fn repeated(&self, account: &Account, id: &ChargeId, now: Timestamp) -> Option<Cost> {
+        let entry = &self.entries[self.known(account, id, now)?];
+        let held = of_account(account, &entry.cost);
+        let is_remembered = account
+            .charged(&held)
+            .any(|(_, limit)| remembers(limit, entry, now));
+        (self.lasts(entry) || held.is_none() || is_remembered).then_some(held)
     }
 
     fn charge(&mut self, charge: Charge<'_>, now: Timestamp, callers: Timestamp) -> Decision {
@@ -191,15 +208,8 @@ impl Pages {
                 leave: charge.leave.of(name),
             })
             .collect();
-        if let Some(known) = self.known(charge.account, charge.id, now) {
-            let of_account = |cost: &Cost| -> Cost {
-                charge
-                    .account
-                    .charged(cost)
-                    .map(|(name, _)| (name.clone(), cost.of(name)))
-                    .collect()
-            };
-            let (held, wanted) = (of_account(&known.cost), of_account(charge.cost));
+        if let Some(held) = self.repeated(charge.account, charge.id, now) {
+            let wanted = of_account(charge.account, charge.cost);
             let grant = Grant {
                 repeated: true,
                 held: (held != wanted).then_some(held.clone()),
@@ -344,12 +354,17 @@ impl Pages {
     }
 
     fn settle(&mut self, account: &Account, id: &ChargeId, cost: &Cost, now: Timestamp) {
-        match self.known(account, id, now) {
-            Some(entry) => entry.cost = cost.counted(),
-            None => {
-                self.lasting.push((id.clone(), now));
-                self.entries.push(entry(id, now, cost.counted()));
-            }
+        let place = self.known(account, id, now).unwrap_or_else(|| {
+            self.lasting.push((id.clone(), now));
+            self.entries.push(entry(id, now, cost.counted()));
+            self.entries.len() - 1
+        });
+        let named = (id.clone(), self.entries[place].at);
+        if !self.released.contains(&named) {
+            self.entries[place].cost = cost.counted();
+        }
+        if cost.is_none() {
+            self.released.push(named);
         }
     }
 
@@ -359,6 +374,9 @@ impl Pages {
             if !forgotten && self.known(account, &entry.id, now).is_none() {
                 let at = entry.at.min(now);
                 self.lasting.push((entry.id.clone(), at));
+                if entry.cost.is_none() {
+                    self.released.push((entry.id.clone(), at));
+                }
                 self.entries.push(Entry {
                     at,
                     cost: entry.cost.counted(),
@@ -438,6 +456,21 @@ impl Pages {
         first(instants, now, |instant| {
             self.used(name, limit, instant) <= most
         })
+    }
+}
+
+fn of_account(account: &Account, cost: &Cost) -> Cost {
+    let charged = account.charged(cost);
+    charged
+        .map(|(name, _)| (name.clone(), cost.of(name)))
+        .collect()
+}
+
+/// Whether a limit remembers the id of an entry that it counts.
+fn remembers(limit: &Limit, entry: &Entry, now: Timestamp) -> bool {
+    match limit.window().parts() {
+        None => limit.window().expiry(entry.at) > now,
+        Some(_) => entry.at + limit.span().min(SHORTEST_MEMORY) > now,
     }
 }
 

@@ -59,9 +59,6 @@ pub struct SharedClient {
     breaker: CircuitBreaker,
     /// Held by the task that recovers: tasks that find one loss together recover from it once.
     recovering: tokio::sync::Mutex<()>,
-    /// Held while a charge is corrected: the ledger hears corrections in the order in which the journal took them, so that a release
-    /// that was answered is final.
-    correcting: tokio::sync::Mutex<()>,
     /// The accounts for which this process has reported a loss.
     reported_losses: Mutex<BTreeSet<String>>,
 }
@@ -99,7 +96,6 @@ impl SharedClient {
             clock,
             breaker: CircuitBreaker::default(),
             recovering: tokio::sync::Mutex::default(),
-            correcting: tokio::sync::Mutex::default(),
             reported_losses: Mutex::default(),
         }
     }
@@ -322,6 +318,13 @@ impl LedgerClient for SharedClient {
             requested_at: Monotonic::now(),
             in_doubt: false,
         };
+        // A fresh id names no charge yet.
+        if request.id.is_some() {
+            let now = self.clock.now();
+            self.journal
+                .free_forgotten(request.account, &attempt.id, now)
+                .await?;
+        }
         // Before the journal: a charge without the ledger writes its own row, which is final at once.
         if let Some(reason) = self.breaker.open_reason() {
             return self.charge_unmetered(attempt, reason).await.map(Some);
@@ -364,7 +367,6 @@ impl LedgerClient for SharedClient {
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<Found, ClientError> {
-        let _in_turn = self.correcting.lock().await;
         let now = self.clock.now();
         match self.journal.correct(account, id, cost, now).await? {
             Found::CannotTell => {

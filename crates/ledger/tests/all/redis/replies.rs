@@ -7,7 +7,7 @@ use ingest_quota::Outage;
 use ingest_testing::parrot::Parrot;
 use proptest::prelude::*;
 
-use super::machine::{Machine, account};
+use super::machine::{Machine, account, refusal};
 
 fn reply() -> impl Strategy<Value = Vec<u8>> {
     let scalar = prop_oneof![
@@ -43,6 +43,21 @@ fn reply() -> impl Strategy<Value = Vec<u8>> {
         1 => Just(b"$9223372036854775807\r\n".to_vec()),
         1 => Just([b"*1\r\n".repeat(5_000), b":1\r\n".to_vec()].concat()),
     ]
+}
+
+#[tokio::test]
+async fn a_permission_that_lacks_in_the_script_is_an_outage_in_every_servers_words() {
+    let parrot = Parrot::start();
+    let url = format!("redis://127.0.0.1:{}", parrot.port);
+    for words in [
+        "ERR The user executing the script can't run this command or subcommand script: on @user_function:67.",
+        "ERR ACL failure in script: User teller has no permissions to run the 'hset' command script: on @user_function:67.",
+    ] {
+        parrot.say(format!("-{words}\r\n").into_bytes());
+        let machine = Machine::new(RedisUrl::parse(&url).unwrap());
+        let why = refusal(machine.process().ask(&account(10), 1).await);
+        assert!(why.contains("permit it (deploy/redis/users.acl)"), "{why}");
+    }
 }
 
 #[test]

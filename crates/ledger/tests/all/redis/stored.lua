@@ -39,7 +39,7 @@ for place = 1, #members, 2 do
   local truth = {}
   for _, record in ipairs(list) do
     in_chunks[record[2]] = in_chunks[record[2]] or {}
-    in_chunks[record[2]][record[4] and -record[1] or record[1]] = true
+    in_chunks[record[2]][record[1]] = true
     for number, units in pairs(record[3]) do
       truth[number] = (truth[number] or 0) + units
     end

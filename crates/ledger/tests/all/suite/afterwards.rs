@@ -117,10 +117,42 @@ pub(crate) async fn a_settled_cost_may_name_a_limit_that_was_added_later(store: 
 pub(crate) async fn the_later_of_two_settlings_holds(store: &impl Store) {
     let books = open(store);
     books.take_as(&id("a"), &units(5), at(0.0)).await;
-    for settled in [9, 0, 3] {
+    for settled in [9, 2, 3] {
         books.settle(&id("a"), &units(settled), at(1.0)).await;
         assert_eq!(books.used("daily", at(1.0)).await, settled);
     }
+}
+
+pub(crate) async fn a_release_is_final(store: &impl Store) {
+    let books = open(store);
+    books.take_as(&id("charged"), &units(5), at(0.0)).await;
+    let absorbed = [
+        entry(&id("absorbed"), at(0.0), units(3)),
+        entry(&id("void"), at(0.0), Cost::none()),
+    ];
+    books.absorb(&absorbed, &[], at(0.0)).await;
+    for named in ["charged", "absorbed", "unknown"] {
+        books.settle(&id(named), &Cost::none(), at(1.0)).await;
+    }
+    for named in ["charged", "absorbed", "unknown", "void"] {
+        for moment in [2.0, 59.0] {
+            books.settle(&id(named), &units(2), at(moment)).await;
+            assert_eq!(books.used("daily", at(moment)).await, 0, "of {named}");
+            let repeated = books
+                .decide(&id(named), &units(2), &Cost::none(), at(moment))
+                .await;
+            assert_eq!(repeated, Decision::TakenBack, "of {named}");
+        }
+    }
+}
+
+pub(crate) async fn a_charge_of_nothing_can_be_settled(store: &impl Store) {
+    let books = open(store);
+    books.take_as(&id("a"), &Cost::none(), at(0.0)).await;
+    books.settle(&id("a"), &units(3), at(1.0)).await;
+    assert_eq!(books.used("daily", at(1.0)).await, 3);
+    books.settle(&id("a"), &units(4), at(2.0)).await;
+    assert_eq!(books.used("daily", at(2.0)).await, 4);
 }
 
 pub(crate) async fn a_release_before_its_charge_wins(store: &impl Store) {

@@ -202,6 +202,51 @@ pub(crate) async fn an_id_names_a_new_charge_once_its_calendar_period_is_over(st
     }
 }
 
+pub(crate) async fn an_id_is_remembered_as_long_as_the_limits_that_its_charge_took(
+    store: &impl Store,
+) {
+    let limits = [
+        ("minute", sliding(10, secs(60))),
+        ("hour", sliding(10, secs(3600))),
+    ];
+    let (short, both) = (cost([("minute", 4)]), cost([("minute", 1), ("hour", 1)]));
+    for (name, taken, forgotten) in [
+        ("short", &short, at(60.0) + GRACE),
+        ("both", &both, at(3600.0) + secs(36) / 10),
+    ] {
+        let books = Books::new(store.ledger(), account(limits));
+        books.take_as(&id(name), taken, at(0.0)).await;
+        let last = forgotten - MICROSECOND;
+        assert!(books.take_as(&id(name), taken, last).await.repeated);
+        assert!(!books.take_as(&id(name), taken, forgotten).await.repeated);
+    }
+}
+
+pub(crate) async fn an_id_that_was_charged_again_names_its_newest_charge(store: &impl Store) {
+    let limits = [
+        ("minute", sliding(100, secs(60))),
+        ("hour", sliding(100, secs(3600))),
+    ];
+    // Beside few other charges and beside many, since Redis keeps old ones apart.
+    for others in [0, 3, 40] {
+        let books = Books::new(store.ledger(), account(limits));
+        let (short, long) = (cost([("minute", 4)]), cost([("hour", 5)]));
+        books.take_as(&id("a"), &short, at(0.0)).await;
+        let grant = books.take_as(&id("a"), &long, at(120.0)).await;
+        assert!(!grant.repeated, "beside {others}");
+        for nth in 0..others {
+            let later = at(121.0 + f64::from(nth));
+            books.take(&cost([("minute", 1)]), later).await;
+        }
+        assert!(books.take_as(&id("a"), &long, at(200.0)).await.repeated);
+        books
+            .settle(&id("a"), &cost([("hour", 7)]), at(200.0))
+            .await;
+        assert_eq!(books.used("hour", at(200.0)).await, 7);
+        assert!(books.take_as(&id("a"), &long, at(3000.0)).await.repeated);
+    }
+}
+
 fn of_each(period: Period) -> Limit {
     let calendar = Calendar::new(LOS_ANGELES, period);
     let window = Window::new(None, Some(calendar)).unwrap();

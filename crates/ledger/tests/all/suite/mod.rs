@@ -24,6 +24,8 @@ macro_rules! suite {
             a_repeated_id_is_granted_where_nothing_is_left
             an_id_names_a_new_charge_once_it_is_forgotten
             an_id_names_a_new_charge_once_its_calendar_period_is_over
+            an_id_is_remembered_as_long_as_the_limits_that_its_charge_took
+            an_id_that_was_charged_again_names_its_newest_charge
             one_id_in_two_accounts_is_two_charges
             what_can_never_fit_is_told_apart
             what_is_to_be_left_counts_as_used
@@ -56,6 +58,8 @@ macro_rules! suite {
             a_settled_cost_may_name_another_limit
             a_settled_cost_may_name_a_limit_that_was_added_later
             the_later_of_two_settlings_holds
+            a_release_is_final
+            a_charge_of_nothing_can_be_settled
             a_release_before_its_charge_wins
             an_unknown_id_is_settled_at_now
             a_settlement_counts_no_more_than_any_ledger_can

@@ -26,8 +26,8 @@ pub struct Fault {
     #[serde(default)]
     delay_ms: u64,
     /// The bad response; `None`: the usual one, with `status`, `headers` and `body` where they are given.
-    answer: Option<FaultKind>,
-    status: Option<u16>,
+    pub answer: Option<FaultKind>,
+    pub status: Option<u16>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
     /// A string is sent as text, any other value as JSON.
@@ -74,18 +74,8 @@ const fn once() -> u64 {
     1
 }
 
-/// What a scripted fault does to one request.
-#[derive(Debug, Clone)]
-pub struct FaultHit {
-    pub kind: Option<FaultKind>,
-    pub status: Option<u16>,
-    headers: BTreeMap<String, String>,
-    body: Option<Value>,
-    delay: Duration,
-}
-
 /// The first fault that affects this call; it has one request less afterwards.
-pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<FaultHit> {
+pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<Fault> {
     let found = faults
         .iter_mut()
         .find(|fault| fault.call.as_deref().is_none_or(|named| named == call))?;
@@ -94,20 +84,14 @@ pub fn hit(faults: &mut Vec<Fault>, call: &str) -> Option<FaultHit> {
         return None;
     }
     found.times = found.times.saturating_sub(1);
-    let hit = FaultHit {
-        kind: found.answer,
-        status: found.status,
-        headers: found.headers.clone(),
-        body: found.body.clone(),
-        delay: Duration::from_millis(found.delay_ms),
-    };
+    let hit = found.clone();
     faults.retain(|fault| fault.times > 0);
     Some(hit)
 }
 
-impl FaultHit {
+impl Fault {
     fn spoil_body(&self, body: &mut Value, asked: &CallRequest<'_>) {
-        match self.kind {
+        match self.answer {
             Some(FaultKind::NullRecords) => null_records(body, asked),
             Some(FaultKind::SameCursor) => same_cursor(body, asked),
             _ => {}
@@ -119,7 +103,7 @@ impl FaultHit {
         if let Content::Json(body) = &mut good.content {
             self.spoil_body(body, asked);
         }
-        let mut answer = match self.kind {
+        let mut answer = match self.answer {
             Some(FaultKind::Drop) => good.ending(Ending::Dropped),
             Some(FaultKind::HalfBody) => good.ending(Ending::Half),
             Some(FaultKind::Endless) => good.ending(Ending::Endless),
@@ -136,7 +120,7 @@ impl FaultHit {
         };
         answer.status = self.status.unwrap_or(answer.status);
         answer.headers.extend(self.headers.clone());
-        answer.delay = self.delay;
+        answer.delay = Duration::from_millis(self.delay_ms);
         match &self.body {
             Some(Value::String(text)) => answer.content = Content::Text(text.clone()),
             Some(body) => answer.content = Content::Json(body.clone()),

@@ -11,7 +11,7 @@ use url::Url;
 use super::answer::{Ending, Reply};
 use super::count::{Counted, Counts, Exhausted, Pace};
 use super::credential::{Caller, Callers};
-use super::fault::{self, Fault, FaultHit, FaultKind};
+use super::fault::{self, Fault, FaultKind};
 use super::log::{self, Logged};
 use super::refuse::{Reason, free_part, refuse};
 use super::request::{CallRequest, Received};
@@ -156,7 +156,7 @@ impl Service {
         request: &CallRequest<'_>,
         cached: Option<&str>,
         now: Timestamp,
-    ) -> (Reply, Option<Exhausted>, Option<FaultHit>) {
+    ) -> (Reply, Option<Exhausted>, Option<Fault>) {
         let (hit, attempt, total) = self.note(request);
         let mishap = self.world.mishap(request, attempt);
         let invented = || self.world.answer(request, total).unless_cached(cached);
@@ -175,7 +175,7 @@ impl Service {
 
     /// Notes that a page is requested: the fault that a test wants, how often the page was requested, and the number of
     /// records of its list where a test set it.
-    fn note(&self, request: &CallRequest<'_>) -> (Option<FaultHit>, u64, Option<u64>) {
+    fn note(&self, request: &CallRequest<'_>) -> (Option<Fault>, u64, Option<u64>) {
         let call = &request.route.call.name;
         let mut counters = self.counters.lock();
         let Counters {
@@ -195,10 +195,10 @@ impl Service {
         &self,
         caller: &Caller,
         request: &CallRequest<'_>,
-        hit: &FaultHit,
+        hit: &Fault,
         usual: Reply,
     ) -> Reply {
-        let reason = match hit.kind {
+        let reason = match hit.answer {
             Some(FaultKind::Spent) => self.as_if_exhausted(caller, request, Pace::Budget),
             Some(FaultKind::SlowDown) => self.as_if_exhausted(caller, request, Pace::Rate),
             Some(FaultKind::Denied) => Some(Reason::Denied),

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::json;
 use super::repeated::{Repeated, TooMuchRepeated};
-use super::xml::{self, DEEPEST, MOST_ATTRIBUTES, MOST_NAMESPACES};
+use super::xml::{self, DEEPEST};
 use ingest_config::Format;
 
 /// Why a body is not of its format.
@@ -28,16 +28,22 @@ pub enum DecodeError {
     Csv(csv::Error),
     #[error("two columns of the first row are named `{0}`")]
     Column(String),
-    #[error("an element has the attribute `{0}` twice, in different namespaces")]
+    #[error("an element has the attribute `{0}` twice")]
     Twice(String),
     #[error("{0}")]
-    Xml(roxmltree::Error),
+    Xml(#[from] quick_xml::Error),
+    #[error("a tag contains a `<`")]
+    Tag,
+    #[error("the element `{0}` is not closed")]
+    Unclosed(String),
+    #[error("it has no root element, or something beside it")]
+    Root,
+    #[error("it declares entities, which are not read")]
+    Entities,
+    #[error("it has the entity `{0}`, which XML does not know")]
+    Entity(String),
     #[error("its elements are nested deeper than {DEEPEST} levels")]
     Depth,
-    #[error("an element has more than {MOST_ATTRIBUTES} attributes")]
-    Attributes,
-    #[error("it declares more than {MOST_NAMESPACES} prefixes of namespaces")]
-    Namespaces,
     #[error(transparent)]
     Repeat(#[from] TooMuchRepeated),
 }

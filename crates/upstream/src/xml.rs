@@ -1,109 +1,143 @@
 //! An XML document as JSON: see [`decode`](super::decode) for the rules.
 
-use std::collections::HashSet;
-
-use roxmltree::{Document, Node, ParsingOptions};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::{Error, Reader, XmlVersion};
 use serde_json::{Map, Value};
 
 use super::decode::DecodeError;
 
 /// The deepest nesting of elements that we read, as `serde_json` limits that of JSON.
 pub const DEEPEST: usize = 128;
-/// The most attributes of an element that we read: the parser compares each one with all others.
-pub const MOST_ATTRIBUTES: usize = 1_000;
-/// The most prefixes of namespaces that we read: the parser compares the declarations of each element with all others.
-pub const MOST_NAMESPACES: usize = 250;
+
+/// An element whose end was not read yet.
+struct Open {
+    name: String,
+    members: Map<String, Value>,
+    text: String,
+}
 
 /// Reads a document.
 ///
 /// # Errors
-/// It is not well-formed, or exceeds a limit.
+/// It is not well-formed, declares entities, or is nested too deeply.
 pub fn read(text: &str) -> Result<Value, DecodeError> {
-    // No value of an attribute contains a `<`.
-    let mut tags = text
-        .split('<')
-        .filter(|tag| !tag.starts_with(['!', '?', '/', ' ']));
-    if tags.any(|tag| attributes(tag) > MOST_ATTRIBUTES) {
-        return Err(DecodeError::Attributes);
-    }
-    if prefixes(text).len() > MOST_NAMESPACES {
-        return Err(DecodeError::Namespaces);
-    }
-    // Many documents name a DTD, which is not read. One that declares entities could grow without bound.
-    let options = ParsingOptions {
-        allow_dtd: !text.contains("<!ENTITY"),
-        ..ParsingOptions::default()
-    };
-    let document = Document::parse_with_options(text, options).map_err(DecodeError::Xml)?;
-    let root = document.root_element();
-    let mut members = Map::new();
-    members.insert(root.tag_name().name().to_owned(), element(root, 0)?);
-    Ok(Value::Object(members))
-}
-
-/// The number of attributes of a tag whose `<` is left out: the equal signs outside of quotes. What follows a `<` in a comment or in
-/// CDATA can look like a tag.
-fn attributes(tag: &str) -> usize {
-    let (mut quote, mut found) = (None, 0);
-    for byte in tag.bytes() {
-        match (byte, quote) {
-            (_, Some(begun)) => quote = Some(begun).filter(|_| byte != begun),
-            (b'"' | b'\'', None) => quote = Some(byte),
-            (b'>', None) => break,
-            (b'=', None) => found += 1,
-            _ => {}
+    let mut reader = Reader::from_str(text);
+    reader.config_mut().expand_empty_elements = true;
+    let mut open: Vec<Open> = Vec::new();
+    let mut document = Map::new();
+    loop {
+        match reader.read_event()? {
+            Event::Start(_) if open.is_empty() && !document.is_empty() => {
+                return Err(DecodeError::Root);
+            }
+            Event::Start(_) if open.len() > DEEPEST => return Err(DecodeError::Depth),
+            // A response that was cut and joined again: no name and no value of an attribute contains a `<`.
+            Event::Start(tag) if tag.contains('<') => return Err(DecodeError::Tag),
+            Event::Start(tag) => open.push(begun(&tag)?),
+            Event::End(_) => {
+                if let Some(ended) = open.pop() {
+                    let outer = open
+                        .last_mut()
+                        .map_or(&mut document, |outer| &mut outer.members);
+                    let (name, value) = ended.done();
+                    add(outer, name, value);
+                }
+            }
+            Event::Text(text) => put(open.last_mut(), &text.xml10_content())?,
+            Event::CData(text) => put(open.last_mut(), &text.xml10_content())?,
+            Event::GeneralRef(name) => put(open.last_mut(), &character(&name)?)?,
+            // Many documents name a DTD, which is not read. One that declares entities could grow without bound.
+            Event::DocType(dtd) if dtd.contains("<!ENTITY") => return Err(DecodeError::Entities),
+            // An empty element comes as its start and its end.
+            Event::Empty(_)
+            | Event::DocType(_)
+            | Event::Comment(_)
+            | Event::Decl(_)
+            | Event::PI(_) => {}
+            Event::Eof => break,
         }
     }
-    found
-}
-
-/// The prefixes of namespaces that a document declares.
-fn prefixes(text: &str) -> HashSet<&str> {
-    const DECLARES: &str = "xmlns:";
-    let declared = text.split(DECLARES).skip(1);
-    declared
-        .filter_map(|after| after.split(['=', ' ', '\t', '\r', '\n']).next())
-        .collect()
-}
-
-fn element(node: Node<'_, '_>, depth: usize) -> Result<Value, DecodeError> {
-    if depth > DEEPEST {
-        return Err(DecodeError::Depth);
+    match open.pop() {
+        Some(unclosed) => Err(DecodeError::Unclosed(unclosed.name)),
+        None if document.is_empty() => Err(DecodeError::Root),
+        None => Ok(Value::Object(document)),
     }
-    let texts = node.children().filter(Node::is_text);
-    let text: String = texts.filter_map(|child| child.text()).collect();
-    let text = text.trim();
+}
+
+/// An element with its attributes.
+fn begun(tag: &BytesStart<'_>) -> Result<Open, DecodeError> {
     let mut members = Map::new();
-    for attribute in node.attributes() {
-        let name = format!("@{}", attribute.name());
-        if members.insert(name, attribute.value().into()).is_some() {
-            return Err(DecodeError::Twice(attribute.name().to_owned()));
+    // Names that occur twice are found below, in time that grows with their number alone.
+    for attribute in tag.attributes().with_checks(false) {
+        let attribute = attribute.map_err(Error::from)?;
+        if attribute.key.as_namespace_binding().is_some() {
+            continue;
+        }
+        let value = attribute.normalized_value(XmlVersion::Implicit1_0)?;
+        let name = attribute.key.local_name().as_ref().to_owned();
+        if members
+            .insert(format!("@{name}"), value.into_owned().into())
+            .is_some()
+        {
+            return Err(DecodeError::Twice(name));
         }
     }
-    for child in node.children().filter(Node::is_element) {
-        add(
-            &mut members,
-            child.tag_name().name(),
-            element(child, depth + 1)?,
-        );
+    let name = tag.local_name().as_ref().to_owned();
+    Ok(Open {
+        name,
+        members,
+        text: String::new(),
+    })
+}
+
+/// Adds text to the innermost element; outside of the root is none.
+fn put(inner: Option<&mut Open>, text: &str) -> Result<(), DecodeError> {
+    match inner {
+        Some(element) => element.text.push_str(text),
+        None if text.trim().is_empty() => {}
+        None => return Err(DecodeError::Root),
     }
-    if members.is_empty() {
-        return Ok(text.into());
+    Ok(())
+}
+
+fn character(reference: &BytesRef<'_>) -> Result<String, DecodeError> {
+    if let Some(character) = reference.resolve_char_ref()? {
+        return Ok(character.to_string());
     }
-    if !text.is_empty() {
-        members.insert("#text".to_owned(), text.into());
+    let known = resolve_predefined_entity(reference);
+    known
+        .map(str::to_owned)
+        .ok_or_else(|| DecodeError::Entity(reference.to_string()))
+}
+
+impl Open {
+    /// Its name and value.
+    fn done(self) -> (String, Value) {
+        let Self {
+            name,
+            mut members,
+            text,
+        } = self;
+        let text = text.trim();
+        if members.is_empty() {
+            return (name, text.into());
+        }
+        if !text.is_empty() {
+            members.insert("#text".to_owned(), text.into());
+        }
+        (name, Value::Object(members))
     }
-    Ok(Value::Object(members))
 }
 
 /// Adds a child element; several of one name become a list. No element becomes a list in another way.
-fn add(members: &mut Map<String, Value>, name: &str, child: Value) {
-    match members.get_mut(name) {
+fn add(members: &mut Map<String, Value>, name: String, child: Value) {
+    match members.get_mut(&name) {
         Some(Value::Array(children)) => children.push(child),
         Some(first) => {
             let first_child = first.take();
             *first = Value::Array(vec![first_child, child]);
         }
-        None => drop(members.insert(name.to_owned(), child)),
+        None => drop(members.insert(name, child)),
     }
 }

@@ -257,11 +257,9 @@ impl Response {
         };
         match error {
             DecodeError::Repeat(_) => Failure::Skip(said),
-            DecodeError::Column(_)
-            | DecodeError::Twice(_)
-            | DecodeError::Depth
-            | DecodeError::Attributes
-            | DecodeError::Namespaces => Failure::WrongShape(message),
+            DecodeError::Column(_) | DecodeError::Twice(_) | DecodeError::Depth => {
+                Failure::WrongShape(message)
+            }
             // An object that has a name twice.
             DecodeError::Json(error) | DecodeError::Line(_, error) if error.is_data() => {
                 Failure::WrongShape(message)
@@ -269,7 +267,12 @@ impl Response {
             DecodeError::Json(_)
             | DecodeError::Line(..)
             | DecodeError::Csv(_)
-            | DecodeError::Xml(_) => Failure::Unreadable {
+            | DecodeError::Xml(_)
+            | DecodeError::Tag
+            | DecodeError::Unclosed(_)
+            | DecodeError::Root
+            | DecodeError::Entities
+            | DecodeError::Entity(_) => Failure::Unreadable {
                 message,
                 body: fnv(text),
             },

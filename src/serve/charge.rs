@@ -19,9 +19,9 @@ use tokio::time::timeout;
 
 use super::App;
 use super::api::{JSON, json_text};
-use super::client::{Client, Identity};
+use super::auth::only;
+use super::auth::{Client, Identity};
 use super::fields::whole_seconds;
-use super::header::only;
 use super::problem::{Problem, RETRY};
 use crate::cli::ChargeArgs;
 use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, id_of, in_ledger};

@@ -7,13 +7,12 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::client::{Identity, Presented};
-use super::connections::Peer;
-use super::header::only;
+use super::auth::only;
+use super::auth::{Identity, Peer, Presented};
 use super::limiter::Usage;
 use super::page::{self, Reader};
 use super::problem::Problem;
-use super::{App, fields, host};
+use super::{App, auth, fields};
 use ingest_config::May;
 
 /// Probes are answered without a token, and are not counted. What a browser loads beside a page is not counted either.
@@ -29,7 +28,7 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let identity = app.clients.identify(request.headers(), peer);
     // First of all: a page that only borrowed this machine's address gets nothing but this refusal, and costs no reader a
     // request.
-    if !host::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
+    if !auth::is_own(request.headers(), request.uri(), peer, &app.clients.hosts) {
         let usage = app.limiter.look(&identity, now);
         return finished(&app, other_host().into_response(), &usage).await;
     }
@@ -106,7 +105,7 @@ fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Pr
 
 /// A web page of another server can make a browser send a request, but not one of this type, and not without its origin.
 fn may_post(request: &Request, identity: &Identity) -> Result<(), Problem> {
-    if !host::is_same_origin(request.headers()) {
+    if !auth::is_same_origin(request.headers()) {
         let detail = "the request comes from a page of another server; send it from a program, or without `Origin`";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }

@@ -16,7 +16,7 @@ use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
 use parking_lot::Mutex;
 
-use super::client::Identity;
+use super::auth::Identity;
 
 /// The most clients that are counted each by itself. Further ones are counted together while all of these have requests in
 /// their window: forgetting one of them would let it exceed its limit.

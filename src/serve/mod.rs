@@ -2,28 +2,29 @@
 //!
 //! | file | purpose |
 //! | --- | --- |
-//! | `listen`, `connections` | sockets, and the limits of each connection |
-//! | `guard`, `header`, `host`, `client` | which requests are answered, and whose they are |
+//! | `listen`, `connections`, `places` | sockets, and the bounds on connections |
+//! | `patient`, `rest` | clients that read slowly, and bodies that nobody read |
+//! | `guard`, `auth` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
 //! | `api`, `charge`, `metrics` | the answers for programs |
 //! | `page` | the answers for people |
 
 mod api;
+mod auth;
 mod charge;
-mod client;
 mod connections;
 mod fields;
 mod guard;
-mod header;
-mod host;
 mod limiter;
 mod listen;
 mod metrics;
 mod page;
+mod patient;
 mod places;
 mod problem;
 mod reads;
+mod rest;
 mod unread;
 
 use std::net::SocketAddr;
@@ -31,8 +32,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
+use self::auth::Clients;
 use self::charge::Charges;
-use self::client::Clients;
 use self::limiter::Limiter;
 use self::reads::Reads;
 use self::unread::Unread;

@@ -6,10 +6,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::client::network;
+use super::auth::network;
 
+/// The most connections at once. Further ones wait in the socket's queue.
+const MOST: usize = 4096;
+/// File descriptors that are left to everything else.
+const OTHER_FILES: u64 = 128;
 /// All connections are a crowd where one place in so many is taken.
 const OF_ALL: usize = 2;
 /// Those of one address are a crowd where they have one place in so many.
@@ -33,7 +38,8 @@ pub struct Place {
 }
 
 impl Places {
-    pub fn new(most: usize, is_behind_a_proxy: bool) -> Self {
+    pub fn new(is_behind_a_proxy: bool) -> Self {
+        let most = allowed();
         Self {
             free: Arc::new(Semaphore::new(most)),
             most,
@@ -89,4 +95,21 @@ impl Drop for Place {
             }
         }
     }
+}
+
+/// The most connections that the system's limit on file descriptors allows.
+fn allowed() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // The soft limit is often 1,024, for programs that cannot count higher; the hard limit is what the system allows.
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    // A connection needs one; a read behind it a few more, but few reads run at once.
+    let allowed = current.map_or(MOST as u64, |files| files.saturating_sub(OTHER_FILES));
+    usize::try_from(allowed).map_or(MOST, |allowed| allowed.clamp(16, MOST))
 }

@@ -1,20 +1,28 @@
-//! Whose request it is: a client with a token, or an address.
+//! Whose request it is: a client with a token, or an address; and whether it means this server. A page of another server that only
+//! borrowed this machine's address is refused.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 
-use super::connections::Peer;
-use super::header::only;
 use crate::commands::Error;
 use crate::commands::tokens::tokens;
 use ingest_config::{ServeClient, ServeConfig};
+
+/// The two ends of a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer {
+    /// The other side.
+    pub address: SocketAddr,
+    /// This side.
+    pub local: SocketAddr,
+}
 
 /// The clients with a token, and how the others are told apart.
 pub struct Clients {
@@ -219,5 +227,89 @@ pub fn network(address: IpAddr) -> IpAddr {
             let [a, b, c, d, ..] = address.segments();
             IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
         }
+    }
+}
+
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Whether every name that the request has for the server is one of its own. A web page can make its own name resolve to this machine
+/// (DNS rebinding): the browser then takes the server for the page's own, and only the name in `Host` shows the difference.
+pub fn is_own(headers: &HeaderMap, uri: &Uri, peer: Peer, hosts: &[String]) -> bool {
+    let is_allowed = |name: &str| is_allowed(name, peer, hosts);
+    let in_uri = uri.authority().map(|authority| authority.as_str());
+    only(headers, &header::HOST).is_ok_and(|host| host.is_some_and(is_allowed))
+        && in_uri.is_none_or(is_allowed)
+}
+
+/// Whether no page of another server sends the request.
+pub fn is_same_origin(headers: &HeaderMap) -> bool {
+    // Programs send neither header, and browsers that do not know this one still send `Origin`.
+    let is_own_site = match only(headers, &SITE) {
+        Ok(site) => matches!(site, None | Some("same-origin" | "none")),
+        Err(_) => false,
+    };
+    let is_own_origin = match (only(headers, &header::ORIGIN), only(headers, &header::HOST)) {
+        (Ok(None), _) => true,
+        (Ok(Some(origin)), Ok(Some(host))) => origin
+            // By its authority alone: behind a proxy with TLS the page came over https, and this server speaks http.
+            .strip_prefix("http://")
+            .or_else(|| origin.strip_prefix("https://"))
+            .is_some_and(|authority| authority.eq_ignore_ascii_case(host)),
+        (Ok(Some(_)), Ok(None) | Err(_)) | (Err(_), _) => false,
+    };
+    is_own_site && is_own_origin
+}
+
+fn is_allowed(host: &str, peer: Peer, hosts: &[String]) -> bool {
+    // A name may end in a dot, the root of the DNS, and has no case.
+    let name = without_port(host)
+        .trim_end_matches('.')
+        .to_ascii_lowercase();
+    let address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>();
+    match address {
+        Ok(address) => {
+            let address = address.to_canonical();
+            address.is_loopback()
+                || address == peer.local.ip().to_canonical()
+                || hosts.contains(&address.to_string())
+        }
+        Err(_) => name == "localhost" || hosts.contains(&name),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit()) && !is_bare_ipv6(host) =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+/// Whether the colons are those of an address without brackets.
+fn is_bare_ipv6(host: &str) -> bool {
+    !host.starts_with('[') && host.matches(':').count() > 1
+}
+
+/// A header that comes several times, or is no ASCII text. A proxy in front may have read it differently from this server, so
+/// such a request is refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Unclear;
+
+/// Returns the value of a header; `None` where the request does not have it.
+///
+/// # Errors
+/// It comes several times, or is no ASCII text.
+pub fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Unclear> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Unclear),
+        (Some(_), Some(_)) => Err(Unclear),
     }
 }

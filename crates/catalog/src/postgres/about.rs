@@ -53,7 +53,9 @@ fn nothing() -> PostgresError {
 /// The connection or the statement failed.
 pub async fn about(postgres: &Postgres) -> Result<About, PostgresError> {
     let schema = postgres.schema();
-    let catalog = schema::is_there(postgres).await?.then_some(schema::VERSION);
+    let catalog = schema::is_there(postgres)
+        .await?
+        .then_some(schema::VERSION.number);
     let rows = postgres.query(ABOUT, &[(&schema, Type::TEXT)]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     Ok(About {

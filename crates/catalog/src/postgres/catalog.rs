@@ -18,7 +18,7 @@ impl PostgresCatalog {
     /// Fails if the database cannot be reached or used, or another version wrote the catalog.
     pub async fn open(postgres: Postgres) -> Result<Self, CatalogError> {
         let catalog = Self::new(postgres);
-        catalog.done(schema::establish(&catalog.postgres).await)?;
+        catalog.done(schema::establish(&catalog.postgres, &schema::VERSION).await)?;
         views::refresh(&catalog.postgres).await;
         Ok(catalog)
     }

@@ -47,4 +47,4 @@ pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,
 };
-pub use schema::establish;
+pub use schema::{VERSION, Version, establish};

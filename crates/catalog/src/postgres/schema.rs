@@ -6,8 +6,22 @@ use super::turns::OF_TURNS;
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 use ingest_sqlite::Identity;
 
-/// Rises with every release that changes what is created.
-pub const VERSION: i32 = 10;
+/// A version of the schema.
+pub struct Version {
+    /// Rises with every release that changes what is created.
+    pub number: i32,
+    /// The statements that create it.
+    pub created: &'static [&'static str],
+    /// What the release before created: such a schema is taken over. `None` where there is nothing to take over.
+    pub former: Option<Identity>,
+}
+
+/// What this release creates.
+pub const VERSION: Version = Version {
+    number: 10,
+    created: CREATED,
+    former: None,
+};
 
 /// The statements that create what a schema holds.
 ///
@@ -43,6 +57,53 @@ pub const VERSION: i32 = 10;
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
 const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE, OF_PAGES, OF_TURNS];
+
+/// Names what a schema holds otherwise, so that the statements that create the next version find its names free. Views are made anew
+/// from `kind`, and functions by those statements.
+const SET_ASIDE: &str = "do $$
+declare
+    here regnamespace := current_schema()::regnamespace;
+    command text;
+begin
+    foreach command in array array(
+        select format('drop view if exists %I cascade', relname) from pg_class where relnamespace = here and relkind = 'v')
+        || array(select format('drop function %s cascade', oid::regprocedure) from pg_proc where pronamespace = here)
+        || array(select format('alter %s %I rename to %I', kind, relname, 'former_' || relname)
+            from pg_class join (values ('i', 'index'), ('S', 'sequence'), ('r', 'table')) kinds (letter, kind)
+                on letter = relkind::text where relnamespace = here)
+    loop
+        execute command;
+    end loop;
+end
+$$";
+/// Copies the columns that the tables of the version before and the new ones have in common, and drops the former tables.
+const TAKE_OVER: &str = "do $$
+declare
+    here regnamespace := current_schema()::regnamespace;
+    own text;
+    common text;
+    command text;
+begin
+    for own in select substr(relname, 8) from pg_class
+            where relnamespace = here and relkind = 'r' and relname like 'former\\_%' order by 1 loop
+        select string_agg(quote_ident(new.attname), ', ') into common
+            from pg_attribute new join pg_attribute old using (attname)
+            where new.attrelid = to_regclass(quote_ident(own)) and old.attrelid = ('former_' || own)::regclass
+                and new.attnum > 0 and not new.attisdropped and own <> 'schema_version';
+        if common is not null then
+            execute format('insert into %I (%s) select %s from %I', own, common, common, 'former_' || own);
+        end if;
+        execute format('drop table %I cascade', 'former_' || own);
+    end loop;
+    foreach command in array array(
+        select format('select setval(pg_get_serial_sequence(%L, %L), max(%I)) from %I', relname, attname, attname, relname)
+        from pg_attribute join pg_class on pg_class.oid = attrelid
+        where relnamespace = here and relkind = 'r' and attidentity <> '')
+    loop
+        execute command;
+    end loop;
+end
+$$";
 
 /// What to do with a schema of another version.
 const REMEDY: &str = "keep the program that wrote it, or set catalog.schema to another name: the next run then requests everything \
@@ -308,34 +369,53 @@ end
 $$;
 "#;
 
-/// By what the tables are known.
-fn identity() -> Identity {
-    Identity::new(VERSION, &CREATED.concat())
+impl Version {
+    /// By what the tables are known.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.number, &self.created.concat())
+    }
 }
 
-/// Creates the schema, unless it is there. One process does so at a time.
+/// What a schema was found to be.
+enum Found {
+    Current,
+    Former,
+    Nothing,
+}
+
+/// Creates the schema, or takes over that of the version before, unless it is there. One process does so at a time.
 ///
 /// # Errors
 /// The schema is another version's or not a catalog's, the server is too old, or the role may not change it.
-pub async fn establish(postgres: &Postgres) -> Result<(), PostgresError> {
-    if is_there(postgres).await? {
+pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), PostgresError> {
+    let mut session = postgres.session().await?;
+    let tx = session.begin_reading().await?;
+    let found = find(&tx, postgres.schema(), version).await?;
+    tx.end();
+    if let Found::Current = found {
         return Ok(());
     }
-    let mut session = postgres.session().await?;
     let tx = session.begin().await?;
     tx.batch("set local statement_timeout to 0; set local lock_timeout to 0")
         .await?;
     tx.batch(LOCK).await?;
-    // Another process can have created it meanwhile.
-    if !find(&tx, postgres.schema()).await? {
-        create(&tx, postgres.schema()).await?;
-        for statements in CREATED {
-            tx.batch(statements).await?;
+    let (before, after) = match find(&tx, postgres.schema(), version).await? {
+        // Another process has created it meanwhile.
+        Found::Current => return tx.commit().await,
+        Found::Former => (Some(SET_ASIDE), Some(TAKE_OVER)),
+        Found::Nothing => {
+            create(&tx, postgres.schema()).await?;
+            (None, None)
         }
-        let known = identity();
-        let (version, digest) = (i64::from(known.version), i64::from(known.digest));
-        tx.execute(SIGN, parameters![version, digest]).await?;
+    };
+    let all = before.iter().chain(version.created).chain(&after);
+    for statements in all {
+        tx.batch(statements).await?;
     }
+    let known = version.identity();
+    let (number, digest) = (i64::from(known.version), i64::from(known.digest));
+    tx.execute(SIGN, parameters![number, digest]).await?;
     tx.commit().await
 }
 
@@ -346,16 +426,27 @@ pub async fn establish(postgres: &Postgres) -> Result<(), PostgresError> {
 pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
     let mut session = postgres.session().await?;
     let tx = session.begin_reading().await?;
-    let is_there = find(&tx, postgres.schema()).await?;
+    let found = find(&tx, postgres.schema(), &VERSION).await?;
     tx.end();
-    Ok(is_there)
+    match found {
+        Found::Current => Ok(true),
+        Found::Nothing => Ok(false),
+        Found::Former => Err(PostgresError::Unusable(format!(
+            "the release before created the schema `{}`; any command that writes takes it over, such as a run without --dry-run",
+            postgres.schema()
+        ))),
+    }
 }
 
-async fn find(tx: &Transaction<'_>, schema: &str) -> Result<bool, PostgresError> {
+async fn find(
+    tx: &Transaction<'_>,
+    schema: &str,
+    version: &Version,
+) -> Result<Found, PostgresError> {
     let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
-        return Ok(false);
+        return Ok(Found::Nothing);
     };
     let server: i64 = row.value(3)?;
     if server < OLDEST_SERVER {
@@ -373,7 +464,7 @@ async fn find(tx: &Transaction<'_>, schema: &str) -> Result<bool, PostgresError>
     let (has_tables, is_catalog): (bool, bool) = (row.value(1)?, row.value(2)?);
     if !is_catalog {
         return match has_tables {
-            false => Ok(false),
+            false => Ok(Found::Nothing),
             true => unusable(format!(
                 "the schema `{schema}` has tables of something else; set catalog.schema to another name"
             )),
@@ -383,21 +474,27 @@ async fn find(tx: &Transaction<'_>, schema: &str) -> Result<bool, PostgresError>
     let row = rows.first().ok_or_else(|| {
         PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
     })?;
-    let (version, digest): (i64, Option<i64>) = (row.value(0)?, row.value(1)?);
-    let known = identity();
-    if version > i64::from(known.version) {
-        return unusable(format!(
-            "the schema `{schema}` has version {version}, and this release supports versions up to {}; \
+    let (number, digest): (i64, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let is =
+        |one: Identity| (number, digest) == (i64::from(one.version), Some(i64::from(one.digest)));
+    let known = version.identity();
+    if is(known) {
+        return Ok(Found::Current);
+    }
+    if version.former.is_some_and(is) {
+        return Ok(Found::Former);
+    }
+    unusable(match number > i64::from(known.version) {
+        true => format!(
+            "the schema `{schema}` has version {number}, and this release supports versions up to {}; \
             upgrade ingest, or set catalog.schema to another name",
             known.version
-        ));
-    }
-    match (version, digest.unwrap_or(0)) == (i64::from(known.version), i64::from(known.digest)) {
-        true => Ok(true),
-        false => unusable(format!(
-            "the schema `{schema}` has version {version} with other tables than this release's version {known}; {REMEDY}"
-        )),
-    }
+        ),
+        false => format!(
+            "the schema `{schema}` has version {number} with other tables than this release's version {}; {REMEDY}",
+            known.version
+        ),
+    })
 }
 
 /// Creates the schema, unless the role was given an empty one.

@@ -1,6 +1,6 @@
 //! What people see who query the catalog in PostgreSQL: the views, with typed columns.
 
-use ingest_catalog::PostgresCatalog;
+use ingest_catalog::{PostgresCatalog, postgres};
 use ingest_config::ColumnType;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -288,6 +288,54 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
         error.to_string().contains("tables of something else"),
         "{error}"
     );
+}
+
+/// A made-up next version: a table with another column and without one, one that goes, and one that is new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone() {
+    let f = shared().await;
+    let rows = "select number, id, body, changed_at from record order by number";
+    let videos = vec![
+        super::fixture::video("a", "fox"),
+        super::fixture::video("b", ""),
+    ];
+    f.land(Page::of(videos)).await;
+    let before = f.rows(rows);
+    assert_eq!(before.len(), 2);
+    let created: Vec<&'static str> = postgres::VERSION
+        .created
+        .iter()
+        .map(|statements| {
+            let changed = statements
+                .replace(
+                    "notes       text,",
+                    "later       text not null default 'new',",
+                )
+                .replace("create table restart", "create table later");
+            &*changed.leak()
+        })
+        .collect();
+    let next = postgres::Version {
+        number: postgres::VERSION.number + 1,
+        created: created.leak(),
+        former: Some(postgres::VERSION.identity()),
+    };
+    for _ in 0..2 {
+        postgres::establish(&database(&f.schema), &next)
+            .await
+            .unwrap();
+    }
+    assert_eq!(f.rows(rows), before);
+    assert_eq!(f.rows("select later from pass"), [r#"{"later":"new"}"#]);
+    let left =
+        "select relname::text from pg_class where relnamespace = current_schema()::regnamespace
+        and relname like 'former%'";
+    assert_eq!(f.rows(left), [""; 0]);
+    let next_number = "select nextval('record_number_seq') > max(number) as is_free from record";
+    assert_eq!(f.rows(next_number), [r#"{"is_free":true}"#]);
+    let opened = PostgresCatalog::open(database(&f.schema)).await;
+    let said = opened.err().unwrap().to_string();
+    assert!(said.contains("upgrade ingest"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,16 +13,13 @@ use crate::cli::{BackupArgs, Global};
 use crate::exit::Exit;
 use ingest_base::apart::apart;
 use ingest_base::private;
-use ingest_catalog::SqliteCatalog;
 use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE};
 use ingest_quota::Timestamp;
 use ingest_sqlite as sqlite;
 
 /// In the order in which they are copied. A page is charged before it is landed, so a ledger and a journal that are copied
-/// after the catalog hold every charge that the catalog's pages took: what they spent is never granted again. The index
-/// comes first, since it can follow a catalog that is ahead of it.
-const FILES: [(&str, &str); 4] = [
-    (SqliteCatalog::INDEX_FILE, "full-text index"),
+/// after the catalog hold every charge that the catalog's pages took: what they spent is never granted again.
+const FILES: [(&str, &str); 3] = [
     (CATALOG_FILE, "catalog"),
     (LEDGER_FILE, "ledger"),
     (JOURNAL_FILE, "journal"),

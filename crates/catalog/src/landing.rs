@@ -28,19 +28,16 @@ pub struct Landing {
     /// The records, in the answer's order.
     pub records: Vec<Record>,
     /// The ids of records that the answer says were removed: they are marked as gone.
-    #[serde(default)]
     pub removed: Vec<String>,
     /// What its step requests: its call and parameters.
     pub request: String,
     /// The cursor of the next page; `None` when the step is done.
     pub next: Option<String>,
     /// The cursor with which the next pass begins, on the last page of a list that has one.
-    #[serde(default)]
     pub lasting: Option<String>,
     /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
     pub cut: bool,
     /// What the pages of its list showed until now, this one included. The catalog adds how many different records it lists.
-    #[serde(default)]
     pub list: ListSoFar,
     /// The greatest value seen so far, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
     pub greatest: Option<String>,
@@ -49,20 +46,16 @@ pub struct Landing {
     /// Requested ids whose fate this page decides: those without a record in it are absent. Empty in a step that lists.
     pub requested: Vec<String>,
     /// Until when the absent ones count as fetched just now; `None`: from now on as long as any other.
-    #[serde(default)]
     pub withheld_until: Option<Timestamp>,
     /// The state of its batch of ids after it; `None` in a step that lists.
     pub batch: Option<OpenBatch>,
     /// With the last page of a complete list of one id: where the next list of that id continues.
     pub since: Option<IdSince>,
     /// The doubts that it adds to the pass.
-    #[serde(default)]
     pub doubts: Vec<Doubted>,
     /// The doubt that is added if its cursor repeats.
-    #[serde(default)]
     pub if_repeats: Option<Doubted>,
     /// Whether a pass that it begins lists everything again.
-    #[serde(default)]
     pub relists: bool,
     /// Requests since the pass's last landing, failed attempts included.
     pub requests: u64,

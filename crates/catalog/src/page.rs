@@ -56,7 +56,7 @@ pub struct Row {
 /// What the full-text index holds of a record.
 pub struct Text {
     pub parted: String,
-    /// Tells whether the text changed. Another release can compute another hash; the text is then indexed once more.
+    /// Tells whether the text changed. Another release can compute another hash; the text is then compared.
     pub hash: i64,
 }
 

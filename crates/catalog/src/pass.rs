@@ -60,7 +60,7 @@ pub struct StepPosition {
     pub pages: u64,
     /// The cursor of its next page; `None` when it is done.
     pub cursor: Option<String>,
-    /// What it requests: its call and parameters. `None` where an earlier release landed its last page.
+    /// What it requests: its call and parameters; `None` in a simulation.
     pub request: Option<String>,
     /// How many pages in a row were empty at its end.
     pub empty_pages: u64,
@@ -116,7 +116,7 @@ pub struct RegionState {
     pub since: Option<UncutPass>,
     /// When its last refused pass started, if that is later than `last_complete`.
     pub last_refused: Option<Timestamp>,
-    /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if an earlier release refused it.
+    /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if it was not.
     pub refused_request: Option<String>,
     /// Its last doubtful pass, if that started later than `last_complete`.
     pub doubtful: Option<DoubtfulPass>,
@@ -260,7 +260,6 @@ pub struct IdSince {
     /// The greatest value that it or one before it had, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
     pub greatest: Option<String>,
     /// The cursor with which the next list begins, and the request of which it is; `None` where the list had none.
-    #[serde(default)]
     pub lasting: Option<LastingCursor>,
 }
 

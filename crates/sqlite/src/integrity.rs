@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use super::Database;
+use super::schema::texts;
 
 /// What became of a file that was looked at from its first page to its last.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,13 @@ pub enum Integrity {
 /// More than anybody reads.
 const COMPLAINTS: u32 = 10;
 
-/// Checks every page of a file, and rebuilds its indices if they do not match its tables. The tables do not change.
+/// Full-text indexes.
+const TEXT_INDEXES: &str =
+    "select 'insert into ' || name || ' (' || name || ') values (''rebuild'');' from sqlite_schema
+    where sql like 'create virtual table % using fts5%'";
+
+/// Checks every page of a file, and rebuilds its indices, also those of texts, if they do not match its tables. The tables do not
+/// change.
 ///
 /// # Errors
 /// When SQLite cannot even look.
@@ -30,11 +37,19 @@ pub fn mend(path: &Path) -> rusqlite::Result<Integrity> {
     if complaints(&connection)?.is_empty() {
         return Ok(Integrity::Whole);
     }
-    let remade = connection.execute_batch("reindex");
+    let remade = remake_indexes(&connection);
     match complaints(&connection)? {
         left if left.is_empty() => remade.map(|()| Integrity::Mended),
         left => Ok(Integrity::Damaged(left)),
     }
+}
+
+fn remake_indexes(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch("reindex")?;
+    for rebuild in texts(connection, TEXT_INDEXES)? {
+        connection.execute_batch(&rebuild)?;
+    }
+    Ok(())
 }
 
 /// An error of a file, where it says that the file is damaged only if `pragma integrity_check` finds that too.
@@ -74,9 +89,6 @@ fn unconfirmed(error: &rusqlite::Error, result: &str) -> rusqlite::Error {
 }
 
 fn complaints(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection.prepare(&format!("pragma integrity_check({COMPLAINTS})"))?;
-    let lines = statement
-        .query_map([], |row| row.get::<_, String>(0))?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let lines = texts(connection, &format!("pragma integrity_check({COMPLAINTS})"))?;
     Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }

@@ -1,4 +1,4 @@
-//! SQLite files: ledger, catalog, journal and full-text index are opened, checked, copied and restored here.
+//! SQLite files: ledger, catalog and journal are opened, checked, copied and restored here.
 //!
 //! A [`Schema`] is what a file holds, and by what it is known; [`open`] makes a new one, [`open_read_only`] writes nothing.
 //! A [`Database`] notices that its file was deleted or replaced. Errors of SQLite are explained by what to do.
@@ -377,16 +377,6 @@ fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     configure(&mut connection).map_err(failed)?;
     schema.establish(&mut connection, path)?;
     Database::to_write(path, connection, &before, written).map_err(failed)
-}
-
-/// Opens another connection to a file that this process has open for writing.
-///
-/// # Errors
-/// Fails if the file is gone or cannot be opened.
-pub fn open_again(path: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    configure(&mut connection)?;
-    Ok(connection)
 }
 
 fn configure(connection: &mut Connection) -> rusqlite::Result<()> {

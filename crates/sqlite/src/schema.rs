@@ -174,7 +174,8 @@ fn definitions(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     Ok(all.iter().map(|sql| normalized(sql)).collect())
 }
 
-fn texts(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
+/// The texts that a statement returns.
+pub fn texts(connection: &Connection, sql: &str) -> rusqlite::Result<Vec<String>> {
     connection
         .prepare(sql)?
         .query_map([], |row| row.get(0))?

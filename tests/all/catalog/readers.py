@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 ROWS = "select id, title, view_count, tags from youtube_video where view_count = '22' order by id"
+FOUND = "select rowid, highlight(record_text, 0, '[', ']') like '[fox]%' from record_text where record_text match 'fox'"
 
 
 def python(path):
@@ -14,9 +15,12 @@ def python(path):
     tables = connection.execute("select name from sqlite_master where type in ('table', 'view')")
     for (name,) in tables.fetchall():
         connection.execute(f'select * from "{name}"').fetchall()
-    restored = sqlite3.connect(":memory:")
-    restored.executescript("\n".join(connection.iterdump()))
-    assert restored.execute(ROWS).fetchall() == connection.execute(ROWS).fetchall()
+    assert connection.execute(FOUND).fetchall() == [(2, 1)]
+    # Those before dump a table of a module as one of rows, which cannot be restored.
+    if sys.version_info >= (3, 13):
+        restored = sqlite3.connect(":memory:")
+        restored.executescript("\n".join(connection.iterdump()))
+        assert restored.execute(ROWS).fetchall() == connection.execute(ROWS).fetchall()
     return connection.execute(ROWS).fetchall()
 
 
@@ -25,6 +29,8 @@ def shell(path):
     copy = path + ".copy"
     subprocess.run(["sqlite3", "-bail", copy], input=dump, check=True)
     rows = subprocess.run(["sqlite3", "-json", copy, ROWS], check=True, capture_output=True)
+    found = subprocess.run(["sqlite3", copy, FOUND], check=True, capture_output=True)
+    assert found.stdout == b"2|1\n", found
     return [list(row.values()) for row in json.loads(rows.stdout)]
 
 
@@ -61,6 +67,7 @@ def sqlite_utils(path):
     run("tables", path, "--counts", "--schema")
     run("views", path, "--counts", "--schema")
     rows = json.loads(run("query", path, ROWS).stdout)
+    assert "fox" in run("search", path, "record_words", "fox").stdout.decode()
     return [[row["id"], row["title"], row["view_count"], row["tags"]] for row in rows]
 
 

@@ -43,7 +43,7 @@ fn a_backup_holds_every_file_for_its_owner_alone() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["catalog.db", "ledger.db", "search.db"]);
+    assert_eq!(names, ["catalog.db", "ledger.db"]);
     for name in names {
         let mode = fs::metadata(backup.join(name))
             .unwrap()
@@ -96,7 +96,7 @@ fn what_a_backup_holds_is_there_after_it_was_restored() {
     let backup = backed_up(&world, "backup");
     fs::remove_dir_all(world.state_dir()).unwrap();
     fs::create_dir(world.state_dir()).unwrap();
-    restore(&world, &backup, &["catalog.db", "ledger.db", "search.db"]);
+    restore(&world, &backup, &["catalog.db", "ledger.db"]);
     assert_eq!(world.charged("daily"), charged);
     assert_eq!(world.count("select count(*) from record"), records);
     assert_eq!(world.count("select count(*) from record_text"), records);

@@ -136,7 +136,7 @@ fn names() -> Vec<String> {
         .iter()
         .map(|path| name(path))
         .collect();
-    for file in ["ledger.db", "catalog.db", "search.db"] {
+    for file in ["ledger.db", "catalog.db"] {
         names.extend(["-wal", "-shm"].map(|side| format!("{file}{side}")));
     }
     names.sort();

@@ -64,7 +64,7 @@ fn a_lost_index_is_made_anew_from_the_records() {
     let title = a_title(&world);
     let before = found(&world, &title);
     assert!(before > 0);
-    Connection::open(world.state_dir().join("search.db"))
+    Connection::open(world.state_dir().join("catalog.db"))
         .unwrap()
         .execute(
             "insert into record_text (record_text) values ('delete-all')",
@@ -86,17 +86,12 @@ fn a_damaged_index_is_named_and_the_remedy_that_is_named_works() {
     let world = landed();
     let title = a_title(&world);
     let before = found(&world, &title);
-    let path = world.state_dir().join("search.db");
-    let size = fs::metadata(&path).unwrap().len();
-    let damaged = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    for page in 1..size / 4096 {
-        damaged.write_all_at(&[0xAA; 4096], page * 4096).unwrap();
-    }
+    catalog(&world)
+        .execute_batch("delete from record_text_data where id > 10")
+        .unwrap();
     let failed = world.ingest(&["search", &title]);
     assert_eq!(failed.code, 1, "{failed:?}");
-    let names = failed
-        .stderr
-        .contains("search.db: the full-text index is damaged");
+    let names = failed.stderr.contains("the full-text index is damaged");
     assert!(
         names && failed.stderr.contains("`ingest repair`"),
         "{failed:?}"

@@ -229,9 +229,6 @@ impl Lab {
     /// One number from the catalog.
     pub fn count(&self, query: &str) -> i64 {
         let catalog = rusqlite::Connection::open(self.directory.path().join("catalog.db")).unwrap();
-        let index = self.directory.path().join("search.db");
-        let attach = format!("attach '{}' as search", index.display());
-        catalog.execute_batch(&attach).unwrap();
         catalog.query_row(query, [], |row| row.get(0)).unwrap()
     }
 }

@@ -239,13 +239,7 @@ impl World {
 
     /// The catalog, as anyone may query it.
     pub fn catalog(&self) -> rusqlite::Connection {
-        let catalog = rusqlite::Connection::open(self.state_dir().join("catalog.db")).unwrap();
-        let index = self.state_dir().join("search.db");
-        if index.exists() {
-            let attach = format!("attach '{}' as search", index.display());
-            catalog.execute_batch(&attach).unwrap();
-        }
-        catalog
+        rusqlite::Connection::open(self.state_dir().join("catalog.db")).unwrap()
     }
 
     /// One number from the catalog.

@@ -70,31 +70,14 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
     }
 
     async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
-        let (index, indexer) = (Arc::clone(&self.index), Arc::clone(&self.indexer));
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.on_its_thread(move |database| {
-            // What this process landed is found, and what others landed is waited for.
-            indexer.finish();
-            let newest = index.catch_up(database)?;
-            database.read(|connection| {
+            Ok(database.read(|connection| {
                 let _running = interruptible.runs_on(connection)?;
-                nested(search::search(
-                    (connection, newest),
-                    &index,
-                    &interruptible,
-                    &query,
-                ))
-            })?
+                search::search(connection, &interruptible, &query)
+            })?)
         })
         .await
-    }
-}
-
-/// Moves SQLite's errors to the outer result, where a reader of a file that changed tries again.
-fn nested<T>(read: Result<T, StoreError>) -> rusqlite::Result<Result<T, StoreError>> {
-    match read {
-        Err(StoreError::Sqlite(error)) => Err(error),
-        read => Ok(read),
     }
 }

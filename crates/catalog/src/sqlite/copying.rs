@@ -102,16 +102,7 @@ fn replace(connection: &Connection, table: &Table, rows: &[CopiedRow]) -> rusqli
 }
 
 fn select(table: &Table) -> String {
-    let names = table
-        .columns
-        .iter()
-        .map(|(name, _)| match (table.name, *name) {
-            // Earlier releases did not write when a batch began, and PostgreSQL demands it.
-            ("batch", "began") => {
-                "coalesce(began, (select started_at from pass where id = batch.pass)) as began"
-            }
-            (_, name) => name,
-        });
+    let names = table.columns.iter().map(|(name, _)| *name);
     let names: Vec<&str> = names.collect();
     format!("select {} from {}", names.join(", "), table.name)
 }

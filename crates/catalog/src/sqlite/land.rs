@@ -4,7 +4,7 @@ use rusqlite::{Transaction, params};
 
 use super::passes::{self, Counts, count};
 use super::{StoreError, columns, gone, id_since, lasting, tags, views};
-use crate::page::LandingPage;
+use crate::page::{LandingPage, Text};
 use crate::values::{integer, list as json_list};
 use crate::{Landed, OpenBatch, PassId, PassRef};
 
@@ -25,9 +25,10 @@ const KEEP_VERSION: &str =
     select upstream, kind, id, ?4, ?5, body from record
     where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
-// Only one transaction writes at a time, so the numbers of a page's changes are consecutive.
-// `mark` tells the entry from one with its number in another history, as after a file was restored.
-const CHANGED: &str = "insert into text_change (number, mark) values (?1, random())";
+/// What the full-text index holds of a record.
+const WORDS: &str = "insert into record_words (number, text) values (?1, ?2)
+    on conflict do update set text = excluded.text where text <> excluded.text";
+const NO_WORDS: &str = "delete from record_words where number = ?1";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
 /// Adds a row of a listing. One list of columns for both statements, so that neither can miss one.
@@ -68,6 +69,7 @@ pub const STATEMENTS: &[&str] = &[
     NEWEST,
     KEEP_VERSION,
     REHASH,
+    NO_WORDS,
     LAST_POSITION,
     LIST_REQUESTED,
     CAME,
@@ -78,36 +80,12 @@ pub const STATEMENTS: &[&str] = &[
     GREATEST,
 ];
 
-/// The records of a page whose text differs from what the full-text index holds.
-#[derive(Debug, Default)]
-pub struct Changes {
-    /// The number of the last of them in the catalog's log.
-    last: i64,
-    /// Their indices in the page's rows, in the order of the log.
-    rows: Vec<usize>,
-}
-
-impl Changes {
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    /// The new text of the change with this number; the outer `None` if the change is not of this page.
-    #[expect(clippy::option_option, reason = "a record without text is indexed too")]
-    pub fn text<'a>(&self, page: &'a LandingPage, seq: i64) -> Option<Option<&'a str>> {
-        let behind = usize::try_from(self.last.checked_sub(seq)?).ok()?;
-        let place = self.rows.len().checked_sub(behind)?.checked_sub(1)?;
-        let row = page.rows.get(*self.rows.get(place)?)?;
-        Some(row.text.as_ref().map(|text| text.parted.as_str()))
-    }
-}
-
-/// Stores a page. The caller indexes the changed texts after the commit.
-pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes), StoreError> {
+/// Stores a page.
+pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<Landed, StoreError> {
     let landing = &*page.landing;
     let pass = begin(tx, &landing.pass, landing.relists)?;
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
-    let changes = store(tx, pass, page)?;
+    store(tx, pass, page)?;
     let (records, listed) = list(tx, pass, page)?;
     gone::remove(tx, page)?;
     store_absent(tx, page)?;
@@ -133,13 +111,12 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<(Landed, Changes
     if let Some(greatest) = &landing.greatest {
         tx.prepare_cached(GREATEST)?.execute((pass.0, greatest))?;
     }
-    let landed = Landed {
+    Ok(Landed {
         pass,
         cursor_repeats,
         listed: u64::try_from(listed).unwrap_or(0),
         lease_lost: false,
-    };
-    Ok((landed, changes))
+    })
 }
 
 fn begin(tx: &Transaction<'_>, pass: &PassRef, relists: bool) -> rusqlite::Result<PassId> {
@@ -158,14 +135,13 @@ fn begin(tx: &Transaction<'_>, pass: &PassRef, relists: bool) -> rusqlite::Resul
     }
 }
 
-/// Stores the records and logs those whose text changed. Indexing is the expensive part, and most records that are seen
+/// Stores the records, and the words of those whose text changed. Indexing is the expensive part, and most records that are seen
 /// again have the same text.
-fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<Changes> {
+fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Result<()> {
     let mut newest: i64 = tx.prepare_cached(NEWEST)?.query_row([], |row| row.get(0))?;
     let mut statement = tx.prepare_cached(STORE)?;
-    let mut changes = Changes::default();
     let now = columns::time(page.landing.now);
-    for (place, row) in page.rows.iter().enumerate() {
+    for row in &page.rows {
         let (upstream, kind, hash) = (&page.landing.upstream, page.kind(), row.text_hash());
         if page.landing.kind.history {
             let former = params![upstream, kind, row.id, pass.0, now, row.body];
@@ -185,10 +161,18 @@ fn store(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Re
         } else {
             tx.prepare_cached(REHASH)?.execute((number, hash))?;
         }
-        changes.last = tx.prepare_cached(CHANGED)?.insert([number])?;
-        changes.rows.push(place);
+        store_words(tx, number, row.text.as_ref())?;
     }
-    Ok(changes)
+    Ok(())
+}
+
+/// Stores what the full-text index holds of a record. The index follows by triggers.
+pub fn store_words(tx: &Transaction<'_>, number: i64, text: Option<&Text>) -> rusqlite::Result<()> {
+    let stored = match text {
+        Some(text) => tx.prepare_cached(WORDS)?.execute((number, &text.parted)),
+        None => tx.prepare_cached(NO_WORDS)?.execute([number]),
+    };
+    stored.map(drop)
 }
 
 /// Lists the records after those that the step listed before. Returns the number of new rows, and of all.

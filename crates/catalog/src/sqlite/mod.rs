@@ -6,7 +6,6 @@ mod copying;
 mod estimates;
 mod gone;
 mod id_since;
-mod indexer;
 mod land;
 mod lasting;
 mod parents;
@@ -22,22 +21,19 @@ mod schema;
 mod search;
 mod store;
 mod tags;
-mod text_index;
 mod typed;
 mod views;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::ffi::SQLITE_CORRUPT_VTAB;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
-use self::indexer::Indexer;
-use self::text_index::TextIndex;
 use super::{CatalogError, PassId};
-use ingest_base::apart::{CutOff, apart, apart_alone};
+use ingest_base::apart::{CutOff, apart};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
 
@@ -45,32 +41,8 @@ use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
 /// it was opened: only a [`ReadWrite`] one is a [`PassStore`](super::PassStore).
 pub struct SqliteCatalog<A = ReadWrite> {
     path: PathBuf,
-    indexer: Arc<Indexer>,
     database: Arc<Mutex<Database>>,
-    index: Arc<TextIndex>,
     access: A,
-    // Dropped behind the catalog's file: both are closed beside each other, since each waits for the disk.
-    closing: Closing,
-}
-
-/// A thread that closes the index, which is waited for.
-#[derive(Default)]
-struct Closing(Option<JoinHandle<()>>);
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        if let Some(thread) = self.0.take() {
-            // A panic has ended the process.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl<A> Drop for SqliteCatalog<A> {
-    fn drop(&mut self) {
-        self.indexer.end();
-        self.closing = Closing(self.index.close());
-    }
 }
 
 /// Opened for writing.
@@ -89,57 +61,26 @@ enum StoreError {
     Sqlite(#[from] rusqlite::Error),
     #[error("no pass {}", .0.0)]
     NoSuchPass(PassId),
-    #[error("its full-text index is missing; create it with `ingest repair`")]
-    NoIndex,
     #[error(
-        "{path}: the full-text index is damaged ({source}); `ingest repair` builds it again from the catalog, without any request"
+        "the full-text index is damaged ({0}); `ingest repair` builds it again from the catalog, without any request"
     )]
-    DamagedIndex {
-        path: PathBuf,
-        source: rusqlite::Error,
-    },
-    #[error(transparent)]
-    Index(#[from] OpenError),
+    DamagedIndex(rusqlite::Error),
     #[error(transparent)]
     CutOff(#[from] CutOff),
-}
-
-impl StoreError {
-    /// The error of a full-text index: the catalog is whole where its index is damaged.
-    fn of_index(path: &Path, error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::DamagedIndex {
-                path: path.to_owned(),
-                source: error,
-            },
-            _ => Self::Sqlite(error),
-        }
-    }
 }
 
 impl SqliteCatalog {
     /// What its file holds. `crates/catalog/src/sqlite/schema.rs` describes the tables.
     pub const SCHEMA: Schema = schema::SCHEMA;
 
-    /// The file of the full-text index, in the same directory.
-    pub const INDEX_FILE: &str = text_index::FILE;
-
     /// Opens a catalog; creates its file if there is none.
     ///
     /// # Errors
     /// Fails if the file cannot be opened, is damaged, or was written by another version.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let index = TextIndex::to_write(path);
-        let is_behind = index.may_be_behind(path);
         let mut database = sqlite::open(path, Self::SCHEMA)?;
-        let refreshed = database.change(|connection| {
-            // Another version with the same tables may have defined the views in another way.
-            views::refresh(connection)?;
-            if is_behind {
-                index.follow(connection, &[]);
-            }
-            Ok(())
-        });
+        // Another version with the same tables may have defined the views in another way.
+        let refreshed = database.change(views::refresh);
         refreshed.map_err(|source| OpenError::Sqlite {
             path: path.to_owned(),
             name: Self::SCHEMA.name,
@@ -148,7 +89,7 @@ impl SqliteCatalog {
         let access = ReadWrite {
             files: database.files().cloned(),
         };
-        Ok(Self::new(path, database, index, access))
+        Ok(Self::new(path, database, access))
     }
 
     /// Opens a catalog for reading. A missing file reads as an empty catalog and is not created.
@@ -160,8 +101,7 @@ impl SqliteCatalog {
             Some(database) => database,
             None => sqlite::open_empty(Self::SCHEMA)?,
         };
-        let index = TextIndex::to_read(path);
-        Ok(SqliteCatalog::new(path, database, index, ReadOnly))
+        Ok(SqliteCatalog::new(path, database, ReadOnly))
     }
 
     /// A catalog with nothing in it, for reading.
@@ -171,8 +111,7 @@ impl SqliteCatalog {
     pub fn none() -> Result<SqliteCatalog<ReadOnly>, OpenError> {
         let nowhere = Path::new("/nonexistent/catalog.db");
         let database = sqlite::open_empty(Self::SCHEMA)?;
-        let index = TextIndex::to_read(nowhere);
-        Ok(SqliteCatalog::new(nowhere, database, index, ReadOnly))
+        Ok(SqliteCatalog::new(nowhere, database, ReadOnly))
     }
 
     /// The statements whose cost must not grow with the catalog, so that a test can check their query plans.
@@ -192,18 +131,16 @@ impl SqliteCatalog {
             records::STATEMENTS,
             search::STATEMENTS,
             tags::STATEMENTS,
-            text_index::STATEMENTS,
         ];
         of_all.concat()
     }
 
-    /// Rebuilds the full-text index from the records, even if its file is damaged. Returns the number of indexed records.
+    /// Splits the texts of all records again, and indexes those that changed. Returns the number of indexed records.
     ///
     /// # Errors
-    /// Fails if a file cannot be read or written.
+    /// Fails if the file cannot be read or written.
     pub async fn rebuild_text(&self) -> Result<u64, CatalogError> {
-        let index = Arc::clone(&self.index);
-        self.change(move |connection| index.rebuild(connection))
+        self.change(|connection| Ok(rebuild::rebuild(connection)?))
             .await
     }
 
@@ -225,30 +162,14 @@ impl SqliteCatalog {
         self.on_its_thread(move |database| database.change(work))
             .await
     }
-
-    /// The same for a change that needs much memory: all of them share one thread, because an allocator rarely reuses on one
-    /// thread what another one freed.
-    async fn change_alone<T, F>(&self, work: F) -> Result<T, CatalogError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
-    {
-        let database = Arc::clone(&self.database);
-        self.done(apart_alone(move || database.lock().change(work)).await)
-    }
 }
 
 impl<A> SqliteCatalog<A> {
-    fn new(path: &Path, database: Database, index: TextIndex, access: A) -> Self {
-        let (index, database) = (Arc::new(index), Arc::new(Mutex::new(database)));
-        let indexer = Arc::new(Indexer::new(path, Arc::clone(&index)));
+    fn new(path: &Path, database: Database, access: A) -> Self {
         Self {
             path: path.to_owned(),
-            indexer,
-            database,
-            index,
+            database: Arc::new(Mutex::new(database)),
             access,
-            closing: Closing::default(),
         }
     }
 
@@ -308,23 +229,26 @@ impl StoreError {
     /// The error as callers of the catalog at `path` see it.
     fn at(self, path: &Path) -> CatalogError {
         let error = match self {
+            // The tables are whole where only what a module keeps is damaged.
+            Self::Sqlite(error) if is_of_index(&error) => Self::DamagedIndex(error),
             Self::Sqlite(error) => Self::Sqlite(sqlite::confirmed(path, error)),
             other => other,
         };
-        let message = match &error {
-            Self::DamagedIndex { .. } => error.to_string(),
-            _ => format!("{}: catalog operation failed: {error}", path.display()),
-        };
+        let message = format!("{}: catalog operation failed: {error}", path.display());
         match error {
             Self::Sqlite(error) if sqlite::is_busy(&error) => CatalogError::Unavailable(message),
-            Self::Sqlite(_)
-            | Self::NoSuchPass(_)
-            | Self::NoIndex
-            | Self::Index(_)
-            | Self::CutOff(_)
-            | Self::DamagedIndex { .. } => CatalogError::Failed(message),
+            Self::Sqlite(_) | Self::NoSuchPass(_) | Self::CutOff(_) | Self::DamagedIndex(_) => {
+                CatalogError::Failed(message)
+            }
         }
     }
+}
+
+/// Whether a module says that its tables are damaged.
+fn is_of_index(error: &rusqlite::Error) -> bool {
+    error
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == SQLITE_CORRUPT_VTAB)
 }
 
 fn in_transaction<T>(

@@ -18,21 +18,11 @@ const DROP_VERSIONS: &str = "delete from record_version where number in (
         select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3))";
 const DROP_OLD_VERSIONS: &str = "delete from record_version where number in
     (select number from record_version where upstream = ?1 and replaced_at < ?2 order by replaced_at limit ?3)";
-const CHANGED: &str = "insert into text_change (number, mark) select number, random() from record
-    where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3";
 const DROP: &str = "delete from record where number in
     (select number from record where upstream = ?1 and last_seen < ?2 order by last_seen, number limit ?3)";
 const FORGET: &str = "delete from absent where upstream = ?1 and at < ?2";
 const COUNT: &str = "select count(*) from record where upstream = ?1 and last_seen < ?2";
-pub const STATEMENTS: &[&str] = &[
-    OLD,
-    COUNT,
-    CHANGED,
-    DROP_VERSIONS,
-    DROP_OLD_VERSIONS,
-    DROP,
-    FORGET,
-];
+pub const STATEMENTS: &[&str] = &[OLD, COUNT, DROP_VERSIONS, DROP_OLD_VERSIONS, DROP, FORGET];
 
 /// Returns the number of records that [`drop_unseen`] would delete.
 pub fn unseen(connection: &Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
@@ -61,8 +51,6 @@ pub fn drop_unseen(
 fn drop_some(connection: &mut Connection, upstream: &str, since: &str) -> rusqlite::Result<u64> {
     let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Before the records are gone: it selects the same ones.
-    tx.prepare_cached(CHANGED)?
-        .execute((upstream, since, AT_ONCE))?;
     for versions in [DROP_VERSIONS, DROP_OLD_VERSIONS] {
         tx.prepare_cached(versions)?
             .execute((upstream, since, AT_ONCE))?;

@@ -1,111 +1,65 @@
-//! Rebuilds the full-text index from the records.
+//! Splits the texts of all records again, by the places that the configuration names now.
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 use serde_json::Value;
 
-use super::text_index::{self, Followed};
-use super::views;
+use super::{land, views};
 use crate::page::Text;
 use ingest_config::Pointer;
 
-const EMPTY: &str = "insert into record_text (record_text) values ('delete-all')";
-const RECORDS: &str = "select number, upstream, kind, body, text_hash from record order by number";
-const RECORD: &str = "select upstream, kind, body from record where number = ?1";
-const NEWEST_CHANGE: &str =
-    "select seq, mark from text_change where seq = (select max(seq) from text_change)";
-// Another process may have changed the record meanwhile.
-const REHASH: &str = "update record set text_hash = ?2 where number = ?1 and text_hash is not ?2 and text_hash is ?3";
+/// Records in one transaction, so that other processes can land pages in between.
+const AT_ONCE: i64 = 1_000;
+
+const INDEX: &str = "insert into record_text (record_text) values ('rebuild')";
+const RECORDS: &str =
+    "select number, upstream, kind, body from record where number > ?1 order by number limit ?2";
+const REHASH: &str = "update record set text_hash = ?2 where number = ?1 and text_hash is not ?2";
 /// The statements whose cost must not grow with the catalog.
-pub const STATEMENTS: &[&str] = &[RECORD, NEWEST_CHANGE, REHASH];
+pub const STATEMENTS: &[&str] = &[RECORDS, REHASH];
 
-/// A record whose text has another hash than the catalog stores.
-struct Rehash {
-    number: i64,
-    stored: Option<i64>,
-    found: Option<i64>,
-}
+type Pointers = HashMap<(String, String), Vec<Pointer>>;
 
-/// Empties the index and fills it again; returns how many records it holds. Other processes land their pages meanwhile.
-pub fn rebuild(index: &mut Connection, records: &mut Connection) -> rusqlite::Result<u64> {
-    let tx = index.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    tx.execute(EMPTY, [])?;
-    // One state of the catalog: what changes later is behind its newest change, and the next writer follows it.
-    let snapshot = records.transaction()?;
-    let (indexed, rehashes) = fill(&tx, &snapshot)?;
-    text_index::set_followed(&tx, newest(&snapshot)?)?;
-    drop(snapshot);
-    tx.commit()?;
-    rehash(records, &rehashes)?;
+/// Fills the full-text index again. Returns the number of records that have a text.
+pub fn rebuild(connection: &mut Connection) -> rusqlite::Result<u64> {
+    connection.execute_batch(INDEX)?;
+    let (mut indexed, mut last) = (0, Some(i64::MIN));
+    let mut pointers = Pointers::new();
+    while let Some(after) = last {
+        last = some(connection, after, &mut pointers, &mut indexed)?;
+    }
     Ok(indexed)
 }
 
-/// The text of one record as the index holds it; `None` where there is no such record, or no text in it.
-pub fn text(records: &Connection, number: i64) -> rusqlite::Result<Option<String>> {
-    let record: Option<(String, String, String)> = records
-        .prepare_cached(RECORD)?
-        .query_row([number], |row| row.try_into())
-        .optional()?;
-    let Some((upstream, kind, body)) = record else {
-        return Ok(None);
-    };
-    let pointers = views::text_pointers(records, &upstream, &kind)?;
-    Ok(text_of(&body, &pointers).map(|text| text.parted))
-}
-
-fn newest(records: &Connection) -> rusqlite::Result<Followed> {
-    records.query_row(NEWEST_CHANGE, [], |row| {
-        Ok(Followed {
-            seq: row.get(0)?,
-            mark: row.get(1)?,
-        })
-    })
-}
-
-fn fill(index: &Transaction<'_>, records: &Connection) -> rusqlite::Result<(u64, Vec<Rehash>)> {
-    let mut pointers: HashMap<(String, String), Vec<Pointer>> = HashMap::new();
-    let (mut indexed, mut rehashes) = (0_u64, Vec::new());
-    let mut statement = records.prepare(RECORDS)?;
-    let mut rows = statement.query([])?;
+/// Splits the texts of the records after this one. Returns the number of the last; `None` where there are no more.
+fn some(
+    connection: &mut Connection,
+    after: i64,
+    pointers: &mut Pointers,
+    indexed: &mut u64,
+) -> rusqlite::Result<Option<i64>> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut last = None;
+    let mut statement = tx.prepare_cached(RECORDS)?;
+    let mut rows = statement.query((after, AT_ONCE))?;
     while let Some(row) = rows.next()? {
         let (number, kind): (i64, (String, String)) = (row.get(0)?, (row.get(1)?, row.get(2)?));
         if !pointers.contains_key(&kind) {
-            let found = views::text_pointers(records, &kind.0, &kind.1)?;
+            let found = views::text_pointers(&tx, &kind.0, &kind.1)?;
             pointers.insert(kind.clone(), found);
         }
-        let body: String = row.get(3)?;
         let of_kind = pointers.get(&kind).map(Vec::as_slice).unwrap_or_default();
-        let text = text_of(&body, of_kind);
-        if let Some(text) = &text {
-            text_index::add(index, number, &text.parted)?;
-            indexed += 1;
-        }
-        let (stored, found) = (row.get(4)?, text.map(|text| text.hash));
-        if stored != found {
-            rehashes.push(Rehash {
-                number,
-                stored,
-                found,
-            });
-        }
-    }
-    Ok((indexed, rehashes))
-}
-
-fn rehash(records: &mut Connection, rehashes: &[Rehash]) -> rusqlite::Result<()> {
-    if rehashes.is_empty() {
-        return Ok(());
-    }
-    let tx = records.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for one in rehashes {
+        let body: Option<Value> = serde_json::from_str(row.get_ref(3)?.as_str()?).ok();
+        let text = body.and_then(|body| Text::new(&body, of_kind));
+        land::store_words(&tx, number, text.as_ref())?;
         tx.prepare_cached(REHASH)?
-            .execute((one.number, one.found, one.stored))?;
+            .execute((number, text.as_ref().map(|text| text.hash)))?;
+        *indexed += u64::from(text.is_some());
+        last = Some(number);
     }
-    tx.commit()
-}
-
-fn text_of(body: &str, pointers: &[Pointer]) -> Option<Text> {
-    let body: Value = serde_json::from_str(body).ok()?;
-    Text::new(&body, pointers)
+    drop(rows);
+    drop(statement);
+    tx.commit()?;
+    Ok(last)
 }

@@ -20,12 +20,12 @@ use ingest_sqlite::Schema;
 /// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
 /// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
 /// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it; `cursor` is the one with which that list begins, and `request` that of its step |
-/// | `text_change` | a record whose text changed, by its number, in the order of the changes: what the full-text index has to follow |
+/// | `record_words` | the text of a record that is searched, by its number: its first 64 KiB, where scripts without spaces have an invisible one around each character |
+/// | `record_text` | full-text index of `record_words`; `rowid` is `record.number`. Every SQLite from 3.38 on that has FTS5 reads it |
 ///
 /// `pass.pages` and `pass.records` count the rows in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
 /// was spent, pages that a restart threw away included.
 ///
-/// The full-text index is in a file of its own beside it, `search.db`: `record_text`, whose `rowid` is `record.number`.
 /// Scripts without spaces are in the index a character a word, so that any part of a title is found: to ask for `天気` by
 /// hand is to ask for the phrase `"天 気"`.
 pub const SCHEMA: Schema = Schema {
@@ -38,9 +38,10 @@ pub const SCHEMA: Schema = Schema {
 };
 
 /// Rows of listing steps are not in the index of parents, so landing them costs no more. `pass_by_age` finds the passes since an
-/// instant without a look at those before: every charge in a file asks for them. The log of changed texts is never empty, so that
-/// every index has a place in it.
-const TABLES: &str = "
+/// instant without a look at those before: every charge in a file asks for them. The index follows the words,
+/// and the words their record, by triggers: whoever changes a row, the index is right. Datasette and sqlite-utils know an index by
+/// `content="`.
+const TABLES: &str = r#"
 create table record (
     number     integer primary key,
     upstream   text not null,
@@ -192,7 +193,7 @@ create table batch (
     ids         text not null,
     missing     text not null,
     cursors     text not null,
-    began       text,
+    began       text not null,
     empty_pages integer not null default 0,
     greatest    text,
     primary key (pass, step, ids)
@@ -209,10 +210,27 @@ create table id_since (
     primary key (job, call, id)
 ) strict, without rowid;
 
-create table text_change (
-    seq    integer primary key,
-    number integer not null,
-    mark   integer not null
+create table record_words (
+    number integer primary key,
+    text   text not null
 ) strict;
-insert into text_change (number, mark) values (0, random());
-";
+create virtual table record_text using fts5 (
+    text,
+    content="record_words",
+    content_rowid="number",
+    tokenize = "unicode61 remove_diacritics 2 categories 'L* N* Co M*'"
+);
+create trigger words_added after insert on record_words begin
+    insert into record_text (rowid, text) values (new.number, new.text);
+end;
+create trigger words_changed after update on record_words begin
+    insert into record_text (record_text, rowid, text) values ('delete', old.number, old.text);
+    insert into record_text (rowid, text) values (new.number, new.text);
+end;
+create trigger words_dropped after delete on record_words begin
+    insert into record_text (record_text, rowid, text) values ('delete', old.number, old.text);
+end;
+create trigger record_dropped after delete on record begin
+    delete from record_words where number = old.number;
+end;
+"#;

@@ -1,4 +1,4 @@
-//! Full-text search. The index holds words only, so what needs the texts of records comes from a second index, in memory.
+//! Full-text search. What needs the whole texts of records comes from a second index, in memory.
 //!
 //! A search takes at most a time that does not grow with the catalog. Where the index would take longer, the texts of the
 //! newest records, or of the few that pass the filters, are compared; and the result says how far the search came.
@@ -10,8 +10,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::text_index::TextIndex;
-use super::{StoreError, columns, views};
+use super::{columns, views};
 use crate::rows::Columns;
 use crate::scratch::Scratch;
 use crate::text::text_of;
@@ -84,34 +83,30 @@ const TO_FILTER: Duration = Duration::from_millis(10);
 /// The time that a search may take to read texts.
 const TO_READ: Duration = Duration::from_millis(15);
 
-/// Returns the records that contain all words, best match first. The index should hold the changes up to `newest`.
+/// Returns the records that contain all words, best match first.
 pub fn search(
-    (records, newest): (&Connection, Option<i64>),
-    index: &TextIndex,
+    catalog: &Connection,
     interruptible: &Interruptible,
     query: &SearchQuery,
-) -> Result<SearchResults, StoreError> {
+) -> rusqlite::Result<SearchResults> {
     let words: Vec<Word> = words::searched(&query.words).collect();
     if words.is_empty() || query.limit == 0 {
         return Ok(SearchResults::default());
     }
     let whole = words.iter().filter(|word| !word.is_beginning);
     let search = Search {
-        records,
+        catalog,
         interruptible,
         query,
         whole: words::query(whole),
         all: words::query(&words),
         since: query.since.map(columns::time),
     };
-    let found = index.read((records, newest), interruptible, |index| {
-        search.found(index)
-    })?;
-    Ok(search.results(found)?)
+    search.results(search.found()?)
 }
 
 struct Search<'a> {
-    records: &'a Connection,
+    catalog: &'a Connection,
     interruptible: &'a Interruptible,
     query: &'a SearchQuery,
     /// The FTS5 query of the words that are no beginnings; it can be empty.
@@ -154,8 +149,8 @@ enum SearchEnd {
 
 impl Search<'_> {
     /// Ranks by the index where that takes a time that does not grow with the catalog.
-    fn found(&self, index: &Connection) -> rusqlite::Result<Matches> {
-        let mut matches = self.matches(index)?;
+    fn found(&self) -> rusqlite::Result<Matches> {
+        let mut matches = self.matches()?;
         let is_late = !matches!(matches, Some((_, SearchEnd::All | SearchEnd::Enough(_))));
         if self.is_filtered() && is_late {
             if let Some(few) = self.few()? {
@@ -165,14 +160,14 @@ impl Search<'_> {
                 .as_ref()
                 .is_none_or(|(found, _)| found.len() < self.query.limit as usize)
             {
-                matches = self.in_time(index, &self.all, RANKED as usize, TO_FIND_AGAIN)?;
+                matches = self.in_time(&self.all, RANKED as usize, TO_FIND_AGAIN)?;
             }
         }
         let Some((numbers, end)) = matches else {
-            return self.unread(index);
+            return self.unread();
         };
         if let SearchEnd::All = end
-            && let Some(numbers) = self.best(index, &numbers)?
+            && let Some(numbers) = self.best(&numbers)?
         {
             return Ok(Matches {
                 numbers,
@@ -181,33 +176,33 @@ impl Search<'_> {
         }
         let compared = COMPARED.max(self.query.limit as usize);
         Ok(Matches {
-            numbers: shortest(index, numbers, compared)?,
+            numbers: shortest(self.catalog, numbers, compared)?,
             order: Order::Newest,
             end,
         })
     }
 
     /// Returns the newest records that match and pass the filters; `None` if the index finds none in time.
-    fn matches(&self, index: &Connection) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
+    fn matches(&self) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
         let time = match self.is_filtered() {
             true => TO_FIND_FILTERED,
             false => TO_FIND,
         };
-        self.in_time(index, &self.all, RANKED as usize, time)
+        self.in_time(&self.all, RANKED as usize, time)
     }
 
     /// Returns records that may have the words: the newest that have the whole words, or the newest of all.
-    fn unread(&self, index: &Connection) -> rusqlite::Result<Matches> {
+    fn unread(&self) -> rusqlite::Result<Matches> {
         let is_narrower = !self.whole.is_empty() && self.whole != self.all;
         let whole = match is_narrower {
-            true => self.in_time(index, &self.whole, READ, TO_FIND_AGAIN)?,
+            true => self.in_time(&self.whole, READ, TO_FIND_AGAIN)?,
             false => None,
         };
         let (numbers, end) = match whole {
             Some(found) => found,
             None => {
                 let (advance, passed) = (Advance::default(), RefCell::default());
-                self.newest(index, None, READ, (TO_FIND_AGAIN, &advance, &passed))?
+                self.newest(None, READ, (TO_FIND_AGAIN, &advance, &passed))?
             }
         };
         Ok(Matches {
@@ -221,16 +216,14 @@ impl Search<'_> {
     /// match however long it takes, so it must be interrupted.
     fn in_time(
         &self,
-        index: &Connection,
         words: &str,
         most: usize,
         time: Duration,
     ) -> rusqlite::Result<Option<(Vec<i64>, SearchEnd)>> {
         let passed = RefCell::default();
-        let newest =
-            |advance: &Advance| self.newest(index, Some(words), most, (time, advance, &passed));
+        let newest = |advance: &Advance| self.newest(Some(words), most, (time, advance, &passed));
         let patience = time.min(TO_ADVANCE);
-        let found = self.interruptible.within(patience, index, newest)?;
+        let found = self.interruptible.within(patience, self.catalog, newest)?;
         Ok(found.or_else(|| {
             let passed = passed.take();
             let last = passed.last().copied()?;
@@ -241,7 +234,6 @@ impl Search<'_> {
     /// Returns the newest records that match and pass the filters, newest first; those found in time are in `passed`.
     fn newest(
         &self,
-        index: &Connection,
         words: Option<&str>,
         most: usize,
         (time, advance, passed): (Duration, &Advance, &RefCell<Vec<i64>>),
@@ -249,10 +241,10 @@ impl Search<'_> {
         passed.take();
         // Before the interrupt, so that it mostly ends with a number down to which it looked.
         let until = computed() + time * 3 / 4;
-        let mut statement = match words {
-            Some(_) => index.prepare_cached(MATCHES)?,
-            None => self.records.prepare_cached(RECORDS)?,
-        };
+        let mut statement = self.catalog.prepare_cached(match words {
+            Some(_) => MATCHES,
+            None => RECORDS,
+        })?;
         let numbers = statement.query_map([words], |row| row.get(0))?;
         for (examined, number) in (1..).zip(numbers) {
             let number = number?;
@@ -274,10 +266,10 @@ impl Search<'_> {
     }
 
     /// Returns the best of these matches, by the index; `None` if it cannot rank in time.
-    fn best(&self, index: &Connection, matches: &[i64]) -> rusqlite::Result<Option<Vec<i64>>> {
+    fn best(&self, matches: &[i64]) -> rusqlite::Result<Option<Vec<i64>>> {
         let matches: HashSet<i64> = matches.iter().copied().collect();
-        self.interruptible.within(TO_RANK, index, |_| {
-            let mut statement = index.prepare_cached(BEST)?;
+        self.interruptible.within(TO_RANK, self.catalog, |_| {
+            let mut statement = self.catalog.prepare_cached(BEST)?;
             let numbers = statement.query_map([&self.all], |row| row.get(0))?;
             let passed =
                 numbers.filter(|number| number.as_ref().map_or(true, |n| matches.contains(n)));
@@ -287,7 +279,7 @@ impl Search<'_> {
 
     /// Returns the records that pass the filters, if they are few.
     fn few(&self) -> rusqlite::Result<Option<Matches>> {
-        let (query, records) = (self.query, self.records);
+        let (query, catalog) = (self.query, self.catalog);
         let filters = [
             (SEEN_SINCE, &self.since),
             (OF_REGION, &query.region),
@@ -295,8 +287,8 @@ impl Search<'_> {
         ];
         for (statement, filter) in filters {
             let Some(filter) = filter else { continue };
-            let numbers = self.interruptible.within(TO_FILTER, records, |_| {
-                let mut statement = records.prepare_cached(statement)?;
+            let numbers = self.interruptible.within(TO_FILTER, catalog, |_| {
+                let mut statement = catalog.prepare_cached(statement)?;
                 let numbers = statement.query_map((filter, READ as i64), |row| row.get(0))?;
                 numbers.collect::<rusqlite::Result<Vec<i64>>>()
             })?;
@@ -364,25 +356,25 @@ impl Search<'_> {
 
     fn passes(&self, number: i64) -> rusqlite::Result<bool> {
         let filters = (number, &self.query.kind, &self.since, &self.query.region);
-        self.records.prepare_cached(PASSES)?.exists(filters)
+        self.catalog.prepare_cached(PASSES)?.exists(filters)
     }
 
     /// Returns the record of a number if it passes the filters, and the length of its body.
     fn hit(&self, number: i64) -> rusqlite::Result<Option<(SearchHit, usize)>> {
         let filters = (number, &self.query.kind, &self.since, &self.query.region);
-        let mut statement = self.records.prepare_cached(RECORD)?;
+        let mut statement = self.catalog.prepare_cached(RECORD)?;
         statement.query_row(filters, hit).optional()
     }
 
     fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
-        self.records
+        self.catalog
             .query_row(FIRST_SEEN, [number], |row| row.time(0))
     }
 
     /// An index of the texts of these records.
     fn scratch<'h>(&self, hits: impl Iterator<Item = &'h SearchHit>) -> rusqlite::Result<Scratch> {
         Scratch::new(hits.map(|hit| {
-            let pointers = views::text_pointers(self.records, &hit.upstream, &hit.kind)?;
+            let pointers = views::text_pointers(self.catalog, &hit.upstream, &hit.kind)?;
             Ok(text_of(&hit.body, &pointers))
         }))
     }
@@ -398,8 +390,8 @@ impl Search<'_> {
 }
 
 /// Returns the records with the fewest words, newer ones first where several have as many.
-fn shortest(index: &Connection, numbers: Vec<i64>, most: usize) -> rusqlite::Result<Vec<i64>> {
-    let mut statement = index.prepare_cached(LENGTH)?;
+fn shortest(catalog: &Connection, numbers: Vec<i64>, most: usize) -> rusqlite::Result<Vec<i64>> {
+    let mut statement = catalog.prepare_cached(LENGTH)?;
     let mut lengths = Vec::with_capacity(numbers.len());
     for number in numbers {
         let length: Option<Vec<u8>> = statement.query_row([number], |row| row.get(0)).optional()?;

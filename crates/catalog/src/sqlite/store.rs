@@ -2,7 +2,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::Connection;
 use rusqlite::ffi::{Error, SQLITE_FULL};
 use rustix::fs::statvfs;
 
@@ -16,7 +15,7 @@ use crate::{
     CallFacts, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef, PassStore,
     PendingQuery, Rearrangement,
 };
-use ingest_base::apart::apart;
+use ingest_base::apart::{apart, apart_alone};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
@@ -55,30 +54,19 @@ impl PassStore for SqliteCatalog {
     }
 
     async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        if is_large(&landing) {
-            let index = Arc::clone(&self.index);
-            let land = move |connection: &mut Connection| {
-                let page = LandingPage::new(landing);
-                let (landed, changes) = in_transaction(connection, |tx| land::land(tx, &page))?;
-                // It does not wait to be indexed, which would need its memory for longer.
-                if !changes.is_empty() {
-                    index.follow(connection, &[(page, changes)]);
-                }
-                Ok(landed)
-            };
-            return self.change_alone(land).await;
-        }
-        let (database, indexer) = (Arc::clone(&self.database), Arc::clone(&self.indexer));
+        let (database, is_large) = (Arc::clone(&self.database), is_large(&landing));
         let land = move || {
             // Not on the thread of the run, and not while others wait for the file.
             let page = LandingPage::new(landing);
-            let (landed, changes) = database
+            database
                 .lock()
-                .change(|connection| in_transaction(connection, |tx| land::land(tx, &page)))?;
-            indexer.add((page, changes));
-            Ok(landed)
+                .change(|connection| in_transaction(connection, |tx| land::land(tx, &page)))
         };
-        self.done(apart(land).await)
+        self.done(match is_large {
+            // An allocator rarely reuses on one thread what another one freed: all that need much memory share one thread.
+            true => apart_alone(land).await,
+            false => apart(land).await,
+        })
     }
 
     async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
@@ -212,14 +200,7 @@ impl PassStore for SqliteCatalog {
 
     async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let (upstream, since) = (upstream.to_owned(), columns::time(since));
-        let index = Arc::clone(&self.index);
-        self.change(move |connection| {
-            let dropped = prune::drop_unseen(connection, &upstream, &since)?;
-            if dropped > 0 {
-                index.follow(connection, &[]);
-            }
-            Ok(dropped)
-        })
-        .await
+        self.change(move |connection| Ok(prune::drop_unseen(connection, &upstream, &since)?))
+            .await
     }
 }

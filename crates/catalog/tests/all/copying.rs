@@ -24,8 +24,8 @@ const NOT_COPIED: &[&str] = &[
     "lease",
     "record.text_hash",
     "record_text",
+    "record_words",
     "schema_version",
-    "text_change",
 ];
 
 /// Asserts that a catalog has the columns that are copied, and those that are not.
@@ -66,7 +66,7 @@ async fn a_copy_names_every_column_of_a_file() {
     drop(SqliteCatalog::open(&path).unwrap());
     let file = Connection::open(&path).unwrap();
     let sql = "select tables.name, columns.name from sqlite_master tables, pragma_table_info(tables.name) columns
-        where tables.type = 'table'";
+        where tables.type = 'table' and tables.name not like 'record\\_text\\_%' escape '\\'";
     let mut statement = file.prepare(sql).unwrap();
     let found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
     all_are_named(found.unwrap().collect::<Result<_, _>>().unwrap());

@@ -1,7 +1,7 @@
 //! A catalog in a directory of its own, and pages to land in it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) const JOB: &str = "trending";
 pub(crate) struct Fixture {
     pub(crate) catalog: SqliteCatalog,
     pub(crate) dir: TempDir,
-    person: Connection,
+    pub(crate) person: Connection,
 }
 
 impl Fixture {
@@ -32,7 +32,6 @@ impl Fixture {
         let catalog = SqliteCatalog::open(&path).unwrap();
         let person = Connection::open(&path).unwrap();
         person.busy_timeout(Duration::from_secs(9)).unwrap();
-        attach_index(&person, dir.path());
         Self {
             catalog,
             dir,
@@ -49,25 +48,9 @@ impl Fixture {
         self.dir
     }
 
-    /// Copies a file and its log: what a backup, or the disk after a power cut, holds of it.
-    pub(crate) fn copy(&self, from: &str, to: &str) {
-        for side in ["", "-wal"] {
-            let [from, to] = [from, to].map(|name| self.dir.path().join(format!("{name}{side}")));
-            let _ = std::fs::remove_file(&to);
-            let _ = std::fs::copy(from, to);
-        }
-        let _ = std::fs::remove_file(self.dir.path().join(format!("{to}-shm")));
-    }
-
     /// Ids of the records that hold the words, as a reader finds them.
     pub(crate) async fn found(&self, words: &str) -> Vec<String> {
         found(&self.catalog, words).await
-    }
-
-    /// Closes the catalog, so that a test can change its files.
-    pub(crate) fn release(&mut self) {
-        let elsewhere = self.dir.path().join("elsewhere/catalog.db");
-        self.catalog = SqliteCatalog::open(&elsewhere).unwrap();
     }
 
     pub(crate) fn reopen(&mut self) {
@@ -128,13 +111,6 @@ pub(crate) async fn found(catalog: &SqliteCatalog, words: &str) -> Vec<String> {
     let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
     ids.sort();
     ids
-}
-
-/// Lets a person query the full-text index beside the catalog.
-pub(crate) fn attach_index(person: &Connection, dir: &Path) {
-    let index = dir.join(SqliteCatalog::INDEX_FILE);
-    let attach = format!("attach 'file:{}?mode=rw' as search", index.display());
-    person.execute_batch(&attach).unwrap();
 }
 
 fn shown(value: rusqlite::types::Value) -> String {

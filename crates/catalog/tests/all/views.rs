@@ -157,13 +157,13 @@ async fn a_view_never_takes_the_place_of_a_table() {
     let f = Fixture::new();
     let page = Page::of(vec![record("a", json!({"v": "word"}))]);
     let page = Page {
-        upstream: "text".into(),
-        kind: records_of("change", &["/v"], &[("v", "/v")]),
+        upstream: "record".into(),
+        kind: records_of("version", &["/v"], &[("v", "/v")]),
         ..page
     };
     f.land(&page).await;
     assert_eq!(
-        f.rows("select type from sqlite_master where name = 'text_change'"),
+        f.rows("select type from sqlite_master where name = 'record_version'"),
         ["table"]
     );
 }

@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use redis::aio::ConnectionLike;
-use redis::cluster_async::ClusterConnection;
-use redis::{AsyncConnectionConfig, Cmd, RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 use super::access::{Access, Keys};
 use super::errors;
 use super::library::{LIBRARY, Operation};
-use super::node::Node;
-use super::route::{ConnectError, Route};
+use super::node::ConnectError;
+use super::route::{Connection, Route};
 use crate::LedgerError;
 use ingest_config::{RedisAccess, RedisUrl};
 
@@ -55,13 +53,6 @@ pub struct Sent {
     pub value: Value,
     /// Whether it was sent before over a connection that broke, and may still arrive.
     pub repeated: bool,
-}
-
-/// A connection that several tasks use at once.
-#[derive(Clone)]
-pub enum Connection {
-    Node(Node),
-    Cluster(ClusterConnection),
 }
 
 impl Link {
@@ -161,6 +152,7 @@ impl Link {
         done.map_err(|failure| self.explain(failure))
     }
 
+    /// A server that does not know the text, or lost it, gets it with the second call or before it.
     async fn run_patiently(
         &self,
         operation: Operation,
@@ -170,12 +162,27 @@ impl Link {
         if self.way() == Way::Undecided {
             self.ask_for_functions(operation).await?;
         }
-        if let Way::Scripts(_) = self.way() {
-            return self.evaluate_script(operation, keys, arguments).await;
+        let calls = Calls::new(&self.way(), operation, keys, arguments);
+        let (mut reply, mut repeated) = self.send_twice(&calls.by_name).await;
+        if is_unknown(&reply) {
+            let loaded = match &calls.load {
+                Some(load) => self.send_twice(load).await.0,
+                None => Ok(Value::Nil),
+            };
+            let (second, again) = self.send_twice(&calls.with_text).await;
+            // A node of a cluster that cannot load it is perhaps not the one that is called.
+            reply = match is_unknown(&second) {
+                true => loaded.and(second),
+                false => second,
+            };
+            repeated |= again;
         }
-        let sent = self.call_function(operation, keys, arguments).await?;
-        *self.way.lock() = Way::Functions;
-        Ok(sent)
+        let value = reply?;
+        let mut way = self.way.lock();
+        if *way == Way::Undecided {
+            *way = Way::Functions;
+        }
+        Ok(Sent { value, repeated })
     }
 
     /// Asks whether the server runs functions: without keys and arguments, since one that does not know the command repeats them,
@@ -194,62 +201,6 @@ impl Link {
         }
     }
 
-    /// Calls a function. A server that does not know it yet, or lost it, loads the library.
-    async fn call_function(
-        &self,
-        operation: Operation,
-        keys: &[String; 3],
-        arguments: &[Vec<u8>],
-    ) -> Result<Sent, Failure> {
-        let function = LIBRARY.function(operation);
-        let call = invocation("FCALL", &function, keys, arguments);
-        let (reply, repeated) = self.send_twice(&call).await;
-        if !is_unknown(&reply) {
-            return Ok(Sent {
-                value: reply?,
-                repeated,
-            });
-        }
-        let mut load = redis::cmd("FUNCTION");
-        load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.functions);
-        let (loaded, _) = self.send_twice(&load).await;
-        let (reply, again) = self.send_twice(&call).await;
-        // A node of a cluster that cannot load it is perhaps not the one that is called.
-        let value = match is_unknown(&reply) {
-            true => loaded.and(reply),
-            false => reply,
-        };
-        Ok(Sent {
-            value: value?,
-            repeated: repeated || again,
-        })
-    }
-
-    /// Runs the script by its name. A server that does not know it yet, or lost it, gets its text.
-    async fn evaluate_script(
-        &self,
-        operation: Operation,
-        keys: &[String; 3],
-        arguments: &[Vec<u8>],
-    ) -> Result<Sent, Failure> {
-        let name = <&str>::from(operation);
-        let arguments = [arguments, &[name.as_bytes().to_vec()]].concat();
-        let by_name = invocation("EVALSHA", &LIBRARY.sha, keys, &arguments);
-        let (reply, repeated) = self.send_twice(&by_name).await;
-        if !is_unknown(&reply) {
-            return Ok(Sent {
-                value: reply?,
-                repeated,
-            });
-        }
-        let by_text = invocation("EVAL", &LIBRARY.script, keys, &arguments);
-        let (reply, again) = self.send_twice(&by_text).await;
-        Ok(Sent {
-            value: reply?,
-            repeated: repeated || again,
-        })
-    }
-
     /// The next user of a connection finds that it had died: the same command is sent once more over a new one. Every
     /// operation is safe to repeat. Also returns whether it was sent twice.
     async fn send_twice(&self, command: &Cmd) -> (Result<Value, Failure>, bool) {
@@ -264,10 +215,7 @@ impl Link {
 
     async fn send_once(&self, command: &Cmd) -> Result<Value, Failure> {
         let mut connection = self.connection().await.map_err(Failure::Connecting)?;
-        let reply = match &mut connection {
-            Connection::Node(node) => node.send(command).await,
-            Connection::Cluster(cluster) => cluster.req_packed_command(command).await,
-        };
+        let reply = connection.send(command).await;
         reply.and_then(Value::extract_error).map_err(Failure::Redis)
     }
 
@@ -351,19 +299,41 @@ fn is_unknown(reply: &Result<Value, Failure>) -> bool {
     matches!(reply, Err(Failure::Redis(error)) if errors::is_unknown(error))
 }
 
-fn invocation(how: &str, what: &str, keys: &[String; 3], arguments: &[Vec<u8>]) -> Cmd {
-    let mut command = redis::cmd(how);
-    command
-        .arg(what)
-        .arg(keys.len())
-        .arg(keys.as_slice())
-        .arg(arguments);
-    command
+/// How an operation is called.
+struct Calls {
+    by_name: Cmd,
+    /// Loads the text, where a call does not bring it.
+    load: Option<Cmd>,
+    /// For a server that did not know the name.
+    with_text: Cmd,
 }
 
-/// A configuration without timeouts of the library: one deadline covers the whole operation.
-pub fn patient() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
+impl Calls {
+    fn new(way: &Way, operation: Operation, keys: &[String; 3], arguments: &[Vec<u8>]) -> Self {
+        let call = |how: &str, what: &str| {
+            let mut command = redis::cmd(how);
+            command.arg(what).arg(keys.len()).arg(keys.as_slice());
+            command.arg(arguments);
+            command
+        };
+        if let Way::Scripts(_) = way {
+            let [mut by_name, mut with_text] =
+                [call("EVALSHA", &LIBRARY.sha), call("EVAL", &LIBRARY.script)];
+            by_name.arg(<&str>::from(operation));
+            with_text.arg(<&str>::from(operation));
+            return Self {
+                by_name,
+                load: None,
+                with_text,
+            };
+        }
+        let mut load = redis::cmd("FUNCTION");
+        load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.functions);
+        let by_name = call("FCALL", &LIBRARY.function(operation));
+        Self {
+            with_text: by_name.clone(),
+            by_name,
+            load: Some(load),
+        }
+    }
 }

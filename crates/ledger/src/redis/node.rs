@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Client, Cmd, ConnectionAddr, RedisConnectionInfo, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
+    RedisError, RedisResult, TlsCertificates, Value,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
 
-use super::link::patient;
 use ingest_base::bounded::too_long;
 
 /// The most bytes that are read of what a command is answered. A report of 10,000 limits has half of them.
@@ -123,4 +125,46 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
+}
+
+/// Why there is no connection.
+pub enum ConnectError {
+    /// The failure of the Redis itself.
+    Redis(RedisError),
+    /// The failure of a Sentinel.
+    Sentinel(RedisError),
+    /// No Sentinel watches a service of this name.
+    UnknownService(String),
+}
+
+impl ConnectError {
+    /// Whether it says less about the cause: that a Sentinel is down says little, and that a Redis refuses says most.
+    pub fn says_less_than(&self, other: &Self) -> bool {
+        self.weight() < other.weight()
+    }
+
+    fn weight(&self) -> u8 {
+        match self {
+            Self::Sentinel(error) if error.is_io_error() => 0,
+            Self::Redis(error) if error.is_io_error() => 1,
+            Self::UnknownService(_) => 2,
+            Self::Sentinel(_) => 3,
+            Self::Redis(_) => 4,
+        }
+    }
+}
+
+/// A client of one server; nothing is connected yet.
+pub fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        None => Client::open(info),
+    }
+}
+
+/// A configuration without timeouts of the library: one deadline covers the whole operation.
+fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
 }

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
+use redis::aio::ConnectionLike;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisConnectionInfo,
-    RedisError, RedisResult, TlsCertificates, TlsMode,
+    Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisResult, TlsMode, Value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
 use super::access::Keys;
-use super::link::Connection;
-use super::node::Node;
+use super::node::{ConnectError, Node, open};
 use super::sentinel::Sentinels;
 use ingest_config::RedisUrl;
 
@@ -29,29 +30,19 @@ pub enum Route {
     Cluster(Box<ClusterClient>),
 }
 
-/// Why there is no connection.
-pub enum ConnectError {
-    /// The failure of the Redis itself.
-    Redis(RedisError),
-    /// The failure of a Sentinel.
-    Sentinel(RedisError),
-    /// No Sentinel watches a service of this name.
-    UnknownService(String),
+/// A connection that several tasks use at once.
+#[derive(Clone)]
+pub enum Connection {
+    Node(Node),
+    Cluster(ClusterConnection),
 }
 
-impl ConnectError {
-    /// Whether it says less about the cause: that a Sentinel is down says little, and that a Redis refuses says most.
-    pub fn says_less_than(&self, other: &Self) -> bool {
-        self.weight() < other.weight()
-    }
-
-    fn weight(&self) -> u8 {
+impl Connection {
+    /// Sends a command.
+    pub async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::Sentinel(error) if error.is_io_error() => 0,
-            Self::Redis(error) if error.is_io_error() => 1,
-            Self::UnknownService(_) => 2,
-            Self::Sentinel(_) => 3,
-            Self::Redis(_) => 4,
+            Self::Node(node) => node.send(command).await,
+            Self::Cluster(cluster) => cluster.req_packed_command(command).await,
         }
     }
 }
@@ -96,14 +87,6 @@ fn node(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
         keys.certificates.as_ref(),
     )?;
     Ok(Route::Node(Box::new(client)))
-}
-
-/// A client of one server; nothing is connected yet.
-pub fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
-    match certificates {
-        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-        None => Client::open(info),
-    }
 }
 
 /// Installs the provider of cryptography that rustls requires; an error means that one is installed.

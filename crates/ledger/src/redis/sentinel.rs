@@ -5,8 +5,7 @@ use futures_util::stream::FuturesUnordered;
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 use redis::{RedisResult, TlsCertificates};
 
-use super::node::Node;
-use super::route::{ConnectError, open};
+use super::node::{ConnectError, Node, open};
 
 /// Sentinels that watch one primary.
 pub struct Sentinels {

@@ -199,6 +199,24 @@ pub(crate) async fn a_shorter_limit_counts_as_before_where_its_past_is_merged(st
 }
 
 /// Whatever the configuration was when a charge was made, no window has more than the limit.
+pub(crate) async fn a_limit_that_was_charged_among_what_is_merged_counts_as_before(
+    store: &impl Store,
+) {
+    let limits = [("daily", buckets(1_000)), ("minute", sliding(10, secs(60)))];
+    let books = Books::new(store.ledger(), account(limits));
+    books.take(&units(1), after(secs(0))).await;
+    let both = cost([("daily", 1), ("minute", 3)]);
+    books.take(&both, after(secs(1))).await;
+    for second in (2..40).chain(700..740) {
+        books.take(&units(1), after(secs(second))).await;
+    }
+    let later = after(secs(750));
+    assert_eq!(books.used("minute", later).await, 0);
+    books.take(&cost([("minute", 10)]), later).await;
+    assert_eq!(books.used("minute", later).await, 10);
+    assert_eq!(books.used("daily", later).await, 80);
+}
+
 pub(crate) async fn a_changed_counting_never_grants_more(store: &impl Store) {
     let exact = Limit::new(
         Units::new(250),

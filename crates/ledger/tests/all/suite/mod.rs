@@ -123,6 +123,7 @@ macro_rules! suite {
             a_limit_that_counts_exactly_keeps_the_ids_of_its_account
             what_is_merged_counts_as_before
             a_shorter_limit_counts_as_before_where_its_past_is_merged
+            a_limit_that_was_charged_among_what_is_merged_counts_as_before
             a_changed_counting_never_grants_more
         }
         $crate::suite::behaviours! { $open, many:

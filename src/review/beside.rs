@@ -2,7 +2,10 @@
 
 use super::{Review, Turn, Verdict};
 use ingest_config::{Doubt, Lasting};
-use ingest_upstream::{End, Page};
+use ingest_upstream::{End, Page, is_setback, says_failure};
+
+/// The place of a message, in words.
+const MESSAGE: &str = "a message beside an empty list";
 
 impl Review<'_> {
     /// Adds the doubts about a page that is a part, or that has an error beside its records.
@@ -15,7 +18,17 @@ impl Review<'_> {
         let errors = page.unread.beside.errors.iter();
         let mut unknown =
             errors.filter(|error| page.listed == 0 || !self.known.always_says(*error));
-        if let Some((place, said)) = unknown.next().filter(|_| !self.has_error) {
+        let values = page.unread.beside.values.iter();
+        let mut setback = values.filter(|(place, now)| {
+            let was = self.known.values.get(*place);
+            was.is_some_and(|was| is_setback(place, was, now))
+        });
+        let message = page.unread.beside.message.as_ref();
+        let refusal = message.filter(|said| self.refuses(page, said));
+        let refusal = refusal.map(|said| (MESSAGE, said));
+        let error = unknown.next().or_else(|| setback.next());
+        let error = error.map(|(place, said)| (place.as_str(), said));
+        if let Some((place, said)) = error.or(refusal).filter(|_| !self.has_error) {
             let text = format!(
                 "{name}: a response has an error at `{place}`: \"{said}\"; match it in `errors` if the upstream refuses the \
                 request with it"
@@ -23,6 +36,11 @@ impl Review<'_> {
             self.has_error = true;
             self.doubt(Doubt::ErrorReported, text, verdict);
         }
+    }
+
+    /// Whether a message beside a list without records says why it has none, in a step that lists.
+    fn refuses(&self, page: &Page, said: &str) -> bool {
+        page.listed == 0 && !page.lacks_list && self.step.ids.is_none() && says_failure(said)
     }
 
     /// Adds the doubt about a page that ends its list and has none where the configuration looks for it: a typing error there, or a

@@ -28,6 +28,9 @@ pub use tried::{Judged, Tried, doubt_in_words};
 /// Pages that repeat the page before in another order until that is a doubt.
 const REORDERED: u64 = 2;
 
+/// Pages in a row that repeat an earlier page behind a new cursor until that is a doubt.
+const REPEATED: u64 = 3;
+
 /// The fewest records that a page which an upstream caps has, in practice.
 const FEWEST: u64 = 10;
 
@@ -405,6 +408,13 @@ impl<'a> Review<'a> {
         let is_reordered = matches!(repeats, Repeats::InAnotherOrder | Repeats::Within);
         if is_reordered && !can_repeat {
             self.reordered += 1;
+        }
+        if self.previous.repeated() >= REPEATED && !can_repeat {
+            let text = format!(
+                "{name} returned {REPEATED} pages in a row that it had returned before, each with a new cursor; the list ends there; if it \
+                has more, the upstream may not know `page.param`"
+            );
+            return self.doubt(Doubt::CursorRepeats, text, verdict);
         }
         let adds_nothing = repeats == Repeats::Within && page.next.is_none();
         if self.reordered >= REORDERED || (adds_nothing && !can_repeat) {

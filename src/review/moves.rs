@@ -3,7 +3,7 @@
 
 use super::{Finding, Review};
 use ingest_base::list_so_far::{ListSoFar, Totals};
-use ingest_config::Doubt;
+use ingest_config::{Doubt, Lead};
 use ingest_upstream::Page;
 
 /// What follows from a list as a whole.
@@ -32,6 +32,25 @@ fn reported(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
     }
 }
 
+/// Returns the number of all pages that a page reports, and its place in words: a list has no more pages than records.
+fn pages(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
+    place_of_pages(review).zip(page.pages)
+}
+
+/// The place of the number of all pages, in words.
+fn place_of_pages(review: &Review<'_>) -> Option<String> {
+    match review.call.paging.lead() {
+        Lead::Pages(at) => Some(format!("`{at}`")),
+        Lead::Nowhere
+        | Lead::Total(_)
+        | Lead::Token(_)
+        | Lead::TokenHeader(_)
+        | Lead::LastRecord(_)
+        | Lead::Url(_)
+        | Lead::LinkHeader => None,
+    }
+}
+
 /// The object that has the member at a pointer.
 fn parent(at: &str) -> &str {
     at.rsplit_once('/').map_or("", |(parent, _)| parent)
@@ -47,7 +66,7 @@ impl Review<'_> {
         list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
         list.skipped = list.skipped.saturating_add(page.skipped);
         list.is_named = self.is_named;
-        if let Some((at, total)) = reported(self, page) {
+        if let Some((at, total)) = reported(self, page).or_else(|| pages(self, page)) {
             list.report(at, total);
         }
     }
@@ -78,7 +97,10 @@ impl Review<'_> {
         if self.call.names_changes() {
             return judged;
         }
-        if let Some(total) = &list.total {
+        // An empty list can have one page.
+        let of_pages = place_of_pages(self);
+        let total = list.total.as_ref();
+        if let Some(total) = total.filter(|total| of_pages.as_ref() != Some(&total.at)) {
             match self.is_likely_total() {
                 true => self.judge_likely_total(list, total, marks_gone, &mut judged),
                 false => self.judge_total(list, total, &mut judged),
@@ -127,9 +149,16 @@ impl Review<'_> {
             return;
         }
         judged.is_partial = true;
+        // A header cannot be read as `total`.
+        let remedy = match at.starts_with('`') {
+            true => {
+                "; if that is the number of all records, write it as `total` into `page`; if not, "
+            }
+            false => "; if that is not the number of all records, ",
+        };
         judged.findings.push(Finding::Note(format!(
-            "{}: the list ended after {reached} records, and the response has {least} at {at}, so {}; if that is the number of all \
-            records, write it as `total` into `page`; if not, write trust = [\"{}\"] into the call",
+            "{}: the list ended after {reached} records, and the response has {least} at {at}, so {}{remedy}write trust = [\"{}\"] into \
+            the call",
             self.call.name,
             self.consequence(),
             Doubt::FewerThanTotal.name()
@@ -143,7 +172,10 @@ impl Review<'_> {
             .as_ref()
             .filter(|total| total.fell || total.first != total.last);
         let again = list.again();
-        let Some(why) = why(self.call.name.as_str(), total, again) else {
+        let pages = place_of_pages(self);
+        let is_of_pages = total.is_some_and(|total| pages.as_ref() == Some(&total.at));
+        let of = if is_of_pages { "pages" } else { "records" };
+        let Some(why) = why(self.call.name.as_str(), of, total, again) else {
             return;
         };
         judged.is_partial |= marks_gone;
@@ -181,15 +213,15 @@ impl Review<'_> {
     }
 }
 
-fn why(call: &str, total: Option<&Totals>, again: u64) -> Option<String> {
+fn why(call: &str, of: &str, total: Option<&Totals>, again: u64) -> Option<String> {
     let total = total.map(|total| {
         let (first, last, at) = (total.first, total.last, &total.at);
         match total.fell && first <= last {
             true => format!(
-                "the number of all records at {at} fell in between to {}",
+                "the number of all {of} at {at} fell in between to {}",
                 total.least
             ),
-            false => format!("the number of all records at {at} went from {first} to {last}"),
+            false => format!("the number of all {of} at {at} went from {first} to {last}"),
         }
     });
     let again = (again > 0).then(|| match again {

@@ -24,9 +24,18 @@ pub struct Previous {
     ids: Option<Vec<u64>>,
     /// The records with which the page begins and the one before ended.
     overlapping: u64,
+    /// The hashes of all pages with records.
+    pages: HashSet<u64>,
+    /// How many pages in a row, with the last one, have the same records in the same order as an earlier page.
+    repeated: u64,
 }
 
 impl Previous {
+    /// Returns how many pages in a row, with the last one, have the same records in the same order as an earlier page.
+    pub const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
     /// Returns with how many records the page begins with which the one before it ended.
     pub const fn overlapping(&self) -> u64 {
         self.overlapping
@@ -34,8 +43,16 @@ impl Previous {
 
     /// Returns how a page repeats the page before, and whether its first record is one of that. The page is then the page before.
     pub fn compare(&mut self, records: &[Record]) -> (Repeats, bool) {
-        let ids: Vec<u64> = records.iter().map(|record| hash(&record.id)).collect();
+        let ids: Vec<u64> = records
+            .iter()
+            .map(|record| hash(record.id.as_str()))
+            .collect();
         self.overlapping = 0;
+        let is_new = ids.is_empty() || self.pages.insert(hash(&ids));
+        self.repeated = match is_new {
+            true => 0,
+            false => self.repeated.saturating_add(1),
+        };
         let Some(before) = self.ids.replace(ids) else {
             return (Repeats::Nothing, false);
         };
@@ -74,7 +91,7 @@ fn repeats(before: &[u64], ids: &[u64]) -> Repeats {
     }
 }
 
-fn hash(id: &str) -> u64 {
+fn hash(id: impl Hash) -> u64 {
     // Compared within one list alone, so it need not be the hash of another build.
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);

@@ -92,7 +92,11 @@ impl Tried<'_> {
         let paging = &self.step.call.paging;
         let is_read = paging.total().is_some() || matches!(paging.lead(), Lead::Pages(_));
         let is_list = self.ids.is_empty() && page.next.is_some();
-        let (at, total) = page.unread.total.as_ref().filter(|_| is_list && !is_read)?;
+        let (at, total) = page
+            .unread
+            .total
+            .as_ref()
+            .filter(|(at, _)| is_list && !is_read && at.starts_with('`'))?;
         let place = at.trim_matches('`');
         (*total > page.listed && review.can_be_total(at)).then(|| {
             format!(

@@ -32,7 +32,7 @@ pub struct ListSoFar {
     /// The different records of its pages, as the catalog lists them.
     #[serde(skip_serializing_if = "is_default")]
     pub listed: u64,
-    /// The numbers of all records that its pages report; `None` if none does.
+    /// The numbers of all records, or of all pages, that its pages report; `None` if none does.
     #[serde(skip_serializing_if = "is_default")]
     pub total: Option<Totals>,
     /// Notes for people.

@@ -26,48 +26,82 @@ pub struct Beside {
 const LONGEST: usize = 200;
 
 /// Names of members with errors, in lower case without marks between words.
-const ERRORS: [&str; 27] = [
+const ERRORS: [&str; 35] = [
     "err",
     "errcode",
     "errmsg",
     "errno",
     "error",
     "errorcode",
+    "errordesc",
     "errordescription",
     "errordetail",
     "errordetails",
     "errorinfo",
+    "errorlist",
     "errormessage",
     "errormessages",
     "errormsg",
     "errorreason",
+    "errorresponse",
     "errors",
+    "errorsummary",
     "errortext",
     "errortype",
     "exception",
+    "exceptions",
     "failure",
     "failurereason",
     "failures",
     "fault",
     "faults",
     "faultstring",
+    "odataerror",
     "partialerrors",
     "partialfailure",
+    "partialfailureerror",
     "partialfailures",
+    "shardfailures",
 ];
 
 /// Names of members that are numbers of an error, wherever they are.
 const CODES: [&str; 3] = ["errcode", "errno", "errorcode"];
 
 /// Names of flags that say that the list is not whole.
-const NOT_WHOLE: [&str; 8] = [
+const NOT_WHOLE: [&str; 34] = [
+    "dataincomplete",
+    "degraded",
+    "haserror",
+    "haserrors",
+    "hasincompleteresults",
+    "hasmissingdata",
     "incomplete",
+    "incompletedata",
+    "incompleteresult",
     "incompleteresults",
+    "isdegraded",
     "isincomplete",
     "ispartial",
+    "ispartialdata",
+    "ispartialresult",
+    "ispartialresults",
+    "isratelimited",
+    "istimedout",
+    "limitexceeded",
     "partial",
+    "partialcontent",
+    "partialdata",
+    "partialresponse",
+    "partialresult",
     "partialresults",
+    "partialsuccess",
+    "quotaexceeded",
+    "ratelimited",
+    "ratelimitexceeded",
+    "resultsincomplete",
+    "resultspartial",
     "terminatedearly",
+    "throttled",
     "timedout",
 ];
 
@@ -75,10 +109,63 @@ const NOT_WHOLE: [&str; 8] = [
 const SUCCEEDED: [&str; 5] = ["issuccess", "ok", "succeeded", "success", "successful"];
 
 /// Names of members with a word for the success of the request.
-const STATE: [&str; 3] = ["result", "stat", "status"];
+const STATE: [&str; 5] = ["ack", "result", "responsestatus", "stat", "status"];
+
+/// Names of members with a number for the success of the request.
+const STATE_CODES: [&str; 13] = [
+    "code",
+    "httpcode",
+    "httpstatus",
+    "rc",
+    "responsecode",
+    "responsestatus",
+    "resultcode",
+    "ret",
+    "retcode",
+    "returncode",
+    "status",
+    "statuscode",
+    "success",
+];
+
+/// Names of members that hold what a response says of its request.
+const ENVELOPES: [&str; 8] = [
+    "header",
+    "info",
+    "meta",
+    "metadata",
+    "response",
+    "responseheader",
+    "responsemetadata",
+    "rsp",
+];
+
+/// Names of flags that say that the list is whole, where other responses of the call say that too.
+const WHOLE: [&str; 7] = [
+    "complete",
+    "datacomplete",
+    "iscomplete",
+    "resultcomplete",
+    "resultscomplete",
+    "searchcomplete",
+    "whole",
+];
+
+/// Words of a request that succeeded.
+const GOOD: [&str; 9] = [
+    "complete",
+    "completed",
+    "done",
+    "finished",
+    "ok",
+    "ready",
+    "success",
+    "successful",
+    "succeeded",
+];
 
 /// What such a word contains where the request failed.
-const FAILED: [&str; 10] = [
+const FAILED: [&str; 12] = [
     "denied",
     "error",
     "exceeded",
@@ -87,8 +174,18 @@ const FAILED: [&str; 10] = [
     "invalid",
     "_limit",
     "ratelimit",
+    "timedout",
+    "timeout",
     "unauthorized",
     "unavailable",
+];
+
+/// Such words for a part. An order can be `partially_paid`.
+const PARTIAL: [&str; 4] = [
+    "partial",
+    "partial_content",
+    "partial_results",
+    "partial_success",
 ];
 
 /// Texts that stand where an error would, and say that there is none.
@@ -135,7 +232,8 @@ impl Beside {
     /// Takes up a member. `path` ends with its name, which `plain` is in lower case without marks between words.
     pub fn see(&mut self, plain: &str, value: &Value, path: &[String]) {
         let place = format!("/{}", path.join("/"));
-        if let Some(text) = word(value) {
+        let code = code(value).filter(|_| STATE_CODES.contains(&plain) && is_of_request(path));
+        if let Some(text) = word(value).or_else(|| code.clone()) {
             self.values.insert(place.clone(), text);
         }
         if let (Value::String(text), true) = (value, path.len() == 1 && MEANING.contains(&plain)) {
@@ -149,7 +247,8 @@ impl Beside {
         let is_inside = path
             .split_last()
             .is_some_and(|(_, above)| above.iter().any(is_within));
-        if !is_inside && is_error(plain, value, path.len()) {
+        let is_refusal = code.is_some_and(|code| is_refusal(&code));
+        if !is_inside && (is_refusal || is_error(plain, value, path)) {
             self.errors.insert(place, said(value));
         }
     }
@@ -161,21 +260,69 @@ pub fn plainly(name: &str) -> String {
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-fn is_error(plain: &str, value: &Value, depth: usize) -> bool {
+/// Whether a member is one of the response, or of what it says of the request.
+fn is_of_request(path: &[String]) -> bool {
+    match path {
+        [_] => true,
+        // An attribute of the root element of XML.
+        [_, name] if name.starts_with('@') => true,
+        [above, _] => ENVELOPES.contains(&plainly(above).as_str()),
+        _ => false,
+    }
+}
+
+/// A number for the success of a request, as text.
+fn code(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(number) => Some(number.to_string()),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Whether a number is the status of a refusal; 404 and 410 can be about a requested id.
+fn is_refusal(code: &str) -> bool {
+    let code = code.parse().unwrap_or(0);
+    (400..600).contains(&code) && !matches!(code, 404 | 410)
+}
+
+/// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there.
+#[must_use]
+pub fn is_setback(place: &str, was: &str, now: &str) -> bool {
+    let path: Vec<String> = place.split('/').skip(1).map(str::to_owned).collect();
+    let name = path.last().map(|name| plainly(name)).unwrap_or_default();
+    let has = |names: &[&str]| names.contains(&name.as_str());
+    let is_good = |text: &str| {
+        let text = text.to_ascii_lowercase();
+        text.bytes().all(|byte| byte == b'0') || text == "200" || GOOD.contains(&text.as_str())
+    };
+    let is_no = |text: &str| ["0", "n", "no"].contains(&text.to_ascii_lowercase().as_str());
+    if has(&SUCCEEDED) {
+        return was != now && is_no(now);
+    }
+    (has(&WHOLE) && was == "true" && now == "false")
+        || ((has(&STATE) || has(&STATE_CODES))
+            && is_of_request(&path)
+            && is_good(was)
+            && !is_good(now))
+}
+
+fn is_error(plain: &str, value: &Value, path: &[String]) -> bool {
     let is_no = |value: &Value| matches!(value, Value::Bool(false)) || value == "false";
     let is_yes = |value: &Value| matches!(value, Value::Bool(true)) || value == "true";
     if ERRORS.contains(&plain) {
         // A number below other members can be that of the records with this state.
-        let is_count = value.is_number() && depth > 1 && !CODES.contains(&plain);
+        let is_count = value.is_number() && path.len() > 1 && !CODES.contains(&plain);
         return !is_count && has_content(value);
     }
     let is_failure = |text: &str| {
         let text = text.to_ascii_lowercase();
-        !text.contains(' ') && FAILED.iter().any(|word| text.contains(word))
+        let is_failed = FAILED.iter().any(|word| text.contains(word));
+        !text.contains(' ') && (is_failed || PARTIAL.contains(&text.as_str()))
     };
     (NOT_WHOLE.contains(&plain) && is_yes(value))
         || (SUCCEEDED.contains(&plain) && is_no(value))
-        || (depth == 1 && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
+        || (is_of_request(path) && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
 }
 
 /// Whether an error has content: it is not null, false, 0, empty, or a word for success.
@@ -223,6 +370,31 @@ fn said(value: &Value) -> String {
     shown(&text)
 }
 
+/// Whether a message says that a request failed, so that a list without records is no empty one.
+#[must_use]
+pub fn says_failure(message: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "denied",
+        "error",
+        "exceeded",
+        "failed",
+        "failure",
+        "forbidden",
+        "limit reached",
+        "maintenance",
+        "overloaded",
+        "throttled",
+        "timed out",
+        "timeout",
+        "too many",
+        "try again",
+        "unauthorized",
+        "unavailable",
+    ];
+    let text = message.to_ascii_lowercase();
+    !text.contains("no error") && WORDS.iter().any(|word| text.contains(word))
+}
+
 fn shown(text: &str) -> String {
     let text: String = text.chars().take(LONGEST).collect();
     one_line(&text)
@@ -244,7 +416,8 @@ fn word(value: &Value) -> Option<String> {
 /// What an object says that has an error as a member; `None` without one.
 pub fn error_of(value: &Value) -> Option<String> {
     let members = value.as_object()?.iter();
-    let mut errors = members.filter(|(name, value)| is_error(&plainly(name), value, 1));
+    let mut errors =
+        members.filter(|(name, value)| is_error(&plainly(name), value, std::slice::from_ref(name)));
     errors.next().map(|(_, error)| said(error))
 }
 
@@ -292,7 +465,14 @@ pub fn part(response: &Response, listed: u64, (is_first, is_last): (bool, bool))
         let ends = !is_last || total == Some(last.saturating_add(1));
         begins && ends && last.saturating_sub(first).saturating_add(1) == listed
     });
-    if is_whole || fits {
+    // The range of a whole response says so too where there are records behind it.
+    let is_range_cut = range
+        .as_deref()
+        .and_then(range_of)
+        .is_some_and(|(_, last, total)| {
+            is_last && total.is_some_and(|total| total > last.saturating_add(1))
+        });
+    if (is_whole && !is_range_cut) || fits {
         return None;
     }
     let range = range.map(|range| format!(" (`Content-Range: {}`)", response.shown(&range)));

@@ -53,7 +53,7 @@ use ingest_config::{Free, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
 use ingest_secret::SecretsInUse;
 
-pub use beside::Beside;
+pub use beside::{Beside, is_setback, says_failure};
 pub use client::{Client, ClientError};
 pub use connection::Connection;
 pub use ingest_secret::{self, Secret};
@@ -173,6 +173,8 @@ pub struct Page {
     pub size: Option<u64>,
     /// The number of all records that it reports where the configuration says.
     pub total: Option<u64>,
+    /// The number of all pages that it reports where the configuration says.
+    pub pages: Option<u64>,
     /// The number of records before it, if its cursor tells.
     pub before: Option<u64>,
     /// The keys of `page` that name a place, and whether the response has that.

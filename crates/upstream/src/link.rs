@@ -20,6 +20,12 @@ pub fn next_link<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a st
     values.into_iter().find_map(next_in)
 }
 
+/// Whether a value that names a next page has no URL in angle brackets.
+#[must_use]
+pub fn is_no_link(value: &str) -> bool {
+    links(value).next().is_none() && value.to_ascii_lowercase().contains("next")
+}
+
 /// Returns the relation of a link to another page of the same list, if it is no usual one: it can be the upstream's word for the
 /// next page. `requested` is the URL of this page.
 #[must_use]

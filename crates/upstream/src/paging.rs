@@ -44,6 +44,8 @@ impl From<NotANumber> for Failure {
 pub struct Says {
     /// The number of all records that it reports.
     pub total: Option<u64>,
+    /// The number of all pages that it reports.
+    pub pages: Option<u64>,
     /// The keys of `page` whose place it has, and those whose place it lacks.
     pub places: Vec<(&'static str, bool)>,
     /// The token or the URL of the next page, or the number of all records.
@@ -58,7 +60,8 @@ pub struct Says {
 pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     let reported = match paging.lead() {
         Lead::Token(at) | Lead::Url(at) => token(paging, at, document),
-        Lead::Total(at) | Lead::Pages(at) => Ok(at.text_in(document)),
+        Lead::Total(at) => Ok(total_at(at, document)),
+        Lead::Pages(at) => Ok(at.text_in(document)),
         Lead::TokenHeader(name) => token_header(response, name),
         Lead::LinkHeader => Ok(link(response)),
         // It is read when the records are known.
@@ -66,8 +69,18 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     };
     let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
     let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
-    let total = paging.total().and_then(|at| at.text_in(document));
+    let total = paging.total().and_then(|at| total_at(at, document));
     let total = total.and_then(|total| total.parse().ok());
+    let pages = match paging.lead() {
+        Lead::Pages(at) => at.text_in(document).and_then(|pages| pages.parse().ok()),
+        Lead::Nowhere
+        | Lead::Total(_)
+        | Lead::Token(_)
+        | Lead::TokenHeader(_)
+        | Lead::LastRecord(_)
+        | Lead::Url(_)
+        | Lead::LinkHeader => None,
+    };
     let lasting = match paging.lasting() {
         Some(Lasting::At(at)) => token(paging, at, document),
         Some(Lasting::Last) | None => Ok(None),
@@ -77,8 +90,17 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
         more,
         lasting,
         total,
+        pages,
         places: places(paging, document, response),
     }
+}
+
+/// The number of all records; `None` where the response says beside it that there are perhaps more, as Elasticsearch does.
+fn total_at(at: &Pointer, document: &Value) -> Option<String> {
+    let above = at.as_str().rsplit_once('/').map(|(above, _)| above);
+    let relation = above.and_then(|above| document.pointer(above)?.get("relation"));
+    let is_least = relation.is_some_and(|relation| relation == "gte");
+    at.text_in(document).filter(|_| !is_least)
 }
 
 /// The keys of `page` that name a place, and whether the response has it. A value of null is there.

@@ -51,16 +51,19 @@ pub fn failure_in(answer: &Response, document: &Value, rules: &[Rule], now: Time
     let refusal = Refusal {
         message: message(answer, document),
         limit: rule.and_then(|rule| limit_of(rule, answer, document)),
-        wait: answer
-            .header(RETRY_AFTER.as_str())
-            .and_then(|value| retry_after(&value, now))
-            .map(Wait::RetryAfter),
+        wait: requested_wait(answer, now),
         until: rule
             .and_then(|rule| until(rule, answer, document, now))
             .map(Wait::Until),
         pause: rule.and_then(|rule| rule.pause).map(Wait::Pause),
     };
     refusal.failure(rule.map_or(by_status, |rule| rule.class))
+}
+
+/// How long a response asks to wait in its `Retry-After`. `now`: by the upstream's clock.
+pub fn requested_wait(answer: &Response, now: Timestamp) -> Option<Wait> {
+    let value = answer.header(RETRY_AFTER.as_str())?;
+    retry_after(&value, now).map(Wait::RetryAfter)
 }
 
 /// The rule that a response with this document matches.

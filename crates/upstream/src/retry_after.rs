@@ -95,7 +95,8 @@ fn instant(value: &str, now: Timestamp) -> Option<Timestamp> {
         Some(number) => Some(instant_of(number, now)),
         None => Timestamp::parse(value)
             .or_else(|| minutes(value))
-            .or_else(|| http_date(value)),
+            .or_else(|| http_date(value))
+            .or_else(|| Some(now + humantime::parse_duration(value).ok()?)),
     }
 }
 
@@ -164,6 +165,8 @@ mod tests {
             "1781524890000000000",
             "90",
             "89.2",
+            "90s",
+            "1m30s",
         ] {
             assert_eq!(read(value), ninety, "{value}");
         }

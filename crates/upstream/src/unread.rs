@@ -4,7 +4,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::beside::{Beside, plainly};
-use super::link::{is_other_page, is_usual, link_values, next_link, unusual_relation};
+use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
 use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records};
@@ -85,12 +85,35 @@ const TOKENS: [&str; 10] = [
     "pagetoken",
     "scrollid",
 ];
-const MORE: [&str; 5] = [
+const MORE: [&str; 13] = [
+    "exceededtransferlimit",
     "hasmore",
+    "hasmoreitems",
     "hasmorepages",
+    "hasmorerecords",
+    "hasmoreresults",
     "hasnext",
     "hasnextpage",
+    "ismore",
+    "ismoreavailable",
+    "moreavailable",
     "morepages",
+    "moreresults",
+];
+/// Flags that say that the response is cut, so that there is more.
+const CUT: [&str; 12] = [
+    "capped",
+    "hastruncatedresults",
+    "istruncated",
+    "limitreached",
+    "listtruncated",
+    "maxresultsreached",
+    "overflow",
+    "responsetruncated",
+    "resultlimitreached",
+    "resultstruncated",
+    "truncated",
+    "truncatedresults",
 ];
 const DONE: [&str; 7] = [
     "complete",
@@ -113,6 +136,18 @@ const TOTAL: [&str; 9] = [
     "totalresults",
 ];
 
+/// Headers with the number of all records.
+const TOTAL_HEADERS: [&str; 8] = [
+    "x-total-count",
+    "x-total",
+    "x-wp-total",
+    "x-total-results",
+    "x-total-records",
+    "x-total-items",
+    "x-pagination-total-count",
+    "total-count",
+];
+
 /// Members of an object with one of these names that lead to the next page.
 pub const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
 
@@ -126,6 +161,9 @@ pub fn read(
     let mut search = PlaceSearch::of(&records.at, lasting(paging), Some(requested));
     search.walk(document, &mut Vec::new());
     let (mut found, more, done) = (search.found, search.more, search.done);
+    if paging.total().is_none() {
+        found.total = found.total.or_else(|| total_header(response));
+    }
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
     found.next = found.next.or_else(|| linked(paging, response, requested));
@@ -195,6 +233,14 @@ pub fn signs(records: &Pointer, document: &Value, response: &Response) -> Signs 
     }
 }
 
+/// The number of all records in one of the usual headers, and its place in words.
+fn total_header(response: &Response) -> Option<(String, u64)> {
+    TOTAL_HEADERS.iter().find_map(|name| {
+        let total = response.header(name)?.trim().parse().ok()?;
+        Some((format!("the header `{name}`"), total))
+    })
+}
+
 /// What leads on in the header `Link`.
 fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<String> {
     let values = link_values(&response.headers);
@@ -203,6 +249,9 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
         return Some(LINK.to_owned());
     }
     let is_read = matches!(paging.lead(), Lead::LinkHeader);
+    if is_read && links().any(is_no_link) {
+        return Some("a header `link` that is no link (`<URL>; rel=\"next\"`)".to_owned());
+    }
     let relation = unusual_relation(links().filter(|_| is_read), requested)?;
     let relation = response.shown(relation);
     Some(format!(
@@ -382,7 +431,8 @@ impl<'a> PlaceSearch<'a> {
             }
             Value::Null | Value::Bool(_) | Value::Array(_) => false,
         };
-        if *value == Value::Bool(true) && MORE.contains(&plain.as_str()) {
+        let says_more = MORE.contains(&plain.as_str()) || CUT.contains(&plain.as_str());
+        if (*value == Value::Bool(true) || value == "true") && says_more {
             self.says_more.get_or_insert_with(at);
         }
         if names_next && !self.is_lasting(path) {

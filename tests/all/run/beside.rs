@@ -9,10 +9,10 @@ use crate::support::world::World;
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// How an upstream is configured, in TOML.
-struct Api<'a> {
-    upstream: &'a str,
-    records: &'a str,
-    call: &'a str,
+pub struct Api<'a> {
+    pub upstream: &'a str,
+    pub records: &'a str,
+    pub call: &'a str,
 }
 
 impl Default for Api<'_> {
@@ -26,7 +26,7 @@ impl Default for Api<'_> {
 }
 
 impl Api<'_> {
-    fn world(&self, stub: &StubUpstream) -> World {
+    pub fn world(&self, stub: &StubUpstream) -> World {
         let Self {
             upstream,
             records,
@@ -46,33 +46,33 @@ impl Api<'_> {
 }
 
 /// An upstream with one answer, which a test replaces.
-struct Changing(Arc<Mutex<StubAnswer>>);
+pub struct Changing(Arc<Mutex<StubAnswer>>);
 
 impl Changing {
-    fn start(first: StubAnswer) -> (Self, StubUpstream) {
+    pub fn start(first: StubAnswer) -> (Self, StubUpstream) {
         let answer = Arc::new(Mutex::new(first));
         let held = Arc::clone(&answer);
         let stub = StubUpstream::start(move |_| held.lock().unwrap().clone());
         (Self(answer), stub)
     }
 
-    fn answer(&self, answer: StubAnswer) {
+    pub fn answer(&self, answer: StubAnswer) {
         *self.0.lock().unwrap() = answer;
     }
 }
 
-fn items(count: u64) -> Value {
+pub fn items(count: u64) -> Value {
     (0..count).map(|id| json!({ "id": id })).collect()
 }
 
-fn run(world: &World) -> Value {
+pub fn run(world: &World) -> Value {
     world
         .ingest(&["--region", "all", "--format", "json"])
         .json()
 }
 
 /// The outcome of the only pass, and its requests.
-fn outcome(report: &Value) -> (&str, u64) {
+pub fn outcome(report: &Value) -> (&str, u64) {
     let pass = &report["passes"][0];
     (
         pass["outcome"].as_str().unwrap(),
@@ -80,11 +80,11 @@ fn outcome(report: &Value) -> (&str, u64) {
     )
 }
 
-fn detail(report: &Value) -> &str {
+pub fn detail(report: &Value) -> &str {
     report["passes"][0]["detail"].as_str().unwrap_or("")
 }
 
-fn doubts(report: &Value) -> BTreeSet<&str> {
+pub fn doubts(report: &Value) -> BTreeSet<&str> {
     let doubts = report["passes"][0]["doubts"].as_array();
     let doubts = doubts.into_iter().flatten();
     doubts
@@ -92,7 +92,7 @@ fn doubts(report: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-fn gone(world: &World) -> i64 {
+pub fn gone(world: &World) -> i64 {
     world.count("select count(*) from record where gone_at is not null")
 }
 

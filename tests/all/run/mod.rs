@@ -29,6 +29,7 @@ mod printed;
 mod reads;
 mod rejected;
 mod secrets;
+mod setbacks;
 mod signals;
 mod since;
 mod since_vouched;

@@ -128,7 +128,8 @@ impl Response {
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
         let mut unread = unread::read(&call.paging, records, &document, (self, &parts.url));
-        let (total, places) = (says.total, std::mem::take(&mut says.places));
+        let (total, pages) = (says.total, says.pages);
+        let places = std::mem::take(&mut says.places);
         let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();
         let found = records::take(
@@ -214,6 +215,7 @@ impl Response {
             end,
             size: parts.page_size,
             total,
+            pages,
             before: call.paging.before(parts.request.page_cursor()),
             places,
             elsewhere,
@@ -300,7 +302,11 @@ impl Response {
         let message = format!("the response is an error: {}", said(self, document));
         match document {
             Value::Array(_) => Err(Failure::WrongShape(message)),
-            _ => Err(transient(message)),
+            _ => Err(Failure::Transient {
+                message,
+                retry_after: refusal::requested_wait(self, self.upstream_time(parts.request.now)),
+                limit: None,
+            }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::moves::is_small;
 use super::{Asked, Finding, Review, Turn, Verdict};
 use ingest_base::record::Doubted;
-use ingest_config::{Doubt, Lasting, Lead, Paging, Place};
+use ingest_config::{Doubt, Lasting, Lead, PageKind, Place};
 use ingest_upstream::{End, Missing, Page, signs_of_end};
 
 /// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
@@ -276,7 +276,7 @@ impl Review<'_> {
 
     /// Notes that the pages have fewer records than were requested.
     fn note_caps(&self, page: &Page, verdict: &mut Verdict) {
-        let param = self.call.paging.size().and_then(|size| size.param.as_ref());
+        let param = self.call.paging.size().and_then(|size| size.param);
         let (Some(param), Some(size)) = (param, page.size) else {
             return;
         };
@@ -300,7 +300,7 @@ impl Review<'_> {
     /// What to write for an upstream that leaves records out of full pages, whose lengths differ then; nothing where `page` needs
     /// a size.
     fn without_size(&self, param: &str, size: u64) -> String {
-        if matches!(self.call.paging, Paging::Offset(_)) {
+        if self.call.paging.kind == PageKind::Offset {
             return String::new();
         }
         let fixed = match self.call.paging.place() {

@@ -506,7 +506,7 @@ impl<'a> Review<'a> {
     /// Returns a note on a page that leads on and has fewer records than were requested.
     #[must_use]
     pub fn note_size(&self, page: &Page) -> Option<String> {
-        let param = self.call.paging.size()?.param.as_ref()?;
+        let param = self.call.paging.size()?.param?;
         let size = page
             .size
             .filter(|size| page.listed > 0 && page.listed < *size)?;

@@ -3,21 +3,19 @@
 use std::collections::BTreeMap;
 use std::slice;
 
-use serde_json::{Map, Number, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use super::declare::{
-    AndThen, Key, Keys, Leaf, Optional, Presence, Required, Shape, TEMPLATE, TEXT, Type, keys,
-    table, template,
-};
-use super::item::{self, Item};
-use super::tree::Kind;
-use super::{Call, Template, TemplateError, Values};
+use super::error::Refusal;
+use super::values::{As, Leaf, OneOrMore, Table, leaves, text};
+use super::{Template, TemplateError, Values};
 
 /// Parameters of a query or a form, by name.
 pub type Params = BTreeMap<String, Param>;
 
 /// The value of a parameter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Param {
     /// The parameter occurs once.
     Once(Template),
@@ -26,7 +24,7 @@ pub enum Param {
 }
 
 /// The body of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Body {
     /// JSON; of GraphQL too.
     Json(JsonTemplate),
@@ -35,7 +33,7 @@ pub enum Body {
 }
 
 /// JSON whose texts are templates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum JsonTemplate {
     /// A value that is sent as it is.
     Fixed(Value),
@@ -83,14 +81,14 @@ impl Body {
     #[must_use]
     pub fn templates(&self) -> Vec<&Template> {
         match self {
-            Self::Json(json) => json.templates(),
+            Self::Json(json) => json.templates().into_iter().map(|(_, one)| one).collect(),
             Self::Form(params) => params.values().flat_map(Param::templates).collect(),
         }
     }
 
     /// This body with the values of another one, which replace those at the same places. `None` if one is a form and the
     /// other is not.
-    fn with(self, own: Self) -> Option<Self> {
+    pub fn with(self, own: Self) -> Option<Self> {
         match (self, own) {
             (Self::Json(json), Self::Json(own)) => Some(Self::Json(json.with(own))),
             (Self::Form(params), Self::Form(own)) => {
@@ -170,14 +168,30 @@ impl JsonTemplate {
         }
     }
 
-    fn templates(&self) -> Vec<&Template> {
+    /// Its templates, each with the keys that lead to it.
+    #[must_use]
+    pub fn templates(&self) -> Vec<(Vec<String>, &Template)> {
+        fn below(key: String, json: &JsonTemplate) -> Vec<(Vec<String>, &Template)> {
+            let mut templates = json.templates();
+            for (keys, _) in &mut templates {
+                keys.insert(0, key.clone());
+            }
+            templates
+        }
         match self {
             Self::Fixed(_) => Vec::new(),
-            Self::Text(template) => vec![template],
-            Self::List(elements) => elements.iter().flat_map(Self::templates).collect(),
+            Self::Text(template) => vec![(Vec::new(), template)],
+            Self::List(elements) => {
+                let elements = elements.iter().enumerate();
+                elements
+                    .flat_map(|(at, one)| below(at.to_string(), one))
+                    .collect()
+            }
             Self::Object(members) => {
-                let members = members.iter().map(|(_, member)| member);
-                members.flat_map(Self::templates).collect()
+                let members = members.iter();
+                members
+                    .flat_map(|(name, one)| below(name.clone(), one))
+                    .collect()
             }
         }
     }
@@ -210,218 +224,173 @@ impl JsonTemplate {
     }
 }
 
-keys! {
-    /// The body of a call.
-    pub struct CallBody {
-        /// A JSON body. Every string in it is a template; numbers stay numbers. In a list, an element with `{ids}` stands for one
-        /// element for each id.
-        json: Option<JsonTemplate> = Optional(JSON, "{ filter = { country = '{region}' }, limit = 100 }"),
-        /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field.
-        form: Option<Params> = Optional(PARAMS, "{ country = '{region}', tag = ['new', 'free'] }"),
-        /// A GraphQL request as the body.
-        graphql: Option<JsonTemplate> = Optional(AndThen(table::<Graphql>(), |_, keys| Some(keys.request())), "{ query = 'query ($after: String) { things(after: $after) { id } }', variables = { first = 100 } }"),
-    }
-}
-
-keys! {
-    /// A GraphQL request.
-    struct Graphql {
-        /// The query. It is sent as it is written: its braces are not templates.
-        query: String = Required(QUERY, "'query ($after: String) { things(after: $after) { id } }'"),
-        /// The variables of the query, by name. Every string in them is a template; numbers stay numbers.
-        variables: Option<JsonTemplate> = Optional(VARIABLES, "{ first = 100, country = '{region}' }"),
-    }
-}
-
-keys! {
-    /// What a step overrides in the body of its call.
-    pub struct StepBody {
-        /// Values of the JSON body, which override those of the call at the same places. Other values of the call remain.
-        json: Option<JsonTemplate> = Optional(JSON, "{ filter = { country = 'US' } }"),
-        /// Fields of the form, which override those of the call.
-        form: Option<Params> = Optional(PARAMS, "{ sort = 'popular' }"),
-        /// What differs from the GraphQL request of the call.
-        graphql: Option<JsonTemplate> = Optional(AndThen(table::<StepGraphql>(), |_, keys| Some(with_variables(Vec::new(), Some(keys.variables)))), "{ variables = { sort = 'POPULAR' } }"),
-    }
-}
-
-keys! {
-    /// What differs from the GraphQL request of a call.
-    struct StepGraphql {
-        /// Variables of the query, which override those of the call.
-        variables: JsonTemplate = Required(VARIABLES, "{ sort = 'POPULAR' }"),
-    }
-}
-
-impl Graphql {
-    fn request(self) -> JsonTemplate {
-        // No template: the braces of a query are its own.
-        let query = JsonTemplate::Fixed(Value::String(self.query));
-        with_variables(vec![("query".to_owned(), query)], self.variables)
-    }
-}
-
-fn with_variables(
-    mut members: Vec<(String, JsonTemplate)>,
+/// A GraphQL request.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Graphql {
+    /// The query. It is sent as it is written: its braces are not templates. Example: `query = "query ($after: String) { things(after: $after) { id } }"`.
+    #[serde(with = "As::<Query>")]
+    query: String,
+    /// The variables of the query, by name. Every string in them is a template; numbers stay numbers. Example: `variables = { first = 100, country = "{region}" }`.
+    #[serde(default, with = "As::<Option<Variables>>")]
     variables: Option<JsonTemplate>,
-) -> JsonTemplate {
-    members.extend(variables.map(|variables| ("variables".to_owned(), variables)));
-    JsonTemplate::Object(members)
 }
 
-/// Keys of which a table has one at most: the body of its requests. The function returns the bodies that are present.
-pub struct OneBody<K>(fn(K) -> Bodies);
+/// What differs from the GraphQL request of a call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepGraphql {
+    /// Variables of the query, which override those of the call. Example: `variables = { sort = "POPULAR" }`.
+    #[serde(with = "As::<Variables>")]
+    variables: JsonTemplate,
+}
 
-type Bodies = [Option<Body>; 3];
+impl From<Graphql> for Body {
+    fn from(keys: Graphql) -> Self {
+        // No template: the braces of a query are its own.
+        let query = JsonTemplate::Fixed(Value::String(keys.query));
+        let variables = keys
+            .variables
+            .map(|variables| ("variables".to_owned(), variables));
+        let query = std::iter::once(("query".to_owned(), query));
+        Self::Json(JsonTemplate::Object(query.chain(variables).collect()))
+    }
+}
 
-pub const CALL_BODY: OneBody<CallBody> = OneBody(|keys| bodies(keys.json, keys.form, keys.graphql));
-pub const STEP_BODY: OneBody<StepBody> = OneBody(|keys| bodies(keys.json, keys.form, keys.graphql));
+impl From<StepGraphql> for Body {
+    fn from(keys: StepGraphql) -> Self {
+        let variables = vec![("variables".to_owned(), keys.variables)];
+        Self::Json(JsonTemplate::Object(variables))
+    }
+}
 
-fn bodies(
+/// The keys of which a table has one at most.
+pub const BODIES: [&str; 3] = ["json", "form", "graphql"];
+
+/// The body of the requests of a table with these keys.
+pub fn only_body(
     json: Option<JsonTemplate>,
     form: Option<Params>,
-    graphql: Option<JsonTemplate>,
-) -> Bodies {
-    [
+    graphql: Option<Table<impl Into<Body>>>,
+) -> Result<Option<Body>, Refusal> {
+    let bodies = [
         json.map(Body::Json),
         form.map(Body::Form),
-        graphql.map(Body::Json),
-    ]
+        graphql.map(|Table(graphql)| graphql.into()),
+    ];
+    let mut present = bodies.into_iter().flatten();
+    match (present.next(), present.next()) {
+        (body, None) => Ok(body),
+        _ => Err(Refusal::new(
+            "a request has one body: at most one of json, form and graphql",
+            "remove the others",
+        )),
+    }
 }
 
-impl<K: Keys> Presence for OneBody<K> {
-    type Value = Option<Body>;
+leaves!(Param, JsonTemplate);
 
-    fn read(&self, section: &Item<'_>, _: &'static str) -> Option<Option<Body>> {
-        let bodies = (self.0)(K::read(section)?);
-        let mut present = bodies.into_iter().flatten();
-        let body = present.next();
-        if present.next().is_some() {
-            return section.refuse(
-                "a request has one body: at most one of json, form and graphql",
-                "remove the others",
-            );
+impl Leaf for Param {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        match raw {
+            Value::Array(_) => OneOrMore::<Template>::read(raw).map(Self::Repeated),
+            raw => Template::read(raw).map(Self::Once),
         }
-        Some(body)
     }
 
-    fn keys(&self, _: &'static str, _: &'static str) -> Vec<Key> {
-        K::keys()
-    }
-
-    fn names(&self, _: &'static str) -> Vec<&'static str> {
-        K::names()
-    }
-}
-
-/// Where a call or a step has its body; `None` without one.
-pub fn body_of<'a>(item: &Item<'a>) -> Option<Item<'a>> {
-    CallBody::names().iter().find_map(|name| item.find(&[name]))
-}
-
-/// The body of a step's requests: the call's, with the values of the step.
-pub fn of_step(item: &Item<'_>, call: &Call, own: Option<Body>) -> Option<Option<Body>> {
-    let Some(own) = own else {
-        return Some(call.body.clone());
-    };
-    let merged = call.body.clone().and_then(|body| body.with(own));
-    match merged {
-        Some(body) => Some(Some(body)),
-        None => body_of(item)?.refuse(
-            format!("the call {:?} has no such body to override", call.name),
-            "write the whole body in the call",
-        ),
-    }
-}
-
-/// Parameters by name; a list repeats one.
-pub const PARAMS: Leaf<Params> = Leaf {
-    read: |item| {
-        item::all(
-            item.entries()?
-                .into_iter()
-                .map(|item| Some((item.name().to_owned(), param(item)?))),
-        )
-    },
-    shape: || {
-        let value = TEMPLATE.shape().schema;
+    fn schema() -> Value {
+        let value = Template::schema();
         let list = json!({ "type": "array", "items": value, "minItems": 1 });
-        let either = json!({ "anyOf": [value, list] });
-        let schema = json!({ "type": "object", "additionalProperties": either });
-        Shape::scalar("table of templates, or lists of them, by parameter", schema)
-    },
-};
-
-fn param(item: Item<'_>) -> Option<Param> {
-    match item.kind() {
-        Kind::List(_) => {
-            item::all(item.one_or_more()?.into_iter().map(template)).map(Param::Repeated)
-        }
-        Kind::Text(_)
-        | Kind::Integer(_)
-        | Kind::Float(..)
-        | Kind::Bool(_)
-        | Kind::Date(_)
-        | Kind::Table(_) => template(item).map(Param::Once),
+        json!({ "title": "template, or list of them", "anyOf": [value, list] })
     }
 }
 
-const JSON: Leaf<JsonTemplate> = Leaf {
-    read: |item| match item.kind() {
-        // `json_of` has reported each text that is no template.
-        Kind::Table(_) | Kind::List(_) => JsonTemplate::parse(json_of(item)?).ok(),
-        Kind::Text(_) | Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => {
-            item.refuse("expected a table or a list", "write { name = value }")
-        }
-    },
-    shape: || Shape::scalar("table or list", json!({ "type": ["object", "array"] })),
-};
+impl Leaf for JsonTemplate {
+    type Value = Self;
 
-const VARIABLES: Leaf<JsonTemplate> = Leaf {
-    read: |item| match item.is_table() {
-        true => JSON.read(item),
-        false => item.refuse("expected a table", "write { name = value }"),
-    },
-    shape: || Shape::scalar("table", json!({ "type": "object" })),
-};
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        match raw {
+            Value::Object(_) | Value::Array(_) => Self::within(raw),
+            _ => Err(Refusal::new(
+                "expected a table or a list",
+                "write { name = value }",
+            )),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "table or list", "type": ["object", "array"] })
+    }
+}
+
+impl JsonTemplate {
+    /// A value within a document, in which every text is a template.
+    fn within(raw: Value) -> Result<Self, Refusal> {
+        Ok(match raw {
+            Value::String(_) => Self::Text(Template::read(raw)?),
+            Value::Array(elements) => {
+                let element = |(at, element)| {
+                    Self::within(element).map_err(|refusal| refusal.below(&usize::to_string(&at)))
+                };
+                let elements = elements.into_iter().enumerate().map(element);
+                Self::List(elements.collect::<Result<_, _>>()?)
+            }
+            Value::Object(members) => {
+                let member = |(name, member): (String, Value)| match Self::within(member) {
+                    Ok(member) => Ok((name, member)),
+                    Err(refusal) => Err(refusal.below(&name)),
+                };
+                Self::Object(members.into_iter().map(member).collect::<Result<_, _>>()?)
+            }
+            // TOML's infinities and what is no number have no form in JSON.
+            Value::Null => {
+                return Err(Refusal::new(
+                    "expected a number that JSON can represent",
+                    "write it in quotes",
+                ));
+            }
+            fixed @ (Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
+        })
+    }
+}
+
+/// The variables of a GraphQL request.
+struct Variables;
+
+impl Leaf for Variables {
+    type Value = JsonTemplate;
+
+    fn read(raw: Value) -> Result<JsonTemplate, Refusal> {
+        match raw.is_object() {
+            true => JsonTemplate::read(raw),
+            false => Err(Refusal::new("expected a table", "write { name = value }")),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "table", "type": "object" })
+    }
+}
 
 /// A text of several lines.
-const QUERY: Leaf<String> = Leaf {
-    read: |item| match item.text()? {
-        blank if blank.trim().is_empty() => item.refuse(
-            "expected a query",
-            "write for example \"{ things { id } }\"",
-        ),
-        text => Some(text.to_owned()),
-    },
-    shape: TEXT.shape,
-};
+struct Query;
 
-/// The document as JSON, in which every text is a template.
-fn json_of(item: Item<'_>) -> Option<Value> {
-    match item.kind() {
-        Kind::Text(text) => template(item).map(|_| Value::String(text.clone())),
-        Kind::Date(date) => Some(Value::String(date.clone())),
-        Kind::Bool(truth) => Some(Value::Bool(*truth)),
-        Kind::Integer(number) => number_of(&item, i64::try_from(*number).ok().map(Number::from)),
-        Kind::Float(number, _) => number_of(&item, Number::from_f64(*number)),
-        Kind::List(_) => item::all(item.list()?.into_iter().map(json_of)).map(Value::Array),
-        Kind::Table(_) => {
-            let members = item
-                .entries()?
-                .into_iter()
-                .map(|item| Some((item.name().to_owned(), json_of(item)?)));
-            item::all::<_, Map<String, Value>>(members).map(Value::Object)
+impl Leaf for Query {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        match text(raw)? {
+            blank if blank.trim().is_empty() => Err(Refusal::new(
+                "expected a query",
+                "write for example \"{ things { id } }\"",
+            )),
+            text => Ok(text),
         }
     }
-}
 
-fn number_of(item: &Item<'_>, number: Option<Number>) -> Option<Value> {
-    match number {
-        Some(number) => Some(Value::Number(number)),
-        None => item.refuse(
-            "expected a number that JSON can represent",
-            "write it in quotes",
-        ),
+    fn schema() -> Value {
+        json!({ "type": "string", "minLength": 1 })
     }
 }

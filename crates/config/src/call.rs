@@ -4,98 +4,218 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reqwest::Method;
+use schemars::JsonSchema;
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::body::{Body, CALL_BODY, PARAMS, Params};
-use super::declare::{
-    AndThen, COST, Leaf, ListOf, Named, OneOrMore, Optional, Or, OwnName, POINTER, Required,
-    SCALAR, Shape, TEXT, TRUTH, Table, Type, Words, keys, table,
-};
-use super::doubt::{DOUBTS, Doubt};
-use super::field::{COLUMN, Column, Field, ID, RESPONSE_FIELD, ResponseField};
-use super::format::{FORMATS, Format};
-use super::headers::HEADERS;
-use super::item::{self, Item};
-use super::layout::{LAYOUTS, Layout};
+use super::body::{Body, Graphql, JsonTemplate, Params, only_body};
+use super::doubt::Doubt;
+use super::error::Refusal;
+use super::field::{Column, Field, Id, ResponseField, WrittenColumn};
+use super::format::Format;
+use super::headers::Headers;
+use super::layout::Layout;
 use super::names::advice;
-use super::paging::{PAGING, Paging};
-use super::path::PATH;
+use super::paging::Paging;
+use super::values::{
+    As, ByLimit, Either, Filled, Leaf, List, Named, OneOf, OneOrMore, Scalar, SomeUnits, Table,
+    Words, described, text,
+};
 use super::{Pointer, Template};
 use ingest_quota::{Cost, LimitName, Outage, Units};
 
-keys! {
-    /// One metered method of an upstream.
-    #[derive(Debug, Clone)]
-    pub struct Call {
-        /// The name of the call, such as `things.list`.
-        name: String = OwnName,
-        /// The path below `base_url`, a template, without a query. Omit it for a call that is only charged by hand.
-        path: Option<Template> = Optional(PATH, "'things/{region}'"),
-        /// The cost of one request, by limit; every page is one request. A plain number is units of the limit `daily`.
-        cost: Cost = Required(COST, "1"),
-        /// Whether a request may be sent unmetered during an outage of the ledger. If unset, it may if its cost is at most
-        /// `ledger.cheap_max`.
-        outage: Option<Outage> = Optional(Words(OUTAGES), "'refuse'"),
-        /// The HTTP method. With a body the default is `POST`; a `GET` with a body must be written.
-        method: Method = Or(METHOD, "'GET'", "'PUT'"),
-        /// Headers of this call, besides those of the upstream. Their values are templates.
-        headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ x-language = '{language}' }"),
-        /// Query parameters of every request. Their values are templates; a list repeats a parameter, and a template with `{ids}`
-        /// in a list stands for one for each id. A step can override them.
-        params: Params = Or(PARAMS, "{}", "{ fields = 'id,title', tag = ['new', 'free'] }"),
-        /// The body of every request; `None` without one.
-        body: Option<Body> = CALL_BODY,
-        /// How the pages of a list follow each other.
-        paging as "page": Paging = Or(PAGING, "{ kind = 'none' }", "{ kind = 'token', param = 'pageToken', next = '/nextPageToken' }"),
-        /// What a response contains. Omit it for a call that is only charged by hand.
-        records: Option<Arc<Records>> = Optional(AndThen(table::<Records>(), |item, records| with_its_fields(item, records).map(Arc::new)), "{ at = '/items', kind = 'thing', id = '/id' }"),
-        /// The doubts about its lists that are accepted. A list with a doubt is not complete: its pass ends as `doubtful`. Accept one
-        /// only if you know that the list is right.
-        trust: Vec<Doubt> = Or(ListOf(DOUBTS, 0), "[]", "['cursor-repeats']"),
-        /// Whether requests send the `ETag` of the stored page (`If-None-Match`).
-        etag: Etag = Or(Words(ETAGS), "'unused'", "'free'"),
-        /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
-        /// estimate.
-        settle: BTreeMap<LimitName, ResponseField> = Or(Named(RESPONSE_FIELD, "LIMIT"), "{}", "{ daily = '/cost/actual' }"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CallKeys {
+    /// The path below `base_url`, a template, without a query. Omit it for a call that is only charged by hand. Example: `path = "things/{region}"`.
+    #[serde(default, with = "As::<Option<Path>>")]
+    path: Option<Template>,
+    /// The cost of one request, by limit; every page is one request. A plain number is units of the limit `daily`. Example: `cost = 1`.
+    #[serde(with = "As::<ByLimit<SomeUnits>>")]
+    cost: Cost,
+    /// Whether a request may be sent unmetered during an outage of the ledger. If unset, it may if its cost is at most
+    /// `ledger.cheap_max`. Example: `outage = "refuse"`.
+    #[serde(default, with = "As::<Option<OneOf<Outage>>>")]
+    outage: Option<Outage>,
+    /// The HTTP method. If unset, `GET`, or `POST` with a body. Example: `method = "PUT"`.
+    #[serde(default, with = "As::<Option<MethodWord>>")]
+    method: Option<Method>,
+    /// Headers of this call, besides those of the upstream. Their values are templates. Example: `headers = { x-language = "{language}" }`.
+    #[serde(default, with = "As::<Headers>")]
+    headers: BTreeMap<String, Template>,
+    /// Query parameters of every request. Their values are templates; a list repeats a parameter, and a template with `{ids}`
+    /// in a list stands for one for each id. A step can override them. Example: `params = { fields = "id,title", tag = ["new", "free"] }`.
+    #[serde(default)]
+    params: Params,
+    /// A JSON body. Every string in it is a template; numbers stay numbers. In a list, an element with `{ids}` stands for one
+    /// element for each id. Example: `json = { filter = { country = "{region}" }, limit = 100 }`.
+    json: Option<JsonTemplate>,
+    /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field. Example: `form = { country = "{region}", tag = ["new", "free"] }`.
+    form: Option<Params>,
+    /// A GraphQL request as the body. Example: `graphql = { query = "query ($after: String) { things(after: $after) { id } }", variables = { first = 100 } }`.
+    graphql: Option<Table<Graphql>>,
+    /// How the pages of a list follow each other. Example: `page = { kind = "token", param = "pageToken", next = "/nextPageToken" }`.
+    page: Option<Table<Paging>>,
+    /// What a response contains. Omit it for a call that is only charged by hand. Example: `records = { at = "/items", kind = "thing", id = "/id" }`.
+    records: Option<Table<Records>>,
+    /// The doubts about its lists that are accepted. A list with a doubt is not complete: its pass ends as `doubtful`. Accept one
+    /// only if you know that the list is right. Example: `trust = ["cursor-repeats"]`.
+    #[serde(default)]
+    trust: Vec<Doubt>,
+    /// Whether requests send the `ETag` of the stored page (`If-None-Match`). If unset, they do not. Example: `etag = "free"`.
+    etag: Option<Etag>,
+    /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
+    /// estimate. Example: `settle = { daily = "/cost/actual" }`.
+    #[serde(default, with = "Named::<ResponseField>")]
+    settle: BTreeMap<LimitName, ResponseField>,
+}
+
+/// One metered method of an upstream.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "CallKeys")]
+pub struct Call {
+    /// The name of the call, such as `things.list`.
+    pub name: String,
+    /// The path below `base_url`; `None` for a call that is only charged by hand.
+    pub path: Option<Template>,
+    /// The cost of one request.
+    pub cost: Cost,
+    /// What happens during an outage of the ledger; `None`: its cost decides.
+    pub outage: Option<Outage>,
+    /// The HTTP method.
+    pub method: Method,
+    /// Headers of this call, besides those of the upstream.
+    pub headers: BTreeMap<String, Template>,
+    /// Query parameters of every request.
+    pub params: Params,
+    /// The body of every request; `None` without one.
+    pub body: Option<Body>,
+    /// How the pages of a list follow each other.
+    pub paging: Paging,
+    /// What a response contains; `None` for a call that is only charged by hand.
+    pub records: Option<Arc<Records>>,
+    /// The doubts about its lists that are accepted.
+    pub trust: Vec<Doubt>,
+    /// Whether requests send the `ETag` of the stored page.
+    pub etag: Etag,
+    /// Where a response reports what it cost, by limit.
+    pub settle: BTreeMap<LimitName, ResponseField>,
+}
+
+/// What a response contains.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Records {
+    /// Where the records are: a list of them, or one object, which is one record. Null, there or on the way there, is an
+    /// empty list. `*` stands for every element of a list and for every member of an object. If unset, the whole response. Example: `at = "/items"`.
+    #[serde(default)]
+    pub at: Pointer,
+    /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
+    /// matches members. A member that is no object becomes a record with this field and the field `value`. Example: `key = "date"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub key: Option<String>,
+    /// The format of the response. Example: `format = "csv"`.
+    #[serde(default, with = "As::<OneOf<Format>>")]
+    pub format: Format,
+    /// How the records at `at` are arranged. Example: `layout = "columns"`.
+    #[serde(default)]
+    pub layout: Layout,
+    /// The names of the fields with `layout = "rows"`, in the order of the values, where the response does not name them. If
+    /// unset, its first row does. Example: `fields = ["open_time", "open", "high"]`.
+    #[serde(default, with = "As::<List<Filled, 0>>")]
+    pub fields: Vec<String>,
+    /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts of a
+    /// record that come in several responses are not merged, so give each part a kind of its own. The view of the kind in
+    /// the catalog, if it has columns, is `UPSTREAM_KIND`. Example: `kind = "thing"`.
+    #[serde(with = "As::<Filled>")]
+    pub kind: String,
+    /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
+    /// values are joined by `/`. Example: `id = "/id"`.
+    #[serde(with = "As::<Id>")]
+    pub id: Vec<Field>,
+    /// How a record says that it was removed, in a list that names what changed: a place with a value, or a place and its
+    /// values. The stored record is marked as gone and keeps its body. Example: `removed = { at = "/status", is = "cancelled" }`.
+    pub removed: Option<Removed>,
+    /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records. Example: `history = true`.
+    #[serde(default)]
+    pub history: bool,
+    /// The text of a record that `ingest search` finds. Example: `text = ["/title", "/tags/*"]`.
+    #[serde(default)]
+    pub text: Vec<Pointer>,
+    /// The columns of the kind's SQL view, by name: a JSON pointer, a pointer with a type, or a template such as `{region}`,
+    /// whose text is stored in the record under the column's name. Example: `columns = { title = "/title", views = { at = "/views", type = "integer" } }`.
+    #[serde(default, with = "Columns")]
+    pub columns: BTreeMap<String, Column>,
+}
+
+described!(Call: CallKeys);
+
+impl TryFrom<CallKeys> for Call {
+    type Error = Refusal;
+
+    fn try_from(keys: CallKeys) -> Result<Self, Refusal> {
+        let body = only_body(keys.json, keys.form, keys.graphql)?;
+        let paging = keys
+            .page
+            .map_or(Ok(Paging::default()), |Table(page)| page.checked());
+        let paging = paging.map_err(|refusal| refusal.below("page"))?;
+        let records = keys
+            .records
+            .map(|Table(records)| records.checked().map(Arc::new))
+            .transpose();
+        let records = records.map_err(|refusal| refusal.below("records"))?;
+        if keys.method == Some(Method::HEAD) && records.is_some() {
+            let refusal = Refusal::new(
+                "the response to HEAD has no body, so it contains no records",
+                "write method = \"GET\", or remove `records`",
+            );
+            return Err(refusal.below("method"));
+        }
+        let usual = match body {
+            Some(_) => Method::POST,
+            None => Method::GET,
+        };
+        let method = keys.method.unwrap_or(usual);
+        if keys.etag.is_some() && (method != Method::GET || body.is_some()) {
+            let refusal = Refusal::new(
+                "`etag` works with GET requests only, and without a body",
+                "remove etag",
+            );
+            return Err(refusal.below("etag"));
+        }
+        Ok(Self {
+            name: String::new(),
+            path: keys.path,
+            cost: keys.cost,
+            outage: keys.outage,
+            method,
+            headers: keys.headers,
+            params: keys.params,
+            body,
+            paging,
+            records,
+            trust: keys.trust,
+            etag: keys.etag.unwrap_or_default(),
+            settle: keys.settle,
+        })
     }
 }
 
-pub const CALL: AndThen<Table<Call>, Call> = AndThen(table(), with_its_method);
-
-keys! {
-    /// What a response contains.
-    #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    pub struct Records {
-        /// Where the records are: a list of them, or one object, which is one record. Null, there or on the way there, is an
-        /// empty list. `*` stands for every element of a list and for every member of an object. If unset, the whole response.
-        at: Pointer = Or(POINTER, "''", "'/items'"),
-        /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
-        /// matches members. A member that is no object becomes a record with this field and the field `value`.
-        key: Option<String> = Optional(TEXT, "'date'"),
-        /// The format of the response.
-        format: Format = Or(Words(FORMATS), "'json'", "'csv'"),
-        /// How the records at `at` are arranged.
-        layout: Layout = Or(Words(LAYOUTS), "'objects'", "'columns'"),
-        /// The names of the fields with `layout = "rows"`, in the order of the values, where the response does not name them. If
-        /// unset, its first row does.
-        fields: Vec<String> = Or(ListOf(TEXT, 0), "[]", "['open_time', 'open', 'high']"),
-        /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts of a
-        /// record that come in several responses are not merged, so give each part a kind of its own. The view of the kind in
-        /// the catalog, if it has columns, is `UPSTREAM_KIND`.
-        kind: String = Required(TEXT, "'thing'"),
-        /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
-        /// values are joined by `/`.
-        id: Vec<Field> = Required(ID, "'/id'"),
-        /// How a record says that it was removed, in a list that names what changed: a place with a value, or a place and its
-        /// values. The stored record is marked as gone and keeps its body.
-        removed: Option<Removed> = Optional(REMOVED, "{ at = '/status', is = 'cancelled' }"),
-        /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records.
-        history: bool = Or(TRUTH, "false", "true"),
-        /// The text of a record that `ingest search` finds.
-        text: Vec<Pointer> = Or(ListOf(POINTER, 0), "[]", "['/title', '/tags/*']"),
-        /// The columns of the kind's SQL view, by name: a JSON pointer, a pointer with a type, or a template such as `{region}`,
-        /// whose text is stored in the record under the column's name.
-        columns: BTreeMap<String, Column> = Or(COLUMNS, "{}", "{ title = '/title', views = { at = '/views', type = 'integer' } }"),
+impl Records {
+    /// Whether the fields that are named are those of rows, each once.
+    fn checked(self) -> Result<Self, Refusal> {
+        let distinct: BTreeSet<&String> = self.fields.iter().collect();
+        let refusal = match distinct.len() == self.fields.len() {
+            _ if self.fields.is_empty() => return Ok(self),
+            _ if self.layout != Layout::Rows => Refusal::new(
+                "`fields` names the values of rows, and the layout is another one",
+                "add layout = \"rows\"",
+            ),
+            true => return Ok(self),
+            false => Refusal::new("two fields have the same name", "name each field once"),
+        };
+        Err(refusal.below("fields"))
     }
 }
 
@@ -129,7 +249,8 @@ impl Call {
 }
 
 /// How a record says that it was removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "Either<Pointer, RemovedKeys>")]
 pub struct Removed {
     /// The place.
     pub at: Pointer,
@@ -153,144 +274,148 @@ impl Removed {
     }
 }
 
-keys! {
-    struct RemovedKeys {
-        /// The place in a record.
-        at: Pointer = Required(POINTER, "'/status'"),
-        /// The values at that place. If unset, any but null and false.
-        is: Option<Vec<String>> = Optional(OneOrMore(SCALAR), "'cancelled'"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RemovedKeys {
+    /// The place in a record. Example: `at = "/status"`.
+    pub at: Pointer,
+    /// The values at that place. If unset, any but null and false. Example: `is = "cancelled"`.
+    #[serde(default, with = "As::<Option<OneOrMore<Scalar>>>")]
+    pub is: Option<Vec<String>>,
+}
+
+described!(Removed: Either<Pointer, RemovedKeys>);
+
+impl From<Either<Pointer, RemovedKeys>> for Removed {
+    fn from(written: Either<Pointer, RemovedKeys>) -> Self {
+        let (at, is) = match written {
+            Either::Text(at) => (at, None),
+            Either::Table(RemovedKeys { at, is }) => (at, is),
+        };
+        let is = is.unwrap_or_default();
+        Self { at, is }
     }
 }
 
-/// A pointer, or a table.
-const REMOVED: Leaf<Removed> = Leaf {
-    read: |item| match item.is_table() {
-        true => {
-            let RemovedKeys { at, is } = table::<RemovedKeys>().read(item)?;
-            Some(Removed {
-                at,
-                is: is.unwrap_or_default(),
-            })
-        }
-        false => POINTER.read(item).map(|at| Removed { at, is: Vec::new() }),
-    },
-    shape: || POINTER.shape().or(table::<RemovedKeys>().shape()),
-};
-
-const OUTAGES: &[(&str, Outage, &str)] = &[
-    (
-        "allow",
-        Outage::Allow,
-        "The request is sent, and counted locally.",
-    ),
-    ("refuse", Outage::Refuse, "The request is not sent."),
-];
+impl Words for Outage {
+    const WORDS: &'static [(&'static str, Self, &'static str)] = &[
+        (
+            "allow",
+            Self::Allow,
+            "The request is sent, and counted locally.",
+        ),
+        ("refuse", Self::Refuse, "The request is not sent."),
+    ];
+}
 
 /// The method of a request: a word in capitals, so that a typing error such as `Get` is not sent.
-const METHOD: Leaf<Method> = Leaf {
-    read: |item| {
-        let text = item.text()?;
+struct MethodWord;
+
+impl Leaf for MethodWord {
+    type Value = Method;
+
+    fn read(raw: Value) -> Result<Method, Refusal> {
+        let text = text(raw)?;
         let in_capitals = text.len() > 2 && text.bytes().all(|letter| letter.is_ascii_uppercase());
         match Method::from_bytes(text.as_bytes()) {
             // CONNECT opens a tunnel: its response is no page.
-            Ok(method) if in_capitals && method != Method::CONNECT => Some(method),
-            Ok(_) | Err(_) => item.refuse(
+            Ok(method) if in_capitals && method != Method::CONNECT => Ok(method),
+            Ok(_) | Err(_) => Err(Refusal::new(
                 "expected an HTTP method in capitals",
-                advice(text, ["GET", "POST", "PUT", "PATCH", "DELETE"]),
-            ),
+                advice(&text, ["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            )),
         }
-    },
-    shape: || {
-        let schema =
-            json!({ "type": "string", "pattern": "^[A-Z]{3,}$", "not": { "const": "CONNECT" } });
-        Shape::scalar("HTTP method", schema)
-    },
-};
+    }
+
+    fn schema() -> Value {
+        let connect = json!({ "const": "CONNECT" });
+        json!({ "title": "HTTP method", "type": "string", "pattern": "^[A-Z]{3,}$", "not": connect })
+    }
+}
+
+/// A path below the base URL of an upstream. What would lead elsewhere, or into the query, is not part of one.
+pub struct Path;
+
+impl Leaf for Path {
+    type Value = Template;
+
+    fn read(raw: Value) -> Result<Template, Refusal> {
+        let text = text(raw)?;
+        if text.contains(['?', '#']) {
+            return Err(Refusal::new(
+                "expected a path without `?` and `#`",
+                "move the query into `params`",
+            ));
+        }
+        if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(Refusal::new(
+                "expected a path below the upstream's base_url",
+                "write for example \"things/{region}\"",
+            ));
+        }
+        Template::read(text.into())
+    }
+
+    fn schema() -> Value {
+        Template::schema()
+    }
+}
 
 /// Whether requests of a call carry the `ETag` of the stored page. `etag = "…"`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Etag {
-    /// `unused`: they do not, because a response 304 (not modified) costs something, or may.
+    /// Requests send the `ETag`, because a response 304 (not modified) costs nothing.
+    Free,
+    /// Requests do not send it, because a response 304 (not modified) costs something, or may.
     #[default]
     Unused,
-    /// `free`: they do, because a response 304 costs nothing.
-    Free,
 }
 
-const ETAGS: &[(&str, Etag, &str)] = &[
-    (
-        "free",
-        Etag::Free,
-        "Requests send the `ETag`, because a response 304 (not modified) costs nothing.",
-    ),
-    ("unused", Etag::Unused, "Requests do not send it."),
-];
+/// For a field: columns of a view, in whose names SQL does not tell cases apart.
+struct Columns;
 
-/// The method that is meant where none is written, and whether it and the etag fit the rest of the call.
-fn with_its_method(item: &Item<'_>, mut call: Call) -> Option<Call> {
-    let written = item.find(&["method"]);
-    if written.is_none() && call.body.is_some() {
-        call.method = Method::POST;
+impl Columns {
+    fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, Column>, D::Error> {
+        let written = BTreeMap::<String, WrittenColumn>::deserialize(deserializer)?;
+        let mut seen = BTreeSet::new();
+        // Lower-case letters come last.
+        let columns = written.into_iter().rev().map(|(name, column)| {
+            let column = if name.is_empty() || name.chars().any(char::is_control) {
+                let remedy = "write for example view_count";
+                Err(Refusal::new("expected a column's name", remedy))
+            } else if seen.insert(name.to_ascii_lowercase()) {
+                column.named(&name)
+            } else {
+                Err(Refusal::new(
+                    "another column has this name (SQL ignores case)",
+                    "write another name",
+                ))
+            };
+            match column {
+                Ok(column) => Ok((name, column)),
+                Err(refusal) => Err(D::Error::custom(refusal.below(&name))),
+            }
+        });
+        columns.collect()
     }
-    if let (true, Some(method), Some(_)) = (call.method == Method::HEAD, written, &call.records) {
-        return method.refuse(
-            "the response to HEAD has no body, so it contains no records",
-            "write method = \"GET\", or remove `records`",
-        );
-    }
-    match item.find(&["etag"]) {
-        Some(etag) if call.method != Method::GET || call.body.is_some() => etag.refuse(
-            "`etag` works with GET requests only, and without a body",
-            "remove etag",
-        ),
-        Some(_) | None => Some(call),
-    }
-}
 
-/// Whether the fields that are named are those of rows, each once.
-fn with_its_fields(item: &Item<'_>, records: Records) -> Option<Records> {
-    let Some(fields) = item.find(&["fields"]) else {
-        return Some(records);
-    };
-    if records.layout != Layout::Rows {
-        return fields.refuse(
-            "`fields` names the values of rows, and the layout is another one",
-            "add layout = \"rows\"",
-        );
-    }
-    let distinct: BTreeSet<&String> = records.fields.iter().collect();
-    match distinct.len() == records.fields.len() {
-        true => Some(records),
-        false => fields.refuse("two fields have the same name", "name each field once"),
+    fn serialize<S: serde::Serializer>(
+        _: &BTreeMap<String, Column>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        json!({}).serialize(to)
     }
 }
 
-const COLUMNS: Leaf<BTreeMap<String, Column>> = Leaf {
-    read: columns,
-    shape: || {
-        let schema = json!({ "type": "object", "additionalProperties": COLUMN.shape().schema });
-        Shape {
-            label: "table of columns".to_owned(),
-            schema,
-            ..COLUMN.shape()
-        }
-        .below(".COLUMN")
-    },
-};
+impl JsonSchema for Columns {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Columns".into()
+    }
 
-/// Columns of a view, in whose names SQL does not tell cases apart.
-fn columns(item: Item<'_>) -> Option<BTreeMap<String, Column>> {
-    let mut seen = BTreeSet::new();
-    item::all(item.entries()?.into_iter().map(|item| {
-        if item.name().is_empty() || item.name().chars().any(char::is_control) {
-            return item.refuse("expected a column's name", "write for example view_count");
-        }
-        if !seen.insert(item.name().to_ascii_lowercase()) {
-            return item.refuse(
-                "another column has this name (SQL ignores case)",
-                "write another name",
-            );
-        }
-        Some((item.name().to_owned(), COLUMN.read(item)?))
-    }))
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        <BTreeMap<String, WrittenColumn>>::json_schema(generator)
+    }
 }

@@ -2,39 +2,47 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::credential::{SECRET, SecretSource};
-use super::declare::{AndThen, DURATION, Leaf, Optional, Or, Shape, Table, keys, table};
-use super::item::Item;
+use super::credential::SecretSource;
+use super::error::Refusal;
 use super::postgres_url::{PostgresUrl, PostgresUrlError};
+use super::values::{As, Leaf, Span, Whole, default, leaves, text};
 
-keys! {
-    /// `[catalog]`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct CatalogConfig {
-        /// `"sqlite"`, a file in the state directory for one machine; or the URL of a PostgreSQL database that several machines
-        /// share: `postgres://ROLE@HOST/DATABASE`. See [docs/postgres.md](postgres.md).
-        store as "url": CatalogStore = Or(STORE, "'sqlite'", "'postgres://ingest@db.example/ingest?sslmode=verify-full'"),
-        /// Where to read the password of PostgreSQL from; never the password itself. If unset, `$PGPASSWORD` or a password file.
-        password: Option<SecretSource> = Optional(SECRET, "{ credential = 'catalog' }"),
-        /// How long a machine that died keeps its regions from the others, from 1s to 1h. A machine that cannot reach the
-        /// database stops sending requests after three quarters of it.
-        lease: Duration = Or(LEASE, "'60s'", "'5min'"),
-        /// The schema of PostgreSQL in which the catalog is: lower-case letters, digits and `_`.
-        schema: String = Or(SCHEMA, "'ingest'", "'news'"),
-        /// The most connections of a process to PostgreSQL for pages, from 1 to 64; its leases have one more, and the merging of
-        /// words another one. One is enough: tasks wait for each other's.
-        connections: u32 = Or(CONNECTIONS, "4", "1"),
-    }
+/// `[catalog]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogConfig {
+    /// `"sqlite"`, a file in the state directory for one machine; or the URL of a PostgreSQL database that several machines
+    /// share: `postgres://ROLE@HOST/DATABASE`. See [docs/postgres.md](postgres.md). Example: `url = "postgres://ingest@db.example/ingest?sslmode=verify-full"`.
+    #[serde(rename = "url", default)]
+    pub store: CatalogStore,
+    /// Where to read the password of PostgreSQL from; never the password itself. If unset, `$PGPASSWORD` or a password file. Example: `password = { credential = "catalog" }`.
+    pub password: Option<SecretSource>,
+    /// How long a machine that died keeps its regions from the others, from 1s to 1h. A machine that cannot reach the
+    /// database stops sending requests after three quarters of it. Example: `lease = "5min"`.
+    #[serde(default = "default::seconds::<60>", with = "As::<Lease>")]
+    pub lease: Duration,
+    /// The schema of PostgreSQL in which the catalog is: lower-case letters, digits and `_`. Example: `schema = "news"`.
+    #[serde(default = "ingest", with = "As::<SchemaName>")]
+    pub schema: String,
+    /// The most connections of a process to PostgreSQL for pages, from 1 to 64; its leases have one more, and the merging of
+    /// words another one. One is enough: tasks wait for each other's. Example: `connections = 1`.
+    #[serde(default = "default::small::<4>", with = "As::<Whole<u32, 1, 64>>")]
+    pub connections: u32,
 }
 
-pub const CATALOG: AndThen<Table<CatalogConfig>, CatalogConfig> = AndThen(table(), with_its_url);
+fn ingest() -> String {
+    "ingest".to_owned()
+}
 
 /// Where the catalog is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CatalogStore {
     /// Files in the state directory.
+    #[default]
     Sqlite,
     /// A PostgreSQL database. Its URL may contain a password.
     Postgres(PostgresUrl),
@@ -43,88 +51,115 @@ pub enum CatalogStore {
 const EXAMPLE: &str = "write \"sqlite\", or for example \"postgres://ingest@db.example/ingest\"";
 const ESCAPED: &str = "in a password, write `/` as %2F, `?` as %3F, `#` as %23 and `@` as %40";
 
-const STORE: Leaf<CatalogStore> = Leaf {
-    read: store,
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^(sqlite$|postgres(ql)?://)" });
-        Shape::scalar("`\"sqlite\"`, or URL of a PostgreSQL database", schema)
-    },
-};
+leaves!(CatalogStore);
+
+impl Serialize for CatalogStore {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Sqlite => serializer.serialize_str("sqlite"),
+            Self::Postgres(url) => serializer.collect_str(url),
+        }
+    }
+}
 
 /// The URL may contain a password: no message repeats it.
-fn store(item: Item<'_>) -> Option<CatalogStore> {
-    match item.text()? {
-        "sqlite" => Some(CatalogStore::Sqlite),
-        text if !PostgresUrl::is_one(text) => {
-            item.refuse_unseen("expected `sqlite`, postgres:// or postgresql://", EXAMPLE)
+impl Leaf for CatalogStore {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let text = text(raw)?;
+        if text == "sqlite" {
+            return Ok(Self::Sqlite);
         }
-        text => match PostgresUrl::parse(text) {
-            Ok(url) => Some(CatalogStore::Postgres(url)),
-            Err(PostgresUrlError::AtBehindHost | PostgresUrlError::Port) => item.refuse_unseen(
-                "the host ends within the user, the password or the port",
-                ESCAPED,
-            ),
-            Err(error) => {
-                item.refuse_unseen(format!("not a valid PostgreSQL URL: {error}"), EXAMPLE)
-            }
-        },
+        if !PostgresUrl::is_one(&text) {
+            return Err(Refusal::new(
+                "expected `sqlite`, postgres:// or postgresql://",
+                EXAMPLE,
+            ));
+        }
+        PostgresUrl::parse(&text)
+            .map(Self::Postgres)
+            .map_err(|error| match error {
+                PostgresUrlError::AtBehindHost | PostgresUrlError::Port => Refusal::new(
+                    "the host ends within the user, the password or the port",
+                    ESCAPED,
+                ),
+                error => Refusal::new(format!("not a valid PostgreSQL URL: {error}"), EXAMPLE),
+            })
+    }
+
+    fn schema() -> Value {
+        let title = "`\"sqlite\"`, or URL of a PostgreSQL database";
+        json!({ "title": title, "type": "string", "pattern": "^(sqlite$|postgres(ql)?://)" })
     }
 }
 
-const LEASE: Leaf<Duration> = Leaf {
-    read: |item| {
-        let lease = super::declare::Type::read(&DURATION, item.clone())?;
+struct Lease;
+
+impl Leaf for Lease {
+    type Value = Duration;
+
+    fn read(raw: Value) -> Result<Duration, Refusal> {
+        let lease = Span::read(raw)?;
         // `as_secs` leaves out the fraction, so the upper bound is compared once more.
         match (1..=3600).contains(&lease.as_secs()) && lease <= Duration::from_secs(3600) {
-            true => Some(lease),
-            false => item.refuse("expected a duration from 1s to 1h", "write \"60s\""),
+            true => Ok(lease),
+            false => Err(Refusal::new(
+                "expected a duration from 1s to 1h",
+                "write \"60s\"",
+            )),
         }
-    },
-    shape: DURATION.shape,
-};
-
-const CONNECTIONS: Leaf<u32> = Leaf {
-    read: |item| item.number(1..=64).and_then(|most| most.try_into().ok()),
-    shape: || {
-        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 64 });
-        Shape::scalar("integer from 1 to 64", schema)
-    },
-};
-
-const SCHEMA: Leaf<String> = Leaf {
-    read: schema,
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$" });
-        Shape::scalar("name of a schema", schema)
-    },
-};
-
-fn schema(item: Item<'_>) -> Option<String> {
-    let name = item.text()?;
-    let is_right =
-        |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
-    let begins_well =
-        !name.starts_with(|first: char| first.is_ascii_digit()) && !name.starts_with("pg_");
-    // PostgreSQL cuts longer identifiers and keeps `pg_` for itself.
-    if name.is_empty() || name.len() > 63 || !name.chars().all(is_right) || !begins_well {
-        return item.refuse(
-            "expected lower-case letters, digits and `_`, and not a name that begins with a digit or `pg_`",
-            "write \"ingest\"",
-        );
     }
-    Some(name.to_owned())
+
+    fn written(lease: &Duration) -> Value {
+        Span::written(lease)
+    }
+
+    fn schema() -> Value {
+        Span::schema()
+    }
 }
 
-/// Whether the URL uses what is configured beside it. A catalog in files ignores all of it, as `--sandbox` needs.
-fn with_its_url(item: &Item<'_>, catalog: CatalogConfig) -> Option<CatalogConfig> {
-    let CatalogStore::Postgres(url) = &catalog.store else {
-        return Some(catalog);
-    };
-    if let (Some(item), Some(_)) = (item.find(&["password"]), url.password()) {
-        return item.refuse_unseen(
-            "catalog.url already contains a password",
-            "remove the password from catalog.url: postgres://ROLE@HOST/DATABASE",
-        );
+struct SchemaName;
+
+impl Leaf for SchemaName {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        let name = text(raw)?;
+        let is_right =
+            |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+        let begins_well =
+            !name.starts_with(|first: char| first.is_ascii_digit()) && !name.starts_with("pg_");
+        // PostgreSQL cuts longer identifiers and keeps `pg_` for itself.
+        if name.is_empty() || name.len() > 63 || !name.chars().all(is_right) || !begins_well {
+            return Err(Refusal::new(
+                "expected lower-case letters, digits and `_`, and not a name that begins with a digit or `pg_`",
+                "write \"ingest\"",
+            ));
+        }
+        Ok(name)
     }
-    Some(catalog)
+
+    fn written(name: &String) -> Value {
+        name.as_str().into()
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "name of a schema", "type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$" })
+    }
+}
+
+impl CatalogConfig {
+    /// Whether the URL uses what is configured beside it. A catalog in files ignores all of it, as `--sandbox` needs.
+    pub fn checked(&self) -> Result<(), Refusal> {
+        match (&self.store, &self.password) {
+            (CatalogStore::Postgres(url), Some(_)) if url.password().is_some() => {
+                let remedy = "remove the password from catalog.url: postgres://ROLE@HOST/DATABASE";
+                let refusal = Refusal::new("catalog.url already contains a password", remedy);
+                Err(refusal.below("password"))
+            }
+            _ => Ok(()),
+        }
+    }
 }

@@ -1,53 +1,88 @@
-//! Checks of values that are valid by themselves, but not together.
+//! Rules on values that are valid by themselves, but not together.
 
 mod cost;
-mod names;
 mod paging;
 mod request;
 mod scope;
 mod secrets;
 mod views;
 
-use super::item::Item;
+use self::Needs::{Everything, Itself, Regions};
+use super::document::Document;
 use super::names::advice;
-use super::{Auth, Call, Config, Job, Upstream};
+use super::{Auth, Config, Upstream};
 
-/// Reports the contradictions between the valid tables of a configuration that has invalid ones too. What depends on an invalid
-/// table is not checked.
-pub fn some(config: &Config, regions_are_right: bool, root: &Item<'_>) {
-    config
-        .upstreams
-        .values()
-        .for_each(|upstream| transport(config, upstream, root));
-    cost::costs(config, root);
-    if regions_are_right {
-        scope::scopes(config, root);
-        request::requests(config, root);
-    }
-    views::views(config, root);
-    names::names(config, root);
+/// What must be right so that a rule can be checked.
+enum Needs {
+    /// Only what it compares.
+    Itself,
+    /// The regions too.
+    Regions,
+    /// The whole file.
+    Everything,
 }
 
-/// Reports every contradiction within a configuration.
-pub fn config(config: &Config, root: &Item<'_>) {
-    config
-        .upstreams
-        .values()
-        .for_each(|upstream| transport(config, upstream, root));
-    config
-        .upstreams
-        .values()
-        .for_each(|upstream| refusals(config, upstream, root));
-    cost::costs(config, root);
-    scope::scopes(config, root);
-    request::requests(config, root);
-    secrets::secrets(config, root);
-    clients(config, root);
-    views::views(config, root);
+type Rule = fn(&Config, &Document<'_>);
+
+/// What the manual says of the rules, in their order.
+pub const SAYS: &str = "\
+- A secret is sent over https, or to this machine.
+- An error rule names limits of its upstream.
+- A call charges and settles limits that exist.
+- What a job leaves, and each call, fits its limits.
+- A `scope` has a value for each region.
+- Each variable of a template has a value.
+- `params` leave paging and the secret alone.
+- A cursor is no number of records.
+- A job with `since` names `{since}`.
+- A job with `slices` names the slice.
+- A secret is in no path and no record.
+- Each secret exists, and is sent.
+- Clients charge credentials that exist.
+- Each kind of records has its own view.";
+
+const RULES: [(Needs, Rule); 14] = [
+    (Itself, transport),
+    (Everything, refusals),
+    (Itself, cost::charges),
+    (Itself, cost::grants),
+    (Regions, scope::scopes),
+    (Regions, request::variables),
+    (Regions, request::parameters),
+    (Regions, request::cursors),
+    (Regions, request::since),
+    (Regions, request::slices),
+    (Everything, secrets::are_sent_only),
+    (Everything, secrets::exist_and_are_sent),
+    (Everything, clients),
+    (Itself, views::views),
+];
+
+/// Reports the contradictions within a configuration. In a file that has other mistakes too, what depends on a wrong value is not
+/// checked.
+pub fn config(config: &Config, document: &Document<'_>) {
+    let (whole, regions) = (document.is_right(), document.is_right_below(&["regions"]));
+    document.is_read();
+    for (needs, rule) in RULES {
+        let can_check = match needs {
+            Itself => true,
+            Regions => regions,
+            Everything => whole,
+        };
+        if can_check {
+            rule(config, document);
+        }
+    }
 }
 
 /// A secret is never sent over plain http except to this machine.
-fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
+fn transport(config: &Config, document: &Document<'_>) {
+    for upstream in config.upstreams.values() {
+        is_protected(config, upstream, document);
+    }
+}
+
+fn is_protected(config: &Config, upstream: &Upstream, document: &Document<'_>) {
     let credentials = config.credentials.values();
     let mut credentials = credentials.filter(|one| one.upstream.name == upstream.name);
     let has_secrets = credentials.any(|one| one.secret.is_some() || !one.secrets.is_empty());
@@ -57,7 +92,7 @@ fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
     {
         return;
     }
-    root.refuse_at(
+    document.refuse(
         &["upstreams", &upstream.name, "base_url"],
         "a secret is sent only over https, or over http to this machine",
         "write https://",
@@ -65,44 +100,42 @@ fn transport(config: &Config, upstream: &Upstream, root: &Item<'_>) {
 }
 
 /// A client of the server can charge only credentials that exist.
-fn clients(config: &Config, root: &Item<'_>) {
+fn clients(config: &Config, document: &Document<'_>) {
     for (name, client) in &config.serve.clients {
         for (place, credential) in client.charge.iter().flatten().enumerate() {
             let place = ["serve", "clients", name, "charge", &place.to_string()];
             let known = || config.credentials.keys().map(String::as_str);
             if known().all(|known| known != credential) {
-                root.refuse_at(&place, "unknown credential", advice(credential, known()));
+                document.refuse(&place, "unknown credential", advice(credential, known()));
             }
         }
     }
 }
 
 /// The limit that a rule names must be one of some credential; otherwise every limit of the call would be closed.
-fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
-    let credentials: Vec<_> = config
-        .credentials
-        .values()
-        .filter(|one| one.upstream.name == upstream.name)
-        .collect();
-    let names = || {
-        credentials
-            .iter()
-            .flat_map(|credential| credential.limits.keys())
-            .map(String::as_str)
-    };
-    let theirs = || {
-        credentials
-            .iter()
-            .flat_map(|one| one.limits.values())
-            .filter_map(|one| one.upstream_name.as_deref())
-    };
-    if credentials.is_empty() {
+fn refusals(config: &Config, document: &Document<'_>) {
+    for upstream in config.upstreams.values() {
+        names_limits(config, upstream, document);
+    }
+}
+
+fn names_limits(config: &Config, upstream: &Upstream, document: &Document<'_>) {
+    let credentials = config.credentials.values();
+    let credentials = credentials.filter(|one| one.upstream.name == upstream.name);
+    let limits: Vec<_> = credentials.clone().flat_map(|one| &one.limits).collect();
+    if credentials.count() == 0 {
         return;
     }
+    let names = || limits.iter().map(|(name, _)| name.as_str());
+    let theirs = || {
+        limits
+            .iter()
+            .filter_map(|(_, limit)| limit.upstream_name.as_deref())
+    };
     let refuse = |limit: &str, place: usize, key: &[&str]| {
         let place = place.to_string();
         let place = ["upstreams", &upstream.name, "errors", &place];
-        root.refuse_at(
+        document.refuse(
             &[&place, key].concat(),
             "no credential of this upstream has this limit",
             advice(limit, names()),
@@ -121,14 +154,4 @@ fn refusals(config: &Config, upstream: &Upstream, root: &Item<'_>) {
             }
         }
     }
-}
-
-/// A call, as the document has it.
-fn call_in<'a>(root: &Item<'a>, upstream: &Upstream, call: &Call) -> Option<Item<'a>> {
-    root.find(&["upstreams", &upstream.name, "calls", &call.name])
-}
-
-/// A step of a job, as the document has it.
-fn step_in<'a>(root: &Item<'a>, job: &Job, at: usize) -> Option<Item<'a>> {
-    root.find(&["jobs", &job.name, "steps", &at.to_string()])
 }

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use super::declare::{
-    ExactlyOne, FILE, Later, Leaf, Named as ByName, Optional, Or, Place, Required, Shape, TEXT,
-    Table, Type, keys, table,
-};
-use super::item::{self, Item};
-use super::limit::{CredentialLimit, LIMIT, Limits};
-use super::names::Named;
+use super::document::Document;
+use super::error::Refusal;
+use super::limit::{CredentialLimit, Limits};
+use super::read::Entries;
+use super::upstream::exactly_one;
+use super::values::{As, Either, File, Filled, Leaf, List, Named, Text, described};
 use super::{Call, Region, Upstream};
 use ingest_quota::{Account, Cost, Limit, LimitName};
 
@@ -136,26 +137,29 @@ impl Credential {
     }
 }
 
-keys! {
-    partial struct CredentialKeys {
-        /// The upstream that the secret belongs to.
-        upstream: Place = Required(Later(TEXT), "'things'"),
-        /// Where to read the secret from; never the secret itself. An upstream without `auth` needs none.
-        secret: Option<SecretSource> = Optional(SECRET, "{ env = 'THINGS_KEY' }"),
-        /// Further secrets, by name. `{secret:NAME}` in `auth`, in a header or in a query parameter is one of them.
-        secrets: BTreeMap<String, SecretSource> = Or(ByName(SECRET, "NAME"), "{}", "{ app = { env = 'APP_KEY' } }"),
-        /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
-        /// unset, the name of the credential.
-        account: Option<String> = Optional(ACCOUNT, "'my-project'"),
-        /// The limits of the account, by name.
-        limits: Limits = Or(ByName(LIMIT, "LIMIT"), "{}", "{ daily = { quota = 10_000, window = '24h' } }"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialKeys {
+    /// The upstream that the secret belongs to. Example: `upstream = "things"`.
+    #[serde(with = "As::<Filled>")]
+    upstream: String,
+    /// Where to read the secret from; never the secret itself. An upstream without `auth` needs none. Example: `secret = { env = "THINGS_KEY" }`.
+    secret: Option<SecretSource>,
+    /// Further secrets, by name. `{secret:NAME}` in `auth`, in a header or in a query parameter is one of them. Example: `secrets = { app = { env = "APP_KEY" } }`.
+    #[serde(default, with = "Named::<SecretSource>")]
+    secrets: BTreeMap<String, SecretSource>,
+    /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
+    /// unset, the name of the credential. Example: `account = "my-project"`.
+    #[serde(default, with = "As::<Option<AccountName>>")]
+    account: Option<String>,
+    /// The limits of the account, by name. Example: `limits = { daily = { quota = 10_000, window = "24h" } }`.
+    #[serde(default, with = "Named::<CredentialLimit>")]
+    limits: Limits,
 }
 
-pub const CREDENTIAL: Table<CredentialKeys> = table();
-
 /// Where a secret is. The secret itself is never part of the configuration.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Either<NoSecret, SecretKeys>")]
 pub enum SecretSource {
     /// An environment variable.
     Env(String),
@@ -167,38 +171,62 @@ pub enum SecretSource {
     Command(Vec<String>),
 }
 
-keys! {
-    struct SecretKeys {
-        /// The environment variable with the secret. The variable with `_FILE` appended may name a file instead.
-        env: Option<String> = Optional(VARIABLE, "'THINGS_KEY'"),
-        /// The file with the secret. Only its owner may be able to read it.
-        file: Option<PathBuf> = Optional(FILE, "'/etc/ingest/things.key'"),
-        /// The name of a `LoadCredential=` entry of the systemd unit.
-        credential: Option<String> = Optional(SYSTEMD, "'things-key'"),
-        /// A program that prints the secret, and its arguments.
-        command: Option<Vec<String>> = Optional(COMMAND, "['pass', 'show', 'things']"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+struct SecretKeys {
+    /// The environment variable with the secret. The variable with `_FILE` appended may name a file instead. Example: `env = "THINGS_KEY"`.
+    #[serde(default, with = "As::<Option<EnvName>>")]
+    pub env: Option<String>,
+    /// The file with the secret. Only its owner may be able to read it. Example: `file = "/etc/ingest/things.key"`.
+    #[serde(default, with = "As::<Option<File>>")]
+    pub file: Option<PathBuf>,
+    /// The name of a `LoadCredential=` entry of the systemd unit. Example: `credential = "things-key"`.
+    #[serde(default, with = "As::<Option<SystemdName>>")]
+    pub credential: Option<String>,
+    /// A program that prints the secret, and its arguments. Example: `command = ["pass", "show", "things"]`.
+    #[serde(default, with = "As::<Option<CommandLine>>")]
+    pub command: Option<Vec<String>>,
 }
 
 const SECRET_REMEDY: &str = "write { env = \"NAME\" }, { file = \"/path\" }, { credential = \"name\" } or { command = [\"program\"] }";
-const SECRET_KEYS: ExactlyOne<SecretKeys> = ExactlyOne(table(), SECRET_REMEDY);
-pub const SECRET: Leaf<SecretSource> = Leaf {
-    read: secret,
-    shape: || SECRET_KEYS.shape(),
-};
 
-fn secret(item: Item<'_>) -> Option<SecretSource> {
-    if !item.is_table() {
-        return item.refuse(
+/// A secret that was written into the file.
+struct NoSecret;
+
+impl Leaf for NoSecret {
+    type Value = SecretSource;
+
+    fn read(_: Value) -> Result<SecretSource, Refusal> {
+        Err(Refusal::new(
             "expected the place of the secret: the secret itself must not be in this file",
             SECRET_REMEDY,
-        );
+        ))
     }
-    let keys = SECRET_KEYS.read(item)?;
-    let env = keys.env.map(SecretSource::Env);
-    env.or(keys.file.map(SecretSource::File))
-        .or(keys.credential.map(SecretSource::Credential))
-        .or(keys.command.map(SecretSource::Command))
+
+    fn schema() -> Value {
+        json!(false)
+    }
+}
+
+described!(SecretSource: Either<NoSecret, SecretKeys>);
+
+impl TryFrom<Either<NoSecret, SecretKeys>> for SecretSource {
+    type Error = Refusal;
+
+    fn try_from(keys: Either<NoSecret, SecretKeys>) -> Result<Self, Refusal> {
+        let keys = match keys {
+            Either::Text(source) => return Ok(source),
+            Either::Table(keys) => keys,
+        };
+        let places = [
+            keys.env.map(Self::Env),
+            keys.file.map(Self::File),
+            keys.credential.map(Self::Credential),
+            keys.command.map(Self::Command),
+        ];
+        exactly_one(places, "env, file, credential, command", SECRET_REMEDY)
+    }
 }
 
 /// What a credential says itself; what another one says of the same account is added later.
@@ -210,32 +238,49 @@ struct Own {
     limits: Limits,
 }
 
+/// Reads the credentials, each with the limits of its account.
 pub fn all(
-    items: Vec<Item<'_>>,
-    upstreams: &Named<Upstream>,
+    document: &Document<'_>,
+    upstreams: &Entries<Upstream>,
     regions: &[Arc<Region>],
-) -> Named<Credential> {
-    let mut own: BTreeMap<String, Own> = BTreeMap::new();
+) -> Entries<Credential> {
+    let read = |path: &[&str]| {
+        let keys: CredentialKeys = document.table(path, &[])?;
+        let place = [path, &["upstream"]].concat();
+        let upstream = upstreams.named(&keys.upstream, "upstream", document, &place)?;
+        let name = path.last().copied().unwrap_or_default();
+        let account = keys.account.unwrap_or_else(|| name.to_owned());
+        let (secret, secrets, mut limits) = (keys.secret, keys.secrets, keys.limits);
+        for (name, limit) in &mut limits {
+            limit.ledger_name.clone_from(name);
+        }
+        Some(Own {
+            upstream,
+            secret,
+            secrets,
+            account,
+            limits,
+        })
+    };
+    let own = Entries::read(document, "credentials", read);
     let mut accounts: BTreeMap<String, Limits> = BTreeMap::new();
-    for item in &items {
-        let Some(read) = credential(item.clone(), upstreams) else {
-            continue;
-        };
-        agree(
-            item,
-            &read,
-            accounts.entry(read.account.clone()).or_default(),
-        );
-        own.insert(item.name().to_owned(), read);
+    for name in own.written() {
+        if let Some(read) = own.right.get(name) {
+            agree(
+                document,
+                name,
+                read,
+                accounts.entry(read.account.clone()).or_default(),
+            );
+        }
     }
     // A second pass, because each account has limits of all its credentials, also of those further down.
-    Named::read(items, |item| {
-        let known = own.get(item.name())?;
+    own.map(|name, known| {
         let mut limits = accounts.get(&known.account).cloned().unwrap_or_default();
         // `wait` and `reported` are those of the credential, where two say different ones.
         limits.extend(known.limits.clone());
-        Some(Credential {
-            name: item.name().to_owned(),
+        Credential {
+            name: name.to_owned(),
             upstream: known.upstream.clone(),
             secret: known.secret.clone(),
             secrets: known.secrets.clone(),
@@ -244,7 +289,7 @@ pub fn all(
                 limits: in_ledger(&limits, regions).collect(),
             }),
             limits,
-        })
+        }
     })
 }
 
@@ -265,115 +310,108 @@ fn in_ledger<'a>(
 }
 
 /// Adds a credential's limits to those of its account. Two definitions of one limit must agree.
-fn agree(item: &Item<'_>, own: &Own, account: &mut Limits) {
+fn agree(document: &Document<'_>, credential: &str, own: &Own, account: &mut Limits) {
     for (name, limit) in &own.limits {
-        let found = || item.find(&["limits", name]).unwrap_or_else(|| item.clone());
         match account.get(name) {
             None => drop(account.insert(name.clone(), limit.clone())),
             // The rest may differ: `wait` and `reported` are about the requests of one credential, not about what the
             // ledger counts.
             Some(known) if known.limit == limit.limit && known.scope == limit.scope => {}
-            Some(_) => {
-                let expected = format!(
+            Some(_) => document.refuse(
+                &["credentials", credential, "limits", name],
+                format!(
                     "another credential of account {:?} defines this limit differently",
                     own.account
-                );
-                found().refuse::<()>(expected, "define the limits in one credential only");
-            }
+                ),
+                "define the limits in one credential only",
+            ),
         }
     }
 }
 
-fn credential(item: Item<'_>, upstreams: &Named<Upstream>) -> Option<Own> {
-    let keys = CREDENTIAL.read(item.clone())?;
-    let upstream = keys
-        .upstream
-        .and_then(|place| upstreams.named_by(&place.item(&item.root())?, "upstream"));
-    Some(Own {
-        upstream: upstream?,
-        secret: keys.secret?,
-        secrets: keys.secrets?,
-        account: keys.account?.unwrap_or_else(|| item.name().to_owned()),
-        limits: keys.limits?,
-    })
-}
+struct AccountName;
 
-const ACCOUNT: Leaf<String> = Leaf {
-    read: account,
-    shape: || Shape::scalar("string", json!({ "type": "string", "minLength": 1 })),
-};
+impl Leaf for AccountName {
+    type Value = String;
 
-fn account(item: Item<'_>) -> Option<String> {
-    let text = item.filled_text()?;
-    // Braces would end the hash tag that keeps the keys of an account in one slot of a Redis cluster (L47).
-    if text.contains(['{', '}']) || text.len() > 200 {
-        return item.refuse(
-            "expected a name of at most 200 bytes without braces",
-            "write another name",
-        );
+    fn read(raw: Value) -> Result<String, Refusal> {
+        let text = Filled::read(raw)?;
+        // Braces would end the hash tag that keeps the keys of an account in one slot of a Redis cluster (L47).
+        match text.contains(['{', '}']) || text.len() > 200 {
+            false => Ok(text),
+            true => Err(Refusal::new(
+                "expected a name of at most 200 bytes without braces",
+                "write another name",
+            )),
+        }
     }
-    Some(text)
-}
 
-const VARIABLE: Leaf<String> = Leaf {
-    read: variable,
-    shape: || {
-        Shape::scalar(
-            "name of an environment variable",
-            json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" }),
-        )
-    },
-};
-
-fn variable(item: Item<'_>) -> Option<String> {
-    let text = item.filled_text()?;
-    let right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    if !text.chars().all(right) || text.starts_with(|first: char| first.is_ascii_digit()) {
-        return item.refuse(
-            "expected the name of an environment variable",
-            "write for example \"API_KEY\"",
-        );
+    fn schema() -> Value {
+        Filled::schema()
     }
-    Some(text)
 }
 
-const SYSTEMD: Leaf<String> = Leaf {
-    read: systemd,
-    shape: || Shape::scalar("string", json!({ "type": "string", "pattern": "^[^/]+$" })),
-};
+struct EnvName;
 
-fn systemd(item: Item<'_>) -> Option<String> {
-    let text = item.filled_text()?;
-    if text.contains('/') || text == "." || text == ".." {
-        return item.refuse(
-            "expected the name of a LoadCredential= entry, without a slash",
-            "write for example \"api-key\"",
-        );
+impl Leaf for EnvName {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        let text = Filled::read(raw)?;
+        let is_right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        match text.chars().all(is_right) && !text.starts_with(|first: char| first.is_ascii_digit())
+        {
+            true => Ok(text),
+            false => Err(Refusal::new(
+                "expected the name of an environment variable",
+                "write for example \"API_KEY\"",
+            )),
+        }
     }
-    Some(text)
+
+    fn schema() -> Value {
+        let title = "name of an environment variable";
+        json!({ "title": title, "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" })
+    }
 }
 
-const COMMAND: Leaf<Vec<String>> = Leaf {
-    read: command_line,
-    shape: || {
-        Shape::scalar(
-            "list of strings",
-            json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 }),
-        )
-    },
-};
+struct SystemdName;
 
-fn command_line(item: Item<'_>) -> Option<Vec<String>> {
-    let words: Vec<String> = item::all(
-        item.list()?
-            .iter()
-            .map(|word| word.text().map(str::to_owned)),
-    )?;
-    match words.first() {
-        Some(program) if !program.is_empty() => Some(words),
-        _ => item.refuse(
-            "expected a list: a program and its arguments",
-            "write for example [\"pass\", \"show\", \"api-key\"]",
-        ),
+impl Leaf for SystemdName {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        match Filled::read(raw)? {
+            text if text.contains('/') || text == "." || text == ".." => Err(Refusal::new(
+                "expected the name of a LoadCredential= entry, without a slash",
+                "write for example \"api-key\"",
+            )),
+            text => Ok(text),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^[^/]+$" })
+    }
+}
+
+struct CommandLine;
+
+impl Leaf for CommandLine {
+    type Value = Vec<String>;
+
+    fn read(raw: Value) -> Result<Vec<String>, Refusal> {
+        let words = List::<Text, 0>::read(raw)?;
+        match words.first() {
+            Some(program) if !program.is_empty() => Ok(words),
+            _ => Err(Refusal::new(
+                "expected a list: a program and its arguments",
+                "write for example [\"pass\", \"show\", \"api-key\"]",
+            )),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })
     }
 }

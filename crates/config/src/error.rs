@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde_path_to_error::Segment;
 use thiserror::Error;
 
 /// Why there is no configuration. Nothing was requested; the exit code is 2.
@@ -79,6 +80,138 @@ impl Problem {
             expected: expected.into(),
             instead: instead.into(),
         }
+    }
+}
+
+/// What is wrong with a value. serde hands it on as the text of an error, which the document takes apart again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The keys below the value that lead to what is wrong.
+    pub at: Vec<String>,
+    /// What was expected. Never contains the value.
+    pub expected: String,
+    /// What to write instead.
+    pub instead: String,
+}
+
+/// What stands between the parts of a [`Refusal`], and no text of a file that was read has.
+const BETWEEN: char = '\u{1f}';
+
+/// What is said of a key that a table does not have.
+pub const UNKNOWN: &str = "unknown key";
+/// What is said of a key that must be present.
+pub const MISSING: &str = "is missing";
+
+impl Refusal {
+    pub fn new(expected: impl fmt::Display, instead: impl Into<String>) -> Self {
+        Self {
+            at: Vec::new(),
+            expected: expected.to_string(),
+            instead: instead.into(),
+        }
+    }
+
+    /// A key of the table is missing.
+    pub fn missing(key: &str, example: &str) -> Self {
+        Self::new(MISSING, format!("write {key} = {example}")).below(key)
+    }
+
+    /// Refuses the keys that are present although the `kind` of their table has none of the name.
+    pub fn of_kind(left: &[(&str, bool)]) -> Result<(), Self> {
+        match left.iter().find(|(_, is_present)| *is_present) {
+            Some((key, _)) => {
+                let refusal = Self::new(
+                    "unknown key: a table of this kind does not have it",
+                    "remove it",
+                );
+                Err(refusal.below(key))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub fn unknown_key(instead: String) -> Self {
+        Self::new(UNKNOWN, instead)
+    }
+
+    pub fn no_text() -> Self {
+        Self::new("expected a string", "write it in quotes")
+    }
+
+    pub fn no_list() -> Self {
+        Self::new("expected a list", "write the values in square brackets")
+    }
+
+    pub fn no_table() -> Self {
+        Self::new("expected a table", "write { name = value }, or a [section]")
+    }
+
+    /// The same of a value of which the refused one is the value of a key.
+    pub fn below(mut self, key: &str) -> Self {
+        self.at.insert(0, key.to_owned());
+        self
+    }
+
+    /// Reads the text of a refusal; `None` if it is another error.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(BETWEEN).map(str::to_owned);
+        let (instead, expected) = (parts.next_back()?, parts.next_back()?);
+        let at = parts.skip(1).collect();
+        Some(Self {
+            at,
+            expected,
+            instead,
+        })
+    }
+}
+
+/// An error of a table that was read apart, with the keys that lead to it.
+pub struct Nested(String);
+
+/// What encloses the keys of a [`Nested`] error.
+const NESTED: char = '\u{1e}';
+
+impl Nested {
+    pub fn of(error: &serde_path_to_error::Error<serde_json::Error>) -> Self {
+        let keys = keys_of(error.path()).join(&BETWEEN.to_string());
+        Self(format!("{NESTED}{keys}{NESTED}{}", error.inner()))
+    }
+
+    /// The keys and the error itself; `None` if it is another error.
+    pub fn parse(text: &str) -> Option<(Vec<String>, &str)> {
+        let (keys, inner) = text.strip_prefix(NESTED)?.split_once(NESTED)?;
+        let keys = keys.split(BETWEEN).filter(|key| !key.is_empty());
+        Some((keys.map(str::to_owned).collect(), inner))
+    }
+}
+
+impl fmt::Display for Nested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The keys of a path, elements of lists by their numbers.
+pub fn keys_of(path: &serde_path_to_error::Path) -> Vec<String> {
+    let key = |segment: &Segment| match segment {
+        Segment::Seq { index } => Some(index.to_string()),
+        Segment::Map { key } => Some(key.clone()),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    };
+    path.iter().filter_map(key).collect()
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            at,
+            expected,
+            instead,
+        } = self;
+        for key in at {
+            write!(f, "{BETWEEN}{key}")?;
+        }
+        write!(f, "{BETWEEN}{expected}{BETWEEN}{instead}")
     }
 }
 

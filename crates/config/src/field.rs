@@ -3,14 +3,14 @@
 use std::fmt;
 
 use chrono::NaiveDate;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr};
 
-use super::declare::{
-    Leaf, OneOrMore, Optional, POINTER, Required, Shape, Type, Words, keys, table, template,
-};
-use super::headers::HEADER_NAME;
-use super::item::{self, Item};
-use super::tree::Kind;
+use super::error::Refusal;
+use super::headers::HeaderName;
+use super::values::{Either, Leaf, OneOrMore, leaves, text};
 use super::{Pointer, Template};
 
 /// Where a part of a record comes from: a place in the record, or a text with values of its request.
@@ -48,32 +48,55 @@ impl fmt::Display for Field {
     }
 }
 
+leaves!(Field, ResponseField);
+
 /// A JSON pointer, or a template.
-pub const FIELD: Leaf<Field> = Leaf {
-    read: |item| match item.text()? {
-        text if text.contains('{') && !text.starts_with('/') => template(item).map(Field::Template),
-        _ => POINTER.read(item).map(Field::At),
-    },
-    shape: || Shape::scalar("JSON pointer, or template", json!({ "type": "string" })),
-};
+impl Leaf for Field {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let text = text(raw)?;
+        match text.contains('{') && !text.starts_with('/') {
+            true => Template::read(text.into()).map(Self::Template),
+            false => Pointer::read(text.into()).map(Self::At),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "JSON pointer, or template", "type": "string" })
+    }
+}
 
 /// The parts of an id: one, or several. Of several, one can be constant text if another one is a pointer. Without that condition a
 /// pointer whose `/` was forgotten would be an id that all records share.
-pub const ID: Leaf<Vec<Field>> = Leaf {
-    read: |item| {
-        let parts = item.one_or_more()?;
-        let is_pointer =
-            |part: &Item<'_>| matches!(part.kind(), Kind::Text(text) if text.starts_with('/'));
-        let has_pointer = parts.iter().any(is_pointer);
-        item::all(parts.into_iter().map(|part| match part.kind() {
-            Kind::Text(text) if has_pointer && !text.is_empty() && !is_pointer(&part) => {
-                template(part).map(Field::Template)
-            }
-            _ => FIELD.read(part),
-        }))
-    },
-    shape: || OneOrMore(FIELD).shape(),
-};
+pub struct Id;
+
+impl Leaf for Id {
+    type Value = Vec<Field>;
+
+    fn read(raw: Value) -> Result<Vec<Field>, Refusal> {
+        let is_pointer = |part: &Value| part.as_str().is_some_and(|text| text.starts_with('/'));
+        let Value::Array(parts) = raw else {
+            return OneOrMore::<Field>::read(raw);
+        };
+        if parts.is_empty() || !parts.iter().any(is_pointer) {
+            return OneOrMore::<Field>::read(parts.into());
+        }
+        let part = |(at, part): (usize, Value)| {
+            let is_text = part.as_str().is_some_and(|text| !text.is_empty()) && !is_pointer(&part);
+            let field = match is_text {
+                true => Template::read(part).map(Field::Template),
+                false => Field::read(part),
+            };
+            field.map_err(|refusal| refusal.below(&at.to_string()))
+        };
+        parts.into_iter().enumerate().map(part).collect()
+    }
+
+    fn schema() -> Value {
+        OneOrMore::<Field>::schema()
+    }
+}
 
 /// A column of a kind's view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,79 +109,59 @@ pub struct Column {
     pub template: Option<Template>,
 }
 
-keys! {
-    struct ColumnKeys {
-        /// Where a record has the value.
-        at: Pointer = Required(POINTER, "'/statistics/viewCount'"),
-        /// The type of the value. A value that is not of the type is null. If unset, values are as they are in the record.
-        kind as "type": Option<ColumnType> = Optional(Words(TYPES), "'integer'"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ColumnKeys {
+    /// Where a record has the value. Example: `at = "/statistics/viewCount"`.
+    pub at: Pointer,
+    /// The type of the value. A value that is not of the type is null. If unset, values are as they are in the record. Example: `type = "integer"`.
+    #[serde(rename = "type")]
+    pub kind: Option<ColumnType>,
+}
+
+/// A column, as it is written: a pointer, a template, or a table.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct WrittenColumn(Either<Field, ColumnKeys>);
+
+impl WrittenColumn {
+    /// The column of this name.
+    pub fn named(self, name: &str) -> Result<Column, Refusal> {
+        let (at, kind, template) = match self.0 {
+            Either::Table(ColumnKeys { at, kind }) => (at, kind, None),
+            Either::Text(Field::At(at)) => (at, None, None),
+            Either::Text(Field::Template(template)) => {
+                let own = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+                (Pointer::read(own.into())?, None, Some(template))
+            }
+        };
+        Ok(Column { at, kind, template })
     }
 }
 
-/// A column: a pointer, a template, or a table.
-pub const COLUMN: Leaf<Column> = Leaf {
-    read: column,
-    shape: || FIELD.shape().or(table::<ColumnKeys>().shape()),
-};
-
-fn column(item: Item<'_>) -> Option<Column> {
-    if item.is_table() {
-        let ColumnKeys { at, kind } = table::<ColumnKeys>().read(item)?;
-        return Some(Column {
-            at,
-            kind,
-            template: None,
-        });
-    }
-    let own = format!("/{}", item.name().replace('~', "~0").replace('/', "~1"));
-    let (at, template) = match FIELD.read(item)? {
-        Field::At(at) => (at, None),
-        Field::Template(template) => (Pointer::parse(&own).ok()?, Some(template)),
-    };
-    Some(Column {
-        at,
-        kind: None,
-        template,
-    })
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, IntoStaticStr, EnumString)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ColumnType {
+    /// Text.
     Text,
+    /// An integer of at most 64 bits. `12.0` is none: that column is `real`.
     Integer,
+    /// A number.
     Real,
+    /// 1 for `true` and `1`, 0 for `false` and `0`.
     Boolean,
+    /// Text that begins with a date, as it is; a number of seconds or milliseconds since 1970, which can be negative, as `2024-05-31T07:00:00Z`.
     Timestamp,
+    /// JSON text.
     Json,
 }
-
-const TYPES: &[(&str, ColumnType, &str)] = &[
-    ("text", ColumnType::Text, "Text."),
-    (
-        "integer",
-        ColumnType::Integer,
-        "An integer of at most 64 bits. `12.0` is none: that column is `real`.",
-    ),
-    ("real", ColumnType::Real, "A number."),
-    (
-        "boolean",
-        ColumnType::Boolean,
-        "1 for `true` and `1`, 0 for `false` and `0`.",
-    ),
-    (
-        "timestamp",
-        ColumnType::Timestamp,
-        "Text that begins with a date, as it is; a number of seconds or milliseconds since 1970, which can be negative, as `2024-05-31T07:00:00Z`.",
-    ),
-    ("json", ColumnType::Json, "JSON text."),
-];
 
 impl ColumnType {
     /// Its name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
-        let found = TYPES.iter().find(|(_, kind, _)| *kind == self);
-        found.map_or("", |(name, ..)| name)
+        self.into()
     }
 
     /// Whether a value is of this type, as the views decide it.
@@ -193,8 +196,7 @@ impl ColumnType {
     /// The type of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let found = TYPES.iter().find(|(known, ..)| *known == name);
-        found.map(|(_, kind, _)| *kind)
+        name.parse().ok()
     }
 }
 
@@ -216,15 +218,18 @@ impl fmt::Display for ResponseField {
 }
 
 /// A header, or a JSON pointer into the body, which begins with `/`.
-pub const RESPONSE_FIELD: Leaf<ResponseField> = Leaf {
-    read: |item| match item.text()? {
-        text if text.starts_with('/') => POINTER.read(item).map(ResponseField::Body),
-        _ => HEADER_NAME.read(item).map(ResponseField::Header),
-    },
-    shape: || {
-        Shape::scalar(
-            "header name, or JSON pointer into the body",
-            json!({ "type": "string", "minLength": 1 }),
-        )
-    },
-};
+impl Leaf for ResponseField {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        match text(raw)? {
+            text if text.starts_with('/') => Pointer::read(text.into()).map(Self::Body),
+            text => HeaderName::read(text.into()).map(Self::Header),
+        }
+    }
+
+    fn schema() -> Value {
+        let title = "header name, or JSON pointer into the body";
+        json!({ "title": title, "type": "string", "minLength": 1 })
+    }
+}

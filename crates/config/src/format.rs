@@ -1,34 +1,37 @@
 //! `format`: how the body of a response is written.
 
-/// The words for a format.
-pub const FORMATS: &[(&str, Format, &str)] = &[
-    ("json", Format::Json, "JSON."),
-    (
-        "ndjson",
-        Format::Ndjson,
-        "One JSON value per line; the whole response is a list of them.",
-    ),
-    (
-        "csv",
-        Format::Csv(b','),
-        "Values separated by commas; the whole response is a list with one object per row. The first row names its members, \
+use super::values::Words;
+
+impl Words for Format {
+    const WORDS: &'static [(&'static str, Self, &'static str)] = &[
+        ("json", Format::Json, "JSON."),
+        (
+            "ndjson",
+            Format::Ndjson,
+            "One JSON value per line; the whole response is a list of them.",
+        ),
+        (
+            "csv",
+            Format::Csv(b','),
+            "Values separated by commas; the whole response is a list with one object per row. The first row names its members, \
         and every value is text.",
-    ),
-    (
-        "csv_semicolon",
-        Format::Csv(b';'),
-        "The same with semicolons.",
-    ),
-    ("tsv", Format::Csv(b'\t'), "The same with tabs."),
-    (
-        "xml",
-        Format::Xml,
-        "XML; the whole response is an object whose only member is the root element. An element with neither attributes nor \
+        ),
+        (
+            "csv_semicolon",
+            Format::Csv(b';'),
+            "The same with semicolons.",
+        ),
+        ("tsv", Format::Csv(b'\t'), "The same with tabs."),
+        (
+            "xml",
+            Format::Xml,
+            "XML; the whole response is an object whose only member is the root element. An element with neither attributes nor \
         child elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there \
         are several, and `#text` the text. Namespaces are left out. Where a pointer has `*` or a number behind the name of an \
         element, that element is a list however often it occurs: `/author/*/name` finds one author, none and several.",
-    ),
-];
+        ),
+    ];
+}
 
 /// The format of a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,8 +60,7 @@ impl Format {
     /// Its word in a configuration.
     #[must_use]
     pub fn word(self) -> &'static str {
-        let found = FORMATS.iter().find(|(_, format, _)| *format == self);
-        found.map_or("json", |(word, ..)| word)
+        Words::word(self)
     }
 
     /// The value of the header `accept` that requests it.

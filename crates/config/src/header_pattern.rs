@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::declare::{Leaf, Shape};
+use super::error::Refusal;
 use super::headers::header_name;
-use super::item::Item;
+use super::values::{Leaf, leaves, text};
 
 /// A header and a pattern of its text, such as `x-usage: api-usage={used}/{quota}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,41 +99,43 @@ fn begins<'a>(section: &[Piece], text: &'a str) -> Option<(Parts<'a>, &'a str)> 
     Some((parts, rest))
 }
 
-/// `"NAME: TEXT"` with parts in braces.
-pub const HEADER_PATTERN: Leaf<HeaderPattern> = Leaf {
-    read: header_pattern,
-    shape: || {
-        let schema =
-            json!({ "type": "string", "pattern": "^[^:{}]+:.*\\{(remaining|used|reset)\\}" });
-        Shape::scalar("header line with parts in braces", schema)
-    },
-};
+leaves!(HeaderPattern);
 
 const REMEDY: &str = "write for example \"x-usage: used={used}/{quota}\"; the parts are {remaining}, {used}, {quota} and {reset}";
 
-fn header_pattern(item: Item<'_>) -> Option<HeaderPattern> {
-    let Some((name, text)) = item.text()?.split_once(':') else {
-        return item.refuse(
-            "expected a header line: its name, a colon, its text",
-            REMEDY,
-        );
-    };
-    let header = header_name(&item, name.trim())?;
-    let Some(sections) = text.split('*').map(pieces).collect() else {
-        return item.refuse("expected only known parts in braces", REMEDY);
-    };
-    let pattern = HeaderPattern { header, sections };
-    if PARTS.iter().any(|(_, part)| pattern.count(*part) > 1) {
-        return item.refuse(
-            "expected each part once",
-            "write * for text that is not read",
-        );
+/// `"NAME: TEXT"` with parts in braces.
+impl Leaf for HeaderPattern {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let line = text(raw)?;
+        let Some((name, text)) = line.split_once(':') else {
+            let expected = "expected a header line: its name, a colon, its text";
+            return Err(Refusal::new(expected, REMEDY));
+        };
+        let header = header_name(name.trim())?;
+        let Some(sections) = text.split('*').map(pieces).collect() else {
+            return Err(Refusal::new("expected only known parts in braces", REMEDY));
+        };
+        let pattern = Self { header, sections };
+        if PARTS.iter().any(|(_, part)| pattern.count(*part) > 1) {
+            let remedy = "write * for text that is not read";
+            return Err(Refusal::new("expected each part once", remedy));
+        }
+        let says = [Part::Remaining, Part::Used, Part::Reset];
+        match says.iter().any(|part| pattern.has(*part)) {
+            true => Ok(pattern),
+            false => Err(Refusal::new(
+                "expected {remaining}, {used} or {reset}",
+                REMEDY,
+            )),
+        }
     }
-    let says = [Part::Remaining, Part::Used, Part::Reset];
-    if !says.iter().any(|part| pattern.has(*part)) {
-        return item.refuse("expected {remaining}, {used} or {reset}", REMEDY);
+
+    fn schema() -> Value {
+        let pattern = "^[^:{}]+:.*\\{(remaining|used|reset)\\}";
+        json!({ "title": "header line with parts in braces", "type": "string", "pattern": pattern })
     }
-    Some(pattern)
 }
 
 /// The pieces of a text without `*`; `None` if it names a part that is not known.

@@ -2,58 +2,89 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::header::{HeaderName, HeaderValue};
-use serde_json::json;
+use reqwest::header::{self, HeaderValue};
+use serde_json::{Value, json};
 
 use super::Template;
-use super::declare::{Leaf, Shape, template};
-use super::item::{self, Item};
+use super::error::Refusal;
+use super::values::{Leaf, scalar, text};
 
 /// The name of a header, in lower case.
-pub const HEADER_NAME: Leaf<String> = Leaf {
-    read: |item| header_name(&item, item.text()?),
-    shape: || Shape::scalar("header name", json!({ "type": "string", "minLength": 1 })),
-};
+pub struct HeaderName;
 
-pub fn header_name(item: &Item<'_>, name: &str) -> Option<String> {
-    match HeaderName::from_bytes(name.as_bytes()) {
-        Ok(name) => Some(name.as_str().to_owned()),
-        Err(_) => item.refuse("expected a header name", "write for example \"x-api-key\""),
+impl Leaf for HeaderName {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        header_name(&text(raw)?)
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "header name", "type": "string", "minLength": 1 })
+    }
+}
+
+pub fn header_name(name: &str) -> Result<String, Refusal> {
+    match header::HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => Ok(name.as_str().to_owned()),
+        Err(_) => Err(Refusal::new(
+            "expected a header name",
+            "write for example \"x-api-key\"",
+        )),
     }
 }
 
 /// Headers by name, in lower case.
-pub const HEADERS: Leaf<BTreeMap<String, Template>> = Leaf {
-    read: |item| item::all(item.entries()?.iter().map(header)),
-    shape: || {
-        let value = json!({ "type": ["string", "number", "boolean"] });
-        let schema = json!({ "type": "object", "additionalProperties": value });
-        Shape::scalar("table of templates by header", schema)
-    },
-};
+pub struct Headers;
+
+impl Leaf for Headers {
+    type Value = BTreeMap<String, Template>;
+
+    fn read(raw: Value) -> Result<Self::Value, Refusal> {
+        let Value::Object(members) = raw else {
+            return Err(Refusal::no_table());
+        };
+        let read = |(name, raw): (String, Value)| match header(&name, raw) {
+            Ok(header) => Ok(header),
+            Err(refusal) => Err(refusal.below(&name)),
+        };
+        members.into_iter().map(read).collect()
+    }
+
+    fn written(_: &Self::Value) -> Value {
+        json!({})
+    }
+
+    fn schema() -> Value {
+        let value = Template::schema();
+        json!({ "title": "table of templates by header", "type": "object", "additionalProperties": value })
+    }
+}
 
 /// Headers that carry secrets, which do not belong in a configuration.
 const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
-fn header(item: &Item<'_>) -> Option<(String, Template)> {
-    let name = header_name(item, item.name())?;
-    let value = item.as_text()?;
-    let names_secret =
-        || Template::parse(&value).is_ok_and(|template| template.secrets().next().is_some());
-    if SECRET_HEADERS.contains(&name.as_str()) && !names_secret() {
-        return item.refuse(
+fn header(name: &str, raw: Value) -> Result<(String, Template), Refusal> {
+    let name = header_name(name)?;
+    let value = scalar(raw)?;
+    let template = Template::parse(&value);
+    let names_secret = template
+        .as_ref()
+        .is_ok_and(|one| one.secrets().next().is_some());
+    if SECRET_HEADERS.contains(&name.as_str()) && !names_secret {
+        return Err(Refusal::new(
             "a secret must not be in this file",
             format!(
                 "configure the secret in a credential, and write auth = {{ header = \"{name}\" }} or {{ bearer = true }}, or \
                 here for example \"Token {{secret}}\""
             ),
-        );
+        ));
     }
-    match HeaderValue::from_str(&value) {
-        Ok(_) => Some((name, template(item.clone())?)),
-        Err(_) => item.refuse(
+    if HeaderValue::from_str(&value).is_err() {
+        return Err(Refusal::new(
             "expected a header value without control characters",
             "remove them",
-        ),
+        ));
     }
+    Ok((name, Template::read(value.into())?))
 }

@@ -1,13 +1,13 @@
 //! What stored identities are made of: values of the configuration, written out by their keys. A value that is unset is left out, so
 //! that a key which is added later changes no stored identity until somebody uses it.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::layout::Layout;
-use super::paging::{Lasting, Lead, Paging, Place, Then};
+use super::paging::{Lasting, Paging, Place};
 use super::{
-    Body, Column, Condition, Doubt, Field, Format, Free, JsonTemplate, Param, Params, Pointer,
-    Records, Removed, Rule, StatusMatch, Template, Until, Upstream,
+    Body, Column, Doubt, Field, Format, Params, Pointer, Records, Removed, Rule, Template, Upstream,
 };
 
 /// Removes what is unset from the members of an object.
@@ -61,60 +61,36 @@ impl Paging {
     #[must_use]
     pub fn written(&self) -> Value {
         let (kind, param, _) = self.identity();
-        let (lead, at) = lead(self.lead());
-        let size = self.size();
         set_ones(json!({
             "kind": kind,
             "param": param,
-            "lead": lead,
-            "at": at,
+            "next": self.next.as_ref().map(Pointer::as_str),
+            "next_header": self.next_header,
+            "last": self.last.as_ref().map(Pointer::as_str),
+            "pages": self.pages.as_ref().map(Pointer::as_str),
             "in": matches!(self.place(), Place::Body).then_some("body"),
             "first": self.cursor_text(None).map(|text| text.to_string()),
-            "size": size.map(|size| size.size),
-            "size_param": size.and_then(|size| size.param.clone()),
+            "size": self.size,
+            "size_param": self.size_param,
             "empty_page_ends": self.empty_page_ends(),
             "total": self.total().map(Pointer::as_str),
             "more": self.more().map(Pointer::as_str),
             "done": self.done().map(Pointer::as_str),
             "lasting": self.lasting().map(Lasting::as_str),
-            "lasting_param": self.lasting_param(),
-            "then": self.then().map(then),
+            "lasting_param": self.lasting_param,
+            "then": self.then().map(|then| set_ones(value(then))),
         }))
     }
 }
 
-fn lead(lead: Lead<'_>) -> (&'static str, &str) {
-    match lead {
-        Lead::Nowhere => ("", ""),
-        Lead::Total(at) => ("total", at.as_str()),
-        Lead::Pages(at) => ("pages", at.as_str()),
-        Lead::Token(at) => ("next", at.as_str()),
-        Lead::TokenHeader(name) => ("next_header", name),
-        Lead::LastRecord(at) => ("last", at.as_str()),
-        Lead::Url(at) => ("next_url", at.as_str()),
-        Lead::LinkHeader => ("link", ""),
-    }
-}
-
-fn then(then: &Then) -> Value {
-    let Then { path, params, body } = then;
-    set_ones(json!({
-        "path": path.as_ref().map(Template::as_str),
-        "params": written_params(params),
-        "body": body.as_ref().map(Body::written),
-    }))
+fn value(of: &impl Serialize) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
 }
 
 /// Parameters as they are configured.
 #[must_use]
 pub fn written_params(params: &Params) -> Value {
-    let written = |param: &Param| match param {
-        Param::Once(template) => json!(template.as_str()),
-        Param::Repeated(several) => texts(several.iter().map(Template::as_str)),
-    };
-    let members = params.iter();
-    let members = members.map(|(name, param)| (name.clone(), written(param)));
-    Value::Object(members.collect())
+    value(params)
 }
 
 fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Value {
@@ -125,23 +101,7 @@ impl Body {
     /// The body as it is configured.
     #[must_use]
     pub fn written(&self) -> Value {
-        match self {
-            Self::Json(template) => json!({ "json": of_json(template) }),
-            Self::Form(fields) => json!({ "form": written_params(fields) }),
-        }
-    }
-}
-
-fn of_json(template: &JsonTemplate) -> Value {
-    match template {
-        JsonTemplate::Fixed(value) => value.clone(),
-        JsonTemplate::Text(text) => json!(text.as_str()),
-        JsonTemplate::List(elements) => elements.iter().map(of_json).collect(),
-        JsonTemplate::Object(members) => {
-            let members = members.iter();
-            let members = members.map(|(name, member)| (name.clone(), of_json(member)));
-            Value::Object(members.collect::<Map<String, Value>>())
-        }
+        value(self)
     }
 }
 
@@ -221,51 +181,7 @@ impl Rule {
     /// What the rule matches and means.
     #[must_use]
     pub fn written(&self) -> Value {
-        let Self {
-            status,
-            conditions,
-            class,
-            limit,
-            limit_at,
-            until,
-            pause,
-            free,
-        } = self;
-        let status: Vec<String> = status.iter().map(of_status).collect();
-        let conditions: Vec<Value> = conditions.iter().map(of_condition).collect();
-        let until = until.as_ref().map(|until| match until {
-            Until::EpochHeader(name) => name.as_str(),
-            Until::At(at) => at.as_str(),
-        });
-        set_ones(json!({
-            "status": status,
-            "if": conditions,
-            "class": class.name(),
-            "limit": limit,
-            "limit_at": limit_at.as_ref().map(Pointer::as_str),
-            "until": until,
-            "pause_us": pause.map(|pause| pause.as_micros().to_string()),
-            "free": match free {
-                Free::Nothing => Value::Null,
-                Free::Everything => Value::Bool(true),
-                Free::Limits(limits) => json!(limits),
-            },
-        }))
-    }
-}
-
-fn of_status(status: &StatusMatch) -> String {
-    match status {
-        StatusMatch::Exactly(code) => code.to_string(),
-        StatusMatch::Hundred(hundred) => format!("{hundred}xx"),
-    }
-}
-
-fn of_condition(condition: &Condition) -> Value {
-    match condition {
-        Condition::Body { at, is } => json!({ "at": at.as_str(), "is": is }),
-        Condition::Text(text) => json!({ "text": text }),
-        Condition::Header { name, is } => json!({ "header": name, "is": is }),
+        set_ones(value(self))
     }
 }
 

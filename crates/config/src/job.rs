@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::body::{self, Body, PARAMS, Param, Params, STEP_BODY};
-use super::declare::{
-    COUNT, DURATION, DURATION_OR_ZERO, LEAVE, Later, ListOf, Optional, Or, POINTER, Place,
-    Required, TEXT, Table, Type, keys, table,
-};
-use super::item::{self, Item};
-use super::names::{Named, advice};
-use super::since::{SINCE, Since};
-use super::slices::{SLICES, Slices};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::body::{BODIES, Body, JsonTemplate, Param, Params, StepGraphql, only_body};
+use super::document::Document;
+use super::error::Refusal;
+use super::names::advice;
+use super::read::Entries;
+use super::since::Since;
+use super::slices::Slices;
+use super::values::{AnyUnits, As, ByLimit, Count, Filled, List, Span, SpanOrZero, Table, default};
 use super::{Call, Credential, Pointer, Region, Template, Then, Upstream, Variable};
 use ingest_quota::{Cost, Timestamp};
 
@@ -171,114 +173,122 @@ impl Ids {
     }
 }
 
-keys! {
-    partial struct JobKeys {
-        /// The credential of the requests. Its upstream has the calls of the steps. Required, unless there are `credentials`.
-        credential: Option<Place> = Optional(Later(TEXT), "'things'"),
-        /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the
-        /// upstream rejects it, then the next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
-        /// credential. Use this only if the terms of the upstream allow it: most forbid several accounts that evade one quota.
-        credentials: Option<Vec<Place>> = Optional(ListOf(Later(TEXT), 1), "['things', 'more_things']"),
-        /// The regions to walk. If unset, all of them.
-        regions: Option<Place> = Optional(Later(ListOf(TEXT, 1)), "['US', 'GB']"),
-        /// A region is due this long after the start of its last complete pass. If unset, at every run.
-        every: Option<Duration> = Optional(DURATION, "'1h'"),
-        /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`. If unset, none; a job
-        /// with `slices` then leaves what the other jobs need.
-        leave: Option<Cost> = Optional(LEAVE, "{ daily = 1_000 }"),
-        /// How long an unfinished pass can be resumed. After that a new pass starts.
-        resume_within: Duration = Or(DURATION, "'36h'", "'7d'"),
-        /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
-        /// next pass. `usage.md` has a section on it. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
-        /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
-        /// advance it, and an id that is new begins with the first value.
-        since: Option<Since> = Optional(SINCE, "'2024-01-01'"),
-        /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
-        /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
-        /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
-        /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused; if unset, a day.
-        /// What the newest slice does not contain yet is for another job.
-        slices: Option<Slices> = Optional(SLICES, "{ from = '2024-01-01', step = '30d' }"),
-        /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed.
-        steps: Place = Required(Later(ListOf(STEP, 1)), "[{ call = 'things.list' }]"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobKeys {
+    /// The credential of the requests. Its upstream has the calls of the steps. Required, unless there are `credentials`. Example: `credential = "things"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    credential: Option<String>,
+    /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the
+    /// upstream rejects it, then the next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
+    /// credential. Use this only if the terms of the upstream allow it: most forbid several accounts that evade one quota. Example: `credentials = ["things", "more_things"]`.
+    #[serde(default, with = "As::<Option<List<Filled, 1>>>")]
+    credentials: Option<Vec<String>>,
+    /// The regions to walk. If unset, all of them. Example: `regions = ["US", "GB"]`.
+    #[serde(default, with = "As::<Option<List<Filled, 0>>>")]
+    regions: Option<Vec<String>>,
+    /// A region is due this long after the start of its last complete pass. If unset, at every run. Example: `every = "1h"`.
+    #[serde(default, with = "As::<Option<Span>>")]
+    every: Option<Duration>,
+    /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`. If unset, none; a job
+    /// with `slices` then leaves what the other jobs need. Example: `leave = { daily = 1_000 }`.
+    #[serde(default, with = "As::<Option<ByLimit<AnyUnits>>>")]
+    leave: Option<Cost>,
+    /// How long an unfinished pass can be resumed. After that a new pass starts. Example: `resume_within = "7d"`.
+    #[serde(default = "default::seconds::<{ 36 * 60 * 60 }>", with = "As::<Span>")]
+    resume_within: Duration,
+    /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
+    /// next pass. `usage.md` has a section on it. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
+    /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
+    /// advance it, and an id that is new begins with the first value. Example: `since = "2024-01-01"`.
+    since: Option<Since>,
+    /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
+    /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
+    /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
+    /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused; if unset, a day.
+    /// What the newest slice does not contain yet is for another job. Example: `slices = { from = "2024-01-01", step = "30d" }`.
+    slices: Option<Table<Slices>>,
+    /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed. Example: `steps = [{ call = "things.list" }]`.
+    steps: Vec<Table<StepKeys>>,
 }
 
-pub const JOB: Table<JobKeys> = table();
-
-keys! {
-    partial struct StepKeys {
-        /// The call, of the upstream of the job's credential.
-        call: Place = Required(Later(TEXT), "'things.list'"),
-        /// Query parameters, which override those of the call. Their values are templates; a list repeats a parameter.
-        params: Params = Or(PARAMS, "{}", "{ sort = 'popular', country = '{region}' }"),
-        /// What overrides the body of the call.
-        body: Option<Body> = STEP_BODY,
-        /// The most pages of a pass. If unset, until the list ends.
-        max_pages: Option<u64> = Optional(COUNT, "4"),
-        /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`.
-        ids: Option<Place> = Optional(Later(IDS), "{ from = 'things.list', at = '/owner/id', batch = 50 }"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StepKeys {
+    /// The call, of the upstream of the job's credential. Example: `call = "things.list"`.
+    #[serde(with = "As::<Filled>")]
+    call: String,
+    /// Query parameters, which override those of the call. Their values are templates; a list repeats a parameter. Example: `params = { sort = "popular", country = "{region}" }`.
+    #[serde(default)]
+    params: Params,
+    /// Values of the JSON body, which override those of the call at the same places. Other values of the call remain. Example: `json = { filter = { country = "US" } }`.
+    json: Option<JsonTemplate>,
+    /// Fields of the form, which override those of the call. Example: `form = { sort = "popular" }`.
+    form: Option<Params>,
+    /// What differs from the GraphQL request of the call. Example: `graphql = { variables = { sort = "POPULAR" } }`.
+    graphql: Option<Table<StepGraphql>>,
+    /// The most pages of a pass. If unset, until the list ends. Example: `max_pages = 4`.
+    #[serde(default, with = "As::<Option<Count>>")]
+    max_pages: Option<u64>,
+    /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`. Example: `ids = { from = "things.list", at = "/owner/id", batch = 50 }`.
+    ids: Option<Table<IdsKeys>>,
 }
 
-const STEP: Table<StepKeys> = table();
-
-keys! {
-    partial struct IdsKeys {
-        /// The call of an earlier step of this job.
-        from: Place = Required(Later(TEXT), "'things.list'"),
-        /// Where the records of that step have the ids.
-        at: Pointer = Required(POINTER, "'/owner/id'"),
-        /// The number of ids in one request.
-        batch: u64 = Required(COUNT, "50"),
-        /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass, and one that the upstream
-        /// forbids once a day.
-        fresh_for: Option<Duration> = Optional(DURATION_OR_ZERO, "'7d'"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct IdsKeys {
+    /// The call of an earlier step of this job. Example: `from = "things.list"`.
+    #[serde(with = "As::<Filled>")]
+    from: String,
+    /// Where the records of that step have the ids. Example: `at = "/owner/id"`.
+    at: Pointer,
+    /// The number of ids in one request. Example: `batch = 50`.
+    #[serde(with = "As::<Count>")]
+    batch: u64,
+    /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass, and one that the upstream forbids
+    /// once a day. Example: `fresh_for = "7d"`.
+    #[serde(default, with = "As::<Option<SpanOrZero>>")]
+    fresh_for: Option<Duration>,
 }
-
-const IDS: Table<IdsKeys> = table();
 
 /// What a job can refer to.
 pub struct Known<'a> {
     pub regions: &'a [Arc<Region>],
-    pub credentials: &'a Named<Credential>,
+    pub credentials: &'a Entries<Credential>,
 }
 
-pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
-    let keys = JOB.read(item.clone())?;
-    let root = item.root();
-    let credentials = match (keys.credential?, keys.credentials?) {
-        (Some(_), Some(_)) => item.find(&["credentials"]).and_then(|item| {
-            item.refuse(
-                "this job has `credential` too",
-                "remove one of the two: `credentials` lists all of them",
-            )
-        }),
-        (None, None) => item.lacks("credential", "\"...\""),
-        (Some(place), None) => credentials(&[place], &root, known),
-        (None, Some(places)) => credentials(&places, &root, known),
-    };
+/// Reads the job at a path, and finds what it names.
+pub fn job(document: &Document<'_>, path: &[&str], known: &Known<'_>) -> Option<Job> {
+    let keys: JobKeys = document.table(path, &[])?;
+    let credentials = credentials(document, path, keys.credential, keys.credentials, known);
     let credential = credentials.as_ref().and_then(|all| all.first().cloned());
-    let regions = match keys.regions? {
-        Some(place) => some_regions(&place.item(&root)?, known.regions),
-        None => Some(all_regions(&item, known.regions)),
+    let regions = match &keys.regions {
+        Some(codes) => some_regions(document, path, codes, known.regions),
+        None if document.has(&["regions"]) => Some(known.regions.to_vec()),
+        // A file without regions: the job makes one pass.
+        None => Some(vec![Arc::new(Region::none())]),
     };
-    let upstream = credential.as_ref().map(|credential| &*credential.upstream);
-    let steps = keys
-        .steps
-        .and_then(|place| steps(&place.item(&root)?, upstream));
-    let (leave, slices, since) = (keys.leave?, keys.slices?, keys.since?.unwrap_or_default());
+    let slices = keys
+        .slices
+        .map(|Table(slices)| slices.checked())
+        .transpose();
+    let slices = slices.map_err(|refusal| {
+        document.report(&[path, &["slices"]].concat(), &refusal);
+    });
+    let credential = credential?;
+    let steps = steps(document, path, keys.steps, &credential.upstream);
+    let since = keys.since.unwrap_or_default();
+    let slices = slices.ok()?;
     Some(Job {
-        name: item.name().to_owned(),
-        credential: credential?,
+        name: path.last().copied().unwrap_or_default().to_owned(),
+        credential,
         fallbacks: credentials?.into_iter().skip(1).collect(),
         regions: regions?,
-        every: keys.every?,
-        leaves_needed: slices.is_some() && leave.is_none(),
+        every: keys.every,
+        leaves_needed: slices.is_some() && keys.leave.is_none(),
         relists: false,
-        leave: leave.unwrap_or_default(),
-        resume_within: keys.resume_within?,
+        leave: keys.leave.unwrap_or_default(),
+        resume_within: keys.resume_within,
         slices,
         steps: reading(steps?, &since),
         since,
@@ -287,89 +297,127 @@ pub fn job(item: Item<'_>, known: &Known<'_>) -> Option<Job> {
 
 /// The credentials of a job: of one upstream, and each with limits of its own.
 fn credentials(
-    places: &[Place],
-    root: &Item<'_>,
+    document: &Document<'_>,
+    path: &[&str],
+    one: Option<String>,
+    several: Option<Vec<String>>,
     known: &Known<'_>,
 ) -> Option<Vec<Arc<Credential>>> {
+    let names: Vec<(Vec<String>, String)> = match (one, several) {
+        (Some(_), Some(_)) => {
+            document.refuse(
+                &[path, &["credentials"]].concat(),
+                "this job has `credential` too",
+                "remove one of the two: `credentials` lists all of them",
+            );
+            return None;
+        }
+        (None, None) => {
+            document.report(path, &Refusal::missing("credential", "\"...\""));
+            return None;
+        }
+        (Some(name), None) => vec![(vec!["credential".to_owned()], name)],
+        (None, Some(names)) => {
+            let names = names.into_iter().enumerate();
+            names
+                .map(|(at, name)| (vec!["credentials".to_owned(), at.to_string()], name))
+                .collect()
+        }
+    };
     let mut all: Vec<Arc<Credential>> = Vec::new();
-    for place in places {
-        let item = place.item(root)?;
-        let credential: Arc<Credential> = known.credentials.named_by(&item, "credential")?;
+    for (below, name) in names {
+        let below = below.iter().map(String::as_str);
+        let place: Vec<&str> = path.iter().copied().chain(below).collect();
+        let credential = known
+            .credentials
+            .named(&name, "credential", document, &place)?;
         if let Some(first) = all.first()
             && first.upstream.name != credential.upstream.name
         {
-            return item.refuse(
-                format!(
-                    "the other credentials are of upstream {:?}",
-                    first.upstream.name
-                ),
+            let upstream = &first.upstream.name;
+            document.refuse(
+                &place,
+                format!("the other credentials are of upstream {upstream:?}"),
                 "list credentials of one upstream",
             );
+            return None;
         }
         if let Some(same) = all.iter().find(|one| one.shares_limits(&credential)) {
-            return item.refuse(
+            document.refuse(
+                &place,
                 format!(
                     "it has no quota of its own: {:?} uses the same account",
                     same.name
                 ),
                 "remove it, or give the credentials different accounts",
             );
+            return None;
         }
         all.push(credential);
     }
     Some(all)
 }
 
-/// All regions of the file, of a job that names none. If the file has none, the job makes one pass.
-fn all_regions(job: &Item<'_>, all: &[Arc<Region>]) -> Vec<Arc<Region>> {
-    if all.is_empty() && job.root().find(&["regions"]).is_none() {
-        return vec![Arc::new(Region::none())];
+fn some_regions(
+    document: &Document<'_>,
+    path: &[&str],
+    codes: &[String],
+    all: &[Arc<Region>],
+) -> Option<Vec<Arc<Region>>> {
+    let place = [path, &["regions"]].concat();
+    if codes.is_empty() {
+        let remedy = "remove the key to walk all regions";
+        document.refuse(&place, "expected at least one region", remedy);
+        return None;
     }
-    all.to_vec()
-}
-
-fn some_regions(item: &Item<'_>, all: &[Arc<Region>]) -> Option<Vec<Arc<Region>>> {
     let mut seen = BTreeSet::new();
-    let regions: Vec<_> = item::all(item.list()?.iter().map(|item| {
-        let code = item.text()?;
-        if !seen.insert(code) {
-            return item.refuse("duplicate region", "remove it");
+    let mut regions = Vec::new();
+    for (at, code) in codes.iter().enumerate() {
+        let at = at.to_string();
+        let place = [&place[..], &[&at]].concat();
+        match all.iter().find(|region| region.code == *code) {
+            _ if !seen.insert(code) => document.refuse(&place, "duplicate region", "remove it"),
+            Some(region) => regions.push(Arc::clone(region)),
+            // Where the regions are wrong themselves, none of them is known.
+            None if all.is_empty() && document.has(&["regions"]) => {}
+            None => document.refuse(
+                &place,
+                "`regions` does not define this region",
+                advice(code, all.iter().map(|region| region.code.as_str())),
+            ),
         }
-        let found = all.iter().find(|region| region.code == code).cloned();
-        let known = all.iter().map(|region| region.code.as_str());
-        found.or_else(|| item.refuse("`regions` does not define this region", advice(code, known)))
-    }))?;
-    if regions.is_empty() {
-        return item.refuse(
-            "expected at least one region",
-            "remove the key to walk all regions",
-        );
     }
-    Some(regions)
+    (regions.len() == codes.len()).then_some(regions)
 }
 
-fn steps(item: &Item<'_>, upstream: Option<&Upstream>) -> Option<Vec<Step>> {
-    let items = item.list_of_tables()?;
-    if items.is_empty() {
-        return item.refuse(
+fn steps(
+    document: &Document<'_>,
+    path: &[&str],
+    keys: Vec<Table<StepKeys>>,
+    upstream: &Upstream,
+) -> Option<Vec<Step>> {
+    let path = [path, &["steps"]].concat();
+    if keys.is_empty() {
+        document.refuse(
+            &path,
             "a job needs at least one step",
             "write [{ call = \"...\" }]",
         );
-    }
-    let Some(upstream) = upstream else {
-        // What a step says of itself is checked all the same.
-        items.into_iter().for_each(|item| drop(STEP.read(item)));
         return None;
-    };
+    }
+    let count = keys.len();
     let mut earlier = Earlier::default();
-    item::all(items.into_iter().map(|item| {
-        let step = step(item, upstream, &earlier);
+    let mut steps = Vec::new();
+    for (at, Table(keys)) in keys.into_iter().enumerate() {
+        let at = at.to_string();
+        let place = [&path[..], &[&at]].concat();
+        let step = step(document, &place, keys, upstream, &earlier);
         earlier.steps += 1;
-        earlier
-            .calls
-            .extend(step.as_ref().map(|step| step.call.clone()));
-        step
-    }))
+        let call = step.as_ref().map(|step| Arc::clone(&step.call));
+        earlier.calls.extend(call);
+        steps.extend(step);
+    }
+    (steps.len() == count).then_some(steps)
 }
 
 /// The steps, each with the places of what is read later in its records.
@@ -390,85 +438,110 @@ struct Earlier {
     calls: Vec<Arc<Call>>,
 }
 
-fn step(item: Item<'_>, upstream: &Upstream, earlier: &Earlier) -> Option<Step> {
-    let root = item.root();
-    let keys = STEP.read(item.clone())?;
-    let call = keys
-        .call
-        .and_then(|place| call(&place.item(&root)?, upstream));
-    let ids = match keys.ids? {
-        Some(place) => ids(place.item(&root)?, earlier).map(Some),
-        None => Some(None),
+fn step(
+    document: &Document<'_>,
+    path: &[&str],
+    keys: StepKeys,
+    upstream: &Upstream,
+    earlier: &Earlier,
+) -> Option<Step> {
+    let call = call(document, path, &keys.call, upstream);
+    let ids = keys
+        .ids
+        .map(|Table(keys)| ids(document, path, keys, earlier));
+    let own = only_body(keys.json, keys.form, keys.graphql);
+    let own = own.map_err(|refusal| document.report(path, &refusal));
+    let (call, own) = (call?, own.ok()?);
+    let body = match (call.body.clone(), own) {
+        (body, None) => body,
+        (body, Some(own)) => match body.and_then(|body| body.with(own)) {
+            Some(body) => Some(body),
+            None => {
+                let written = BODIES
+                    .iter()
+                    .find(|name| document.has(&[path, &[*name]].concat()));
+                document.refuse(
+                    &[path, written.map_or(&[][..], std::slice::from_ref)].concat(),
+                    format!("the call {:?} has no such body to override", call.name),
+                    "write the whole body in the call",
+                );
+                return None;
+            }
+        },
     };
-    let (call, own) = (call?, keys.params?);
     Some(Step {
-        params: call.params.clone().into_iter().chain(own).collect(),
-        body: body::of_step(&item, &call, keys.body?)?,
+        params: call.params.clone().into_iter().chain(keys.params).collect(),
+        body,
         call,
-        max_pages: keys.max_pages?,
-        ids: ids?,
+        max_pages: keys.max_pages,
+        ids: ids.map_or(Some(None), |ids| ids.map(Some))?,
         read_later: Vec::new(),
     })
 }
 
-fn call(item: &Item<'_>, upstream: &Upstream) -> Option<Arc<Call>> {
-    let name = item.text()?;
+fn call(
+    document: &Document<'_>,
+    path: &[&str],
+    name: &str,
+    upstream: &Upstream,
+) -> Option<Arc<Call>> {
+    let place = [path, &["call"]].concat();
+    let own = ["upstreams", &upstream.name, "calls"];
     let Some(call) = upstream.calls.get(name) else {
-        let known = upstream.calls.keys().map(String::as_str);
-        return item.refuse(
-            format!("upstream {:?} has no call of this name", upstream.name),
-            advice(name, known),
-        );
+        // One that is wrong itself is known.
+        if !document.has(&[&own[..], &[name]].concat()) {
+            document.refuse(
+                &place,
+                format!("upstream {:?} has no call of this name", upstream.name),
+                advice(name, document.keys(&own).iter().map(String::as_str)),
+            );
+        }
+        return None;
     };
     let lacking = match (&call.path, &call.records) {
         (None, _) => "path",
         (_, None) => "records",
-        _ => return Some(call.clone()),
+        _ => return Some(Arc::clone(call)),
     };
-    item.refuse(
-        format!("the call has no `{lacking}`: it can be charged by hand, but not requested"),
-        format!(
-            "add {lacking} to [upstreams.{}.calls.{name:?}]",
-            upstream.name
-        ),
-    )
+    if document.is_right_below(&[&own[..], &[name]].concat()) {
+        document.refuse(
+            &place,
+            format!("the call has no `{lacking}`: it can be charged by hand, but not requested"),
+            format!(
+                "add {lacking} to [upstreams.{}.calls.{name:?}]",
+                upstream.name
+            ),
+        );
+    }
+    None
 }
 
-fn ids(item: Item<'_>, earlier: &Earlier) -> Option<Ids> {
+fn ids(document: &Document<'_>, path: &[&str], keys: IdsKeys, earlier: &Earlier) -> Option<Ids> {
+    let place = [path, &["ids"]].concat();
     if earlier.steps == 0 {
-        return item.refuse(
+        document.refuse(
+            &place,
             "the first step of a job has no step before it to take ids from",
             "put the step that lists the ids before it",
         );
+        return None;
     }
-    let root = item.root();
-    let keys = IDS.read(item)?;
-    let from = keys
-        .from
-        .and_then(|place| listing(&place.item(&root)?, earlier));
-    let (from, from_kind) = from?;
+    let found = earlier.calls.iter().find(|call| call.name == keys.from);
+    let records = found.and_then(|call| call.records.as_ref());
+    // Where an earlier step is wrong, its call is not known and can be this one.
+    if found.is_none() && earlier.calls.len() == earlier.steps {
+        let known = earlier.calls.iter().map(|call| call.name.as_str());
+        document.refuse(
+            &[&place[..], &["from"]].concat(),
+            "expected the call of an earlier step of this job",
+            advice(&keys.from, known),
+        );
+    }
     Some(Ids {
-        from,
-        from_kind,
-        at: keys.at?,
-        batch: keys.batch?,
-        fresh_for: keys.fresh_for?,
+        from: keys.from,
+        from_kind: records?.kind.clone(),
+        at: keys.at,
+        batch: keys.batch,
+        fresh_for: keys.fresh_for,
     })
-}
-
-/// The call of an earlier step, and the kind of its records.
-fn listing(item: &Item<'_>, earlier: &Earlier) -> Option<(String, String)> {
-    let name = item.text()?;
-    let found = earlier.calls.iter().find(|call| call.name == name);
-    match found.and_then(|call| Some((call.name.clone(), call.records.as_ref()?.kind.clone()))) {
-        // Where an earlier step is wrong, its call is not known and can be this one.
-        None if earlier.calls.len() == earlier.steps => {
-            let known = earlier.calls.iter().map(|call| call.name.as_str());
-            item.refuse(
-                "expected the call of an earlier step of this job",
-                advice(name, known),
-            )
-        }
-        found => found,
-    }
 }

@@ -3,57 +3,84 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::credential::{SECRET, SecretSource};
-use super::declare::{
-    AndThen, DURATION, DURATION_OR_ZERO, FILE, Flat, Leaf, Optional, Or, Shape, Table, Type, UNITS,
-    Words, keys, table,
-};
-use super::item::Item;
+use super::credential::SecretSource;
+use super::error::Refusal;
 use super::redis_url::{RedisUrl, RedisUrlError};
+use super::values::{
+    AnyUnits, As, File, Leaf, Span, SpanOrZero, Table, default, described, leaves, text,
+};
 use ingest_quota::Units;
 
-keys! {
-    /// `[ledger]`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct LedgerConfig {
-        /// `"sqlite"`, a file in the state directory for one machine; or the URL of a Redis that several machines share:
-        /// `redis://`, `rediss://` (TLS), `redis+sentinel://HOST,HOST/SERVICE`, `redis+cluster://HOST,HOST` or `unix://PATH`.
-        store as "url": LedgerStore = Or(STORE, "'sqlite'", "'redis://ingest@host:6379/0'"),
-        /// What a connection to Redis needs.
-        access: RedisAccess = Flat::<RedisAccess>::NEW,
-        /// The timeout of one ledger operation, including the connection. A report of many limits may take it once more
-        /// for each 250 of them.
-        timeout: Duration = Or(DURATION, "'250ms'", "'1s'"),
-        /// The highest cost of a call, in units, that may go unmetered during an outage of the ledger.
-        cheap_max: Units = Or(UNITS, "5", "0"),
-        /// The most units of an account that may go unmetered on this machine within a window.
-        unmetered_max: Units = Or(UNITS, "50", "0"),
-        /// A larger difference between the ledger's clock and this machine's is an outage.
-        max_skew: Duration = Or(DURATION_OR_ZERO, "'5min'", "'30s'"),
-        /// What happens after the ledger lost its data.
-        after_loss: AfterLoss = Or(Words(AFTER_LOSS), "'floor'", "'wait'"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerKeys {
+    /// `"sqlite"`, a file in the state directory for one machine; or the URL of a Redis that several machines share:
+    /// `redis://`, `rediss://` (TLS), `redis+sentinel://HOST,HOST/SERVICE`, `redis+cluster://HOST,HOST` or `unix://PATH`. Example: `url = "redis://ingest@host:6379/0"`.
+    #[serde(default)]
+    url: LedgerStore,
+    /// Where to read the Redis password from; never the password itself. Example: `password = { file = "/etc/ingest/redis.key" }`.
+    password: Option<SecretSource>,
+    /// Where to read the password of the Sentinels from, if they require one. Example: `sentinel_password = { env = "SENTINEL_PASSWORD" }`.
+    sentinel_password: Option<SecretSource>,
+    /// Certificate files (PEM) for a connection with TLS. Example: `tls = { ca = "ca.crt", cert = "client.crt", key = "client.key" }`.
+    #[serde(default)]
+    tls: LedgerTls,
+    /// The timeout of one ledger operation, including the connection. A report of many limits may take it once more
+    /// for each 250 of them. Example: `timeout = "1s"`.
+    #[serde(default = "default::milliseconds::<250>", with = "As::<Span>")]
+    timeout: Duration,
+    /// The highest cost of a call, in units, that may go unmetered during an outage of the ledger. Example: `cheap_max = 0`.
+    #[serde(default = "default::units::<5>", with = "As::<AnyUnits>")]
+    cheap_max: Units,
+    /// The most units of an account that may go unmetered on this machine within a window. Example: `unmetered_max = 0`.
+    #[serde(default = "default::units::<50>", with = "As::<AnyUnits>")]
+    unmetered_max: Units,
+    /// A larger difference between the ledger's clock and this machine's is an outage. Example: `max_skew = "30s"`.
+    #[serde(default = "default::seconds::<300>", with = "As::<SpanOrZero>")]
+    max_skew: Duration,
+    /// What happens after the ledger lost its data. Example: `after_loss = "wait"`.
+    #[serde(default)]
+    after_loss: AfterLoss,
 }
 
-pub const LEDGER: AndThen<Table<LedgerConfig>, LedgerConfig> = AndThen(table(), with_its_url);
+/// `[ledger]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "LedgerKeys")]
+pub struct LedgerConfig {
+    /// Where charges are recorded.
+    pub store: LedgerStore,
+    /// What a connection to Redis needs.
+    pub access: RedisAccess,
+    /// The timeout of one operation.
+    pub timeout: Duration,
+    /// The highest cost of a call that may go unmetered during an outage.
+    pub cheap_max: Units,
+    /// The most units of an account that may go unmetered on this machine within a window.
+    pub unmetered_max: Units,
+    /// A larger difference between the ledger's clock and this machine's is an outage.
+    pub max_skew: Duration,
+    /// What happens after the ledger lost its data.
+    pub after_loss: AfterLoss,
+}
 
-keys! {
-    /// What a connection to Redis needs beside its URL.
-    #[derive(Debug, Clone, PartialEq, Eq, Default)]
-    pub struct RedisAccess {
-        /// Where to read the Redis password from; never the password itself.
-        password: Option<SecretSource> = Optional(SECRET, "{ file = '/etc/ingest/redis.key' }"),
-        /// Where to read the password of the Sentinels from, if they require one.
-        sentinel_password: Option<SecretSource> = Optional(SECRET, "{ env = 'SENTINEL_PASSWORD' }"),
-        /// Certificate files (PEM) for a connection with TLS.
-        tls: LedgerTls = Or(TLS, "{}", "{ ca = 'ca.crt', cert = 'client.crt', key = 'client.key' }"),
-    }
+/// What a connection to Redis needs beside its URL.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RedisAccess {
+    /// Where the password is.
+    pub password: Option<SecretSource>,
+    /// Where the password of the Sentinels is.
+    pub sentinel_password: Option<SecretSource>,
+    /// The certificates of a connection with TLS.
+    pub tls: LedgerTls,
 }
 
 /// The certificates of a connection with TLS.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(try_from = "Table<TlsKeys>")]
 pub struct LedgerTls {
     /// The file with the certificates (PEM) that may sign the server's; `None`: those of the system.
     pub ca: Option<PathBuf>,
@@ -70,44 +97,46 @@ pub struct ClientCertificate {
     pub key: PathBuf,
 }
 
-keys! {
-    struct TlsKeys {
-        /// The certificate authorities that may sign the server's certificate. If unset, those of the system.
-        ca: Option<PathBuf> = Optional(FILE, "'/etc/ingest/redis-ca.crt'"),
-        /// The client certificate. Requires `key`.
-        cert: Option<PathBuf> = Optional(FILE, "'/etc/ingest/redis-client.crt'"),
-        /// The private key of the client certificate. Requires `cert`.
-        key: Option<PathBuf> = Optional(FILE, "'/etc/ingest/redis-client.key'"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TlsKeys {
+    /// The certificate authorities that may sign the server's certificate. If unset, those of the system. Example: `ca = "/etc/ingest/redis-ca.crt"`.
+    #[serde(default, with = "As::<Option<File>>")]
+    pub ca: Option<PathBuf>,
+    /// The client certificate. Requires `key`. Example: `cert = "/etc/ingest/redis-client.crt"`.
+    #[serde(default, with = "As::<Option<File>>")]
+    pub cert: Option<PathBuf>,
+    /// The private key of the client certificate. Requires `cert`. Example: `key = "/etc/ingest/redis-client.key"`.
+    #[serde(default, with = "As::<Option<File>>")]
+    pub key: Option<PathBuf>,
 }
 
-const TLS: Leaf<LedgerTls> = Leaf {
-    read: tls,
-    shape: || {
-        let together = json!({ "cert": ["key"], "key": ["cert"] });
-        table::<TlsKeys>()
-            .shape()
-            .with("dependentRequired", together)
-    },
-};
+described!(LedgerTls: TlsKeys);
 
-fn tls(item: Item<'_>) -> Option<LedgerTls> {
-    let TlsKeys { ca, cert, key } = table::<TlsKeys>().read(item.clone())?;
-    match (cert, key) {
-        (Some(cert), Some(key)) => Some(LedgerTls {
-            ca,
-            client: Some(ClientCertificate { cert, key }),
-        }),
-        (None, None) => Some(LedgerTls { ca, client: None }),
-        (Some(_), None) => item.lacks("key", "\"/etc/ingest/redis-client.key\""),
-        (None, Some(_)) => item.lacks("cert", "\"/etc/ingest/redis-client.crt\""),
+impl TryFrom<Table<TlsKeys>> for LedgerTls {
+    type Error = Refusal;
+
+    fn try_from(Table(keys): Table<TlsKeys>) -> Result<Self, Refusal> {
+        let TlsKeys { ca, cert, key } = keys;
+        let client = match (cert, key) {
+            (Some(cert), Some(key)) => Some(ClientCertificate { cert, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                return Err(Refusal::missing("key", "\"/etc/ingest/redis-client.key\""));
+            }
+            (None, Some(_)) => {
+                return Err(Refusal::missing("cert", "\"/etc/ingest/redis-client.crt\""));
+            }
+        };
+        Ok(Self { ca, client })
     }
 }
 
 /// Where the ledger is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum LedgerStore {
     /// A file in the state directory.
+    #[default]
     Sqlite,
     /// A Redis URL: `redis://`, `rediss://`, `redis+sentinel://`, `redis+cluster://` or `unix://`. May hold a password.
     Redis(RedisUrl),
@@ -144,91 +173,108 @@ impl std::fmt::Display for LedgerStore {
 }
 
 /// What happens after a shared ledger lost its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum AfterLoss {
-    /// Continues from the last usage that this machine saw.
+    /// Charges continue from the last usage that this machine saw.
     #[default]
     Floor,
-    /// Refuses charges for one window.
+    /// Charges are refused for one window.
     Wait,
 }
-
-const AFTER_LOSS: &[(&str, AfterLoss, &str)] = &[
-    (
-        "floor",
-        AfterLoss::Floor,
-        "Charges continue from the last usage that this machine saw.",
-    ),
-    (
-        "wait",
-        AfterLoss::Wait,
-        "Charges are refused for one window.",
-    ),
-];
 
 const SCHEMES: [&str; 5] = ["redis", "rediss", "redis+sentinel", "redis+cluster", "unix"];
 const EXAMPLE: &str = "write \"sqlite\", or for example \"redis://127.0.0.1:6379/0\"";
 const ESCAPED: &str = "in a password, write `/` as %2F, `?` as %3F and `#` as %23";
 
-const STORE: Leaf<LedgerStore> = Leaf {
-    read: store,
-    shape: || {
-        let schemes = SCHEMES.map(|scheme| scheme.replace('+', "\\+")).join("|");
-        let pattern = format!("^(sqlite$|({schemes}):)");
-        let schema = json!({ "type": "string", "pattern": pattern });
-        Shape::scalar("`\"sqlite\"`, or URL of a Redis", schema)
-    },
-};
+leaves!(LedgerStore);
 
-/// The URL may hold a password: no message shows more of it than its scheme.
-fn store(item: Item<'_>) -> Option<LedgerStore> {
-    let text = item.text()?;
-    if text == "sqlite" {
-        return Some(LedgerStore::Sqlite);
-    }
-    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
-    if !SCHEMES.contains(&scheme) {
-        let schemes = SCHEMES.map(|scheme| format!("{scheme}://")).join(" ");
-        return item.refuse(format!("expected `sqlite` or one of {schemes}"), EXAMPLE);
-    }
-    match RedisUrl::parse(text) {
-        Ok(url) => Some(LedgerStore::Redis(url)),
-        // The text in place of the number may be part of a password.
-        Err(RedisUrlError::Database(_)) => {
-            item.refuse("expected a database number after the host", ESCAPED)
-        }
-        Err(RedisUrlError::AtBehindHost) => {
-            item.refuse("the host ends within the user or the password", ESCAPED)
-        }
-        Err(error) => item.refuse(format!("not a valid Redis URL: {error}"), EXAMPLE),
+impl Serialize for LedgerStore {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
+/// The URL may hold a password: no message shows more of it than its scheme.
+impl Leaf for LedgerStore {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let text = text(raw)?;
+        if text == "sqlite" {
+            return Ok(Self::Sqlite);
+        }
+        let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+        if !SCHEMES.contains(&scheme) {
+            let schemes = SCHEMES.map(|scheme| format!("{scheme}://")).join(" ");
+            return Err(Refusal::new(
+                format!("expected `sqlite` or one of {schemes}"),
+                EXAMPLE,
+            ));
+        }
+        RedisUrl::parse(&text)
+            .map(Self::Redis)
+            .map_err(|error| match error {
+                // The text in place of the number may be part of a password.
+                RedisUrlError::Database(_) => {
+                    Refusal::new("expected a database number after the host", ESCAPED)
+                }
+                RedisUrlError::AtBehindHost => {
+                    Refusal::new("the host ends within the user or the password", ESCAPED)
+                }
+                error => Refusal::new(format!("not a valid Redis URL: {error}"), EXAMPLE),
+            })
+    }
+
+    fn schema() -> Value {
+        let schemes = SCHEMES.map(|scheme| scheme.replace('+', "\\+")).join("|");
+        let pattern = format!("^(sqlite$|({schemes}):)");
+        json!({ "title": "`\"sqlite\"`, or URL of a Redis", "type": "string", "pattern": pattern })
+    }
+}
+
+described!(LedgerConfig: LedgerKeys);
+
 /// Whether the URL uses what is configured beside it. A ledger in a file ignores all of it, as `--sandbox` needs.
-fn with_its_url(item: &Item<'_>, ledger: LedgerConfig) -> Option<LedgerConfig> {
-    let Some(url) = ledger.store.redis() else {
-        return Some(ledger);
-    };
-    if let (Some(item), true) = (item.find(&["password"]), url.has_password()) {
-        return item.refuse_unseen(
-            "ledger.url already contains a password",
-            "remove the password from ledger.url: redis://USER@HOST",
-        );
+impl TryFrom<LedgerKeys> for LedgerConfig {
+    type Error = Refusal;
+
+    fn try_from(keys: LedgerKeys) -> Result<Self, Refusal> {
+        let (password, sentinel_password) = (keys.password, keys.sentinel_password);
+        let store = match keys.url {
+            LedgerStore::Sqlite => LedgerStore::Sqlite,
+            LedgerStore::Redis(url) if url.has_password() && password.is_some() => {
+                let remedy = "remove the password from ledger.url: redis://USER@HOST";
+                let refusal = Refusal::new("ledger.url already contains a password", remedy);
+                return Err(refusal.below("password"));
+            }
+            LedgerStore::Redis(url) if !url.is_sentinel() && sentinel_password.is_some() => {
+                let remedy = "remove sentinel_password, or correct ledger.url";
+                let refusal = Refusal::new("only redis+sentinel:// connects to Sentinels", remedy);
+                return Err(refusal.below("sentinel_password"));
+            }
+            LedgerStore::Redis(url) if !url.is_tls() && keys.tls != LedgerTls::default() => {
+                let refusal = Refusal::new("the URL does not use TLS", url.with_tls_advice());
+                return Err(refusal.below("tls"));
+            }
+            // Its password is elsewhere, so what stands in place of a user is one and may be shown.
+            LedgerStore::Redis(url) if password.is_some() => {
+                LedgerStore::Redis(url.with_shown_user())
+            }
+            store => store,
+        };
+        Ok(Self {
+            store,
+            access: RedisAccess {
+                password,
+                sentinel_password,
+                tls: keys.tls,
+            },
+            timeout: keys.timeout,
+            cheap_max: keys.cheap_max,
+            unmetered_max: keys.unmetered_max,
+            max_skew: keys.max_skew,
+            after_loss: keys.after_loss,
+        })
     }
-    if let (Some(item), false) = (item.find(&["sentinel_password"]), url.is_sentinel()) {
-        return item.refuse_unseen(
-            "only redis+sentinel:// connects to Sentinels",
-            "remove sentinel_password, or correct ledger.url",
-        );
-    }
-    let unused = ledger.access.tls == LedgerTls::default() || url.is_tls();
-    if let (Some(item), false) = (item.find(&["tls"]), unused) {
-        return item.refuse("the URL does not use TLS", url.with_tls_advice());
-    }
-    let store = match &ledger.access.password {
-        // Its password is elsewhere, so what stands in place of a user is one and may be shown.
-        Some(_) => LedgerStore::Redis(url.clone().with_shown_user()),
-        None => ledger.store.clone(),
-    };
-    Some(LedgerConfig { store, ..ledger })
 }

@@ -1,16 +1,15 @@
 //! `quotas.toml`, read into types that cannot express what makes no sense.
 //!
 //! [`Config`] has credentials, upstreams and jobs; a [`Job`] has [`Step`]s; a step sends a [`Call`], which has a [`Paging`] and
-//! [`Rule`]s for errors. Each key is declared once, by `keys!` in `declare/mod.rs`, for the reader, the schema and the manual. A wrong
-//! file is refused as a whole, with each line, path and what to write.
+//! [`Rule`]s for errors. serde reads each key once (`values.rs` has the types of single values), and its docstring is its text in the
+//! schema and the manual. A wrong file is refused as a whole, with each line, path and what to write (`document.rs`).
 //!
-//! Never sends, stores or looks at a clock. Begin with [`Config`] below, then `call.rs` and `paging.rs`; `load.rs` shows how a
+//! Never sends, stores or looks at a clock. Begin with [`Config`] below, then `call.rs` and `paging.rs`; `read.rs` shows how a
 //! file becomes these types.
 
 mod body;
 mod call;
 mod catalog;
-mod counting;
 mod credential;
 mod doubt;
 mod field;
@@ -22,16 +21,13 @@ mod job;
 mod layout;
 mod ledger;
 mod limit;
-mod loopback;
 mod moment;
 mod oauth;
 mod paging;
-mod path;
 mod pointer;
 mod postgres_url;
 mod redis_url;
 mod region;
-mod region_source;
 mod rules;
 mod serve;
 mod since;
@@ -41,21 +37,21 @@ mod upstream;
 
 // How the file becomes these types.
 mod check;
-mod declare;
+mod document;
 mod error;
-mod item;
 mod load;
 pub mod manual;
 mod names;
 mod read;
 mod schema;
 mod set;
-mod shown;
-mod tree;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use schemars::JsonSchema;
 
 pub use body::{Body, JsonTemplate, Param, Params};
 pub use call::{Call, Etag, Records, Removed};
@@ -71,12 +67,11 @@ pub use layout::Layout;
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
 pub use limit::{CredentialLimit, Limits, ReportedState};
 pub use load::{Sources, Surroundings};
-pub use loopback::is_loopback;
 pub use moment::{Moment, TimeFormat};
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
-    ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CursorText, Lasting, Lead, MOST_EMPTY_PAGES,
-    NextPage, NotANumber, PageSize, Paging, Place, SeenPage, Then, Turn, place_in_json,
+    CursorText, Lasting, Lead, MOST_EMPTY_PAGES, NextPage, NotANumber, PageKind, PageSize, Paging,
+    Place, SeenPage, Then, Turn, place_in_json,
 };
 pub use pointer::Pointer;
 pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};
@@ -89,28 +84,39 @@ pub use serve::{May, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
 pub use template::{Template, TemplateError, Values, Variable};
-pub use upstream::{Auth, Upstream};
+pub use upstream::{Auth, Upstream, is_loopback};
 
 pub use names::{closest, without};
 
 /// The content of `quotas.toml`, checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// The file it came from.
+    #[schemars(skip)]
     pub path: PathBuf,
-    /// The regions that jobs walk, in the order of the file.
+    /// The partitions that jobs walk, in the order of the file: a list of codes, or a table of regions with values, which templates use
+    /// by their names: `[regions.GB]` with `city = "London"` is used as `{city}`. Or where to read them from: `{ file = "places.csv" }`.
+    /// If unset, each job makes one pass, whose region is shown as `-`. Example: `regions = ["US", "GB", "DE"]`.
+    #[schemars(with = "Option<region::Regions>")]
     pub regions: Vec<Arc<Region>>,
-    /// Where charges are recorded, and what happens during an outage of that.
+    /// Where charges are recorded. Example: `ledger = { url = "sqlite", timeout = "1s" }`.
+    #[schemars(with = "Option<LedgerConfig>")]
     pub ledger: LedgerConfig,
-    /// Where pages are stored.
+    /// Where pages are stored. Example: `catalog = { url = "sqlite" }`.
+    #[schemars(with = "Option<CatalogConfig>")]
     pub catalog: CatalogConfig,
-    /// The server of `ingest serve`.
+    /// The server of `ingest serve`: a page, a read API, and charging over HTTP. Example: `serve = { listen = "127.0.0.1:8080" }`.
+    #[schemars(with = "Option<ServeConfig>")]
     pub serve: ServeConfig,
-    /// The upstreams by name.
+    /// The APIs, by name. Example: `upstreams = { things = { base_url = "https://api.example.com/v1", calls = { "things.list" = { path = "things", cost = 1 } } } }`.
+    #[schemars(with = "values::Named<Upstream>")]
     pub upstreams: BTreeMap<String, Arc<Upstream>>,
-    /// The credentials by name.
+    /// Secrets, and the accounts whose quota they use, by name. Example: `credentials = { things = { upstream = "things", secret = { env = "THINGS_KEY" } } }`.
+    #[schemars(with = "Option<values::Named<credential::CredentialKeys>>")]
     pub credentials: BTreeMap<String, Arc<Credential>>,
-    /// The jobs, in the order of the file.
+    /// What to fetch for each region, by name, in the order of the file. Example: `jobs = { popular = { credential = "things", steps = [{ call = "things.list" }] } }`.
+    #[schemars(with = "Option<values::Named<job::JobKeys>>")]
     pub jobs: Vec<Arc<Job>>,
 }
 

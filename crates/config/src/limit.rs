@@ -7,22 +7,26 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::counting::{BUCKETS, COUNTING, CountingWord, PARTS};
-use super::declare::{
-    DURATION, DURATION_OR_ZERO, Keys, Leaf, Optional, Or, Required, SOME_UNITS, Shape, TEMPLATE,
-    TEXT, TRUTH, Type, UNITS, Words, keys, table,
-};
-use super::field::{RESPONSE_FIELD, ResponseField};
-use super::header_pattern::{HEADER_PATTERN, HeaderPattern, Part};
-use super::item::Item;
+use super::error::Refusal;
+use super::field::ResponseField;
+use super::header_pattern::{HeaderPattern, Part};
 use super::names::advice;
+use super::values::{
+    AnyUnits, As, Filled, Leaf, OneOf, SomeUnits, Span, SpanOrZero, Table, Whole, Words, default,
+    described, text,
+};
 use super::{Region, Template, Values, Variable};
-use ingest_quota::{Calendar, Limit, LimitName, Period, Timestamp, Units, Window, WindowError};
+use ingest_quota::{
+    Calendar, Counting, Limit, LimitName, Period, Timestamp, Units, Window, WindowError,
+};
 
 /// A limit of an account, or of each value of its scope.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Table<LimitKeys>")]
 pub struct CredentialLimit {
     /// Its arithmetic.
     pub limit: Limit,
@@ -92,106 +96,121 @@ fn has(region: &Region, variable: &Variable) -> bool {
     }
 }
 
-keys! {
-    struct LimitKeys {
-        /// The units that the upstream grants.
-        quota: Units = Required(SOME_UNITS, "10_000"),
-        /// Units of the quota that are never used: for other clients of the account, and for requests that the two sides count
-        /// on different sides of midnight.
-        headroom: Units = Or(UNITS, "0", "500"),
-        /// The length of the sliding window: no span of this length contains more than the quota. A limit has `window`,
-        /// `resets`, or both.
-        window: Option<Duration> = Optional(DURATION, "'24h'"),
-        /// The time zone whose calendar resets the quota: at midnight, unless `period` names another.
-        resets: Option<chrono_tz::Tz> = Optional(ZONE, "'America/Los_Angeles'"),
-        /// The calendar period over which a limit with `resets` counts.
-        period: Option<Period> = Optional(Words(PERIODS), "'month'"),
-        /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis for as long as it counts: choose
-        /// `buckets` for more than a million charges in a window. It needs a `window` without `resets`. An account remembers
-        /// the ids of its charges for the longest of its limits that count exactly, or else for ten minutes: a repeat after
-        /// that is charged again. The counting can be changed at any time.
-        counting: CountingWord = Or(Words(COUNTING), "'exact'", "'buckets'"),
-        /// The number of parts of the window with `counting = "buckets"`. If unset, 60.
-        buckets: Option<u32> = Optional(BUCKETS, "24"),
-        /// Each value of this template has a quota of its own: `"{region}"`, or values of the regions. The ledger and the
-        /// reports name such a limit with its value: `hourly/12345`. A step with `ids` cannot charge it, because one request
-        /// then serves several regions. If unset, the account has one quota.
-        scope: Option<Template> = Optional(SCOPE, "'{property}'"),
-        /// The longest time that a run sleeps for this limit. A longer wait stops the run.
-        wait: Duration = Or(DURATION_OR_ZERO, "'2s'", "'1min'"),
-        /// The upstream's name for this limit, in responses that report it exhausted.
-        upstream_name: Option<String> = Optional(TEXT, "'defaultPerDayPerProject'"),
-        /// Whether the limit is your own, and the upstream does not know it. A refusal that names no limit closes the limits of its
-        /// call that have an `upstream_name`; where none has, all of the call but your own; and your own only where the call charges
-        /// no other.
-        own: bool = Or(TRUTH, "false", "true"),
-        /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
-        /// the ledger takes the reported value.
-        reported: Option<ReportedState> = Optional(REPORTED, "{ remaining = 'x-ratelimit-remaining' }"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct LimitKeys {
+    /// The units that the upstream grants. Example: `quota = 10_000`.
+    #[serde(with = "As::<SomeUnits>")]
+    pub quota: Units,
+    /// Units of the quota that are never used: for other clients of the account, and for requests that the two sides count
+    /// on different sides of midnight. Example: `headroom = 500`.
+    #[serde(default = "default::units::<0>", with = "As::<AnyUnits>")]
+    pub headroom: Units,
+    /// The length of the sliding window: no span of this length contains more than the quota. A limit has `window`,
+    /// `resets`, or both. Example: `window = "24h"`.
+    #[serde(default, with = "As::<Option<Span>>")]
+    pub window: Option<Duration>,
+    /// The time zone whose calendar resets the quota: at midnight, unless `period` names another. Example: `resets = "America/Los_Angeles"`.
+    #[serde(default, with = "As::<Option<Zone>>")]
+    pub resets: Option<chrono_tz::Tz>,
+    /// The calendar period over which a limit with `resets` counts. Example: `period = "month"`.
+    #[serde(default, with = "As::<Option<OneOf<Period>>>")]
+    pub period: Option<Period>,
+    /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis for as long as it counts: choose
+    /// `buckets` for more than a million charges in a window. It needs a `window` without `resets`. An account remembers
+    /// the ids of its charges for the longest of its limits that count exactly, or else for ten minutes: a repeat after
+    /// that is charged again. The counting can be changed at any time. Example: `counting = "buckets"`.
+    #[serde(default)]
+    pub counting: CountingWord,
+    /// The number of parts of the window with `counting = "buckets"`. If unset, 60. Example: `buckets = 24`.
+    #[serde(default, with = "As::<Option<Buckets>>")]
+    pub buckets: Option<u32>,
+    /// Each value of this template has a quota of its own: `"{region}"`, or values of the regions. The ledger and the
+    /// reports name such a limit with its value: `hourly/12345`. A step with `ids` cannot charge it, because one request
+    /// then serves several regions. If unset, the account has one quota. Example: `scope = "{property}"`.
+    #[serde(default, with = "As::<Option<Scope>>")]
+    pub scope: Option<Template>,
+    /// The longest time that a run sleeps for this limit. A longer wait stops the run. Example: `wait = "1min"`.
+    #[serde(default = "default::seconds::<2>", with = "As::<SpanOrZero>")]
+    pub wait: Duration,
+    /// The upstream's name for this limit, in responses that report it exhausted. Example: `upstream_name = "defaultPerDayPerProject"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub upstream_name: Option<String>,
+    /// Whether the limit is your own, and the upstream does not know it. A refusal that names no limit closes the limits of its
+    /// call that have an `upstream_name`; where none has, all of the call but your own; and your own only where the call charges
+    /// no other. Example: `own = true`.
+    #[serde(default)]
+    pub own: bool,
+    /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
+    /// the ledger takes the reported value. Example: `reported = { remaining = "x-ratelimit-remaining" }`.
+    pub reported: Option<Table<ReportedState>>,
+}
+
+impl Words for Period {
+    const WORDS: &'static [(&'static str, Self, &'static str)] = &[
+        ("hour", Self::Hour, "From one full hour to the next."),
+        ("day", Self::Day, "From midnight to midnight. The default."),
+        ("week", Self::Week, "From Monday to Monday."),
+        (
+            "month",
+            Self::Month,
+            "From the first of a month to the first of the next.",
+        ),
+    ];
+}
+
+/// `counting`, of the limits of an account and of those on readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CountingWord {
+    /// Each by itself: as many entries as charges.
+    #[default]
+    Exact,
+    /// Those of each part of the window together, and the oldest part in full: few entries, never more than the quota, and up to
+    /// one part of the window too strict.
+    Buckets,
+}
+
+impl CountingWord {
+    /// The counting, with this number of parts where it has parts.
+    pub const fn with(self, parts: u32) -> Counting {
+        match self {
+            Self::Exact => Counting::Exact,
+            Self::Buckets => Counting::Buckets(parts),
+        }
     }
 }
 
-const PERIODS: &[(&str, Period, &str)] = &[
-    ("hour", Period::Hour, "From one full hour to the next."),
-    (
-        "day",
-        Period::Day,
-        "From midnight to midnight. The default.",
-    ),
-    ("week", Period::Week, "From Monday to Monday."),
-    (
-        "month",
-        Period::Month,
-        "From the first of a month to the first of the next.",
-    ),
-];
+/// The number of parts of a window where none is configured.
+pub const PARTS: u32 = 60;
 
-/// The schema accepts what a [`Window`] does: one that slides, or has a time zone, or both.
-pub const LIMIT: Leaf<CredentialLimit> = Leaf {
-    read: limit,
-    shape: || {
-        let either = json!([{ "required": ["window"] }, { "required": ["resets"] }]);
-        Shape::table(LimitKeys::keys())
-            .with("anyOf", either)
-            .with(
-                "dependentRequired",
-                json!({ "period": ["resets"], "buckets": ["counting"] }),
-            )
-            .with("allOf", json!([{ "not": buckets_of_calendar() }]))
-    },
-};
+pub type Buckets = Whole<u32, 1, 10_000>;
 
-/// What the schema refuses.
-fn buckets_of_calendar() -> Value {
-    json!({ "required": ["counting", "resets"], "properties": { "counting": { "const": "buckets" } } })
-}
-
-keys! {
-    /// Where responses report the state of a limit.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ReportedState {
-        /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, nor read
-        /// by `pattern`, `reset` alone closes the limit.
-        remaining: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-remaining'"),
-        /// The header with the used units of the current window, or a JSON pointer into the body, where the upstream reports
-        /// those: `quota` less these units remain. It replaces `remaining`.
-        used: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-mbx-used-weight-1m'"),
-        /// A header with several values: its name, a colon and its text, with `{remaining}`, `{used}`, `{quota}` or `{reset}`
-        /// for the parts that are read, and `*` for any text. The text must begin like the pattern; what stands behind the
-        /// pattern, and blanks, do not matter. Headers of the same name are read as one, with commas between them. With
-        /// `{used}/{quota}`, the reported quota less the used units remain. It replaces `remaining` and `used`, and with
-        /// `{reset}` also `reset`. For `total=10; remaining=9; resets=54`, write
-        /// `"x-index: *remaining={remaining}; resets={reset}"`; for `"minute";r=3, "default";r=50;t=30`, write
-        /// `'ratelimit: *"default";r={remaining};t={reset}'`.
-        pattern: Option<HeaderPattern> = Optional(HEADER_PATTERN, "'sforce-limit-info: api-usage={used}/{quota}'"),
-        /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds since 1970 or
-        /// thousandths, millionths or billionths of them, or in seconds from now. Without units left, the limit is closed until then.
-        /// Without `remaining` and `used`, a response that has it allows no
-        /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time.
-        reset: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-reset'"),
-        /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit.
-        resource: Option<ResponseField> = Optional(RESPONSE_FIELD, "'x-ratelimit-resource'"),
-    }
+/// Where responses report the state of a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReportedState {
+    /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, nor read
+    /// by `pattern`, `reset` alone closes the limit. Example: `remaining = "x-ratelimit-remaining"`.
+    pub remaining: Option<ResponseField>,
+    /// The header with the used units of the current window, or a JSON pointer into the body, where the upstream reports
+    /// those: `quota` less these units remain. It replaces `remaining`. Example: `used = "x-mbx-used-weight-1m"`.
+    pub used: Option<ResponseField>,
+    /// A header with several values: its name, a colon and its text, with `{remaining}`, `{used}`, `{quota}` or `{reset}`
+    /// for the parts that are read, and `*` for any text. The text must begin like the pattern; what stands behind the
+    /// pattern, and blanks, do not matter. Headers of the same name are read as one, with commas between them. With
+    /// `{used}/{quota}`, the reported quota less the used units remain. It replaces `remaining` and `used`, and with
+    /// `{reset}` also `reset`. For `total=10; remaining=9; resets=54`, write
+    /// `"x-index: *remaining={remaining}; resets={reset}"`; for `"minute";r=3, "default";r=50;t=30`, write
+    /// `'ratelimit: *"default";r={remaining};t={reset}'`. Example: `pattern = "sforce-limit-info: api-usage={used}/{quota}"`.
+    pub pattern: Option<HeaderPattern>,
+    /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds since 1970 or
+    /// thousandths, millionths or billionths of them, or in seconds from now. Without units left, the limit is closed until then.
+    /// Without `remaining` and `used`, a response that has it allows no
+    /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time. Example: `reset = "x-ratelimit-reset"`.
+    pub reset: Option<ResponseField>,
+    /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit. Example: `resource = "x-ratelimit-resource"`.
+    pub resource: Option<ResponseField>,
 }
 
 impl ReportedState {
@@ -204,65 +223,44 @@ impl ReportedState {
     }
 }
 
-const REPORTED: Leaf<ReportedState> = Leaf {
-    read: |item| {
-        let keys = table::<ReportedState>().read(item.clone())?;
-        if keys.pattern.is_some() {
-            return beside_pattern(&item, keys);
+impl ReportedState {
+    /// Refuses keys that report the same, or nothing.
+    fn checked(self) -> Result<Self, Refusal> {
+        let refuse = |key: &str, expected: &str, remedy: &str| {
+            Err(Refusal::new(expected, remedy).below(key))
+        };
+        if let Some(pattern) = &self.pattern {
+            let resets_twice = self.reset.is_some() && pattern.has(Part::Reset);
+            if self.remaining.is_some() || self.used.is_some() || resets_twice {
+                return refuse(
+                    "pattern",
+                    "another key reports the same",
+                    "remove one of them",
+                );
+            }
+            return Ok(self);
         }
-        match (&keys.remaining, &keys.used) {
-            (Some(_), Some(_)) => item
-                .find(&["used"])?
-                .refuse("`remaining` reports the same", "remove one of them"),
-            (None, None) if keys.reset.is_none() => item.lacks(
+        match (&self.remaining, &self.used) {
+            (Some(_), Some(_)) => {
+                refuse("used", "`remaining` reports the same", "remove one of them")
+            }
+            (None, None) if self.reset.is_none() => Err(Refusal::missing(
                 "remaining",
                 "\"x-ratelimit-remaining\", or used = \"x-used\", or reset = \"/backoff\"",
+            )),
+            (Some(at), None) if says_used(&at.to_string()) => refuse(
+                "remaining",
+                "expected the units that remain, not those that are used",
+                &format!("write used = \"{at}\""),
             ),
-            (Some(at), None) if says_used(&at.to_string()) => {
-                let remaining = item.find(&["remaining"])?;
-                let name = remaining.text()?;
-                remaining.refuse(
-                    "expected the units that remain, not those that are used",
-                    format!("write used = \"{name}\""),
-                )
-            }
-            (Some(at), None) if ends_in(&at.to_string(), &["limit", "reset"]) => {
-                item.find(&["remaining"])?.refuse(
-                    "expected the units that remain, not the quota or its reset",
-                    "write for example \"x-ratelimit-remaining\"",
-                )
-            }
-            _ => Some(keys),
+            (Some(at), None) if ends_in(&at.to_string(), &["limit", "reset"]) => refuse(
+                "remaining",
+                "expected the units that remain, not the quota or its reset",
+                "write for example \"x-ratelimit-remaining\"",
+            ),
+            _ => Ok(self),
         }
-    },
-    shape: || {
-        let keys = ["remaining", "used", "pattern", "reset"];
-        let either: Vec<Value> = keys
-            .iter()
-            .map(|key| json!({ "required": [key] }))
-            .collect();
-        let twice = json!({ "anyOf": [
-            { "required": ["remaining", "used"] },
-            { "required": ["remaining", "pattern"] },
-            { "required": ["used", "pattern"] },
-            { "required": ["reset", "pattern"], "properties": { "pattern": { "pattern": "\\{reset\\}" } } },
-        ] });
-        Shape::table(ReportedState::keys())
-            .with("anyOf", json!(either))
-            .with("not", twice)
-    },
-};
-
-/// Refuses keys that report what the pattern replaces.
-fn beside_pattern(item: &Item<'_>, keys: ReportedState) -> Option<ReportedState> {
-    let has_reset = |pattern: &HeaderPattern| pattern.has(Part::Reset);
-    let resets_twice = keys.reset.is_some() && keys.pattern.as_ref().is_some_and(has_reset);
-    if keys.remaining.is_some() || keys.used.is_some() || resets_twice {
-        return item
-            .find(&["pattern"])?
-            .refuse("another key reports the same", "remove one of them");
     }
-    Some(keys)
 }
 
 /// The words of the name of a header, or of a place in the body, in lower case.
@@ -285,84 +283,104 @@ fn ends_in(name: &str, some: &[&str]) -> bool {
         .is_some_and(|word| some.contains(&word.as_str()))
 }
 
-fn limit(item: Item<'_>) -> Option<CredentialLimit> {
-    let keys = table::<LimitKeys>().read(item.clone())?;
-    if keys.resets.is_none() && keys.period.is_some() {
-        return item.lacks("resets", "the time zone of the period, such as \"UTC\"");
-    }
-    if keys.own && (keys.upstream_name.is_some() || keys.reported.is_some()) {
-        return item.find(&["own"])?.refuse(
-            "the upstream knows a limit that it names or reports",
-            "remove `own`, or `upstream_name` and `reported`",
-        );
-    }
-    let window = window(&item, &keys)?;
-    let limit = match Limit::new(keys.quota, keys.headroom, window) {
-        Ok(limit) => limit,
-        Err(error) => {
-            return item
-                .find(&["headroom"])?
-                .refuse(error, "write a headroom below the quota");
+described!(CredentialLimit: LimitKeys);
+
+impl TryFrom<Table<LimitKeys>> for CredentialLimit {
+    type Error = Refusal;
+
+    /// Its name is not among its keys: [`super::Credential`] adds it.
+    fn try_from(Table(keys): Table<LimitKeys>) -> Result<Self, Refusal> {
+        if keys.resets.is_none() && keys.period.is_some() {
+            let example = "the time zone of the period, such as \"UTC\"";
+            return Err(Refusal::missing("resets", example));
         }
-    };
-    Some(CredentialLimit {
-        limit,
-        scope: keys.scope,
-        ledger_name: item.name().to_owned(),
-        wait: keys.wait,
-        upstream_name: keys.upstream_name,
-        own: keys.own,
-        reported: keys.reported,
-    })
+        if keys.own && (keys.upstream_name.is_some() || keys.reported.is_some()) {
+            let refusal = Refusal::new(
+                "the upstream knows a limit that it names or reports",
+                "remove `own`, or `upstream_name` and `reported`",
+            );
+            return Err(refusal.below("own"));
+        }
+        let reported = keys
+            .reported
+            .as_ref()
+            .map(|Table(one)| one.clone().checked())
+            .transpose();
+        let reported = reported.map_err(|refusal| refusal.below("reported"))?;
+        let limit = Limit::new(keys.quota, keys.headroom, window(&keys)?).map_err(|error| {
+            Refusal::new(error, "write a headroom below the quota").below("headroom")
+        })?;
+        Ok(Self {
+            limit,
+            scope: keys.scope,
+            ledger_name: LimitName::new(),
+            wait: keys.wait,
+            upstream_name: keys.upstream_name,
+            own: keys.own,
+            reported,
+        })
+    }
 }
 
-fn window(item: &Item<'_>, keys: &LimitKeys) -> Option<Window> {
+fn window(keys: &LimitKeys) -> Result<Window, Refusal> {
     if keys.counting == CountingWord::Exact && keys.buckets.is_some() {
-        return item.lacks("counting", "\"buckets\", or remove `buckets`");
+        return Err(Refusal::missing(
+            "counting",
+            "\"buckets\", or remove `buckets`",
+        ));
     }
     let period = keys.period.unwrap_or_default();
     let resets = keys.resets.map(|zone| Calendar::new(zone, period));
     let counting = keys.counting.with(keys.buckets.unwrap_or(PARTS));
-    match Window::new(keys.window, resets).and_then(|window| window.counted(counting)) {
-        Ok(window) => Some(window),
-        Err(WindowError::Missing) => item.lacks("window", "\"24h\", or resets = \"UTC\", or both"),
-        Err(error @ WindowError::Zero) => item.refuse(error, "write window = \"24h\""),
-        Err(error @ WindowError::BucketsOfCalendar) => item
-            .find(&["counting"])?
-            .refuse(error, "remove `counting`, or replace `resets` by `window`"),
-    }
+    let window = Window::new(keys.window, resets).and_then(|window| window.counted(counting));
+    window.map_err(|error| match error {
+        WindowError::Missing => Refusal::missing("window", "\"24h\", or resets = \"UTC\", or both"),
+        WindowError::Zero => Refusal::new(error, "write window = \"24h\""),
+        WindowError::BucketsOfCalendar => {
+            Refusal::new(error, "remove `counting`, or replace `resets` by `window`")
+                .below("counting")
+        }
+    })
 }
 
-const SCOPE: Leaf<Template> = Leaf {
-    read: scope,
-    shape: || TEMPLATE.shape(),
-};
+struct Scope;
 
-fn scope(item: Item<'_>) -> Option<Template> {
-    let template = TEMPLATE.read(item.clone())?;
-    let of_region =
-        |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
-    let variables = template.variables();
-    if variables.is_empty() || !variables.iter().all(of_region) {
-        return item.refuse(
-            "expected {region} or values of the regions, and no other variable",
-            "write for example \"{region}\"",
-        );
+impl Leaf for Scope {
+    type Value = Template;
+
+    fn read(raw: Value) -> Result<Template, Refusal> {
+        let template = Template::read(raw)?;
+        let of_region =
+            |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
+        let variables = template.variables();
+        if variables.is_empty() || !variables.iter().all(of_region) {
+            return Err(Refusal::new(
+                "expected {region} or values of the regions, and no other variable",
+                "write for example \"{region}\"",
+            ));
+        }
+        Ok(template)
     }
-    Some(template)
+
+    fn schema() -> Value {
+        Template::schema()
+    }
 }
 
 /// A time zone by its name in the time zone database, in that very case.
-const ZONE: Leaf<chrono_tz::Tz> = Leaf {
-    read: zone,
-    shape: || Shape::scalar("time zone", json!({ "type": "string", "minLength": 1 })),
-};
+struct Zone;
 
-fn zone(item: Item<'_>) -> Option<chrono_tz::Tz> {
-    let text = item.text()?;
-    match text.parse() {
-        Ok(zone) => Some(zone),
-        Err(_) => item.refuse("expected a time zone", advice_on_zone(text)),
+impl Leaf for Zone {
+    type Value = chrono_tz::Tz;
+
+    fn read(raw: Value) -> Result<chrono_tz::Tz, Refusal> {
+        let text = text(raw)?;
+        let zone = text.parse();
+        zone.map_err(|_| Refusal::new("expected a time zone", advice_on_zone(&text)))
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "time zone", "type": "string", "minLength": 1 })
     }
 }
 

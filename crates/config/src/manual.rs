@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use super::Template;
-use super::declare::{Key, Need, Shape};
-use super::read;
-use super::shown::written;
+use super::check::SAYS;
+use super::schema::{example_of, inline, schema, words};
 
 const INTRODUCTION: &str = "This file defines what `ingest` fetches, from where, and within which quota. It is TOML. \
     `ingest init` writes one, `ingest check` validates it, and `--set PATH=VALUE` overrides any value for one run by its \
@@ -25,8 +26,19 @@ const ID: &str = "The only id of the request, in a step with `ids` and `batch = 
 const GUIDE: &str = include_str!("guide.md");
 
 const SECRETS: &str = "A secret is never in this file, but in one of these places. Exactly one of the keys is present.";
-/// The keys of a secret, which several tables have.
-const OF_A_SECRET: [&str; 4] = ["env", "file", "credential", "command"];
+
+const TOGETHER: &str =
+    "Beside each value by itself, these rules are checked whenever the file is read:";
+
+/// What the manual calls the names that the file chooses, by the key of their table.
+const NAMES: [(&str, &str); 6] = [
+    ("regions", "CODE"),
+    ("calls", "CALL"),
+    ("limits", "LIMIT"),
+    ("settle", "LIMIT"),
+    ("columns", "COLUMN"),
+    ("params", "PARAM"),
+];
 
 /// The path of what is in no table, in anchors.
 const TOP: &str = "top";
@@ -107,14 +119,14 @@ fn contents(blocks: &[Block]) -> String {
 }
 
 fn blocks() -> Vec<Block> {
-    let (mut blocks, shape) = (Vec::new(), read::shape());
-    describe(&mut blocks, "", &shape);
+    let (mut blocks, schema) = (Vec::new(), schema());
+    describe(&mut blocks, "", &schema);
     blocks.extend([
         Block::Heading(table_anchor("secrets"), "Secrets".to_owned()),
         Block::Text(SECRETS.to_owned()),
     ]);
-    for key in secret(&shape).unwrap_or_default() {
-        describe_key(&mut blocks, "secrets", key);
+    if let Some(secret) = secret(&schema) {
+        keys(&mut blocks, "secrets", secret);
     }
     let variables = Template::VARIABLES.iter();
     let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), (*doc).to_owned()));
@@ -125,53 +137,67 @@ fn blocks() -> Vec<Block> {
         Block::Table(["variable", "value"], rows.collect()),
         Block::Heading(table_anchor("pointers"), "JSON pointers".to_owned()),
         Block::Text(POINTERS.to_owned()),
+        Block::Heading(table_anchor("rules"), "What belongs together".to_owned()),
+        Block::Text(format!("{TOGETHER}\n\n{SAYS}")),
     ]);
     blocks
 }
 
 /// Adds the tables within a value at `path`, each with its keys.
-fn describe(blocks: &mut Vec<Block>, path: &str, shape: &Shape) {
-    for part in &shape.parts {
-        let path = format!("{path}{}", part.path);
-        let path = path.trim_start_matches('.');
-        if part.keys.is_empty() || is_secret(&part.keys) {
-            continue;
-        }
+fn describe(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
+    if is_secret(schema) {
+        return;
+    }
+    if let Some(properties) = schema["properties"].as_object() {
         let heading = match path {
             "" => "Top level".to_owned(),
-            _ => heading(path),
+            _ => format!("`{path}`"),
         };
         blocks.push(Block::Heading(table_anchor(path), heading));
-        if !part.doc.is_empty() {
-            blocks.push(Block::Text(part.doc.clone()));
+        keys(blocks, path, schema);
+        for (key, value) in properties {
+            let path = format!("{path}.{key}");
+            describe(blocks, path.trim_start_matches('.'), value);
         }
-        for key in &part.keys {
-            describe_key(blocks, path, key);
-        }
-        for key in &part.keys {
-            describe(blocks, &format!("{path}.{}", key.name), &key.shape);
-        }
+    }
+    if schema["additionalProperties"].is_object() {
+        let key = path.rsplit('.').next().unwrap_or_default();
+        let name = NAMES.iter().find(|(table, _)| *table == key);
+        let name = name.map_or("NAME", |(_, name)| name);
+        describe(
+            blocks,
+            &format!("{path}.{name}"),
+            &schema["additionalProperties"],
+        );
+    }
+    describe_if_present(blocks, &format!("{path}[]"), &schema["items"]);
+    for schema in schema["anyOf"].as_array().into_iter().flatten() {
+        describe(blocks, path, schema);
     }
 }
 
-/// The heading of a table. One within a table with a `kind` has its whole path in front.
-fn heading(path: &str) -> String {
-    let below_a_kind = path.split_once(" with ").and_then(|(table, rest)| {
-        let (kind, below) = rest.split_once("\".")?;
-        Some(format!("`{table}.{below}` with `{kind}\"`"))
-    });
-    below_a_kind.unwrap_or_else(|| format!("`{path}`"))
+fn describe_if_present(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
+    if schema.is_object() {
+        describe(blocks, path, schema);
+    }
 }
 
-fn is_secret(keys: &[Key]) -> bool {
-    keys.iter().map(|key| key.name).eq(OF_A_SECRET)
+/// Whether a table says where a secret is.
+fn is_secret(schema: &Value) -> bool {
+    let properties = &schema["properties"];
+    ["env", "file", "credential", "command"]
+        .iter()
+        .all(|key| properties.get(key).is_some())
 }
 
-fn secret(shape: &Shape) -> Option<&[Key]> {
-    shape.parts.iter().find_map(|part| {
-        let own = is_secret(&part.keys).then_some(part.keys.as_slice());
-        own.or_else(|| part.keys.iter().find_map(|key| secret(&key.shape)))
-    })
+/// The first table that says where a secret is.
+fn secret(schema: &Value) -> Option<&Value> {
+    match schema {
+        Value::Object(_) if is_secret(schema) => Some(schema),
+        Value::Object(members) => members.values().find_map(secret),
+        Value::Array(elements) => elements.iter().find_map(secret),
+        _ => None,
+    }
 }
 
 /// The anchor of a table, which differs from that of the key that is the table.
@@ -180,35 +206,74 @@ fn table_anchor(path: &str) -> String {
     format!("table.{}", in_anchors(path))
 }
 
-/// A path as anchors have it: the kind of a table is a part of it.
 fn in_anchors(path: &str) -> String {
-    let path = path.replace(" with kind = \"", ".");
-    path.replace(['"', '[', ']'], "")
+    path.replace(['[', ']'], "")
 }
 
-fn describe_key(blocks: &mut Vec<Block>, path: &str, key: &Key) {
-    let presence = match &key.need {
-        Need::Required => "required".to_owned(),
-        Need::Default(default) => format!("default `{}`", written(default)),
-        Need::Optional => "optional".to_owned(),
-    };
-    let is_secret = key.shape.parts.iter().any(|part| is_secret(&part.keys));
-    let keys = if is_secret {
-        " Its keys: see Secrets."
-    } else {
-        ""
-    };
-    let example = format!("`{} = {}`", key.name, written(&key.example));
+/// Adds the keys of a table.
+fn keys(blocks: &mut Vec<Block>, path: &str, table: &Value) {
+    let required = table["required"].as_array();
+    let is_required = |key: &str| required.is_some_and(|keys| keys.iter().any(|one| one == key));
     let path = if path.is_empty() { TOP } else { path };
-    blocks.push(Block::Key(ManualEntry {
-        anchor: format!("{}.{}", in_anchors(path), key.name),
-        name: key.name.to_owned(),
-        of: format!("{}; {presence}", key.shape.label),
-        text: format!("{}{keys} Example: {example}", key.doc),
-    }));
-    if key.shape.words.len() > 1 {
-        let words = key.shape.words.iter();
-        let rows = words.map(|(word, doc)| (format!("\"{word}\""), (*doc).to_owned()));
-        blocks.push(Block::Table(["value", "meaning"], rows.collect()));
+    for (key, schema) in table["properties"].as_object().into_iter().flatten() {
+        let presence = match schema.get("default") {
+            _ if is_required(key) => "required".to_owned(),
+            Some(default) => format!("default `{}`", inline(default)),
+            None => "optional".to_owned(),
+        };
+        let secret = match is_secret(schema) || is_secret(&schema["additionalProperties"]) {
+            true => " Its keys: see Secrets.",
+            false => "",
+        };
+        let about = schema["description"].as_str().unwrap_or_default();
+        let example = inline(example_of(schema));
+        blocks.push(Block::Key(ManualEntry {
+            anchor: format!("{}.{key}", in_anchors(path)),
+            name: key.clone(),
+            of: format!("{}; {presence}", label(schema)),
+            text: format!("{about}{secret} Example: `{key} = {example}`"),
+        }));
+        let words: Vec<_> = words_within(schema)
+            .into_iter()
+            .map(|(word, doc)| (format!("\"{word}\""), doc.to_owned()))
+            .collect();
+        if words.len() > 1 {
+            blocks.push(Block::Table(["value", "meaning"], words));
+        }
+    }
+}
+
+/// The words that a value, or an element of it, can be.
+fn words_within(schema: &Value) -> Vec<(&str, &str)> {
+    let mut found: Vec<_> = words(schema).collect();
+    if schema["items"].is_object() {
+        found.extend(words(&schema["items"]));
+    }
+    found
+}
+
+/// The type of a value, as the manual calls it.
+fn label(schema: &Value) -> String {
+    if let Some(title) = schema["title"].as_str() {
+        return title.to_owned();
+    }
+    if let Some(either) = schema["anyOf"].as_array() {
+        let either: Vec<String> = either.iter().map(label).collect();
+        return either.join(", or ");
+    }
+    if words(schema).next().is_some() {
+        return "one of the words below".to_owned();
+    }
+    match schema["type"].as_str() {
+        Some("object") if schema["additionalProperties"].is_object() => {
+            match label(&schema["additionalProperties"]).as_str() {
+                "table" => "tables by name".to_owned(),
+                label => format!("table by name of: {label}"),
+            }
+        }
+        Some("object") => "table".to_owned(),
+        Some("array") => format!("list of: {}", label(&schema["items"])),
+        Some("boolean") => "true or false".to_owned(),
+        other => other.unwrap_or("value").to_owned(),
     }
 }

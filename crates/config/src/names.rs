@@ -1,14 +1,9 @@
 //! Names: how they are written, and suggestions for misspelt ones.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use super::item::Item;
-
 /// A dotted path as TOML and `--set` write it.
-pub fn dotted(path: &[String]) -> String {
+pub fn dotted(path: &[impl AsRef<str>]) -> String {
     path.iter()
-        .map(|segment| quoted(segment))
+        .map(|segment| quoted(segment.as_ref()))
         .collect::<Vec<_>>()
         .join(".")
 }
@@ -72,33 +67,4 @@ pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
         .map(|known| (distance(known), known))
         .min()?;
     (best.0 <= most && name.len() < 200).then_some(best.1)
-}
-
-/// Values by name, and the names of all, invalid ones included: a reference to one of those is not reported as unknown.
-pub struct Named<T> {
-    pub right: BTreeMap<String, Arc<T>>,
-    written: Vec<String>,
-}
-
-impl<T> Named<T> {
-    pub fn read(items: Vec<Item<'_>>, read: impl Fn(&Item<'_>) -> Option<T>) -> Self {
-        let written = items.iter().map(|item| item.name().to_owned()).collect();
-        let right = items
-            .iter()
-            .filter_map(|item| Some((item.name().to_owned(), Arc::new(read(item)?))))
-            .collect();
-        Self { right, written }
-    }
-
-    /// The value that a string refers to.
-    pub fn named_by(&self, item: &Item<'_>, what: &str) -> Option<Arc<T>> {
-        let name = item.text()?;
-        if self.written.iter().any(|written| written == name) {
-            return self.right.get(name).cloned();
-        }
-        item.refuse(
-            format!("unknown {what}"),
-            advice(name, self.written.iter().map(String::as_str)),
-        )
-    }
 }

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use url::Url;
 
-use super::declare::{
-    Flat, Keys, Kind, Leaf, Named, Optional, Or, Required, Shape, TEMPLATE, TEXT, Tagged, Type,
-    Words, keys, template,
-};
-use super::loopback::is_loopback;
+use super::error::Refusal;
+use super::upstream::is_loopback;
+use super::values::{As, Filled, Leaf, Table, described, text};
 use super::{Template, Variable};
 
 /// How an access token of OAuth 2 is requested. The templates contain literal text, `{secret}` and `{secret:NAME}`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Table<OAuthKeys>")]
 pub struct OAuth {
     /// What is exchanged for an access token.
     pub grant: Grant,
@@ -43,171 +44,193 @@ pub enum Grant {
     },
 }
 
-keys! {
-    /// The client of an OAuth 2 server.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct OAuthClient {
-        /// The id of the client: text, `{secret}` or `{secret:NAME}`.
-        id as "client_id": Template = Required(SECRET_TEMPLATE, "'my-client'"),
-        /// The secret of the client. If unset, the client is public.
-        secret as "client_secret": Option<Template> = Optional(SECRET_TEMPLATE, "'{secret:client}'"),
-        /// Where the id and the secret of the client are sent.
-        place as "client_in": ClientPlace = Or(Words(PLACES), "'header'", "'body'"),
-    }
+/// The client of an OAuth 2 server. Its texts contain literal text, `{secret}` and `{secret:NAME}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OAuthClient {
+    /// The id of the client.
+    pub id: Template,
+    /// The secret of the client; `None`: the client is public.
+    pub secret: Option<Template>,
+    /// Where both are sent.
+    pub place: ClientPlace,
 }
 
 /// Where the id and the secret of a client are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ClientPlace {
-    /// In the header `authorization: Basic`.
+    /// In the header `authorization: Basic`, which every server should accept (RFC 6749).
     #[default]
+    #[serde(rename = "header")]
     Basic,
+    /// In the body, as `client_id` and `client_secret`, which some servers require.
     Body,
 }
 
-const PLACES: &[(&str, ClientPlace, &str)] = &[
-    (
-        "header",
-        ClientPlace::Basic,
-        "In the header `authorization: Basic`, which every server should accept (RFC 6749).",
-    ),
-    (
-        "body",
-        ClientPlace::Body,
-        "In the body, as `client_id` and `client_secret`, which some servers require.",
-    ),
-];
-
-pub const OAUTH: Tagged<OAuth> = Tagged(&[
-    Kind::read_from::<ClientCredentialsKeys>(
-        "client_credentials",
-        "The client's own id and secret are exchanged for an access token.",
-        |keys| ClientCredentialsKeys::read(keys).map(ClientCredentialsKeys::oauth),
-    ),
-    Kind::read_from::<RefreshTokenKeys>(
-        "refresh_token",
-        "A refresh token, which a person got once, is exchanged for an access token. If the server replaces the refresh token, \
-        the new one is stored in the state directory; another one in the configuration replaces that.",
-        |keys| RefreshTokenKeys::read(keys).map(RefreshTokenKeys::oauth),
-    ),
-    Kind::read_from::<ServiceAccountKeys>(
-        "service_account",
-        "A Google service account: a claim that is signed with its private key is exchanged for an access token.",
-        |keys| ServiceAccountKeys::read(keys).map(ServiceAccountKeys::oauth),
-    ),
-]);
-
-keys! {
-    struct ClientCredentialsKeys {
-        /// The token endpoint. It is https, or http to this machine.
-        token_url: Url = Required(TOKEN_URL, "'https://id.example.com/oauth/token'"),
-        /// The client.
-        client: OAuthClient = Flat::<OAuthClient>::NEW,
-        /// The scopes, separated by spaces. If unset, the server chooses.
-        scope: Option<String> = Optional(TEXT, "'read'"),
-        /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
-        /// `grant_type = "account_credentials"` for Zoom.
-        params: BTreeMap<String, Template> = Or(Named(SECRET_TEMPLATE, "PARAM"), "{}", "{ audience = 'https://api.example.com' }"),
-    }
+/// What is exchanged for an access token.
+#[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// The client's own id and secret are exchanged for an access token.
+    ClientCredentials,
+    /// A refresh token, which a person got once, is exchanged for an access token. If the server replaces the refresh token, the new
+    /// one is stored in the state directory; another one in the configuration replaces that.
+    RefreshToken,
+    /// A Google service account: a claim that is signed with its private key is exchanged for an access token.
+    ServiceAccount,
 }
 
-keys! {
-    struct RefreshTokenKeys {
-        /// The first refresh token, such as `{secret:refresh}`.
-        refresh_token: Template = Required(SECRET_TEMPLATE, "'{secret:refresh}'"),
-        /// The token endpoint. It is https, or http to this machine.
-        token_url: Url = Required(TOKEN_URL, "'https://id.example.com/oauth/token'"),
-        /// The client.
-        client: OAuthClient = Flat::<OAuthClient>::NEW,
-        /// The scopes, separated by spaces. If unset, those of the refresh token.
-        scope: Option<String> = Optional(TEXT, "'read'"),
-        /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
-        /// `grant_type = "account_credentials"` for Zoom.
-        params: BTreeMap<String, Template> = Or(Named(SECRET_TEMPLATE, "PARAM"), "{}", "{ audience = 'https://api.example.com' }"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OAuthKeys {
+    /// What is exchanged for an access token. Example: `kind = "client_credentials"`.
+    kind: Kind,
+    /// The token endpoint. It is https, or http to this machine. Only a service account needs none: its key names it. Example: `token_url = "https://id.example.com/oauth/token"`.
+    #[serde(default, with = "As::<Option<TokenUrl>>")]
+    token_url: Option<Url>,
+    /// The id of the client: text, `{secret}` or `{secret:NAME}`. Required, except for a service account. Example: `client_id = "my-client"`.
+    #[serde(default, with = "As::<Option<SecretTemplate>>")]
+    client_id: Option<Template>,
+    /// The secret of the client. If unset, the client is public. Example: `client_secret = "{secret:client}"`.
+    #[serde(default, with = "As::<Option<SecretTemplate>>")]
+    client_secret: Option<Template>,
+    /// Where the id and the secret of the client are sent. If unset, in the header. Example: `client_in = "body"`.
+    client_in: Option<ClientPlace>,
+    /// The first refresh token, with `kind = "refresh_token"`. Example: `refresh_token = "{secret:refresh}"`.
+    #[serde(default, with = "As::<Option<SecretTemplate>>")]
+    refresh_token: Option<Template>,
+    /// The key of a service account: the JSON document that Google issues. If unset, `{secret}`. Example: `key = "{secret:account}"`.
+    #[serde(default, with = "As::<Option<SecretTemplate>>")]
+    key: Option<Template>,
+    /// The user on whose behalf a service account acts, by domain-wide delegation. If unset, the account itself. Example: `subject = "someone@example.com"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    subject: Option<String>,
+    /// The scopes, separated by spaces. If unset, the server chooses, or those of the refresh token; a service account must have some. Example: `scope = "read"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    scope: Option<String>,
+    /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
+    /// `grant_type = "account_credentials"` for Zoom. Not for a service account. Example: `params = { audience = "https://api.example.com" }`.
+    params: Option<BTreeMap<String, SecretText>>,
 }
 
-keys! {
-    struct ServiceAccountKeys {
-        /// The key of the account: the JSON document that Google issues.
-        key: Template = Or(SECRET_TEMPLATE, "'{secret}'", "'{secret:account}'"),
-        /// The scopes, separated by spaces.
-        scope: String = Required(TEXT, "'https://www.googleapis.com/auth/cloud-platform.read-only'"),
-        /// The user on whose behalf the account acts, by domain-wide delegation. If unset, the account itself.
-        subject: Option<String> = Optional(TEXT, "'someone@example.com'"),
-        /// The token endpoint. If unset, that of the key.
-        token_url: Option<Url> = Optional(TOKEN_URL, "'https://oauth2.googleapis.com/token'"),
-    }
-}
+described!(OAuth: OAuthKeys);
 
-impl ClientCredentialsKeys {
-    fn oauth(self) -> OAuth {
-        OAuth {
-            grant: Grant::ClientCredentials,
-            token_url: Some(self.token_url),
-            client: Some(self.client),
-            scope: self.scope,
-            params: self.params,
+impl TryFrom<Table<OAuthKeys>> for OAuth {
+    type Error = Refusal;
+
+    fn try_from(Table(mut keys): Table<OAuthKeys>) -> Result<Self, Refusal> {
+        let missing = |key, example| move || Refusal::missing(key, example);
+        let url = missing("token_url", "\"https://id.example.com/oauth/token\"");
+        let (grant, client) = match keys.kind {
+            Kind::ClientCredentials => (Grant::ClientCredentials, Some(keys.client()?)),
+            Kind::RefreshToken => {
+                let token = keys.refresh_token.take();
+                let token = token.ok_or_else(missing("refresh_token", "\"{secret:refresh}\""))?;
+                (Grant::RefreshToken(token), Some(keys.client()?))
+            }
+            Kind::ServiceAccount => {
+                let key = keys.key.take().unwrap_or_else(Template::secret);
+                let subject = keys.subject.take();
+                (Grant::ServiceAccount { key, subject }, None)
+            }
+        };
+        let (token_url, scope) = (keys.token_url.take(), keys.scope.take());
+        let params = client.as_ref().and(keys.params.take()).unwrap_or_default();
+        match client {
+            Some(_) if token_url.is_none() => return Err(url()),
+            None if scope.is_none() => {
+                let example = "\"https://www.googleapis.com/auth/cloud-platform.read-only\"";
+                return Err(Refusal::missing("scope", example));
+            }
+            _ => {}
         }
+        let left = [
+            ("client_id", keys.client_id.is_some()),
+            ("client_secret", keys.client_secret.is_some()),
+            ("client_in", keys.client_in.is_some()),
+            ("refresh_token", keys.refresh_token.is_some()),
+            ("key", keys.key.is_some()),
+            ("subject", keys.subject.is_some()),
+            ("params", keys.params.is_some()),
+        ];
+        Refusal::of_kind(&left)?;
+        Ok(Self {
+            grant,
+            token_url,
+            client,
+            scope,
+            params: params
+                .into_iter()
+                .map(|(name, SecretText(text))| (name, text))
+                .collect(),
+        })
     }
 }
 
-impl RefreshTokenKeys {
-    fn oauth(self) -> OAuth {
-        OAuth {
-            grant: Grant::RefreshToken(self.refresh_token),
-            token_url: Some(self.token_url),
-            client: Some(self.client),
-            scope: self.scope,
-            params: self.params,
-        }
+impl OAuthKeys {
+    fn client(&mut self) -> Result<OAuthClient, Refusal> {
+        let id = self.client_id.take();
+        Ok(OAuthClient {
+            id: id.ok_or_else(|| Refusal::missing("client_id", "\"my-client\""))?,
+            secret: self.client_secret.take(),
+            place: self.client_in.take().unwrap_or_default(),
+        })
     }
 }
 
-impl ServiceAccountKeys {
-    fn oauth(self) -> OAuth {
-        let (key, subject) = (self.key, self.subject);
-        OAuth {
-            grant: Grant::ServiceAccount { key, subject },
-            token_url: self.token_url,
-            client: None,
-            scope: Some(self.scope),
-            params: BTreeMap::new(),
-        }
-    }
-}
+/// A value of a table of [`SecretTemplate`]s.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct SecretText(#[serde(with = "As::<SecretTemplate>")] Template);
 
 /// A text that may contain secrets, but nothing of a request.
-pub const SECRET_TEMPLATE: Leaf<Template> = Leaf {
-    read: |item| {
-        let template = template(item.clone())?;
-        let is_secret = |variable: &Variable| matches!(variable, Variable::Secret(_));
-        if template.variables().iter().all(is_secret) {
-            return Some(template);
-        }
-        item.refuse(
-            "only {secret} and {secret:NAME} have a value here",
-            "write for example \"{secret:client}\"",
-        )
-    },
-    shape: || TEMPLATE.shape(),
-};
+pub struct SecretTemplate;
 
-const TOKEN_URL: Leaf<Url> = Leaf {
-    read: |item| match Url::parse(item.text()?) {
-        Ok(url) if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)) => {
-            Some(url)
+impl Leaf for SecretTemplate {
+    type Value = Template;
+
+    fn read(raw: Value) -> Result<Template, Refusal> {
+        let template = Template::read(raw)?;
+        let is_secret = |variable: &Variable| matches!(variable, Variable::Secret(_));
+        match template.variables().iter().all(is_secret) {
+            true => Ok(template),
+            false => Err(Refusal::new(
+                "only {secret} and {secret:NAME} have a value here",
+                "write for example \"{secret:client}\"",
+            )),
         }
-        _ => item.refuse(
-            "expected an https URL, since secrets are sent to it",
-            "write for example \"https://id.example.com/oauth/token\"",
-        ),
-    },
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^https?://" });
-        Shape::scalar("URL", schema)
-    },
-};
+    }
+
+    fn written(template: &Template) -> Value {
+        template.as_str().into()
+    }
+
+    fn schema() -> Value {
+        Template::schema()
+    }
+}
+
+struct TokenUrl;
+
+impl Leaf for TokenUrl {
+    type Value = Url;
+
+    fn read(raw: Value) -> Result<Url, Refusal> {
+        match Url::parse(&text(raw)?) {
+            Ok(url) if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)) => {
+                Ok(url)
+            }
+            _ => Err(Refusal::new(
+                "expected an https URL, since secrets are sent to it",
+                "write for example \"https://id.example.com/oauth/token\"",
+            )),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "URL", "type": "string", "pattern": "^https?://" })
+    }
+}
 
 impl OAuth {
     #[must_use]

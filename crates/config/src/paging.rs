@@ -1,271 +1,254 @@
 //! `page = { kind = "…" }`: how the pages of a list follow each other. Everything that depends on the kind is here: a new
 //! kind is a struct of its keys, a line of [`PAGING`], and what the compiler then reports as missing.
 
-#![deny(clippy::wildcard_enum_match_arm)]
-
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::body::{Body, CALL_BODY, PARAMS, Params};
-use super::declare::{
-    AndThen, COUNT, Flat, FlatOptional, Keys, Kind, Leaf, Optional, Or, PAGES, POINTER, Required,
-    Shape, TEXT, TRUTH, Tagged, Type, Words, keys, table,
-};
-use super::headers::HEADER_NAME;
-use super::item::Item;
-use super::path::PATH;
+use super::body::{Body, Graphql, JsonTemplate, Params, only_body};
+use super::call::Path;
+use super::error::Refusal;
+use super::headers::HeaderName;
+use super::values::{As, Count, Filled, Leaf, Pages, Scalar, Table, described, leaves};
 use super::{Param, Pointer, Template};
 
 /// The most empty pages in a row that a list may contain while its cursor continues. Each is paid for.
 pub const MOST_EMPTY_PAGES: u64 = 20;
 
-/// How a call turns pages.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Paging {
+/// How a call turns pages: the keys of `page`. Which of them a table has depends on its kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Paging {
+    /// How pages follow each other. Example: `kind = "token"`.
+    pub kind: PageKind,
+    /// The parameter that carries the token, the number of records to skip, or the number of the page. A JSON pointer is a place in
+    /// the body: `/variables/after`. Required with `token`, `offset` and `number`. Example: `param = "pageToken"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub param: Option<String>,
+    /// Where the response contains the token or the URL of the next page, with `token` and `next_url`. In a body, a token that is a
+    /// number stays a number, and a list stays a list. In a query, the token may be an object with a member that is named as `param`:
+    /// each member is sent as a parameter. A URL without a host is relative to that of the request: `/v1/things?page=2` is a path of
+    /// the host, `?page=2` has the path of the request. Example: `next = "/nextPageToken"`.
+    pub next: Option<Pointer>,
+    /// The response header with the token of the next page, instead of `next`, with `token`. Example: `next_header = "x-next-page"`.
+    #[serde(default, with = "As::<Option<HeaderName>>")]
+    pub next_header: Option<String>,
+    /// Where the last record of a page has the token of the next page, instead of `next`, with `token`. Such a list ends at an empty
+    /// page; without `more`, it also ends at one that is not full. Example: `last = "/id"`.
+    pub last: Option<Pointer>,
+    /// What `param` carries in the request of the first page. With `token`, a text; if unset, the first request has no token, or where
+    /// a list begins at a stored value, the one that `params` has under the same name: `params = { since_id = "{since}" }` with
+    /// `param = "since_id"`. With `offset`, 1 where the parameter carries the number of a page's first record, counted from 1; if
+    /// unset, 0. With `number`, the number of the first page; if unset, 1. Example: `first = "*"`.
+    #[serde(default, with = "As::<Option<Scalar>>")]
+    pub first: Option<String>,
+    /// Where the response says whether there are more pages: true or false. It takes precedence over `total`, `pages` and `size`. A
+    /// list that ends while there are more is not complete. Not with `link`. Example: `more = "/has_more"`.
+    pub more: Option<Pointer>,
+    /// Where the response says whether this is the last page: true or false, the opposite of `more`. Not with `link`. Example: `done = "/is_last"`.
+    pub done: Option<Pointer>,
+    /// Where the response reports the number of all records, at which a list with `offset` or `number` ends. A list that has fewer
+    /// different records is not complete. Example: `total = "/total"`.
+    pub total: Option<Pointer>,
+    /// Where the response reports the number of all pages, instead of `total`, with `number`. Example: `pages = "/total_pages"`.
+    pub pages: Option<Pointer>,
+    /// Where the last page of a list has the token or the URL with which the next pass begins, with `token` and `next_url`: such a
+    /// list names everything once, and from then on what changed. `last`: it is that of the last page, and without `more` and `done`
+    /// an empty page is the last. Example: `lasting = "/nextSyncToken"`.
+    pub lasting: Option<Lasting>,
+    /// The parameter that carries that token, in all requests of the next pass. If unset, `param` in its first request. Example: `lasting_param = "syncToken"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub lasting_param: Option<String>,
+    /// Where paging parameters are sent. If unset, in the query, or in the body where `param` is a JSON pointer. Example: `in = "body"`.
+    #[serde(rename = "in")]
+    pub place: Option<Place>,
+    /// The requests behind the first page, where they differ from it, with `token`: a path of their own, and no parameters, no body
+    /// and no size but those that are written here, and the token. Example: `then = { path = "things/continue" }`.
+    pub then: Option<Arc<Then>>,
+    /// The parameter that requests the size of a page, or a JSON pointer to its place in the body. If unset, the size is not
+    /// requested. Example: `size_param = "maxResults"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub size_param: Option<String>,
+    /// The number of records on a full page. Required with `offset`. Example: `size = 50`.
+    #[serde(default, with = "As::<Option<Count>>")]
+    pub size: Option<u64>,
+    /// Whether an empty page ends the list although it names a next one, as event feeds and scrolls always do; with `token`, `link`
+    /// and `next_url`. If unset or false, a list goes on behind empty pages, and one with more than 20 of them in a row is not
+    /// complete. Example: `empty_page_ends = true`.
+    pub empty_page_ends: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PageKind {
+    /// The response contains an opaque token for the next page, which a parameter carries. The list ends when there is no token.
+    Token,
+    /// The response header `Link: <URL>; rel="next"` names the next page, on the same host. The list ends without it.
+    Link,
+    /// The response body contains the URL of the next page, on the same host. The list ends when there is none.
+    NextUrl,
+    /// A parameter carries the number of records to skip. The list ends at the reported total; without one, at a page that is not
+    /// full.
+    Offset,
+    /// A parameter carries the number of the page. The list ends at the reported total of records or of pages; without one, at a page
+    /// that is not full; if the size is unknown, at an empty one.
+    Number,
+    /// One page is the whole list.
     #[default]
     None,
-    Token(ByToken),
-    Link(ByLink),
-    NextUrl(ByNextUrl),
-    Offset(ByOffset),
-    Number(ByNumber),
 }
 
-pub const PAGING: Tagged<Paging> = Tagged(&[
-    Kind::read_from::<ByToken>(
-        "token",
-        "The response contains an opaque token for the next page, which a parameter carries. The list ends when there is \
-        no token.",
-        |keys| by_token(keys, ByToken::read(keys)?).map(Paging::Token),
-    ),
-    Kind::read_from::<ByLink>(
-        "link",
-        "The response header `Link: <URL>; rel=\"next\"` names the next page, on the same host. The list ends without it.",
-        |keys| ByLink::read(keys).map(Paging::Link),
-    ),
-    Kind::read_from::<ByNextUrl>(
-        "next_url",
-        "The response body contains the URL of the next page, on the same host. The list ends when there is none.",
-        |keys| ByNextUrl::read(keys).map(Paging::NextUrl),
-    ),
-    Kind::read_from::<ByOffset>(
-        "offset",
-        "A parameter carries the number of records to skip. The list ends at the reported total; without one, at a page \
-        that is not full.",
-        |keys| ByOffset::read(keys).map(Paging::Offset),
-    ),
-    Kind::read_from::<ByNumber>(
-        "number",
-        "A parameter carries the number of the page. The list ends at the reported total of records or of pages; without \
-        one, at a page that is not full; if the size is unknown, at an empty one.",
-        |keys| by_number(keys, ByNumber::read(keys)?).map(Paging::Number),
-    ),
-    Kind::read_from::<()>("none", "One page is the whole list.", |_| {
-        Some(Paging::None)
-    }),
-]);
-
-/// Whether exactly one place of the token is configured.
-fn by_token(keys: &Item<'_>, by: ByToken) -> Option<ByToken> {
-    let places = [
-        by.next.is_some(),
-        by.next_header.is_some(),
-        by.last.is_some(),
-    ];
-    match places.iter().filter(|is_present| **is_present).count() {
-        0 => keys.lacks("next", "\"/nextPageToken\", or `last`, or `next_header`"),
-        1 if by.lasting.is_none() && by.lasting_param.is_some() => {
-            keys.find(&["lasting_param"])?.refuse(
+impl Paging {
+    /// Refuses keys that the kind does not have, and what it lacks.
+    pub fn checked(self) -> Result<Self, Refusal> {
+        let kind = self.kind;
+        let (is_token, is_url) = (kind == PageKind::Token, kind == PageKind::NextUrl);
+        let (is_link, is_none) = (kind == PageKind::Link, kind == PageKind::None);
+        let is_number = kind == PageKind::Number;
+        let (is_named, is_counted) = (is_token || is_url, self.counts_itself());
+        let foreign = |is_present: bool, is_known: bool| is_present && !is_known;
+        Refusal::of_kind(&[
+            (
+                "param",
+                foreign(self.param.is_some(), is_token || is_counted),
+            ),
+            ("next", foreign(self.next.is_some(), is_named)),
+            ("next_header", foreign(self.next_header.is_some(), is_token)),
+            ("last", foreign(self.last.is_some(), is_token)),
+            (
+                "first",
+                foreign(self.first.is_some(), is_token || is_counted),
+            ),
+            ("more", foreign(self.more.is_some(), is_named || is_counted)),
+            ("done", foreign(self.done.is_some(), is_named || is_counted)),
+            ("total", foreign(self.total.is_some(), !is_none)),
+            ("pages", foreign(self.pages.is_some(), is_number)),
+            ("lasting", foreign(self.lasting.is_some(), is_named)),
+            (
+                "lasting_param",
+                foreign(self.lasting_param.is_some(), is_token),
+            ),
+            ("in", foreign(self.place.is_some(), is_token || is_counted)),
+            ("then", foreign(self.then.is_some(), is_token)),
+            ("size_param", foreign(self.size_param.is_some(), !is_none)),
+            ("size", foreign(self.size.is_some(), !is_none)),
+            (
+                "empty_page_ends",
+                foreign(self.empty_page_ends.is_some(), is_named || is_link),
+            ),
+        ])?;
+        let lacks = |is_present: bool, key, example| match is_present {
+            true => Ok(()),
+            false => Err(Refusal::missing(key, example)),
+        };
+        let param = match kind {
+            PageKind::Offset => "\"offset\"",
+            PageKind::Number => "\"page\"",
+            _ => "\"pageToken\"",
+        };
+        lacks(
+            self.param.is_some() || !(is_token || is_counted),
+            "param",
+            param,
+        )?;
+        lacks(self.next.is_some() || !is_url, "next", "\"/links/next\"")?;
+        let needs_size = kind == PageKind::Offset || self.size_param.is_some();
+        lacks(self.size.is_some() || !needs_size, "size", "50")?;
+        if let Some(first) = self.first.as_ref().filter(|_| is_counted) {
+            let number = first
+                .parse::<u64>()
+                .map_or_else(|_| first.as_str().into(), Value::from);
+            Pages::read(number).map_err(|refusal| refusal.below("first"))?;
+        }
+        if self.total.is_some() && self.pages.is_some() {
+            return Err(Refusal::new(
+                "expected one of total, pages",
+                "remove the other",
+            ));
+        }
+        let places = [
+            self.next.is_some(),
+            self.next_header.is_some(),
+            self.last.is_some(),
+        ];
+        match places.iter().filter(|is_present| **is_present).count() {
+            0 if is_token => {
+                let example = "\"/nextPageToken\", or `last`, or `next_header`";
+                return Err(Refusal::missing("next", example));
+            }
+            0 | 1 => {}
+            _ => {
+                let expected = "expected exactly one of next, next_header, last";
+                return Err(Refusal::new(expected, "remove the others"));
+            }
+        }
+        if self.lasting.is_none() && self.lasting_param.is_some() {
+            let refusal = Refusal::new(
                 "`lasting_param` carries the cursor of `lasting`, which is not configured",
                 "write for example lasting = \"/nextSyncToken\"",
-            )
+            );
+            return Err(refusal.below("lasting_param"));
         }
-        1 => Some(by),
-        _ => keys.refuse(
-            "expected exactly one of next, next_header, last",
-            "remove the others",
-        ),
+        Ok(self)
     }
 }
 
-/// Whether at most one total is configured.
-fn by_number(keys: &Item<'_>, by: ByNumber) -> Option<ByNumber> {
-    match (&by.total, &by.pages) {
-        (Some(_), Some(_)) => keys.refuse("expected one of total, pages", "remove the other"),
-        (Some(_) | None, _) => Some(by),
-    }
+/// The requests behind the first page of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "Table<ThenKeys>")]
+pub struct Then {
+    /// The path below `base_url`; `None`: that of the call.
+    pub path: Option<Template>,
+    /// Query parameters.
+    pub params: Params,
+    /// The body; `None` without one.
+    pub body: Option<Body>,
 }
 
-keys! {
-    /// `kind = "token"`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ByToken {
-        /// The parameter that carries the token. A JSON pointer is a place in the body: `/variables/after`.
-        param: String = Required(TEXT, "'pageToken'"),
-        /// Where the response contains the token of the next page. In a body, a number stays a number and a list stays a list. In
-        /// a query, the token may be an object with a member that is named as `param`: each member is sent as a parameter.
-        /// Exactly one of `next`, `next_header` and `last` is present.
-        next: Option<Pointer> = Optional(POINTER, "'/nextPageToken'"),
-        /// The response header with the token of the next page.
-        next_header: Option<String> = Optional(HEADER_NAME, "'x-next-page'"),
-        /// Where the last record of a page has the token of the next page. Such a list ends at an empty page; without `more`, it
-        /// also ends at one that is not full.
-        last: Option<Pointer> = Optional(POINTER, "'/id'"),
-        /// The token of the first page. If unset, the first request has no token, or where a list begins at a stored value, the
-        /// one that `params` has under the same name: `params = { since_id = "{since}" }` with `param = "since_id"`.
-        first: Option<String> = Optional(TEXT, "'*'"),
-        /// Where the response says whether there are more pages: true or false. A list that ends while there are more is not
-        /// complete.
-        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
-        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
-        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
-        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
-        total: Option<Pointer> = Optional(POINTER, "'/total'"),
-        /// Where the last page of a list has the token with which the next pass begins: such a list names everything once, and from
-        /// then on what changed. `last`: it is the token of the last page, and without `more` and `done` an empty page is the last.
-        lasting: Option<Lasting> = Optional(LASTING, "'/nextSyncToken'"),
-        /// The parameter that carries that token, in all requests of the next pass. If unset, `param` in its first request.
-        lasting_param: Option<String> = Optional(TEXT, "'syncToken'"),
-        /// Where paging parameters are sent.
-        place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
-        /// The requests behind the first page, where they differ from it: a path of their own, and no parameters, no body and
-        /// no size but those that are written here, and the token.
-        then: Option<Arc<Then>> = Optional(AndThen(table::<Then>(), |_, then| Some(Arc::new(then))), "{ path = 'things/continue' }"),
-        /// The size of a page.
-        size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// Whether an empty page ends the list although it has a token: event feeds and scrolls always have one. If false, a list
-        /// goes on behind empty pages, and one with more than 20 of them in a row is not complete.
-        empty_page_ends: bool = Or(TRUTH, "false", "true"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ThenKeys {
+    /// The path below `base_url`. If unset, that of the call. Example: `path = "things/continue"`.
+    #[serde(default, with = "As::<Option<Path>>")]
+    path: Option<Template>,
+    /// Query parameters, instead of those of the call and the step. Example: `params = { keep_alive = "1m" }`.
+    #[serde(default)]
+    params: Params,
+    /// A JSON body, instead of the body of the call and the step. Example: `json = { scroll = "1m" }`.
+    json: Option<JsonTemplate>,
+    /// A form, likewise. Example: `form = { scroll = "1m" }`.
+    form: Option<Params>,
+    /// A GraphQL request, likewise. Example: `graphql = { query = "{ more { id } }" }`.
+    graphql: Option<Table<Graphql>>,
 }
 
-keys! {
-    /// The requests behind the first page of a list.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Then {
-        /// The path below `base_url`. If unset, that of the call.
-        path: Option<Template> = Optional(PATH, "'things/continue'"),
-        /// Query parameters, instead of those of the call and the step.
-        params: Params = Or(PARAMS, "{}", "{ keep_alive = '1m' }"),
-        /// The body, instead of that of the call and the step.
-        body: Option<Body> = CALL_BODY,
-    }
-}
+described!(Then: ThenKeys);
 
-keys! {
-    /// `kind = "link"`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ByLink {
-        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
-        total: Option<Pointer> = Optional(POINTER, "'/total'"),
-        /// The size of a page.
-        size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// Whether an empty page ends the list although the header names a next one. If false, a list goes on behind empty pages, and one with
-        /// more than 20 of them in a row is not complete.
-        empty_page_ends: bool = Or(TRUTH, "false", "true"),
-    }
-}
+impl TryFrom<Table<ThenKeys>> for Then {
+    type Error = Refusal;
 
-keys! {
-    /// `kind = "next_url"`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ByNextUrl {
-        /// Where the response contains the URL of the next page. One without a host is relative to the URL of the request:
-        /// `/v1/things?page=2` is a path of the host, `?page=2` has the path of the request.
-        next: Pointer = Required(POINTER, "'/links/next'"),
-        /// Where the response says whether there are more pages: true or false.
-        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
-        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
-        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
-        /// Where the response reports the number of all records. A list that has fewer different records is not complete.
-        total: Option<Pointer> = Optional(POINTER, "'/total'"),
-        /// Where the last page of a list has the URL with which the next pass begins, on the same host: such a list names everything
-        /// once, and from then on what changed. `last`: it is the URL of the last page, and without `more` and `done` an empty page
-        /// is the last.
-        lasting: Option<Lasting> = Optional(LASTING, "'/@odata.deltaLink'"),
-        /// The size of a page.
-        size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-        /// Whether an empty page ends the list although it has the URL of a next one. If false, a list goes on behind empty pages, and one with
-        /// more than 20 of them in a row is not complete.
-        empty_page_ends: bool = Or(TRUTH, "false", "true"),
-    }
-}
-
-keys! {
-    /// `kind = "offset"`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ByOffset {
-        /// The parameter that carries the number of records to skip. A JSON pointer is a place in the body: `/variables/after`.
-        param: String = Required(TEXT, "'offset'"),
-        /// The number of the first record: 1 where the parameter carries the number of a page's first record, counted from 1.
-        first: u64 = Or(PAGES, "0", "1"),
-        /// Where paging parameters are sent.
-        place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
-        /// The size of a page.
-        size: PageSize = Flat::<PageSize>::NEW,
-        /// Where the response reports the number of all records.
-        total: Option<Pointer> = Optional(POINTER, "'/total'"),
-        /// Where the response says whether there are more pages: true or false. It takes precedence over `total` and `size`.
-        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
-        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
-        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
-    }
-}
-
-keys! {
-    /// `kind = "number"`
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct ByNumber {
-        /// The parameter that carries the number of the page. A JSON pointer is a place in the body: `/variables/after`.
-        param: String = Required(TEXT, "'page'"),
-        /// The number of the first page.
-        first: u64 = Or(PAGES, "1", "0"),
-        /// Where the response reports the number of all records.
-        total: Option<Pointer> = Optional(POINTER, "'/total'"),
-        /// Where the response reports the number of all pages, instead of `total`.
-        pages: Option<Pointer> = Optional(POINTER, "'/total_pages'"),
-        /// Where the response says whether there are more pages: true or false. It takes precedence over `total`, `pages` and
-        /// `size`.
-        more: Option<Pointer> = Optional(POINTER, "'/has_more'"),
-        /// Where the response says whether this is the last page: true or false, the opposite of `more`.
-        done: Option<Pointer> = Optional(POINTER, "'/is_last'"),
-        /// Where paging parameters are sent.
-        place as "in": Place = Or(Words(PLACES), "'query'", "'body'"),
-        /// The size of a page.
-        size: Option<PageSize> = FlatOptional::<PageSize>::NEW,
-    }
-}
-
-keys! {
-    /// The size of a page, and how it is requested.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct PageSize {
-        /// The parameter that requests the size of a page, or a JSON pointer to its place in the body. If unset, the size is not
-        /// requested.
-        param as "size_param": Option<String> = Optional(TEXT, "'maxResults'"),
-        /// The number of records on a full page.
-        size: u64 = Required(COUNT, "50"),
+    fn try_from(Table(keys): Table<ThenKeys>) -> Result<Self, Refusal> {
+        Ok(Self {
+            path: keys.path,
+            params: keys.params,
+            body: only_body(keys.json, keys.form, keys.graphql)?,
+        })
     }
 }
 
 /// Where paging parameters are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Place {
+    /// In the query of the URL.
     #[default]
     Query,
+    /// In the body: a field of the form; at the top of the JSON, or at the pointer that the parameter is.
     Body,
 }
-
-const PLACES: &[(&str, Place, &str)] = &[
-    ("query", Place::Query, "In the query of the URL."),
-    (
-        "body",
-        Place::Body,
-        "In the body: a field of the form; at the top of the JSON, or at the pointer that the parameter is.",
-    ),
-];
 
 /// The place of the cursor that begins the next pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -287,13 +270,23 @@ impl Lasting {
     }
 }
 
-const LASTING: Leaf<Lasting> = Leaf {
-    read: |item| match item.as_text().as_deref() {
-        Some(LAST) => Some(Lasting::Last),
-        _ => POINTER.read(item).map(Lasting::At),
-    },
-    shape: || Shape::scalar(LAST, json!({ "const": LAST })).or(POINTER.shape()),
-};
+leaves!(Lasting);
+
+impl Leaf for Lasting {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        match raw.as_str() {
+            Some(LAST) => Ok(Self::Last),
+            _ => Pointer::read(raw).map(Self::At),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "`\"last\"`, or JSON pointer", "anyOf": [{ "const": LAST }, Pointer::schema()] })
+    }
+}
+
 const LAST: &str = "last";
 
 /// Where a response leads on to the next page.
@@ -391,122 +384,94 @@ impl fmt::Display for CursorText<'_> {
     }
 }
 
+/// The size of a page, and the parameter that requests it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageSize<'a> {
+    pub param: Option<&'a str>,
+    pub size: u64,
+}
+
 impl Paging {
     /// The size of a page and how it is requested; `None` if the configuration has none.
     #[must_use]
-    pub const fn size(&self) -> Option<&PageSize> {
-        match self {
-            Self::None => None,
-            Self::Offset(ByOffset { size, .. }) => Some(size),
-            Self::Token(ByToken { size, .. })
-            | Self::Link(ByLink { size, .. })
-            | Self::NextUrl(ByNextUrl { size, .. })
-            | Self::Number(ByNumber { size, .. }) => size.as_ref(),
-        }
+    pub fn size(&self) -> Option<PageSize<'_>> {
+        let param = self.size_param.as_deref();
+        self.size.map(|size| PageSize { param, size })
     }
 
     /// The number of records on a full page; 1 if the configuration has no size.
     #[must_use]
     pub fn page_size(&self) -> u64 {
-        self.size().map_or(1, |size| size.size)
+        self.size.unwrap_or(1)
     }
 
     /// Whether an empty page ends a list although it names a next one. Where the cursor is a count of ours, it names none.
     #[must_use]
-    pub const fn empty_page_ends(&self) -> bool {
-        match self {
-            Self::Token(ByToken {
-                empty_page_ends, ..
-            })
-            | Self::Link(ByLink {
-                empty_page_ends, ..
-            })
-            | Self::NextUrl(ByNextUrl {
-                empty_page_ends, ..
-            }) => *empty_page_ends,
-            Self::None | Self::Offset(_) | Self::Number(_) => false,
-        }
+    pub fn empty_page_ends(&self) -> bool {
+        self.empty_page_ends == Some(true)
     }
 
     /// The parameter that carries the cursor; `None` if a URL is the cursor, or there is none.
     #[must_use]
-    pub const fn cursor_param(&self) -> Option<&str> {
-        match self {
-            Self::Token(ByToken { param, .. })
-            | Self::Offset(ByOffset { param, .. })
-            | Self::Number(ByNumber { param, .. }) => Some(param.as_str()),
-            Self::Link(_) | Self::NextUrl(_) | Self::None => None,
-        }
+    pub fn cursor_param(&self) -> Option<&str> {
+        self.param.as_deref()
     }
 
     /// Where paging parameters are sent: in the body if the parameter is a pointer.
     #[must_use]
     pub fn place(&self) -> Place {
-        match self {
-            Self::Token(ByToken { place, .. })
-            | Self::Offset(ByOffset { place, .. })
-            | Self::Number(ByNumber { place, .. }) => match self.cursor_param() {
-                Some(param) => place_of(param, *place),
-                None => *place,
-            },
-            Self::Link(_) | Self::NextUrl(_) | Self::None => Place::Query,
+        match self.cursor_param() {
+            Some(param) if param.starts_with('/') => Place::Body,
+            _ => self.place.unwrap_or_default(),
         }
     }
 
     /// Where a response leads on to the next page.
     #[must_use]
     pub const fn lead(&self) -> Lead<'_> {
-        match self {
-            Self::Token(by) => by.lead(),
-            Self::NextUrl(ByNextUrl { next, .. }) => Lead::Url(next),
-            Self::Link(_) => Lead::LinkHeader,
-            Self::Offset(ByOffset {
-                total: Some(total), ..
-            })
-            | Self::Number(ByNumber {
-                total: Some(total), ..
-            }) => Lead::Total(total),
-            Self::Number(ByNumber {
-                pages: Some(pages), ..
-            }) => Lead::Pages(pages),
-            Self::Offset(_) | Self::Number(_) | Self::None => Lead::Nowhere,
+        match self.kind {
+            PageKind::Link => Lead::LinkHeader,
+            PageKind::NextUrl => match &self.next {
+                Some(next) => Lead::Url(next),
+                None => Lead::Nowhere,
+            },
+            PageKind::Token => match (&self.next, &self.next_header, &self.last) {
+                (_, Some(name), _) => Lead::TokenHeader(name.as_str()),
+                (_, None, Some(at)) => Lead::LastRecord(at),
+                (Some(at), None, None) => Lead::Token(at),
+                // The reader accepts no such configuration.
+                (None, None, None) => Lead::Nowhere,
+            },
+            PageKind::Offset | PageKind::Number => match (&self.total, &self.pages) {
+                (Some(total), _) => Lead::Total(total),
+                (None, Some(pages)) => Lead::Pages(pages),
+                (None, None) => Lead::Nowhere,
+            },
+            PageKind::None => Lead::Nowhere,
         }
     }
 
     /// Returns the place of the cursor that begins the next pass; `None` if each pass lists everything.
     #[must_use]
     pub const fn lasting(&self) -> Option<&Lasting> {
-        match self {
-            Self::Token(ByToken { lasting, .. }) | Self::NextUrl(ByNextUrl { lasting, .. }) => {
-                lasting.as_ref()
-            }
-            Self::None | Self::Link(_) | Self::Offset(_) | Self::Number(_) => None,
-        }
+        self.lasting.as_ref()
     }
 
     /// The parameter that carries the cursor with which a pass begins, if it has one of its own.
     #[must_use]
-    pub const fn lasting_param(&self) -> Option<&str> {
-        match self {
-            Self::Token(by) => match &by.lasting_param {
-                Some(param) => Some(param.as_str()),
-                None => None,
-            },
-            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
-                None
-            }
-        }
+    pub fn lasting_param(&self) -> Option<&str> {
+        self.lasting_param.as_deref()
     }
 
     /// The cursor of a page, in a pass that began at `lasting`; `None` is the first page of a list.
     #[must_use]
-    pub const fn cursor_of<'c>(
+    pub fn cursor_of<'c>(
         &self,
         cursor: Option<&'c str>,
         lasting: Option<&'c str>,
     ) -> Option<&'c str> {
         match cursor {
-            None if self.lasting_param().is_none() => lasting,
+            None if self.lasting_param.is_none() => lasting,
             cursor => cursor,
         }
     }
@@ -514,38 +479,19 @@ impl Paging {
     /// Where a response says whether there are more pages.
     #[must_use]
     pub const fn more(&self) -> Option<&Pointer> {
-        match self {
-            Self::Token(ByToken { more, .. })
-            | Self::NextUrl(ByNextUrl { more, .. })
-            | Self::Offset(ByOffset { more, .. })
-            | Self::Number(ByNumber { more, .. }) => more.as_ref(),
-            Self::Link(_) | Self::None => None,
-        }
+        self.more.as_ref()
     }
 
     /// Where a response says whether it is the last page.
     #[must_use]
     pub const fn done(&self) -> Option<&Pointer> {
-        match self {
-            Self::Token(ByToken { done, .. })
-            | Self::NextUrl(ByNextUrl { done, .. })
-            | Self::Offset(ByOffset { done, .. })
-            | Self::Number(ByNumber { done, .. }) => done.as_ref(),
-            Self::Link(_) | Self::None => None,
-        }
+        self.done.as_ref()
     }
 
     /// Where a response reports the number of all records.
     #[must_use]
     pub const fn total(&self) -> Option<&Pointer> {
-        match self {
-            Self::Token(ByToken { total, .. })
-            | Self::Link(ByLink { total, .. })
-            | Self::NextUrl(ByNextUrl { total, .. })
-            | Self::Offset(ByOffset { total, .. })
-            | Self::Number(ByNumber { total, .. }) => total.as_ref(),
-            Self::None => None,
-        }
+        self.total.as_ref()
     }
 
     /// A token as it is stored. In a body, a number or a list stays what it was in the response; in a query, an object
@@ -580,61 +526,54 @@ impl Paging {
     /// The cursor as templates contain it: what the parameter of the page carries. `None` if the first page has none.
     #[must_use]
     pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<CursorText<'a>> {
-        let text = match (self, cursor) {
-            (Self::Token(by), None) => by.first.as_deref(),
-            (Self::Token(by), Some(cursor)) => Some(StoredToken::new(cursor, by.sent_in()).text()),
-            (Self::Link(_) | Self::NextUrl(_) | Self::None, cursor) => cursor,
-            (Self::Offset(_) | Self::Number(_), _) => {
+        let text = match (self.kind, cursor) {
+            (PageKind::Offset | PageKind::Number, _) => {
                 return self.count(cursor).ok().map(CursorText::Count);
             }
+            (PageKind::Token, None) => self.first.as_deref(),
+            (PageKind::Token, Some(cursor)) => Some(StoredToken::new(cursor, self.place()).text()),
+            (PageKind::Link | PageKind::NextUrl | PageKind::None, cursor) => cursor,
         };
         text.map(CursorText::Text)
     }
 
     /// Whether the cursor is a token of the response, and the first page has none.
     #[must_use]
-    pub const fn has_no_first_token(&self) -> bool {
-        match self {
-            Self::Token(by) => by.first.is_none(),
-            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
-                false
-            }
-        }
+    pub fn has_no_first_token(&self) -> bool {
+        self.kind == PageKind::Token && self.first.is_none()
+    }
+
+    /// What the parameter of the first page carries where the cursor is a count of ours.
+    fn first_count(&self) -> u64 {
+        let first = self.first.as_ref().and_then(|first| first.parse().ok());
+        first.unwrap_or(u64::from(self.kind == PageKind::Number))
     }
 
     /// The count of ours that a page's parameter carries; 0 without a cursor.
     fn count(&self, cursor: Option<&str>) -> Result<u64, NotANumber> {
-        match self {
-            Self::Offset(ByOffset { first, .. }) => Ok(count(cursor, 0)?.saturating_add(*first)),
-            Self::Number(by) => Ok(by.place(cursor)?.number),
-            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => Ok(0),
+        match self.kind {
+            PageKind::Offset => Ok(count(cursor, 0)?.saturating_add(self.first_count())),
+            PageKind::Number => Ok(self.numbered(cursor)?.number),
+            PageKind::None | PageKind::Token | PageKind::Link | PageKind::NextUrl => Ok(0),
         }
     }
 
     /// The requests behind the first page, if they differ from it.
     #[must_use]
     pub fn then(&self) -> Option<&Then> {
-        match self {
-            Self::Token(by) => by.then.as_deref(),
-            Self::None | Self::Link(_) | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => {
-                None
-            }
-        }
+        self.then.as_deref()
     }
 
     /// Whether the cursor is a count of ours. It never repeats, so an upstream that ignores it would be requested without end.
     #[must_use]
     pub const fn counts_itself(&self) -> bool {
-        match self {
-            Self::Offset(_) | Self::Number(_) => true,
-            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => false,
-        }
+        matches!(self.kind, PageKind::Offset | PageKind::Number)
     }
 
     /// Whether the upstream names a page that follows one with these reports, or says that there is one: `more` is its flag, and
     /// `reported` whether it reports a number of all records or pages. Otherwise the page is only counted.
     #[must_use]
-    pub const fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
+    pub fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
         match self.lead() {
             Lead::Token(_) | Lead::TokenHeader(_) | Lead::Url(_) | Lead::LinkHeader => true,
             Lead::Total(_) | Lead::Pages(_) => match more {
@@ -663,37 +602,28 @@ impl Paging {
     /// The most pages of a list, of which at most `configured` are fetched; `None` if only the responses can tell.
     #[must_use]
     pub const fn most_pages(&self, configured: Option<u64>) -> Option<u64> {
-        match self {
-            Self::None => Some(1),
-            Self::Token(_)
-            | Self::Link(_)
-            | Self::NextUrl(_)
-            | Self::Offset(_)
-            | Self::Number(_) => configured,
+        match self.kind {
+            PageKind::None => Some(1),
+            _ => configured,
         }
     }
 
     /// What a stored cursor depends on: the kind, the parameter, and where the next cursor is read.
     #[must_use]
     pub fn identity(&self) -> (&'static str, &str, &str) {
-        let param = self.cursor_param().unwrap_or_default();
-        match self {
-            Self::None => ("none", param, ""),
-            Self::Token(by) => match by.lead() {
-                Lead::Token(at) => ("token", param, at.as_str()),
-                Lead::LastRecord(at) => ("token last", param, at.as_str()),
-                Lead::TokenHeader(name) => ("token header", param, name),
-                Lead::Nowhere
-                | Lead::Total(_)
-                | Lead::Pages(_)
-                | Lead::Url(_)
-                | Lead::LinkHeader => ("token", param, ""),
+        let (kind, at) = match self.lead() {
+            Lead::Token(at) => ("token", at.as_str()),
+            Lead::LastRecord(at) => ("token last", at.as_str()),
+            Lead::TokenHeader(name) => ("token header", name),
+            Lead::Url(at) => ("next_url", at.as_str()),
+            Lead::LinkHeader => ("link", ""),
+            Lead::Nowhere | Lead::Total(_) | Lead::Pages(_) => match self.kind {
+                PageKind::Offset => ("offset", ""),
+                PageKind::Number => ("number", ""),
+                _ => ("none", ""),
             },
-            Self::Link(_) => ("link", param, ""),
-            Self::NextUrl(ByNextUrl { next, .. }) => ("next_url", param, next.as_str()),
-            Self::Offset(_) => ("offset", param, ""),
-            Self::Number(_) => ("number", param, ""),
-        }
+        };
+        (kind, self.cursor_param().unwrap_or_default(), at)
     }
 
     /// What the request of the page at `cursor` contains, in a pass that began at `lasting`; `None` is the first page of a list.
@@ -706,23 +636,25 @@ impl Paging {
         lasting: Option<&'a str>,
     ) -> Result<Turn<'a>, NotANumber> {
         let cursor = self.cursor_of(cursor, lasting);
-        let value = match self {
-            Self::None | Self::Link(_) | Self::NextUrl(_) => None,
-            Self::Token(by) => by.value(cursor),
-            Self::Offset(_) | Self::Number(_) => Some(Value::from(self.count(cursor)?)),
-        };
-        let go_to = match self {
-            Self::Link(_) | Self::NextUrl(_) => cursor,
-            Self::None | Self::Token(_) | Self::Offset(_) | Self::Number(_) => None,
+        let (value, go_to) = match self.kind {
+            PageKind::None => (None, None),
+            PageKind::Link | PageKind::NextUrl => (None, cursor),
+            PageKind::Offset | PageKind::Number => (Some(Value::from(self.count(cursor)?)), None),
+            PageKind::Token => {
+                let token = cursor.map(|cursor| StoredToken::new(cursor, self.place()).value());
+                (
+                    token.or_else(|| self.first.as_deref().map(Value::from)),
+                    None,
+                )
+            }
         };
         let then = self.then().filter(|_| cursor.is_some());
-        let size = self.size().filter(|_| then.is_none());
+        let size = self.size_param.as_deref().zip(self.size);
+        let begins = lasting.map(|token| StoredToken::new(token, self.place()).value());
         Ok(Turn {
-            size: size.and_then(|size| Some((size.param.as_deref()?, size.size))),
+            size: size.filter(|_| then.is_none()),
             cursor: self.cursor_param().zip(value),
-            begins: self
-                .lasting_param()
-                .zip(lasting.map(|token| StoredToken::new(token, self.place()).value())),
+            begins: self.lasting_param().zip(begins),
             place: self.place(),
             go_to,
             then,
@@ -735,7 +667,8 @@ impl Paging {
     /// # Errors
     /// The page's own cursor is not one of this kind.
     pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
-        let is_counted = self.counts_itself() || matches!(self.lead(), Lead::LastRecord(_));
+        let of_record = matches!(self.lead(), Lead::LastRecord(_));
+        let is_counted = self.counts_itself() || of_record;
         let expects_more = page.more == Some(true);
         // First of all: a count of ours never ends by itself, and neither a flag nor a total may lead behind an empty
         // page.
@@ -752,69 +685,51 @@ impl Paging {
         if page.more == Some(false) && !is_counted {
             return Ok(NextPage::End);
         }
-        Ok(match self {
-            Self::None => NextPage::End,
-            Self::Token(by) if by.last.is_some() => match page.reported {
-                None if page.more == Some(false) => NextPage::End,
-                None => NextPage::Unnamed,
-                Some(token) => Ends::new(page.more, page.is_full, None).then(token),
-            },
-            Self::Token(_) | Self::Link(_) | Self::NextUrl(_) if page.reported.is_none() => {
-                match expects_more {
-                    true => NextPage::Unnamed,
-                    false => NextPage::NotNamed,
-                }
-            }
-            Self::Token(_) => NextPage::Cursor(page.reported.unwrap_or_default()),
-            Self::Link(_) | Self::NextUrl(_) => NextPage::Url(page.reported.unwrap_or_default()),
-            Self::Offset(_) => {
+        Ok(match (self.kind, page.reported) {
+            (PageKind::None, _) => NextPage::End,
+            (PageKind::Offset, reported) => {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
-                let total = number_in(page.reported.as_deref());
+                let total = number_in(reported.as_deref());
                 let is_rest = total.map(|total| reached < total);
                 Ends::new(page.more, page.is_full, is_rest).then(reached.to_string())
             }
-            Self::Number(by) => {
-                let (next, is_rest) = by.next(&page)?;
+            (PageKind::Number, reported) => {
+                let (next, is_rest) = self.next_number(page.cursor, page.listed, reported)?;
                 Ends::new(page.more, page.is_full, is_rest).then(next.to_string())
             }
+            (PageKind::Token, Some(token)) if of_record => {
+                Ends::new(page.more, page.is_full, None).then(token)
+            }
+            (PageKind::Token, None) if of_record && page.more == Some(false) => NextPage::End,
+            (_, None) if of_record || expects_more => NextPage::Unnamed,
+            (_, None) => NextPage::NotNamed,
+            (PageKind::Token, Some(token)) => NextPage::Cursor(token),
+            (PageKind::Link | PageKind::NextUrl, Some(url)) => NextPage::Url(url),
         })
     }
 
     /// The number of records before the page at `cursor`, if the cursor tells.
     #[must_use]
     pub fn before(&self, cursor: Option<&str>) -> Option<u64> {
-        match self {
-            Self::Offset(_) => count(cursor, 0).ok(),
-            Self::Number(by) => by.place(cursor).ok()?.before,
-            Self::None | Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => {
-                cursor.is_none().then_some(0)
-            }
+        match self.kind {
+            PageKind::Offset => count(cursor, 0).ok(),
+            PageKind::Number => self.numbered(cursor).ok()?.before,
+            _ => cursor.is_none().then_some(0),
         }
     }
 
     /// Whether a list can seem to end with a page that is not full, where the upstream says nothing.
     #[must_use]
-    pub const fn assumes_end(&self) -> bool {
-        let says = self.more().is_some() || self.done().is_some();
-        match self {
-            Self::Offset(by) => by.total.is_none() && !says,
-            Self::Number(by) => {
-                by.size.is_some() && by.total.is_none() && by.pages.is_none() && !says
-            }
-            Self::Token(by) => by.last.is_some() && by.size.is_some() && !says,
-            Self::None | Self::Link(_) | Self::NextUrl(_) => false,
-        }
+    pub fn assumes_end(&self) -> bool {
+        let says = self.more.is_some() || self.done.is_some();
+        self.size.is_some() && !says && self.can_lead_behind_the_end()
     }
 
     /// Whether a list can continue behind its last page although the body of that page stays the same: the next page is named
     /// in a header.
     #[must_use]
-    pub const fn may_grow_unseen(&self) -> bool {
-        match self {
-            Self::Link(_) => true,
-            Self::Token(by) => by.next_header.is_some(),
-            Self::None | Self::NextUrl(_) | Self::Offset(_) | Self::Number(_) => false,
-        }
+    pub fn may_grow_unseen(&self) -> bool {
+        matches!(self.lead(), Lead::LinkHeader | Lead::TokenHeader(_))
     }
 
     /// The number of records before the page at `cursor`, in a list with pages of `size` records: what a stand-in serves.
@@ -828,16 +743,57 @@ impl Paging {
         let Some(cursor) = cursor else {
             return Some(0);
         };
-        match self {
-            Self::None => Some(0),
-            Self::Token(by) if by.first.as_deref() == Some(cursor) => Some(0),
-            Self::Token(_) | Self::Link(_) | Self::NextUrl(_) => decode(cursor),
-            Self::Offset(ByOffset { first, .. }) => cursor.parse::<u64>().ok()?.checked_sub(*first),
-            Self::Number(ByNumber { first, .. }) => {
-                let page = cursor.parse::<u64>().ok()?.checked_sub(*first)?;
+        match self.kind {
+            PageKind::None => Some(0),
+            PageKind::Token if self.first.as_deref() == Some(cursor) => Some(0),
+            PageKind::Token | PageKind::Link | PageKind::NextUrl => decode(cursor),
+            PageKind::Offset => cursor.parse::<u64>().ok()?.checked_sub(self.first_count()),
+            PageKind::Number => {
+                let page = cursor
+                    .parse::<u64>()
+                    .ok()?
+                    .checked_sub(self.first_count())?;
                 page.checked_mul(size)
             }
         }
+    }
+
+    /// The place of the numbered page at a cursor; `None` is the first page.
+    fn numbered(&self, cursor: Option<&str>) -> Result<NumberedPage, NotANumber> {
+        let (number, before) = match cursor
+            .map(|cursor| cursor.split_once('+').unwrap_or((cursor, "")))
+        {
+            None => (None, Some("0")),
+            Some((number, before)) => (Some(number), Some(before).filter(|text| !text.is_empty())),
+        };
+        Ok(NumberedPage {
+            number: count(number, self.first_count())?,
+            before: before.map(|text| count(Some(text), 0)).transpose()?,
+        })
+    }
+
+    /// The place of the page behind a numbered one, and whether the response reports that there is one; `None` if it does not say.
+    fn next_number(
+        &self,
+        cursor: Option<&str>,
+        listed: u64,
+        reported: Option<String>,
+    ) -> Result<(NumberedPage, Option<bool>), NotANumber> {
+        let NumberedPage { number, before } = self.numbered(cursor)?;
+        let passed = number.saturating_sub(self.first_count());
+        // A cursor of a configuration without `total` has the number alone.
+        let size = self.size.unwrap_or(listed);
+        let before = before.unwrap_or_else(|| passed.saturating_mul(size));
+        let reached = before.saturating_add(listed);
+        let is_rest = number_in(reported.as_deref()).map(|reported| match self.pages {
+            Some(_) => passed.saturating_add(1) < reported,
+            None => reached < reported,
+        });
+        let next = NumberedPage {
+            number: number.saturating_add(1),
+            before: self.total.as_ref().map(|_| reached),
+        };
+        Ok((next, is_rest))
     }
 }
 
@@ -919,75 +875,6 @@ impl fmt::Display for NumberedPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.number)?;
         self.before.map_or(Ok(()), |before| write!(f, "+{before}"))
-    }
-}
-
-impl ByNumber {
-    /// The place of the page at a cursor; `None` is the first page.
-    fn place(&self, cursor: Option<&str>) -> Result<NumberedPage, NotANumber> {
-        let (number, before) = match cursor
-            .map(|cursor| cursor.split_once('+').unwrap_or((cursor, "")))
-        {
-            None => (None, Some("0")),
-            Some((number, before)) => (Some(number), Some(before).filter(|text| !text.is_empty())),
-        };
-        Ok(NumberedPage {
-            number: count(number, self.first)?,
-            before: before.map(|text| count(Some(text), 0)).transpose()?,
-        })
-    }
-
-    /// The place of the page behind this one, and whether the response reports that there is one; `None` if it does not say.
-    fn next(&self, page: &SeenPage<'_>) -> Result<(NumberedPage, Option<bool>), NotANumber> {
-        let NumberedPage { number, before } = self.place(page.cursor)?;
-        let (next, passed) = (number.saturating_add(1), number.saturating_sub(self.first));
-        let reported = number_in(page.reported.as_deref());
-        // A cursor of a configuration without `total` has the number alone.
-        let size = self.size.as_ref().map_or(page.listed, |size| size.size);
-        let before = before.unwrap_or_else(|| passed.saturating_mul(size));
-        let reached = before.saturating_add(page.listed);
-        let is_rest = reported.map(|reported| match self.pages {
-            Some(_) => passed.saturating_add(1) < reported,
-            None => reached < reported,
-        });
-        let next = NumberedPage {
-            number: next,
-            before: self.total.as_ref().map(|_| reached),
-        };
-        Ok((next, is_rest))
-    }
-}
-
-impl ByToken {
-    /// Where a response has the token of the next page.
-    const fn lead(&self) -> Lead<'_> {
-        match (&self.next, &self.next_header, &self.last) {
-            (_, Some(name), _) => Lead::TokenHeader(name.as_str()),
-            (_, None, Some(at)) => Lead::LastRecord(at),
-            (Some(at), None, None) => Lead::Token(at),
-            // The reader accepts no such configuration.
-            (None, None, None) => Lead::Nowhere,
-        }
-    }
-
-    fn sent_in(&self) -> Place {
-        place_of(&self.param, self.place)
-    }
-
-    /// The token as it is sent.
-    fn value(&self, cursor: Option<&str>) -> Option<Value> {
-        match cursor {
-            None => self.first.as_deref().map(Value::from),
-            Some(cursor) => Some(StoredToken::new(cursor, self.sent_in()).value()),
-        }
-    }
-}
-
-/// A parameter that is a JSON pointer is in the body.
-fn place_of(param: &str, configured: Place) -> Place {
-    match param.starts_with('/') {
-        true => Place::Body,
-        false => configured,
     }
 }
 

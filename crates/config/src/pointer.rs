@@ -2,8 +2,11 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
+
+use super::error::Refusal;
+use super::values::{Leaf, leaves, text};
 
 /// A place in a JSON document (RFC 6901), in which a token `*` stands for every element of an array, and for every member of an object that has no member `*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -102,6 +105,33 @@ impl Pointer {
     }
 }
 
+leaves!(Pointer);
+
+impl Leaf for Pointer {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let text = text(raw)?;
+        Self::parse(&text).map_err(|error| match error {
+            PointerError::NoSlash => {
+                let expected = "expected a JSON pointer: empty, or starting with `/`";
+                Refusal::new(expected, meant(&text))
+            }
+            PointerError::Escape => Refusal::new(error, format!("write {:?}", escaped(&text))),
+        })
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "JSON pointer", "type": "string", "pattern": "^(/([^~]|~[01])*)?$" })
+    }
+}
+
+impl serde::Serialize for Pointer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
 impl fmt::Display for Pointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -132,4 +162,48 @@ fn scalar(value: &Value) -> Option<String> {
         Value::Bool(truth) => Some(truth.to_string()),
         _ => None,
     }
+}
+
+/// The pointer that a text without a slash means. A dot leads to a member in a JSONPath such as `$.page.next`, and is a part of
+/// the name in an annotation such as `@odata.nextLink` or in quotes.
+fn meant(text: &str) -> String {
+    let is_path = text.starts_with('$');
+    let parts = text.trim_start_matches(['$', '.', '/']).split(['[', ']']);
+    let names: Vec<String> = parts.flat_map(members).collect();
+    let pointer = escaped(&names.join("/"));
+    if is_path || names.len() < 2 || text.contains(['@', '[']) {
+        return format!("write \"/{pointer}\"");
+    }
+    format!(
+        "write \"/{pointer}\", or \"/{}\" if that is the name of one member",
+        escaped(text)
+    )
+}
+
+/// The names in a part of a path that has no brackets.
+fn members(part: &str) -> Vec<String> {
+    let name = part.trim_matches(['\'', '"']);
+    if name != part {
+        return vec![name.to_owned()];
+    }
+    let (before, annotation) = part.split_at(part.find('@').unwrap_or(part.len()));
+    let mut names: Vec<String> = before.split('.').map(str::to_owned).collect();
+    if let Some(last) = names.last_mut() {
+        last.push_str(annotation);
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// The pointer in which every `~` that escapes nothing is escaped itself.
+fn escaped(text: &str) -> String {
+    let mut parts = text.split('~');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |done, part| {
+        done + if part.starts_with(['0', '1']) {
+            "~"
+        } else {
+            "~0"
+        } + part
+    })
 }

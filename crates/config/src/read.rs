@@ -1,151 +1,183 @@
-//! The document, read into checked types.
+//! The document, read into checked types: section by section, and then what they name.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::Config;
-use super::catalog::{CATALOG, CatalogConfig};
-use super::check;
-use super::credential::{self, CREDENTIAL};
-use super::declare::{
-    Keys, Later, Named as ByName, Optional, Or, Place, Required, Shape, Type, keys, name, table,
-};
-use super::error::Problem;
-use super::item::{Document, Item};
-use super::job::{self, JOB};
-use super::ledger::{LEDGER, LedgerConfig};
-use super::names::Named;
-use super::region::{REGIONS, Region};
-use super::region_source;
-use super::serve::{SERVE, ServeConfig};
-use super::set;
-use super::tree::Node;
-use super::upstream::Upstream;
+use serde::de::DeserializeOwned;
 
-keys! {
-    partial struct Root {
-        /// The partitions that jobs walk: a list of codes, or a table of regions with values, which templates use by their names:
-        /// `[regions.GB]` with `city = "London"` is used as `{city}`. Or where to read them from: `{ file = "places.csv" }`. If unset, each job makes one pass, whose region is shown as `-`.
-        regions: Option<Vec<Arc<Region>>> = Optional(REGIONS, "['US', 'GB', 'DE']"),
-        /// Where charges are recorded.
-        ledger: LedgerConfig = Or(LEDGER, "{}", "{ url = 'sqlite', timeout = '1s' }"),
-        /// Where pages are stored.
-        catalog: CatalogConfig = Or(CATALOG, "{}", "{ url = 'sqlite' }"),
-        /// The server of `ingest serve`: a page, a read API, and charging over HTTP.
-        serve: ServeConfig = Or(SERVE, "{}", "{ listen = '127.0.0.1:8080' }"),
-        /// The APIs, by name.
-        upstreams: Place = Required(Later(ByName(table::<Upstream>(), "NAME")), "{ things = { base_url = 'https://api.example.com/v1', calls = { 'things.list' = { path = 'things', cost = 1 } } } }"),
-        /// Secrets, and the accounts whose quota they use, by name.
-        credentials: Option<Place> = Optional(Later(ByName(CREDENTIAL, "NAME")), "{ things = { upstream = 'things', secret = { env = 'THINGS_KEY' } } }"),
-        /// What to fetch for each region, by name.
-        jobs: Option<Place> = Optional(Later(ByName(JOB, "NAME")), "{ popular = { credential = 'things', steps = [{ call = 'things.list' }] } }"),
-    }
-}
+use super::document::Document;
+use super::error::{Problem, Refusal};
+use super::names::advice;
+use super::region::{self, Regions};
+use super::{Call, CatalogConfig, Config, Upstream, check, credential, job, values};
+
+/// The sections of a file, in the order in which they are read.
+const SECTIONS: [&str; 7] = [
+    "regions",
+    "ledger",
+    "catalog",
+    "serve",
+    "upstreams",
+    "credentials",
+    "jobs",
+];
 
 /// Reads a configuration, or says everything that is wrong with it.
 pub fn config(text: &str, path: &Path, sets: &[String]) -> Result<Config, Vec<Problem>> {
-    let mut root =
-        Node::parse(text).map_err(|error| vec![set::not_toml(path, error.line, &error.message)])?;
-    for set in sets {
-        // The first that fails ends the reading: the document that was meant is not known.
-        set::apply(&mut root, set).map_err(|problem| vec![problem])?;
-    }
-    let mut document = Document::new(path.to_owned(), root);
-    // Before anything is read: what a file lists is then checked as if the document had it.
-    match region_source::listed(&document) {
-        Ok(Some(regions)) => document.root.put("regions", regions),
-        Ok(None) => {}
-        Err(()) => return Err(document.into_problems()),
+    let mut document = Document::parse(path.to_owned(), text, sets).map_err(|one| vec![one])?;
+    if !region::list(&mut document) {
+        return Err(document.into_problems());
     }
     let config = sections(&document);
-    match &config {
-        Some(Sections { config, .. }) if document.is_right() => {
-            check::config(config, &document.item());
-        }
-        Some(Sections {
-            config,
-            regions_are_right,
-        }) => check::some(config, *regions_are_right, &document.item()),
-        None => {}
+    if let Some(config) = &config {
+        check::config(config, &document);
     }
-    match config.map(|sections| sections.config) {
+    match config {
         Some(config) if document.is_right() => Ok(config),
         _ => Err(document.into_problems()),
     }
 }
 
-/// The tables that are right.
-struct Sections {
-    config: Config,
-    regions_are_right: bool,
-}
-
-/// Every section by itself; what makes no sense together is left to `check`. Sections that are wrong are the default ones.
-fn sections(document: &Document) -> Option<Sections> {
-    let item = document.item();
-    let root = table::<Root>().read(item.clone())?;
-    let blank = Document::new(document.file.clone(), Node::parse("").ok()?);
-    let default = table::<Root>().read(blank.item())?;
-    let upstreams = root.upstreams.and_then(|place| some(place.item(&item)?));
-    let upstreams = Named::read(upstreams.unwrap_or_default(), |item| {
-        table::<Upstream>().read(item.clone())
-    });
-    let regions = root.regions.map(Option::unwrap_or_default);
-    let credentials = credential::all(
-        names_of(root.credentials, &item),
-        &upstreams,
-        regions.as_deref().unwrap_or_default(),
-    );
+/// Every section by itself; what makes no sense together is left to `check`. A section that is wrong as a whole is the default one.
+fn sections(document: &Document<'_>) -> Option<Config> {
+    for key in document.keys(&[]) {
+        if !SECTIONS.contains(&key.as_str()) {
+            document.report(
+                &[],
+                &Refusal::unknown_key(advice(&key, SECTIONS)).below(&key),
+            );
+        }
+    }
+    let regions = document
+        .has(&["regions"])
+        .then(|| document.section(&["regions"], &[]));
+    let regions = regions.flatten().map(|Regions(regions)| regions);
+    let regions: Vec<_> = regions
+        .unwrap_or_default()
+        .into_iter()
+        .map(Arc::new)
+        .collect();
+    let ledger = section(document, "ledger")?;
+    let catalog: CatalogConfig = section(document, "catalog")?;
+    if let Err(refusal) = catalog.checked() {
+        document.report(&["catalog"], &refusal);
+    }
+    let serve = section(document, "serve")?;
+    let upstreams = Entries::read(document, "upstreams", |path| upstream(document, path));
+    if upstreams.written.is_empty() && document.is_right_below(&["upstreams"]) {
+        let remedy = "add [upstreams.NAME] with base_url and calls";
+        document.refuse(&["upstreams"], "expected at least one", remedy);
+    }
+    let credentials = credential::all(document, &upstreams, &regions);
     let known = job::Known {
-        regions: regions.as_deref().unwrap_or_default(),
+        regions: &regions,
         credentials: &credentials,
     };
-    let jobs: Vec<_> = names_of(root.jobs, &item)
-        .into_iter()
-        .filter_map(|item| job::job(item, &known))
-        .collect();
-    let regions_are_right = regions.is_some();
-    let config = Config {
+    let jobs = Entries::read(document, "jobs", |path| job::job(document, path, &known));
+    let in_order = jobs
+        .written
+        .iter()
+        .filter_map(|name| jobs.right.get(name).cloned());
+    Some(Config {
         path: document.file.clone(),
-        regions: regions.unwrap_or_default(),
-        ledger: root.ledger.or(default.ledger)?,
-        catalog: root.catalog.or(default.catalog)?,
-        serve: root.serve.or(default.serve)?,
+        jobs: in_order.collect(),
+        regions,
+        ledger,
+        catalog,
+        serve,
         upstreams: upstreams.right,
         credentials: credentials.right,
-        jobs: jobs.into_iter().map(Into::into).collect(),
-    };
-    Some(Sections {
-        config,
-        regions_are_right,
     })
 }
 
-/// The JSON schema of the whole file, and its description for the manual.
-pub fn shape() -> Shape {
-    Shape::table(Root::keys())
+fn section<T: DeserializeOwned>(document: &Document<'_>, name: &str) -> Option<T> {
+    let read = document.table(&[name], &[]);
+    read.or_else(|| toml::from_str("").ok())
 }
 
-/// The entries of a table by names, if it is present.
-fn names_of<'a>(table: Option<Option<Place>>, root: &Item<'a>) -> Vec<Item<'a>> {
-    let item = table.flatten().and_then(|place| place.item(root));
-    item.and_then(named).unwrap_or_default()
+fn upstream(document: &Document<'_>, path: &[&str]) -> Option<Upstream> {
+    let upstream = document.table::<Upstream>(path, &["calls"]);
+    let path = [path, &["calls"]].concat();
+    let calls = Entries::at(document, &path, |path| {
+        let call = document.table::<Call>(path, &[])?;
+        let name = path.last().copied().unwrap_or_default().to_owned();
+        Some(Call { name, ..call })
+    });
+    if calls.written.is_empty() && document.is_right_below(&path) {
+        let remedy = "add [upstreams.NAME.calls.\"things.list\"]";
+        document.refuse(&path, "expected at least one call", remedy);
+    }
+    let name = path.get(1).copied().unwrap_or_default().to_owned();
+    Some(Upstream {
+        name,
+        calls: calls.right,
+        ..upstream?
+    })
 }
 
-/// The entries of a table whose keys are names.
-fn named(item: Item<'_>) -> Option<Vec<Item<'_>>> {
-    let entries = item.entries()?;
-    let named = entries.iter().all(|entry| name(entry).is_some());
-    named.then_some(entries)
+/// Values by name, and the names of all in the order of the file, wrong ones included: a reference to one of those is not reported
+/// as unknown.
+pub struct Entries<T> {
+    pub right: BTreeMap<String, Arc<T>>,
+    written: Vec<String>,
 }
 
-/// At least one entry: without an upstream, nothing could ever be requested.
-fn some(item: Item<'_>) -> Option<Vec<Item<'_>>> {
-    match named(item.clone())? {
-        entries if entries.is_empty() => item.refuse(
-            "expected at least one",
-            "add [upstreams.NAME] with base_url and calls",
-        ),
-        entries => Some(entries),
+impl<T> Entries<T> {
+    /// Reads each value of a section by itself.
+    pub fn read(
+        document: &Document<'_>,
+        section: &str,
+        read: impl Fn(&[&str]) -> Option<T>,
+    ) -> Self {
+        Self::at(document, &[section], read)
+    }
+
+    fn at(document: &Document<'_>, path: &[&str], read: impl Fn(&[&str]) -> Option<T>) -> Self {
+        if document.find(path).is_some_and(|value| !value.is_table()) {
+            document.report(path, &Refusal::no_table());
+        }
+        let written = document.keys(path);
+        let mut right = BTreeMap::new();
+        for name in &written {
+            let path = [path, &[name.as_str()]].concat();
+            if let Err(refusal) = values::name_of(name) {
+                document.report(&path, &refusal);
+            } else if let Some(value) = read(&path) {
+                right.insert(name.clone(), Arc::new(value));
+            }
+        }
+        Self { right, written }
+    }
+
+    /// The same names with other values.
+    pub fn map<U>(&self, value: impl Fn(&str, &T) -> U) -> Entries<U> {
+        let right = self.right.iter();
+        let right = right.map(|(name, one)| (name.clone(), Arc::new(value(name, one))));
+        Entries {
+            right: right.collect(),
+            written: self.written.clone(),
+        }
+    }
+
+    /// All names, in the order of the file.
+    pub fn written(&self) -> &[String] {
+        &self.written
+    }
+
+    /// The value to which the name at a place refers.
+    pub fn named(
+        &self,
+        name: &str,
+        what: &str,
+        document: &Document<'_>,
+        place: &[&str],
+    ) -> Option<Arc<T>> {
+        if self.written.iter().any(|written| written == name) {
+            return self.right.get(name).cloned();
+        }
+        let known = self.written.iter().map(String::as_str);
+        document.refuse(place, format!("unknown {what}"), advice(name, known));
+        None
     }
 }

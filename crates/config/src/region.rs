@@ -1,15 +1,18 @@
 //! `regions`: a list of codes, or a table of regions with values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use serde_json::json;
+use ingest_base::bounded;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::Slice;
-use super::declare::{Leaf, SCALAR, Shape, Type};
-use super::item::{self, Item};
-use super::region_source::RegionSource;
-use super::tree::Kind;
+use super::document::Document;
+use super::error::Refusal;
+use super::values::{As, Filled, Leaf, Scalar, leaves, scalar, text};
 
 /// The partition that a job walks, with values that templates can use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,107 +70,237 @@ impl Region {
 /// What the command line accepts for all regions.
 const ALL: &str = "all";
 
-pub const REGIONS: Leaf<Vec<Arc<Region>>> = Leaf {
-    read: |item| all(&item),
-    shape: || {
+/// `regions`, in the order of the file.
+pub struct Regions(pub Vec<Region>);
+
+leaves!(Regions);
+
+impl Leaf for Regions {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let regions = match raw {
+            Value::Array(codes) => distinct(codes)?,
+            Value::Object(regions) => {
+                let read = |(code, values): (String, Value)| {
+                    Region::read(&code, values).map_err(|refusal| refusal.below(&code))
+                };
+                regions.into_iter().map(read).collect::<Result<_, _>>()?
+            }
+            _ => Vec::new(),
+        };
+        match regions.is_empty() {
+            true => Err(Refusal::new(
+                "expected a list of codes with at least one region",
+                "write for example [\"US\", \"GB\"]",
+            )),
+            false => Ok(Self(regions)),
+        }
+    }
+
+    fn schema() -> Value {
         let code = json!({
             "type": "string",
             "pattern": "^[^,\\s]([^,]*[^,\\s])?$",
             "not": { "enum": [Region::SHARED, ALL] },
         });
-        let codes = json!({ "type": "array", "items": code, "minItems": 1, "uniqueItems": true });
-        let names = json!({ "pattern": "^[^{}:]+$" });
         let values = json!({
+            "title": "table",
             "type": "object",
-            "propertyNames": names,
-            "additionalProperties": SCALAR.shape().schema,
+            "propertyNames": { "pattern": "^[^{}:]+$" },
+            "additionalProperties": Scalar::schema(),
         });
-        let regions = Shape::scalar("table", values).named("CODE");
-        let listed = super::declare::table::<RegionSource>().shape();
-        let regions = regions.with("minProperties", 1);
-        Shape::scalar("list of strings", codes)
-            .or(regions)
-            .or(listed)
-    },
-};
-
-fn all(item: &Item<'_>) -> Option<Vec<Arc<Region>>> {
-    let regions: Vec<Arc<Region>> = match item.kind() {
-        Kind::List(_) => distinct(item)?
-            .into_iter()
-            .map(|code| {
-                Arc::new(Region {
-                    code,
-                    ..Region::default()
-                })
-            })
-            .collect(),
-        Kind::Table(_) => item::all(item.entries()?.iter().map(region))?,
-        _ => {
-            return item.refuse(
-                "expected a list of codes",
-                "write for example [\"US\", \"GB\"]",
-            );
+        let mut regions = super::values::named(&values);
+        if let Some(regions) = regions.as_object_mut() {
+            regions.insert("minProperties".to_owned(), json!(1));
         }
-    };
-    if regions.is_empty() {
-        return item.refuse(
-            "expected at least one region",
-            "write for example [\"US\", \"GB\"]",
-        );
+        let listed = schemars::schema_for!(RegionSource);
+        let listed = listed.get("properties");
+        json!({ "anyOf": [
+            { "type": "array", "items": code, "minItems": 1, "uniqueItems": true },
+            regions,
+            { "type": "object", "properties": listed, "required": ["file"], "additionalProperties": false },
+        ] })
     }
-    Some(regions)
 }
 
 /// Codes, each once.
-fn distinct(item: &Item<'_>) -> Option<Vec<String>> {
+fn distinct(codes: Vec<Value>) -> Result<Vec<Region>, Refusal> {
     let mut seen = BTreeSet::new();
-    let once = |item: &Item<'_>| {
-        let code = code(item, item.text()?)?;
-        if seen.insert(code.clone()) {
-            Some(code)
-        } else {
-            item.refuse("duplicate region", "remove it")
+    let mut once = |raw: Value| {
+        let code = text(raw)?;
+        match seen.insert(code.clone()) {
+            true => Region::read(&code, json!({})),
+            false => Err(Refusal::new("duplicate region", "remove it")),
         }
     };
-    item::all(item.list()?.iter().map(once))
+    let codes = codes.into_iter().enumerate();
+    codes
+        .map(|(at, raw)| once(raw).map_err(|refusal| refusal.below(&at.to_string())))
+        .collect()
 }
 
-fn region(item: &Item<'_>) -> Option<Arc<Region>> {
-    let code = code(item, item.name());
-    let values: Option<BTreeMap<String, String>> = item::all(item.entries()?.iter().map(value));
-    Some(Arc::new(Region {
-        code: code?,
-        values: values?,
-        slice: None,
-    }))
+impl Region {
+    fn read(code: &str, values: Value) -> Result<Self, Refusal> {
+        let expected = if code.is_empty()
+            || code == Self::SHARED
+            || code.chars().any(char::is_control)
+        {
+            Some("expected a region code: not empty, not `*`, without control characters")
+        } else if code == ALL || code.contains(',') || code.trim() != code {
+            Some(
+                "expected a region code that --region accepts: not `all`, without commas, without leading or trailing spaces",
+            )
+        } else {
+            None
+        };
+        if let Some(expected) = expected {
+            return Err(Refusal::new(expected, "write for example \"US\""));
+        }
+        let Value::Object(values) = values else {
+            return Err(Refusal::no_table());
+        };
+        // A value's name must be one that templates can use; `{region.NAME}` names it where another variable has its name.
+        let value = |(name, value): (String, Value)| {
+            if name.is_empty() || name.contains(['{', '}', ':']) {
+                let expected =
+                    "expected a name that templates can use: not empty, without braces and `:`";
+                return Err(Refusal::new(expected, "write another name").below(&name));
+            }
+            match scalar(value) {
+                Ok(value) => Ok((name, value)),
+                Err(refusal) => Err(refusal.below(&name)),
+            }
+        };
+        Ok(Self {
+            code: code.to_owned(),
+            values: values.into_iter().map(value).collect::<Result<_, _>>()?,
+            slice: None,
+        })
+    }
 }
 
-fn code(item: &Item<'_>, code: &str) -> Option<String> {
-    if code.is_empty() || code == Region::SHARED || code.chars().any(char::is_control) {
-        return item.refuse(
-            "expected a region code: not empty, not `*`, without control characters",
-            "write for example \"US\"",
-        );
-    }
-    if code == ALL || code.contains(',') || code.trim() != code {
-        return item.refuse(
-            "expected a region code that --region accepts: not `all`, without commas, without \
-            leading or trailing spaces",
-            "write for example \"US\"",
-        );
-    }
-    Some(code.to_owned())
+/// Where the regions are.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RegionSource {
+    /// The file with the regions, relative to the directory of this file: CSV whose first column is `code` and whose others are
+    /// values of the regions; one code a line; or JSON, as this key itself could have it, or a list of objects with `code`. Example: `file = "places.csv"`.
+    #[serde(with = "As::<Filled>")]
+    file: String,
 }
 
-/// A value of a region. Its name must be one that templates can use; `{region.NAME}` names it where another variable has its name.
-fn value(item: &Item<'_>) -> Option<(String, String)> {
-    let name = item.name();
-    if name.is_empty() || name.contains(['{', '}', ':']) {
-        return item.refuse(
-            "expected a name that templates can use: not empty, without braces and `:`",
-            "write another name",
-        );
+/// Puts the regions that a file lists in the place of `regions.file`. What they are is then checked as if the document had them.
+/// False if there is no valid list; the problem is in the document.
+pub fn list(document: &mut Document<'_>) -> bool {
+    // The values of a region are tables.
+    let is_source = matches!(document.find(&["regions", "file"]), Some(file) if !file.is_table());
+    if !is_source {
+        return true;
     }
-    Some((name.to_owned(), item.as_text()?))
+    let Some(source) = document.table::<RegionSource>(&["regions"], &[]) else {
+        return false;
+    };
+    let file = document.file.with_file_name(source.file);
+    let text = bounded::file_of_text(&file, bounded::DOCUMENT);
+    let text = text.map_err(|error| format!("{}: {error}", file.display()));
+    match text.and_then(|text| parsed(&text)) {
+        Ok(regions) => {
+            document.replace("regions", toml_of(regions));
+            true
+        }
+        Err(why) => {
+            document.refuse(
+                &["regions"],
+                format!("cannot read the regions: {why}"),
+                "list codes one a line, or as CSV whose first column is `code`, or as JSON",
+            );
+            false
+        }
+    }
+}
+
+/// Reads a list of regions, as the value of `regions` could be written.
+fn parsed(text: &str) -> Result<Value, String> {
+    // Spreadsheets begin a CSV file with a byte order mark.
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.starts_with(['[', '{']) {
+        return of_json(serde_json::from_str(text).map_err(|error| error.to_string())?);
+    }
+    let head = text.lines().next().unwrap_or_default();
+    let first = head.split(',').next().unwrap_or_default();
+    if first.trim().trim_matches('"') == "code" {
+        return of_csv(text);
+    }
+    let codes = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(codes.map(Value::from).collect())
+}
+
+fn of_csv(text: &str) -> Result<Value, String> {
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let heads = reader.headers().map_err(|error| error.to_string())?.clone();
+    let mut regions = Map::new();
+    for row in reader.records() {
+        let row = row.map_err(|error| error.to_string())?;
+        let values = heads.iter().zip(row.iter()).skip(1);
+        // An empty cell is no value.
+        let values = values.filter(|(_, value)| !value.is_empty());
+        let values = values.map(|(head, value)| (head.to_owned(), Value::from(value)));
+        once(
+            &mut regions,
+            row.get(0).unwrap_or_default(),
+            values.collect(),
+        )?;
+    }
+    Ok(regions.into())
+}
+
+/// A list of codes, a list of objects with `code`, or an object of regions with their values.
+fn of_json(value: Value) -> Result<Value, String> {
+    let objects = match value {
+        Value::Array(all) if all.first().is_some_and(Value::is_object) => all,
+        value => return Ok(value),
+    };
+    let mut regions = Map::new();
+    for one in objects {
+        let mut values = one.as_object().cloned().unwrap_or_default();
+        let code = match values.shift_remove("code") {
+            Some(Value::String(code)) => code,
+            Some(Value::Number(code)) => code.to_string(),
+            _ => return Err(format!("{one} has no `code`")),
+        };
+        once(&mut regions, &code, values)?;
+    }
+    Ok(regions.into())
+}
+
+fn once(
+    regions: &mut Map<String, Value>,
+    code: &str,
+    values: Map<String, Value>,
+) -> Result<(), String> {
+    match regions.insert(code.to_owned(), values.into()) {
+        Some(_) => Err(format!("{code:?} is listed twice")),
+        None => Ok(()),
+    }
+}
+
+/// JSON as TOML, in which null is no value and a number is the text that it is written as.
+fn toml_of(value: Value) -> DeValue<'static> {
+    let element = |value| Spanned::new(0..0, toml_of(value));
+    match value {
+        Value::Array(all) => DeValue::Array(all.into_iter().map(element).collect()),
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            let table: DeTable<'static> = members
+                .map(|(key, value)| (Spanned::new(0..0, key.into()), element(value)))
+                .collect();
+            DeValue::Table(table)
+        }
+        Value::Bool(truth) => DeValue::Boolean(truth),
+        Value::String(text) => DeValue::String(text.into()),
+        other => DeValue::String(other.to_string().into()),
+    }
 }

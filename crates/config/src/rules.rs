@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use strum::IntoStaticStr;
 
 use super::Pointer;
-use super::declare::{
-    AndThen, DURATION, FlatOptional, Leaf, ListOf, OneOrMore, Optional, Or, POINTER, Required,
-    SCALAR, Shape, TEXT, Table, Type, Words, keys, table,
-};
-use super::headers::HEADER_NAME;
-use super::item::Item;
-use super::tree::Kind;
+use super::error::Refusal;
+use super::headers::HeaderName;
+use super::values::{As, Filled, Leaf, OneOrMore, Scalar, Span, Table, described, leaves};
 use ingest_quota::{Cost, LimitName};
 
 /// How one kind of refusal is recognised, and what it means. Every condition must hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "Table<RuleKeys>")]
 pub struct Rule {
     /// The statuses of such a response; empty: any that is not a success.
     pub status: Vec<StatusMatch>,
@@ -83,183 +83,200 @@ impl Free {
     }
 }
 
-keys! {
-    struct RuleKeys {
-        /// The status codes that the rule matches: `403`, `"5xx"`, or several in a list. If unset, any status except 2xx.
-        status: Option<Vec<StatusMatch>> = Optional(OneOrMore(STATUS), "[403, '5xx']"),
-        /// A condition on the response body: the value at `at` is one of `is`.
-        body: Option<BodyKeys> = FlatOptional::<BodyKeys>::NEW,
-        /// Several conditions on the response body. All of them must hold.
-        all: Vec<BodyKeys> = Or(ListOf(table::<BodyKeys>(), 0), "[]", "[{ at = '/error/code', is = 403 }]"),
-        /// Text that the body contains: as it came, whatever its format is (names of members and numbers too), or in a value of it.
-        text: Option<String> = Optional(TEXT, "'quota exceeded'"),
-        /// A condition on a response header.
-        header: Option<HeaderKeys> = FlatOptional::<HeaderKeys>::NEW,
-        /// What the refusal means.
-        class: Class = Required(Words(CLASSES), "'skip'"),
-        /// The limit that the refusal is about, by its name or its `upstream_name`. If unset, those of the call that the upstream can
-        /// mean: those with an `upstream_name`, or else all but the user's `own`.
-        limit: Option<String> = Optional(TEXT, "'daily'"),
-        /// Where the response contains the upstream's name of the limit.
-        limit_at: Option<Pointer> = Optional(POINTER, "'/error/details/0/metadata/quota_limit'"),
-        /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds since 1970 or thousandths, millionths or
-        /// billionths of them, or in seconds from now. `Retry-After` is always understood, in the same forms.
-        until_header: Option<String> = Optional(HEADER_NAME, "'x-ratelimit-reset'"),
-        /// Where the body has the time to retry, instead of `until_header`.
-        until_at: Option<Pointer> = Optional(POINTER, "'/retry_after'"),
-        /// How long to wait before the request is repeated, where the response does not say when to retry: as long as a
-        /// `Retry-After` of this length. Only for `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
-        /// with each attempt.
-        pause: Option<Duration> = Optional(DURATION, "'60s'"),
-        /// What the upstream does not count, so that it is not charged: `true`, the whole request; a list, its units of these
-        /// limits. `free = ["monthly"]`: a refused request counts in every limit but `monthly`.
-        free: Free = Or(FREE, "false", "['monthly']"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RuleKeys {
+    /// The status codes that the rule matches: `403`, `"5xx"`, or several in a list. If unset, any status except 2xx. Example: `status = [403, "5xx"]`.
+    #[serde(default, with = "As::<Option<OneOrMore<StatusMatch>>>")]
+    status: Option<Vec<StatusMatch>>,
+    /// A place in the response body, whose value must be one of `is`. Example: `at = "/error/errors/*/reason"`.
+    at: Option<Pointer>,
+    /// The values at that place that match. `*` at the start or the end of a value matches any text: `*api_key*` matches all
+    /// that contain `api_key`. Example: `is = "quotaExceeded"`.
+    #[serde(default, with = "As::<Option<OneOrMore<Scalar>>>")]
+    is: Option<Vec<String>>,
+    /// Several conditions on the response body. All of them must hold. Example: `all = [{ at = "/error/code", is = 403 }]`.
+    #[serde(default)]
+    all: Vec<Table<BodyKeys>>,
+    /// Text that the body contains: as it came, whatever its format is (names of members and numbers too), or in a value of it. Example: `text = "quota exceeded"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    text: Option<String>,
+    /// A header that the response has. Example: `header = "x-ratelimit-remaining"`.
+    #[serde(default, with = "As::<Option<HeaderName>>")]
+    header: Option<String>,
+    /// The values of that header that match, as for `is`. If unset, any. Example: `header_is = "0"`.
+    #[serde(default, with = "As::<Option<OneOrMore<Scalar>>>")]
+    header_is: Option<Vec<String>>,
+    /// What the refusal means. Example: `class = "skip"`.
+    class: Class,
+    /// The limit that the refusal is about, by its name or its `upstream_name`. If unset, those of the call that the upstream can
+    /// mean: those with an `upstream_name`, or else all but the user's `own`. Example: `limit = "daily"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    limit: Option<String>,
+    /// Where the response contains the upstream's name of the limit. Example: `limit_at = "/error/details/0/metadata/quota_limit"`.
+    limit_at: Option<Pointer>,
+    /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds since 1970 or thousandths, millionths or
+    /// billionths of them, or in seconds from now. `Retry-After` is always understood, in the same forms. Example: `until_header = "x-ratelimit-reset"`.
+    #[serde(default, with = "As::<Option<HeaderName>>")]
+    until_header: Option<String>,
+    /// Where the body has the time to retry, instead of `until_header`. Example: `until_at = "/retry_after"`.
+    until_at: Option<Pointer>,
+    /// How long to wait before the request is repeated, where the response does not say when to retry: as long as a
+    /// `Retry-After` of this length. Only for `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
+    /// with each attempt. Example: `pause = "60s"`.
+    #[serde(default, with = "As::<Option<Span>>")]
+    pause: Option<Duration>,
+    /// What the upstream does not count, so that it is not charged: `true`, the whole request; a list, its units of these
+    /// limits. `free = ["monthly"]`: a refused request counts in every limit but `monthly`. Example: `free = ["monthly"]`.
+    #[serde(default)]
+    free: Free,
 }
 
-keys! {
-    struct BodyKeys {
-        /// A place in the response body.
-        at: Pointer = Required(POINTER, "'/error/errors/*/reason'"),
-        /// The values at that place that match. `*` at the start or the end of a value matches any text: `*api_key*` matches all
-        /// that contain `api_key`.
-        is: Vec<String> = Required(OneOrMore(SCALAR), "'quotaExceeded'"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BodyKeys {
+    /// A place in the response body. Example: `at = "/error/errors/*/reason"`.
+    at: Pointer,
+    /// The values at that place that match. `*` at the start or the end of a value matches any text: `*api_key*` matches all
+    /// that contain `api_key`. Example: `is = "quotaExceeded"`.
+    #[serde(with = "As::<OneOrMore<Scalar>>")]
+    is: Vec<String>,
 }
 
-keys! {
-    struct HeaderKeys {
-        /// A header that the response has.
-        name as "header": String = Required(HEADER_NAME, "'x-ratelimit-remaining'"),
-        /// The values of that header that match, as for `is`. If unset, any.
-        is as "header_is": Option<Vec<String>> = Optional(OneOrMore(SCALAR), "'0'"),
-    }
-}
-
-const RULE: AndThen<Table<RuleKeys>, Rule> = AndThen(table(), rule);
-const LIST: ListOf<AndThen<Table<RuleKeys>, Rule>> = ListOf(RULE, 0);
-pub const RULES: Leaf<Vec<Rule>> = Leaf {
-    read: |item| LIST.read(item),
-    shape: || LIST.shape(),
-};
 /// Too many requests.
 const TOO_MANY: u16 = 429;
 
-fn rule(item: &Item<'_>, keys: RuleKeys) -> Option<Rule> {
-    let bodies = keys.body.into_iter().chain(keys.all);
-    let bodies = bodies.map(|BodyKeys { at, is }| Condition::Body { at, is });
-    let header = keys
-        .header
-        .map(|HeaderKeys { name, is }| Condition::Header {
-            name,
-            is: is.unwrap_or_default(),
-        });
-    let conditions: Vec<_> = bodies
-        .chain(keys.text.map(Condition::Text))
-        .chain(header)
-        .collect();
-    let status = keys.status.unwrap_or_default();
-    if status.is_empty() && conditions.is_empty() {
-        return item.refuse(
-            "the rule has no condition: it would match every refusal",
-            "add status = [\"4xx\", \"5xx\"] or another condition",
-        );
-    }
-    if conditions.is_empty()
-        && status.contains(&StatusMatch::Exactly(TOO_MANY))
-        && !waits(keys.class)
-    {
-        return item.refuse(
-            "429 means that there were too many requests, and this class does not wait",
-            "write { status = 429, class = \"slow_down\" } before it, or \"spent\" if the quota is exhausted, and remove 429 here",
-        );
-    }
-    let until = match (keys.until_header, keys.until_at) {
-        (Some(_), Some(_)) => {
-            return item.refuse("expected one of until_header, until_at", "remove the other");
+described!(Rule: RuleKeys);
+
+impl TryFrom<Table<RuleKeys>> for Rule {
+    type Error = Refusal;
+
+    fn try_from(Table(keys): Table<RuleKeys>) -> Result<Self, Refusal> {
+        let body = match (keys.at, keys.is) {
+            (Some(at), Some(is)) => Some(BodyKeys { at, is }),
+            (None, None) => None,
+            (Some(_), None) => return Err(Refusal::missing("is", "\"quotaExceeded\"")),
+            (None, Some(_)) => return Err(Refusal::missing("at", "\"/error/errors/*/reason\"")),
+        };
+        if keys.header.is_none() && keys.header_is.is_some() {
+            return Err(Refusal::missing("header", "\"x-ratelimit-remaining\""));
         }
-        (Some(header), None) => Some(Until::EpochHeader(header)),
-        (None, at) => at.map(Until::At),
-    };
-    if keys.pause.is_some() && !waits(keys.class) {
-        return item
-            .find(&["pause"])?
-            .refuse("a refusal of this class is not repeated", "remove `pause`");
+        let all = keys.all.into_iter().map(|Table(body)| body);
+        let bodies = body.into_iter().chain(all);
+        let bodies = bodies.map(|BodyKeys { at, is }| Condition::Body { at, is });
+        let header = keys.header.map(|name| Condition::Header {
+            name,
+            is: keys.header_is.unwrap_or_default(),
+        });
+        let conditions: Vec<_> = bodies
+            .chain(keys.text.map(Condition::Text))
+            .chain(header)
+            .collect();
+        let (status, class) = (keys.status.unwrap_or_default(), keys.class);
+        if status.is_empty() && conditions.is_empty() {
+            return Err(Refusal::new(
+                "the rule has no condition: it would match every refusal",
+                "add status = [\"4xx\", \"5xx\"] or another condition",
+            ));
+        }
+        let is_429 = conditions.is_empty() && status.contains(&StatusMatch::Exactly(TOO_MANY));
+        if is_429 && !class.waits() {
+            return Err(Refusal::new(
+                "429 means that there were too many requests, and this class does not wait",
+                "write { status = 429, class = \"slow_down\" } before it, or \"spent\" if the quota is exhausted, and remove 429 here",
+            ));
+        }
+        let until = match (keys.until_header, keys.until_at) {
+            (Some(_), Some(_)) => {
+                return Err(Refusal::new(
+                    "expected one of until_header, until_at",
+                    "remove the other",
+                ));
+            }
+            (Some(header), None) => Some(Until::EpochHeader(header)),
+            (None, at) => at.map(Until::At),
+        };
+        if keys.pause.is_some() && !class.waits() {
+            let refusal = Refusal::new("a refusal of this class is not repeated", "remove `pause`");
+            return Err(refusal.below("pause"));
+        }
+        Ok(Self {
+            status,
+            conditions,
+            class,
+            limit: keys.limit,
+            limit_at: keys.limit_at,
+            until,
+            pause: keys.pause,
+            free: keys.free,
+        })
     }
-    Some(Rule {
-        status,
-        conditions,
-        class: keys.class,
-        limit: keys.limit,
-        limit_at: keys.limit_at,
-        until,
-        pause: keys.pause,
-        free: keys.free,
-    })
 }
 
-/// Whether the requests after such a refusal wait.
-const fn waits(class: Class) -> bool {
-    match class {
-        Class::Spent | Class::SlowDown | Class::Transient => true,
-        Class::End | Class::Denied | Class::Skip | Class::BadCursor | Class::OldCursor => false,
-    }
-}
+leaves!(Free, StatusMatch);
 
 /// true, false, or the limits whose units are free.
-const FREE: Leaf<Free> = Leaf {
-    read: |item| match item.kind() {
-        Kind::List(_) => OneOrMore(TEXT).read(item).map(Free::Limits),
-        _ if item.truth()? => Some(Free::Everything),
-        _ => Some(Free::Nothing),
-    },
-    shape: || {
-        let limits = json!({ "type": "array", "items": TEXT.shape().schema, "minItems": 1 });
-        Shape::scalar(
-            "true, false, or list of limits",
-            json!({ "anyOf": [{ "type": "boolean" }, limits] }),
-        )
-    },
-};
+impl Leaf for Free {
+    type Value = Self;
 
-const STATUS: Leaf<StatusMatch> = Leaf {
-    read: status,
-    shape: || {
-        let code = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
-        let class = json!({ "type": "string", "pattern": "^[1-5]xx$" });
-        Shape::scalar(
-            "status code, or class of them",
-            json!({ "anyOf": [code, class] }),
-        )
-    },
-};
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        match raw {
+            Value::Bool(true) => Ok(Self::Everything),
+            Value::Bool(false) => Ok(Self::Nothing),
+            Value::Array(_) => OneOrMore::<Filled>::read(raw).map(Self::Limits),
+            _ => Err(Refusal::new(
+                "expected true or false",
+                "write true, or remove the key",
+            )),
+        }
+    }
 
-fn status(item: Item<'_>) -> Option<StatusMatch> {
-    let found = match item.kind() {
-        Kind::Integer(number) => u16::try_from(*number)
-            .ok()
-            .filter(|status| (100..600).contains(status))
-            .map(StatusMatch::Exactly),
-        Kind::Text(text) => hundred(text).map(StatusMatch::Hundred),
-        _ => None,
-    };
-    found.or_else(|| {
-        item.refuse(
-            "expected a status code, or a class such as \"5xx\"",
-            "write 403 or \"5xx\"",
-        )
-    })
+    fn schema() -> Value {
+        let limits = json!({ "type": "array", "items": Filled::schema(), "minItems": 1 });
+        json!({ "title": "true, false, or list of limits", "anyOf": [{ "type": "boolean" }, limits] })
+    }
 }
 
-fn hundred(text: &str) -> Option<u16> {
-    text.strip_suffix("xx")?
-        .parse()
-        .ok()
-        .filter(|hundred| (1..6).contains(hundred))
+impl Serialize for Free {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Limits(limits) => limits.serialize(serializer),
+            whole => serializer.serialize_bool(*whole == Self::Everything),
+        }
+    }
+}
+
+impl Leaf for StatusMatch {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let code = raw.as_u64().filter(|status| (100..600).contains(status));
+        let code = code
+            .and_then(|status| status.try_into().ok())
+            .map(Self::Exactly);
+        let hundred = raw
+            .as_str()
+            .and_then(|text| text.strip_suffix("xx")?.parse().ok());
+        let hundred = hundred
+            .filter(|hundred| (1..6).contains(hundred))
+            .map(Self::Hundred);
+        code.or(hundred).ok_or_else(|| {
+            Refusal::new(
+                "expected a status code, or a class such as \"5xx\"",
+                "write 403 or \"5xx\"",
+            )
+        })
+    }
+
+    fn schema() -> Value {
+        let code = json!({ "type": "integer", "minimum": 100, "maximum": 599 });
+        let class = json!({ "type": "string", "pattern": "^[1-5]xx$" });
+        json!({ "title": "status code, or class of them", "anyOf": [code, class] })
+    }
 }
 
 /// A status code, or a class of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum StatusMatch {
     /// This code.
     Exactly(u16),
@@ -268,7 +285,7 @@ pub enum StatusMatch {
 }
 
 /// What must hold of a response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Condition {
     /// A value at a place in the body is one of these texts. `*` at the start or the end of a text matches any text.
     Body {
@@ -289,23 +306,25 @@ pub enum Condition {
 }
 
 /// What a refusal means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, IntoStaticStr, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Class {
-    /// There is nothing more to list.
+    /// There is nothing more to list: the response counts as an empty last page.
     End,
-    /// The limit is exhausted: nothing that charges it is requested until it resets.
+    /// The limit is exhausted. The run stops for it, and nothing that charges it is requested until it resets.
     Spent,
-    /// The requests came too fast: the same request again, later.
+    /// Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else those of the call that the upstream can mean: the outcome is `stopped`, and no run requests it before that time, or before its window and a day are over.
     SlowDown,
-    /// The credential is not accepted: nothing that uses it is requested again.
+    /// The credential is not accepted. Nothing that uses it is requested again in this run, which fails.
     Denied,
-    /// This region, or this id, cannot be served; others can.
+    /// This region, or this id, cannot be served. The run continues with the others.
     Skip,
-    /// The cursor is no longer accepted.
+    /// The cursor is no longer accepted. The list starts again, once.
     BadCursor,
-    /// The cursor with which the pass began is too old.
+    /// The cursor with which the pass began (`page.lasting`) is too old: the pass starts again, once, and lists everything. A list that began without a cursor treats it as `bad_cursor`.
     OldCursor,
-    /// A failure of the upstream or the network: the same request again, later.
+    /// A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute has the effect that it has for `slow_down`.
     Transient,
 }
 
@@ -313,56 +332,20 @@ impl Class {
     /// Its name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
-        let found = CLASSES.iter().find(|(_, class, _)| *class == self);
-        found.map_or("", |(name, ..)| name)
+        self.into()
+    }
+
+    /// Whether the requests after such a refusal wait.
+    const fn waits(self) -> bool {
+        match self {
+            Self::Spent | Self::SlowDown | Self::Transient => true,
+            Self::End | Self::Denied | Self::Skip | Self::BadCursor | Self::OldCursor => false,
+        }
     }
 }
 
-const CLASSES: &[(&str, Class, &str)] = &[
-    (
-        "end",
-        Class::End,
-        "There is nothing more to list: the response counts as an empty last page.",
-    ),
-    (
-        "spent",
-        Class::Spent,
-        "The limit is exhausted. The run stops for it, and nothing that charges it is requested until it resets.",
-    ),
-    (
-        "slow_down",
-        Class::SlowDown,
-        "Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else those of the call that the upstream can mean: the outcome is `stopped`, and no run requests it before that time, or before its window and a day are over.",
-    ),
-    (
-        "denied",
-        Class::Denied,
-        "The credential is not accepted. Nothing that uses it is requested again in this run, which fails.",
-    ),
-    (
-        "skip",
-        Class::Skip,
-        "This region, or this id, cannot be served. The run continues with the others.",
-    ),
-    (
-        "bad_cursor",
-        Class::BadCursor,
-        "The cursor is no longer accepted. The list starts again, once.",
-    ),
-    (
-        "old_cursor",
-        Class::OldCursor,
-        "The cursor with which the pass began (`page.lasting`) is too old: the pass starts again, once, and lists everything. A list that began without a cursor treats it as `bad_cursor`.",
-    ),
-    (
-        "transient",
-        Class::Transient,
-        "A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute has the effect that it has for `slow_down`.",
-    ),
-];
-
 /// Where a response says when to retry. `Retry-After` is always understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Until {
     /// A header of this name, with the time or the seconds from now.
     EpochHeader(String),

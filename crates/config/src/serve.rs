@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::counting::{BUCKETS, COUNTING, CountingWord};
-use super::credential::{SECRET, SecretSource};
-use super::declare::{
-    COUNT, DURATION, Leaf, ListOf, Named, Optional, Or, Required, Shape, TEXT, Type, Words, keys,
-    table, whole,
+use super::credential::SecretSource;
+use super::error::Refusal;
+use super::limit::{Buckets, CountingWord, PARTS};
+use super::values::{
+    As, Count, Filled, Leaf, List, Named, Span, Table, Whole, default, described, text,
 };
-use super::item::{Item, all};
 use ingest_quota::{Limit, Units, Window};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ServeKeys")]
 pub struct ServeConfig {
     /// The address on which the server listens.
     pub listen: SocketAddr,
@@ -45,11 +47,12 @@ pub struct ServeClient {
 }
 
 /// What a client may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum May {
     /// Read status, history, records and plan.
     Read,
-    /// Charge the ledger.
+    /// Charge the ledger, and release and settle charges.
     Charge,
 }
 
@@ -73,152 +76,201 @@ impl ServeClient {
     }
 }
 
-keys! {
-    struct ServeKeys {
-        /// The address on which `ingest serve` listens. An address beyond loopback requires a client with a token, and then
-        /// every request except `/healthz` needs a token.
-        listen: SocketAddr = Or(ADDRESS, "'127.0.0.1:8080'", "'0.0.0.0:8080'"),
-        /// Names of this server that a `Host` header may have, besides those of loopback and the address. A request with any
-        /// other name is refused, since a web page can make its own name resolve to this machine.
-        hosts: Vec<String> = Or(ListOf(HOST, 0), "[]", "['ingest.example.org']"),
-        /// The number of proxies in front of the server. The client is counted by the address at this place from the right of
-        /// `X-Forwarded-For` or `Forwarded`; with 0 by the address of the connection.
-        trusted_hops: usize = Or(HOPS, "0", "1"),
-        /// The longest time that a query may take. A longer one is cancelled, and the response is 503.
-        query_timeout: Duration = Or(DURATION, "'2s'", "'500ms'"),
-        /// The limit on the requests of each client without a token, by its address (IPv6: by its /64 network).
-        readers: ReaderLimitKeys = Or(table::<ReaderLimitKeys>(), "{ quota = 60, window = '1min' }", "{ quota = 600, window = '1min', counting = 'buckets' }"),
-        /// Clients with a token, by name.
-        clients: BTreeMap<String, ClientKeys> = Or(Named(table::<ClientKeys>(), "NAME"), "{}", "{ dashboards = { token = { credential = 'dashboards' } } }"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ServeKeys {
+    /// The address on which `ingest serve` listens. An address beyond loopback requires a client with a token, and then
+    /// every request except `/healthz` needs a token. Example: `listen = "0.0.0.0:8080"`.
+    #[serde(default = "usual_address", with = "As::<Address>")]
+    pub listen: SocketAddr,
+    /// Names of this server that a `Host` header may have, besides those of loopback and the address. A request with any
+    /// other name is refused, since a web page can make its own name resolve to this machine. Example: `hosts = ["ingest.example.org"]`.
+    #[serde(default, with = "As::<List<Host, 0>>")]
+    pub hosts: Vec<String>,
+    /// The number of proxies in front of the server. The client is counted by the address at this place from the right of
+    /// `X-Forwarded-For` or `Forwarded`; with 0 by the address of the connection. Example: `trusted_hops = 1`.
+    #[serde(default, with = "As::<Hops>")]
+    pub trusted_hops: usize,
+    /// The longest time that a query may take. A longer one is cancelled, and the response is 503. Example: `query_timeout = "500ms"`.
+    #[serde(default = "default::seconds::<2>", with = "As::<Span>")]
+    pub query_timeout: Duration,
+    /// The limit on the requests of each client without a token, by its address (IPv6: by its /64 network). Example: `readers = { quota = 600, window = "1min", counting = "buckets" }`.
+    #[serde(default)]
+    pub readers: Table<ReaderLimitKeys>,
+    /// Clients with a token, by name. Example: `clients = { dashboards = { token = { credential = "dashboards" } } }`.
+    #[serde(default, with = "Named::<Table<ClientKeys>>")]
+    pub clients: BTreeMap<String, Table<ClientKeys>>,
+}
+
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReaderLimitKeys {
+    /// The most requests within any window. Example: `quota = 60`.
+    #[serde(with = "As::<Count>")]
+    pub quota: u64,
+    /// The length of the sliding window. Example: `window = "1min"`.
+    #[serde(with = "As::<Span>")]
+    pub window: Duration,
+    /// How requests are remembered. Example: `counting = "buckets"`.
+    #[serde(default)]
+    pub counting: CountingWord,
+    /// The number of parts of a window with `counting = "buckets"`. Example: `buckets = 12`.
+    #[serde(default = "default::small::<PARTS>", with = "As::<Buckets>")]
+    pub buckets: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ClientKeys {
+    /// Where to read the token from; never the token itself. The client presents it as `Authorization: Bearer`, or for
+    /// reading as the password of HTTP Basic. Example: `token = { credential = "dashboards" }`.
+    pub token: SecretSource,
+    /// What the client may do. Example: `may = ["read", "charge"]`.
+    #[serde(default = "read")]
+    pub may: Vec<May>,
+    /// The credentials that a client with `may = ["charge"]` may charge. If unset, all of them. Example: `charge = ["things"]`.
+    #[serde(default, with = "As::<Option<List<Filled, 1>>>")]
+    pub charge: Option<Vec<String>>,
+    /// The most requests within any window. If unset, as for `serve.readers`. Example: `quota = 600`.
+    #[serde(default, with = "As::<Option<Count>>")]
+    pub quota: Option<u64>,
+    /// The length of the sliding window. If unset, as for `serve.readers`. Example: `window = "1min"`.
+    #[serde(default, with = "As::<Option<Span>>")]
+    pub window: Option<Duration>,
+}
+
+const fn usual_address() -> SocketAddr {
+    ServeConfig::USUAL
+}
+
+fn read() -> Vec<May> {
+    vec![May::Read]
+}
+
+impl Default for Table<ReaderLimitKeys> {
+    fn default() -> Self {
+        Self(ReaderLimitKeys {
+            quota: 60,
+            window: Duration::from_secs(60),
+            counting: CountingWord::Exact,
+            buckets: PARTS,
+        })
     }
 }
 
-keys! {
-    #[derive(Clone)]
-    struct ReaderLimitKeys {
-        /// The most requests within any window.
-        quota: u64 = Required(COUNT, "60"),
-        /// The length of the sliding window.
-        window: Duration = Required(DURATION, "'1min'"),
-        /// How requests are remembered.
-        counting: CountingWord = Or(Words(COUNTING), "'exact'", "'buckets'"),
-        /// The number of parts of a window with `counting = "buckets"`.
-        buckets: u32 = Or(BUCKETS, "60", "12"),
+/// As far as the schema shows a default.
+impl Serialize for Table<ReaderLimitKeys> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(limit) = self;
+        json!({ "quota": limit.quota, "window": Span::written(&limit.window) })
+            .serialize(serializer)
     }
 }
 
-keys! {
-    struct ClientKeys {
-        /// Where to read the token from; never the token itself. The client presents it as `Authorization: Bearer`, or for
-        /// reading as the password of HTTP Basic.
-        token: SecretSource = Required(SECRET, "{ credential = 'dashboards' }"),
-        /// What the client may do.
-        may: Vec<May> = Or(ListOf(Words(MAY), 1), "['read']", "['read', 'charge']"),
-        /// The credentials that a client with `may = ["charge"]` may charge. If unset, all of them.
-        charge: Option<Vec<String>> = Optional(ListOf(TEXT, 1), "['things']"),
-        /// The most requests within any window. If unset, as for `serve.readers`.
-        quota: Option<u64> = Optional(COUNT, "600"),
-        /// The length of the sliding window. If unset, as for `serve.readers`.
-        window: Option<Duration> = Optional(DURATION, "'1min'"),
-    }
-}
+described!(ServeConfig: ServeKeys);
 
-pub const SERVE: Leaf<ServeConfig> = Leaf {
-    read: |item| serve(&item, table::<ServeKeys>().read(item.clone())?),
-    shape: || table::<ServeKeys>().shape(),
-};
+impl TryFrom<ServeKeys> for ServeConfig {
+    type Error = Refusal;
 
-const MAY: &[(&str, May, &str)] = &[
-    ("read", May::Read, "Read status, history, records and plan."),
-    (
-        "charge",
-        May::Charge,
-        "Charge the ledger, and release and settle charges.",
-    ),
-];
-
-fn serve(item: &Item<'_>, keys: ServeKeys) -> Option<ServeConfig> {
-    let readers = keys.readers;
-    let client = |(name, client): (String, ClientKeys)| {
-        let limit = ReaderLimitKeys {
-            quota: client.quota.unwrap_or(readers.quota),
-            window: client.window.unwrap_or(readers.window),
-            ..readers.clone()
+    fn try_from(keys: ServeKeys) -> Result<Self, Refusal> {
+        let Table(readers) = keys.readers;
+        let client = |(name, Table(client)): (String, Table<ClientKeys>)| {
+            let below = |refusal: Refusal| refusal.below(&name).below("clients");
+            let limit = ReaderLimitKeys {
+                quota: client.quota.unwrap_or(readers.quota),
+                window: client.window.unwrap_or(readers.window),
+                ..readers.clone()
+            };
+            if client.may.is_empty() {
+                let refusal = Refusal::new(
+                    "expected at least 1 values",
+                    "add values, or remove the key",
+                );
+                return Err(below(refusal.below("may")));
+            }
+            let client = ServeClient {
+                token: client.token,
+                may: client.may,
+                charge: client.charge,
+                limit: limit.checked().map_err(below)?,
+            };
+            Ok((name, client))
         };
-        let client = ServeClient {
-            token: client.token,
-            may: client.may,
-            charge: client.charge,
-            limit: limit.checked(item)?,
-        };
-        Some((name, client))
-    };
-    Some(ServeConfig {
-        listen: keys.listen,
-        hosts: keys.hosts,
-        trusted_hops: keys.trusted_hops,
-        query_timeout: keys.query_timeout,
-        clients: all(keys.clients.into_iter().map(client))?,
-        readers: readers.checked(item)?,
-    })
+        Ok(Self {
+            listen: keys.listen,
+            hosts: keys.hosts,
+            trusted_hops: keys.trusted_hops,
+            query_timeout: keys.query_timeout,
+            clients: keys
+                .clients
+                .into_iter()
+                .map(client)
+                .collect::<Result<_, _>>()?,
+            readers: readers
+                .checked()
+                .map_err(|refusal| refusal.below("readers"))?,
+        })
+    }
 }
 
 impl ReaderLimitKeys {
-    fn checked(&self, item: &Item<'_>) -> Option<Limit> {
-        let wrong = |error: &dyn std::fmt::Display| {
-            item.refuse(error, "write for example { quota = 60, window = \"1min\" }")
-        };
+    fn checked(&self) -> Result<Limit, Refusal> {
+        let remedy = "write for example { quota = 60, window = \"1min\" }";
         let counting = self.counting.with(self.buckets);
-        let window = Window::new(Some(self.window), None);
-        let window = match window.and_then(|window| window.counted(counting)) {
-            Ok(window) => window,
-            Err(error) => return wrong(&error),
-        };
-        match Limit::new(Units::new(self.quota), Units::ZERO, window) {
-            Ok(limit) => Some(limit),
-            Err(error) => wrong(&error),
-        }
+        let window =
+            Window::new(Some(self.window), None).and_then(|window| window.counted(counting));
+        let window = window.map_err(|error| Refusal::new(error, remedy))?;
+        let limit = Limit::new(Units::new(self.quota), Units::ZERO, window);
+        limit.map_err(|error| Refusal::new(error, remedy))
     }
 }
 
-const ADDRESS: Leaf<SocketAddr> = Leaf {
-    read: |item| {
-        let address = item.text()?.parse().ok();
-        address.or_else(|| {
-            item.refuse(
-                "expected an IP address and a port",
-                "write for example \"127.0.0.1:8080\"",
-            )
-        })
-    },
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": ":[0-9]+$" });
-        Shape::scalar("IP address and port", schema)
-    },
-};
+struct Address;
+
+impl Leaf for Address {
+    type Value = SocketAddr;
+
+    fn read(raw: Value) -> Result<SocketAddr, Refusal> {
+        let example = "write for example \"127.0.0.1:8080\"";
+        let address = text(raw)?.parse();
+        address.map_err(|_| Refusal::new("expected an IP address and a port", example))
+    }
+
+    fn written(address: &SocketAddr) -> Value {
+        address.to_string().into()
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "IP address and port", "type": "string", "pattern": ":[0-9]+$" })
+    }
+}
 
 /// A host name in lower case, or an IP address as it is usually written.
-const HOST: Leaf<String> = Leaf {
-    read: |item| {
-        let name = item.text()?.to_ascii_lowercase();
+struct Host;
+
+impl Leaf for Host {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        let name = text(raw)?.to_ascii_lowercase();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = bare.parse::<IpAddr>() {
-            return Some(address.to_canonical().to_string());
+            return Ok(address.to_canonical().to_string());
         }
         let is_right = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
         if !name.is_empty() && name.chars().all(is_right) {
-            return Some(name);
+            return Ok(name);
         }
-        item.refuse(
+        Err(Refusal::new(
             "expected a host name or an IP address, without scheme and port",
             "write for example \"ingest.example.org\"",
-        )
-    },
-    shape: || {
-        let schema =
-            json!({ "type": "string", "pattern": r"^[A-Za-z0-9._-]+$|^\[?[0-9A-Fa-f:.]+\]?$" });
-        Shape::scalar("host name or IP address", schema)
-    },
-};
+        ))
+    }
 
-const HOPS: Leaf<usize> = whole::<_, 0, 100>();
+    fn schema() -> Value {
+        let pattern = r"^[A-Za-z0-9._-]+$|^\[?[0-9A-Fa-f:.]+\]?$";
+        json!({ "title": "host name or IP address", "type": "string", "pattern": pattern })
+    }
+}
+
+type Hops = Whole<usize, 0, 100>;

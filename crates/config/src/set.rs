@@ -1,20 +1,24 @@
 //! `--set PATH=VALUE`
 
 use std::path::Path;
-use std::sync::Arc;
 
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::Problem;
 use super::names::{dotted, quoted};
-use super::tree::{Entry, Kind, Node, Origin};
 
-/// Puts the value of one `--set` into a document.
-pub fn apply(root: &mut Node, set: &str) -> Result<(), Problem> {
+/// Puts the value of one `--set` into a document, and returns its path. What is not TOML is text.
+pub fn apply<'t>(root: &mut DeValue<'t>, set: &'t str) -> Result<Vec<String>, Problem> {
     let (path, value) = split(set).ok_or_else(|| malformed(set))?;
-    let origin = Origin::Set(Arc::from(dotted(&path)));
-    let value = Node::of_set(value, &origin);
-    put(root, &path, &value, &origin).map_err(|(depth, what)| no_table(&path, depth, what))
+    let value = match DeValue::parse(value) {
+        Ok(value) => value.into_inner(),
+        Err(_) => DeValue::String(value.into()),
+    };
+    match put(root, &path, value) {
+        Ok(()) => Ok(path),
+        Err((depth, what)) => Err(no_table(&path, depth, what)),
+    }
 }
 
 /// The path and the value.
@@ -66,52 +70,33 @@ fn segments(path: &str) -> Option<Vec<String>> {
 }
 
 /// Puts a value at a path, creating the tables that are missing. Fails with the depth that it reached, and what is wrong there.
-fn put(
-    node: &mut Node,
+fn put<'t>(
+    at: &mut DeValue<'t>,
     path: &[String],
-    value: &Node,
-    origin: &Origin,
+    value: DeValue<'t>,
 ) -> Result<(), (usize, &'static str)> {
-    let Some((key, below)) = path.split_first() else {
-        *node = value.clone();
+    let Some((key, rest)) = path.split_first() else {
+        *at = value;
         return Ok(());
     };
-    let next = match &mut node.kind {
-        Kind::Table(entries) => in_table(entries, key, origin),
-        Kind::List(nodes) => in_list(nodes, key, origin),
+    // What a `--set` creates stands on no line of the file.
+    let nowhere = || Spanned::new(0..0, DeValue::Table(DeTable::new()));
+    let next = match at {
+        DeValue::Table(table) => {
+            let key = Spanned::new(0..0, key.clone().into());
+            table.entry(key).or_insert_with(nowhere)
+        }
+        DeValue::Array(array) => {
+            let index = key.parse::<usize>();
+            if index == Ok(array.len()) {
+                array.push(nowhere());
+            }
+            let element = index.ok().and_then(|index| array.get_mut(index));
+            element.ok_or((0, "is a list without this element"))?
+        }
         _ => return Err((0, "is not a table")),
     };
-    let next = next.ok_or((0, "is a list without this element"))?;
-    put(next, below, value, origin).map_err(|(depth, what)| (depth + 1, what))
-}
-
-fn in_table<'n>(entries: &'n mut Vec<Entry>, key: &str, origin: &Origin) -> Option<&'n mut Node> {
-    if !entries.iter().any(|entry| entry.key == key) {
-        entries.push(Entry {
-            key: key.to_owned(),
-            node: empty(origin),
-        });
-    }
-    entries
-        .iter_mut()
-        .find(|entry| entry.key == key)
-        .map(|entry| &mut entry.node)
-}
-
-/// An element by its number from 0; the number after the last one adds one.
-fn in_list<'n>(nodes: &'n mut Vec<Node>, key: &str, origin: &Origin) -> Option<&'n mut Node> {
-    let at: usize = key.parse().ok()?;
-    if at == nodes.len() {
-        nodes.push(empty(origin));
-    }
-    nodes.get_mut(at)
-}
-
-fn empty(origin: &Origin) -> Node {
-    Node {
-        origin: origin.clone(),
-        kind: Kind::Table(Vec::new()),
-    }
+    put(next.get_mut(), rest, value).map_err(|(depth, what)| (depth + 1, what))
 }
 
 /// The text may contain a secret if the `=` was forgotten, so only what can be a path is shown.

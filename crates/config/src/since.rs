@@ -4,16 +4,19 @@ use std::cmp::{Ordering, Reverse};
 use std::time::Duration;
 
 use chrono::NaiveDate;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::Pointer;
-use super::declare::{Leaf, Optional, POINTER, Required, SCALAR, Shape, Table, Type, keys, table};
-use super::item::Item;
+use super::error::Refusal;
 use super::moment::{Moment, TimeFormat};
+use super::values::{As, Either, Leaf, Scalar, described, scalar, text};
 use ingest_quota::Timestamp;
 
 /// The start of a job's lists that use `{since}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Either<FirstTime, SinceKeys>")]
 pub struct Since {
     /// Where a record has the value that the next pass uses: the greatest of all. `None`: the next pass uses the time at
     /// which this one started.
@@ -213,83 +216,104 @@ pub fn moment(text: &str) -> Option<Timestamp> {
     })
 }
 
-keys! {
-    struct SinceKeys {
-        /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it;
-        /// in a step of `ids`, the greatest value that the complete lists of the same id had. A time is never after the start of that pass.
-        at: Pointer = Required(POINTER, "'/updated_at'"),
-        /// The value before the first complete pass, and of an id that is new: it is sent as it is written here, unless there is a
-        /// `format`. If unset, `1970-01-01T00:00:00Z`.
-        first: Option<String> = Optional(SCALAR, "'2024-01-01T00:00:00Z'"),
-        /// The format of strftime of the values, for a form that is not read without it (`usage.md` lists those that are). A time without
-        /// an offset (`%z`) is in UTC; `%s` and `%s%3f` are numbers of seconds and milliseconds. `{since}` without a format of its own is
-        /// written in it, and so is `first`.
-        format: Option<TimeFormat> = Optional(FORMAT, "'%d.%m.%Y'"),
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SinceKeys {
+    /// Where a record has the value. `{since}` is the greatest value that the last complete pass over the region saw, as the record has it;
+    /// in a step of `ids`, the greatest value that the complete lists of the same id had. A time is never after the start of that pass. Example: `at = "/updated_at"`.
+    pub at: Pointer,
+    /// The value before the first complete pass, and of an id that is new: it is sent as it is written here, unless there is a
+    /// `format`. If unset, `1970-01-01T00:00:00Z`. Example: `first = "2024-01-01T00:00:00Z"`.
+    #[serde(default, with = "As::<Option<Scalar>>")]
+    pub first: Option<String>,
+    /// The format of strftime of the values, for a form that is not read without it (`usage.md` lists those that are). A time without
+    /// an offset (`%z`) is in UTC; `%s` and `%s%3f` are numbers of seconds and milliseconds. `{since}` without a format of its own is
+    /// written in it, and so is `first`. Example: `format = "%d.%m.%Y"`.
+    #[serde(default, with = "As::<Option<ReadFormat>>")]
+    pub format: Option<TimeFormat>,
+}
+
+/// A date or a time, before the first complete pass.
+struct FirstTime;
+
+impl Leaf for FirstTime {
+    type Value = Timestamp;
+
+    fn read(raw: Value) -> Result<Timestamp, Refusal> {
+        moment(&scalar(raw)?).ok_or_else(|| {
+            Refusal::new(
+                "expected a date, or a time in RFC 3339",
+                "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
+            )
+        })
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" })
     }
 }
 
-const TABLE: Table<SinceKeys> = table();
+described!(Since: Either<FirstTime, SinceKeys>);
 
-fn first_of(item: &Item<'_>, first: Option<String>, format: &TimeFormat) -> Option<SinceValue> {
-    let moment = match &first {
+impl TryFrom<Either<FirstTime, SinceKeys>> for Since {
+    type Error = Refusal;
+
+    fn try_from(keys: Either<FirstTime, SinceKeys>) -> Result<Self, Refusal> {
+        let keys = match keys {
+            Either::Text(at) => {
+                let first = Some(SinceValue::Time(at));
+                return Ok(Self {
+                    first,
+                    ..Self::default()
+                });
+            }
+            Either::Table(keys) => keys,
+        };
+        let first = match (keys.first, &keys.format) {
+            (first, None) => first.map(SinceValue::Text),
+            (first, Some(format)) => Some(first_of(first.as_deref(), format)?),
+        };
+        Ok(Self {
+            at: Some(keys.at),
+            first,
+            format: keys.format,
+        })
+    }
+}
+
+fn first_of(first: Option<&str>, format: &TimeFormat) -> Result<SinceValue, Refusal> {
+    let moment = match first {
         None => Some(Moment::at(Timestamp::from_micros(0))),
         Some(first) => Moment::by(format, first).or_else(|| moment(first).map(Moment::at)),
     };
     match moment {
-        Some(at) => Some(SinceValue::Formatted(at.written(format), format.clone())),
-        None => item.find(&["first"])?.refuse(
-            "expected a date, a time in RFC 3339, or one in `format`",
-            "write for example \"2024-01-01\"",
-        ),
+        Some(at) => Ok(SinceValue::Formatted(at.written(format), format.clone())),
+        None => {
+            let refusal = Refusal::new(
+                "expected a date, a time in RFC 3339, or one in `format`",
+                "write for example \"2024-01-01\"",
+            );
+            Err(refusal.below("first"))
+        }
     }
 }
 
-const FORMAT: Leaf<TimeFormat> = Leaf {
-    read: |item| {
-        let format = TimeFormat::parse(item.text()?);
-        format.filter(TimeFormat::can_be_read).or_else(|| {
-            item.refuse(
+struct ReadFormat;
+
+impl Leaf for ReadFormat {
+    type Value = TimeFormat;
+
+    fn read(raw: Value) -> Result<TimeFormat, Refusal> {
+        let format = TimeFormat::parse(&text(raw)?);
+        format.filter(TimeFormat::can_be_read).ok_or_else(|| {
+            Refusal::new(
                 "expected a format of strftime by which a time can be read: with the year, %p beside %I, and without %Z",
                 "write for example \"%d.%m.%Y\" or \"%d.%m.%Y %H:%M:%S %z\"",
             )
         })
-    },
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "%" });
-        Shape::scalar("format of strftime", schema)
-    },
-};
-
-/// A date or a time, or a table of [`SinceKeys`].
-pub const SINCE: Leaf<Since> = Leaf {
-    read: since,
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" });
-        Shape::scalar("date or time", schema).or(TABLE.shape())
-    },
-};
-
-fn since(item: Item<'_>) -> Option<Since> {
-    if item.is_table() {
-        let keys = TABLE.read(item.clone())?;
-        let first = match (keys.first, &keys.format) {
-            (first, None) => first.map(SinceValue::Text),
-            (first, Some(format)) => Some(first_of(&item, first, format)?),
-        };
-        return Some(Since {
-            at: Some(keys.at),
-            first,
-            format: keys.format,
-        });
     }
-    match moment(&item.as_text()?) {
-        Some(at) => Some(Since {
-            first: Some(SinceValue::Time(at)),
-            ..Since::default()
-        }),
-        None => item.refuse(
-            "expected a date, or a time in RFC 3339",
-            "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
-        ),
+
+    fn schema() -> Value {
+        json!({ "title": "format of strftime", "type": "string", "pattern": "%" })
     }
 }

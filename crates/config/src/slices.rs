@@ -4,14 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::{Months, NaiveTime};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::declare::{
-    AndThen, DURATION, Leaf, Or, Required, Shape, Table, Type, Words, keys, table,
-};
-use super::item::Item;
+use super::error::Refusal;
 use super::since::moment;
+use super::values::{As, Leaf, Span, leaves, scalar};
 use ingest_quota::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
@@ -50,9 +49,13 @@ pub enum SliceEnd {
 }
 
 /// Which slice is walked first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum SliceOrder {
+    /// From the newest slice back.
+    #[default]
     NewestFirst,
+    /// From the oldest slice on.
     OldestFirst,
 }
 
@@ -189,85 +192,81 @@ fn without(slice: Slice, taken: &[Slice]) -> Vec<Slice> {
     parts
 }
 
-keys! {
-    /// How a job's backfill is divided.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Slices {
-        /// The start of the first slice: a date or a time.
-        from: Timestamp = Required(MOMENT, "'2024-01-01'"),
-        /// The length of a slice: a duration, or `week`, `month`, `3 months`, `year` of the calendar, in UTC.
-        step: SliceStep = Required(STEP, "'30d'"),
-        /// The end of the last slice: a date or a time, `now`, or `now-2d` for an upstream that has its figures two days later. A
-        /// slice is fetched when it is over, so with `now` a new one appears after each `step`.
-        to: SliceEnd = Or(END, "'now'", "'2025-01-01'"),
-        /// Which slice is fetched first.
-        order: SliceOrder = Or(Words(ORDERS), "'newest_first'", "'oldest_first'"),
+/// How a job's backfill is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Slices {
+    /// The start of the first slice: a date or a time. Example: `from = "2024-01-01"`.
+    #[serde(with = "As::<Start>")]
+    pub from: Timestamp,
+    /// The length of a slice: a duration, or `week`, `month`, `3 months`, `year` of the calendar, in UTC. Example: `step = "30d"`.
+    pub step: SliceStep,
+    /// The end of the last slice: a date or a time, `now`, or `now-2d` for an upstream that has its figures two days later. A
+    /// slice is fetched when it is over, so with `now` a new one appears after each `step`. Example: `to = "2025-01-01"`.
+    #[serde(default)]
+    pub to: SliceEnd,
+    /// Which slice is fetched first. Example: `order = "oldest_first"`.
+    #[serde(default)]
+    pub order: SliceOrder,
+}
+
+impl Slices {
+    /// Whether the backfill has a span of time.
+    pub fn checked(self) -> Result<Self, Refusal> {
+        match self.to {
+            SliceEnd::At(end) if end <= self.from => {
+                let remedy = "write a later date, or \"now\"";
+                Err(Refusal::new("expected an end after `from`", remedy).below("to"))
+            }
+            SliceEnd::At(_) | SliceEnd::Ago(_) => Ok(self),
+        }
     }
 }
 
-const ORDERS: &[(&str, SliceOrder, &str)] = &[
-    (
-        "newest_first",
-        SliceOrder::NewestFirst,
-        "From the newest slice back.",
-    ),
-    (
-        "oldest_first",
-        SliceOrder::OldestFirst,
-        "From the oldest slice on.",
-    ),
-];
+struct Start;
 
-pub const SLICES: AndThen<Table<Slices>, Slices> = AndThen(table(), with_its_end);
+impl Leaf for Start {
+    type Value = Timestamp;
 
-/// Whether the backfill has a span of time.
-fn with_its_end(item: &Item<'_>, slices: Slices) -> Option<Slices> {
-    match slices.to {
-        SliceEnd::At(end) if end <= slices.from => item.find(&["to"])?.refuse(
-            "expected an end after `from`",
-            "write a later date, or \"now\"",
-        ),
-        SliceEnd::At(_) | SliceEnd::Ago(_) => Some(slices),
-    }
-}
-
-const MOMENT: Leaf<Timestamp> = Leaf {
-    read: |item| {
-        let at = moment(&item.as_text()?);
-        at.or_else(|| {
-            item.refuse(
+    fn read(raw: Value) -> Result<Timestamp, Refusal> {
+        moment(&scalar(raw)?).ok_or_else(|| {
+            Refusal::new(
                 "expected a date, or a time in RFC 3339",
                 "write for example \"2024-01-01\" or \"2024-01-01T00:00:00Z\"",
             )
         })
-    },
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" });
-        Shape::scalar("date or time", schema)
-    },
-};
+    }
 
-const STEP: Leaf<SliceStep> = Leaf {
-    read: step,
-    shape: || {
-        let schema = json!({ "type": "string", "minLength": 1 });
-        Shape::scalar("duration, `month` or `year`", schema)
-    },
-};
+    fn schema() -> Value {
+        json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" })
+    }
+}
+
+leaves!(SliceStep, SliceEnd);
 
 /// Shorter slices than this are taken for a mistake: a year would have half a million.
 const SHORTEST: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-fn step(item: Item<'_>) -> Option<SliceStep> {
-    if let Some(step) = calendar_step(&item.text()?.trim().to_lowercase()) {
-        return Some(step);
+impl Leaf for SliceStep {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        if let Some(step) = calendar_step(&scalar(raw.clone())?.trim().to_lowercase()) {
+            return Ok(step);
+        }
+        match Span::read(raw)? {
+            span if span < SHORTEST => Err(Refusal::new(
+                "expected at least a minute",
+                "write for example \"1d\"",
+            )),
+            span => Ok(Self::Span(span)),
+        }
     }
-    let span = DURATION.read(item.clone())?;
-    if span < SHORTEST {
-        return item.refuse("expected at least a minute", "write for example \"1d\"");
+
+    fn schema() -> Value {
+        json!({ "title": "duration, `month` or `year`", "type": "string", "minLength": 1 })
     }
-    Some(SliceStep::Span(span))
 }
 
 /// `week`, `3 months`; `None` for what is no number of calendar units. A duration in months would be of 30.44 days.
@@ -287,30 +286,41 @@ fn calendar_step(text: &str) -> Option<SliceStep> {
     })
 }
 
-const END: Leaf<SliceEnd> = Leaf {
-    read: end,
-    shape: || {
-        let pattern = "^(now(-[0-9].*)?|[0-9]{4}-[0-9]{2}-[0-9]{2}.*)$";
-        let schema = json!({ "type": "string", "pattern": pattern });
-        Shape::scalar("date or time, or `now`", schema)
-    },
-};
-
-fn end(item: Item<'_>) -> Option<SliceEnd> {
-    let text = item.as_text()?;
-    if let Some(ago) = text.strip_prefix("now") {
-        let ago = match ago.strip_prefix('-') {
-            Some(span) => humantime::parse_duration(span).ok(),
-            None => ago.is_empty().then_some(Duration::ZERO),
-        };
-        if let Some(ago) = ago {
-            return Some(SliceEnd::Ago(ago));
-        }
+impl Default for SliceEnd {
+    fn default() -> Self {
+        Self::Ago(Duration::ZERO)
     }
-    moment(&text).map(SliceEnd::At).or_else(|| {
-        item.refuse(
-            "expected a date, a time in RFC 3339, or `now`",
-            "write for example \"2025-01-01\", \"now\" or \"now-2d\"",
-        )
-    })
+}
+
+/// As far as the schema shows a default.
+impl Serialize for SliceEnd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("now")
+    }
+}
+
+impl Leaf for SliceEnd {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let text = scalar(raw)?;
+        let ago = text
+            .strip_prefix("now")
+            .and_then(|ago| match ago.strip_prefix('-') {
+                Some(span) => humantime::parse_duration(span).ok(),
+                None => ago.is_empty().then_some(Duration::ZERO),
+            });
+        let end = ago.map(Self::Ago).or_else(|| moment(&text).map(Self::At));
+        end.ok_or_else(|| {
+            Refusal::new(
+                "expected a date, a time in RFC 3339, or `now`",
+                "write for example \"2025-01-01\", \"now\" or \"now-2d\"",
+            )
+        })
+    }
+
+    fn schema() -> Value {
+        let pattern = "^(now(-[0-9].*)?|[0-9]{4}-[0-9]{2}-[0-9]{2}.*)$";
+        json!({ "title": "date or time, or `now`", "type": "string", "pattern": pattern })
+    }
 }

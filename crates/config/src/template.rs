@@ -5,11 +5,13 @@ mod date;
 use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use self::date::Date;
+use super::error::Refusal;
 use super::moment::Moment;
+use super::values::{Leaf, leaves, scalar};
 use super::{CursorText, Region, SinceValue, Slice};
 use ingest_quota::Timestamp;
 
@@ -19,10 +21,10 @@ const EPOCH: Timestamp = Timestamp::from_micros(0);
 const OF_REGION: &str = "region.";
 
 /// A text with `{variables}`; a literal brace is written twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Template {
     text: String,
-    parts: Vec<TemplatePart>,
+    parts: Vec<Part>,
 }
 
 /// A variable of a template.
@@ -90,31 +92,21 @@ pub enum TemplateError {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum TemplatePart {
+enum Part {
     Literal(String),
-    Variable(Variable),
-    Date(Date),
-    /// `{since}` with an offset or a format.
-    Since(Date),
-    SliceFrom(Date),
-    SliceTo(Date),
-    Ids(JoinedIds),
+    Variable(Variable, Argument),
 }
 
-/// How several ids become one text.
+/// What follows the name of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum JoinedIds {
+enum Argument {
+    Nothing,
+    /// The offset and the format of a time.
+    Date(Date),
+    /// What joins several ids.
+    Separator(String),
+    /// Several ids are a JSON array.
     Json,
-    By(String),
-}
-
-impl JoinedIds {
-    fn join(&self, ids: &[String]) -> String {
-        match self {
-            Self::Json => Value::from(ids).to_string(),
-            Self::By(separator) => ids.join(separator),
-        }
-    }
 }
 
 impl Template {
@@ -204,6 +196,15 @@ impl Template {
         })
     }
 
+    /// `{secret}`
+    #[must_use]
+    pub fn secret() -> Self {
+        Self {
+            text: "{secret}".to_owned(),
+            parts: vec![Part::Variable(Variable::Secret(None), Argument::Nothing)],
+        }
+    }
+
     /// The template as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -212,15 +213,16 @@ impl Template {
 
     /// The names of the secrets that it contains; `None` is the credential's `secret`.
     pub fn secrets(&self) -> impl Iterator<Item = Option<&str>> {
+        self.used().filter_map(|(variable, _)| match variable {
+            Variable::Secret(name) => Some(name.as_deref()),
+            _ => None,
+        })
+    }
+
+    fn used(&self) -> impl Iterator<Item = (&Variable, &Argument)> {
         self.parts.iter().filter_map(|part| match part {
-            TemplatePart::Variable(Variable::Secret(name)) => Some(name.as_deref()),
-            TemplatePart::Literal(_)
-            | TemplatePart::Variable(_)
-            | TemplatePart::Date(_)
-            | TemplatePart::Since(_)
-            | TemplatePart::SliceFrom(_)
-            | TemplatePart::SliceTo(_)
-            | TemplatePart::Ids(_) => None,
+            Part::Literal(_) => None,
+            Part::Variable(variable, argument) => Some((variable, argument)),
         })
     }
 
@@ -234,8 +236,8 @@ impl Template {
         let mut text = Zeroizing::new(String::new());
         for part in &self.parts {
             match (part, values) {
-                (TemplatePart::Literal(literal), _) => text.push_str(literal),
-                (TemplatePart::Variable(Variable::Secret(name)), _) => {
+                (Part::Literal(literal), _) => text.push_str(literal),
+                (Part::Variable(Variable::Secret(name), _), _) => {
                     text.push_str(secret_of(name.as_deref())?);
                 }
                 (part, values) => text.push_str(&part.of(values?)),
@@ -253,18 +255,7 @@ impl Template {
     /// The variables that it uses, in order.
     #[must_use]
     pub fn variables(&self) -> Vec<Variable> {
-        self.parts
-            .iter()
-            .filter_map(|part| match part {
-                TemplatePart::Literal(_) => None,
-                TemplatePart::Variable(variable) => Some(variable.clone()),
-                TemplatePart::Date(_) => Some(Variable::Date),
-                TemplatePart::Since(_) => Some(Variable::Since),
-                TemplatePart::SliceFrom(_) => Some(Variable::SliceFrom),
-                TemplatePart::SliceTo(_) => Some(Variable::SliceTo),
-                TemplatePart::Ids(_) => Some(Variable::Ids),
-            })
-            .collect()
+        self.used().map(|(variable, _)| variable.clone()).collect()
     }
 
     /// Whether it uses this variable.
@@ -276,14 +267,15 @@ impl Template {
     /// Whether it stands for one text for each id in a list: it names the ids and does not say how they are joined.
     #[must_use]
     pub fn repeats(&self) -> bool {
-        self.parts.contains(&TemplatePart::Variable(Variable::Ids))
+        let mut used = self.used();
+        used.any(|one| one == (&Variable::Ids, &Argument::Nothing))
     }
 
     /// Its first `{since}` with an offset or a format, as it is written: its value must be a time.
     #[must_use]
     pub fn timed_since(&self) -> Option<String> {
-        let is_timed = |part: &TemplatePart| matches!(part, TemplatePart::Since(_));
-        self.parts.iter().find(|part| is_timed(part))?;
+        let mut used = self.used();
+        used.find(|(one, argument)| **one == Variable::Since && **argument != Argument::Nothing)?;
         let (_, rest) = self.text.split_once("{since:")?;
         let (date, _) = rest.split_once('}')?;
         Some(format!("{{since:{date}}}"))
@@ -292,14 +284,10 @@ impl Template {
     /// Its first `{since}`, as it is written, and what it becomes with this value; `None` if it has none.
     #[must_use]
     pub fn since_with(&self, since: &SinceValue) -> Option<(String, String)> {
-        let is_timed = |part: &TemplatePart| matches!(part, TemplatePart::Since(_));
-        let is_since = |part: &TemplatePart| {
-            is_timed(part) || *part == TemplatePart::Variable(Variable::Since)
-        };
-        let part = self.parts.iter().find(|part| is_since(part))?;
-        let name = match is_timed(part) {
-            true => self.timed_since()?,
-            false => "{since}".to_owned(),
+        let (variable, argument) = self.used().find(|(one, _)| **one == Variable::Since)?;
+        let name = match argument {
+            Argument::Nothing => "{since}".to_owned(),
+            _ => self.timed_since()?,
         };
         let values = Values {
             region: &Region::default(),
@@ -308,21 +296,15 @@ impl Template {
             now: EPOCH,
             since: Some(since),
         };
-        Some((name, part.of(&values)))
+        Some((name, values.of(variable, argument)))
     }
 
     /// What it joins the ids by, if it says so.
     #[must_use]
     pub fn ids_separator(&self) -> Option<&str> {
-        self.parts.iter().find_map(|part| match part {
-            TemplatePart::Ids(JoinedIds::By(separator)) => Some(separator.as_str()),
-            TemplatePart::Ids(JoinedIds::Json)
-            | TemplatePart::Literal(_)
-            | TemplatePart::Variable(_)
-            | TemplatePart::Date(_)
-            | TemplatePart::Since(_)
-            | TemplatePart::SliceFrom(_)
-            | TemplatePart::SliceTo(_) => None,
+        self.used().find_map(|(_, argument)| match argument {
+            Argument::Separator(separator) => Some(separator.as_str()),
+            _ => None,
         })
     }
 
@@ -341,9 +323,31 @@ impl Template {
     pub fn literal(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
-            [TemplatePart::Literal(text)] => Some(text),
+            [Part::Literal(text)] => Some(text),
             _ => None,
         }
+    }
+}
+
+leaves!(Template);
+
+impl serde::Serialize for Template {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+/// Numbers and booleans are the text that they are written as.
+impl Leaf for Template {
+    type Value = Self;
+
+    fn read(raw: Value) -> Result<Self, Refusal> {
+        let read = Self::parse(&scalar(raw)?);
+        read.map_err(|error| Refusal::new(error, "write for example \"{region}\""))
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "template", "type": ["string", "number", "boolean"] })
     }
 }
 
@@ -365,22 +369,35 @@ impl Values<'_> {
     }
 
     /// The value of a variable. A value that the region lacks is empty, which the configuration refuses.
-    fn of(&self, variable: &Variable) -> String {
+    fn of(&self, variable: &Variable, argument: &Argument) -> String {
+        let date = |usual: fn() -> Date| match argument {
+            Argument::Date(date) => date.clone(),
+            _ => usual(),
+        };
+        // Empty outside a job with `slices`, which the configuration refuses.
+        let edge = |edge: fn(Slice) -> Timestamp| {
+            let slice = self.region.slice;
+            slice.map_or_else(String::new, |slice| date(Date::of_moments).at(edge(slice)))
+        };
         match variable {
             Variable::Region => self.region.code.clone(),
-            Variable::Ids => self.ids.join(","),
+            Variable::Ids => match argument {
+                Argument::Json => Value::from(self.ids).to_string(),
+                Argument::Separator(separator) => self.ids.join(separator),
+                Argument::Nothing | Argument::Date(_) => self.ids.join(","),
+            },
             Variable::Cursor => self
                 .cursor
                 .map(|cursor| cursor.to_string())
                 .unwrap_or_default(),
             Variable::Now => Moment::at(self.now).text(),
             Variable::Since => match self.since.and_then(SinceValue::text) {
-                Some(text) => text.to_owned(),
-                None => self.since_at(&Date::of_moments()),
+                Some(text) if *argument == Argument::Nothing => text.to_owned(),
+                _ => self.since_at(&date(Date::of_moments)),
             },
-            Variable::Date => Date::of_days().at(self.now),
-            Variable::SliceFrom => self.edge(&Date::of_moments(), |slice| slice.from),
-            Variable::SliceTo => self.edge(&Date::of_moments(), |slice| slice.to),
+            Variable::Date => date(Date::of_days).at(self.now),
+            Variable::SliceFrom => edge(|slice| slice.from),
+            Variable::SliceTo => edge(|slice| slice.to),
             // A region may have a value of this name.
             Variable::Id => match self.ids.first() {
                 Some(id) => id.clone(),
@@ -390,12 +407,6 @@ impl Values<'_> {
             Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
             Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
         }
-    }
-
-    /// An edge of the slice; empty outside a job with `slices`, which the configuration refuses.
-    fn edge(&self, date: &Date, edge: impl Fn(Slice) -> Timestamp) -> String {
-        let slice = self.region.slice;
-        slice.map_or_else(String::new, |slice| date.at(edge(slice)))
     }
 
     /// The value of `{since}` with an offset and a format; as it is where it is no time, which a run notes.
@@ -409,30 +420,25 @@ impl Values<'_> {
     }
 }
 
-impl TemplatePart {
+impl Part {
     fn of(&self, values: &Values<'_>) -> String {
         match self {
             Self::Literal(text) => text.clone(),
-            Self::Variable(variable) => values.of(variable),
-            Self::Date(date) => date.at(values.now),
-            Self::Since(date) => values.since_at(date),
-            Self::SliceFrom(date) => values.edge(date, |slice| slice.from),
-            Self::SliceTo(date) => values.edge(date, |slice| slice.to),
-            Self::Ids(joined) => joined.join(values.ids),
+            Self::Variable(variable, argument) => values.of(variable, argument),
         }
     }
 }
 
-fn push(parts: &mut Vec<TemplatePart>, text: &str) {
+fn push(parts: &mut Vec<Part>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
-        Some(TemplatePart::Literal(before)) => before.push_str(text),
-        _ => parts.push(TemplatePart::Literal(text.to_owned())),
+        Some(Part::Literal(before)) => before.push_str(text),
+        _ => parts.push(Part::Literal(text.to_owned())),
     }
 }
 
 /// Reads what begins with a brace, and returns what follows it.
-fn brace<'t>(parts: &mut Vec<TemplatePart>, text: &'t str) -> Result<&'t str, TemplateError> {
+fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateError> {
     // Other template languages write `{{name}}`. Here that is the text `{name}`, which would be sent as it is.
     let doubled = text
         .strip_prefix("{{")
@@ -458,55 +464,36 @@ fn is_variable(name: &str) -> bool {
     Template::variable_names().contains(&name)
 }
 
-/// What precedes the offset and the format of a time, the part that it is, and how the two are read.
-type TimePart = (
-    &'static str,
-    fn(Date) -> TemplatePart,
-    fn(&str) -> Option<Date>,
-);
-
-const TIMES: [TimePart; 4] = [
-    ("date:", TemplatePart::Date, Date::of_day),
-    ("since:", TemplatePart::Since, Date::of_second),
-    ("slice.from:", TemplatePart::SliceFrom, Date::of_second),
-    ("slice.to:", TemplatePart::SliceTo, Date::of_second),
-];
-
-fn variable(name: &str) -> Result<TemplatePart, TemplateError> {
-    if name.is_empty() {
+/// What stands between braces: the name of a variable, and for some an argument behind a colon.
+fn variable(text: &str) -> Result<Part, TemplateError> {
+    if text.is_empty() {
         return Err(TemplateError::Nameless);
     }
-    if name.contains('{') {
+    if text.contains('{') {
         return Err(TemplateError::Unbalanced);
     }
-    for (prefix, part, read) in TIMES {
-        if let Some(date) = name.strip_prefix(prefix) {
-            let date = read(date).ok_or_else(|| TemplateError::Date(name.to_owned()))?;
-            return Ok(part(date));
+    let date = |date: Option<Date>| {
+        let date = date.ok_or_else(|| TemplateError::Date(text.to_owned()))?;
+        Ok(Argument::Date(date))
+    };
+    let (name, argument) = match text.split_once(':') {
+        Some(("date", argument)) => (Variable::Date, date(Date::of_day(argument))?),
+        Some(("since", argument)) => (Variable::Since, date(Date::of_second(argument))?),
+        Some(("slice.from", argument)) => (Variable::SliceFrom, date(Date::of_second(argument))?),
+        Some(("slice.to", argument)) => (Variable::SliceTo, date(Date::of_second(argument))?),
+        Some(("ids", "")) => return Err(TemplateError::Separator),
+        Some(("ids", "json")) => (Variable::Ids, Argument::Json),
+        Some(("ids", by)) => (Variable::Ids, Argument::Separator(by.to_owned())),
+        Some(("secret", name)) => (Variable::Secret(Some(name.to_owned())), Argument::Nothing),
+        _ if text == "id" => (Variable::Id, Argument::Nothing),
+        _ => {
+            let mut known = Template::VARIABLES.into_iter();
+            let found = known.find(|(known, ..)| *known == text);
+            let of_region = text.strip_prefix(OF_REGION).unwrap_or(text);
+            let of_region = || Variable::OfRegion(of_region.to_owned());
+            let variable = found.map_or_else(of_region, |(_, variable, _)| variable);
+            (variable, Argument::Nothing)
         }
-    }
-    if name == "id" {
-        return Ok(TemplatePart::Variable(Variable::Id));
-    }
-    if let Some(separator) = name.strip_prefix("ids:") {
-        return Ok(TemplatePart::Ids(match separator {
-            "" => return Err(TemplateError::Separator),
-            "json" => JoinedIds::Json,
-            separator => JoinedIds::By(separator.to_owned()),
-        }));
-    }
-    if let Some(secret) = name.strip_prefix("secret:") {
-        let secret = Variable::Secret(Some(secret.to_owned()));
-        return Ok(TemplatePart::Variable(secret));
-    }
-    if let Some(value) = name.strip_prefix(OF_REGION) {
-        return Ok(TemplatePart::Variable(Variable::OfRegion(value.to_owned())));
-    }
-    let found = Template::VARIABLES
-        .into_iter()
-        .find(|(known, ..)| *known == name);
-    Ok(TemplatePart::Variable(match found {
-        Some((_, variable, _)) => variable,
-        None => Variable::OfRegion(name.to_owned()),
-    }))
+    };
+    Ok(Part::Variable(name, argument))
 }

@@ -4,55 +4,75 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
-use url::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use url::{Host, Url};
 
 use super::Template;
-use super::call::{CALL, Call};
-use super::declare::{
-    AndThen, BYTES, COUNT, DURATION, ExactlyOne, Leaf, Named, Optional, Or, OwnName, Required,
-    Shape, TEXT, Type, keys, table,
+use super::call::Call;
+use super::error::Refusal;
+use super::headers::{HeaderName, Headers};
+use super::oauth::{Grant, OAuth, SecretTemplate};
+use super::rules::Rule;
+use super::values::{
+    As, Bytes, Count, Either, Filled, Leaf, Named, Span, Table, Whole, default, described, text,
 };
-use super::headers::{HEADER_NAME, HEADERS};
-use super::item::Item;
-use super::loopback::is_loopback;
-use super::oauth::{Grant, OAUTH, OAuth, SECRET_TEMPLATE};
-use super::rules::{RULES, Rule};
 
-keys! {
-    /// An API that jobs pull from.
-    #[derive(Debug, Clone)]
-    pub struct Upstream {
-        /// The name of the upstream.
-        name: String = OwnName,
-        /// The URL to which the paths of the calls are joined, with or without a trailing slash. A secret is sent only over
-        /// https, or over http to this machine.
-        base_url: Url = Required(BASE_URL, "'https://api.example.com/v1'"),
-        /// How requests carry the secret of a credential; `"none"` for an API that requires no secret.
-        auth: Auth = Or(AUTH, "'none'", "{ header = 'x-api-key' }"),
-        /// The timeout of one request, including the connection.
-        timeout: Duration = Or(DURATION, "'30s'", "'10s'"),
-        /// The most attempts for one request, the first one included. Every attempt is charged.
-        attempts: u32 = Or(ATTEMPTS, "4", "2"),
-        /// The pause before the second attempt. It doubles with each further attempt.
-        pause: Duration = Or(DURATION, "'500ms'", "'2s'"),
-        /// The most requests that one run sends to the upstream at the same time, whatever `--concurrency` says. If unset, no
-        /// such bound.
-        max_concurrency: Option<u64> = Optional(COUNT, "2"),
-        /// The largest accepted response body, after decompression.
-        max_body: u64 = Or(BYTES, "'32MiB'", "'100MiB'"),
-        /// Records that no response contained for this long are deleted. If unset, records are kept forever.
-        keep: Option<Duration> = Optional(DURATION, "'30d'"),
-        /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`.
-        headers: BTreeMap<String, Template> = Or(HEADERS, "{}", "{ accept = 'application/vnd.example+json' }"),
-        /// Rules that classify refusals; the first rule that matches applies. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
-        /// 408, 425 and 5xx are `transient`, and any other is `skip`.
-        errors: Vec<Rule> = Or(RULES, "[]", "[{ status = 429, class = 'slow_down' }]"),
-        /// The metered methods of the API by name, at least one.
-        calls: BTreeMap<String, Arc<Call>> = Required(
-            AndThen(Named(CALL, "CALL"), at_least_one_call),
-            "{ 'things.list' = { path = 'things', cost = 1 } }",
-        ),
+/// An API that jobs pull from.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Upstream {
+    /// The name of the upstream.
+    #[serde(skip)]
+    pub name: String,
+    /// The URL to which the paths of the calls are joined, with or without a trailing slash. A secret is sent only over
+    /// https, or over http to this machine. Example: `base_url = "https://api.example.com/v1"`.
+    #[serde(with = "As::<BaseUrl>")]
+    pub base_url: Url,
+    /// How requests carry the secret of a credential; `"none"` for an API that requires no secret. Example: `auth = { header = "x-api-key" }`.
+    #[serde(default)]
+    pub auth: Auth,
+    /// The timeout of one request, including the connection. Example: `timeout = "10s"`.
+    #[serde(default = "default::seconds::<30>", with = "As::<Span>")]
+    pub timeout: Duration,
+    /// The most attempts for one request, the first one included. Every attempt is charged. Example: `attempts = 2`.
+    #[serde(default = "default::small::<4>", with = "As::<Whole<u32, 1, 100>>")]
+    pub attempts: u32,
+    /// The pause before the second attempt. It doubles with each further attempt. Example: `pause = "2s"`.
+    #[serde(default = "default::milliseconds::<500>", with = "As::<Span>")]
+    pub pause: Duration,
+    /// The most requests that one run sends to the upstream at the same time, whatever `--concurrency` says. If unset, no
+    /// such bound. Example: `max_concurrency = 2`.
+    #[serde(default, with = "As::<Option<Count>>")]
+    pub max_concurrency: Option<u64>,
+    /// The largest accepted response body, after decompression. Example: `max_body = "100MiB"`.
+    #[serde(default = "default::number::<{ 32 << 20 }>", with = "As::<Bytes>")]
+    pub max_body: u64,
+    /// Records that no response contained for this long are deleted. If unset, records are kept forever. Example: `keep = "30d"`.
+    #[serde(default, with = "As::<Option<Span>>")]
+    pub keep: Option<Duration>,
+    /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`. Example: `headers = { accept = "application/vnd.example+json" }`.
+    #[serde(default, with = "As::<Headers>")]
+    pub headers: BTreeMap<String, Template>,
+    /// Rules that classify refusals; the first rule that matches applies. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
+    /// 408, 425 and 5xx are `transient`, and any other is `skip`. Example: `errors = [{ status = 429, class = "slow_down" }]`.
+    #[serde(default)]
+    pub errors: Vec<Rule>,
+    /// The metered methods of the API by name, at least one. Example: `calls = { "things.list" = { path = "things", cost = 1 } }`.
+    #[serde(default, with = "Named::<Arc<Call>>")]
+    #[schemars(extend("minProperties" = 1))]
+    pub calls: BTreeMap<String, Arc<Call>>,
+}
+
+/// Whether a URL is on this machine.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
     }
 }
 
@@ -65,9 +85,11 @@ impl Upstream {
 }
 
 /// How a request carries the secret.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Either<NoAuth, AuthKeys>")]
 pub enum Auth {
     /// Not at all.
+    #[default]
     None,
     /// In a header of this name.
     Header(String),
@@ -96,118 +118,160 @@ impl Auth {
     }
 }
 
-keys! {
-    struct AuthKeys {
-        /// The header that carries the secret.
-        header: Option<String> = Optional(HEADER_NAME, "'x-api-key'"),
-        /// The query parameter that carries the secret. Proxies log it; prefer a header.
-        query: Option<String> = Optional(TEXT, "'key'"),
-        /// Send the secret as `authorization: Bearer SECRET`.
-        bearer: Option<()> = Optional(BEARER, "true"),
-        /// Send `authorization: Basic` with a user and a password.
-        basic: Option<BasicKeys> = Optional(table::<BasicKeys>(), "{ user = '{secret}', password = '' }"),
-        /// Send an access token of OAuth 2 as a bearer token. It is requested when it is needed, stored in the state directory
-        /// for its owner alone, and renewed before it expires and once after a 401. Token requests are not charged.
-        oauth: Option<OAuth> = Optional(OAUTH, "{ kind = 'client_credentials', token_url = 'https://id.example.com/token', client_id = 'me', client_secret = '{secret}' }"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+struct AuthKeys {
+    /// The header that carries the secret. Example: `header = "x-api-key"`.
+    #[serde(default, with = "As::<Option<HeaderName>>")]
+    pub header: Option<String>,
+    /// The query parameter that carries the secret. Proxies log it; prefer a header. Example: `query = "key"`.
+    #[serde(default, with = "As::<Option<Filled>>")]
+    pub query: Option<String>,
+    /// Send the secret as `authorization: Bearer SECRET`. Example: `bearer = true`.
+    #[serde(default, with = "As::<Option<True>>")]
+    pub bearer: Option<()>,
+    /// Send `authorization: Basic` with a user and a password. Example: `basic = { user = "{secret}", password = "" }`.
+    pub basic: Option<Table<BasicKeys>>,
+    /// Send an access token of OAuth 2 as a bearer token. It is requested when it is needed, stored in the state directory
+    /// for its owner alone, and renewed before it expires and once after a 401. Token requests are not charged. Example: `oauth = { kind = "client_credentials", token_url = "https://id.example.com/token", client_id = "me", client_secret = "{secret}" }`.
+    pub oauth: Option<OAuth>,
 }
 
-keys! {
-    struct BasicKeys {
-        /// The user: text, `{secret}` or `{secret:NAME}`.
-        user: Template = Required(SECRET_TEMPLATE, "'{secret}'"),
-        /// The password, likewise.
-        password: Template = Or(SECRET_TEMPLATE, "''", "'{secret:password}'"),
-    }
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct BasicKeys {
+    /// The user: text, `{secret}` or `{secret:NAME}`. Example: `user = "{secret}"`.
+    #[serde(with = "As::<SecretTemplate>")]
+    pub user: Template,
+    /// The password, likewise. Example: `password = "{secret:password}"`.
+    #[serde(default = "nothing", with = "As::<SecretTemplate>")]
+    pub password: Template,
 }
 
 const AUTH_REMEDY: &str = "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true }, { basic = { ... } }, \
     { oauth = { ... } } or \"none\"";
-const AUTH_KEYS: ExactlyOne<AuthKeys> = ExactlyOne(table(), AUTH_REMEDY);
-const AUTH: Leaf<Auth> = Leaf {
-    read: auth,
-    shape: || Shape::scalar("`\"none\"`", json!({ "const": "none" })).or(AUTH_KEYS.shape()),
-};
 
-fn auth(item: Item<'_>) -> Option<Auth> {
-    if !item.is_table() {
-        return match item.text()? {
-            "none" => Some(Auth::None),
-            _ => item.refuse("expected how requests carry the secret", AUTH_REMEDY),
+struct NoAuth;
+
+impl Leaf for NoAuth {
+    type Value = ();
+
+    fn read(raw: Value) -> Result<(), Refusal> {
+        match text(raw)?.as_str() {
+            "none" => Ok(()),
+            _ => Err(Refusal::new(
+                "expected how requests carry the secret",
+                AUTH_REMEDY,
+            )),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "`\"none\"`", "const": "none" })
+    }
+}
+
+described!(Auth: Either<NoAuth, AuthKeys>);
+
+impl TryFrom<Either<NoAuth, AuthKeys>> for Auth {
+    type Error = Refusal;
+
+    fn try_from(keys: Either<NoAuth, AuthKeys>) -> Result<Self, Refusal> {
+        let Either::Table(keys) = keys else {
+            return Ok(Self::None);
         };
-    }
-    let keys = AUTH_KEYS.read(item)?;
-    let header = keys.header.map(Auth::Header);
-    header
-        .or(keys.query.map(Auth::Query))
-        .or(keys.bearer.map(|()| Auth::Bearer))
-        .or(keys
+        let basic = keys
             .basic
-            .map(|BasicKeys { user, password }| Auth::Basic { user, password }))
-        .or(keys.oauth.map(|oauth| Auth::OAuth(Box::new(oauth))))
+            .map(|Table(BasicKeys { user, password })| Self::Basic { user, password });
+        let ways = [
+            keys.header.map(Self::Header),
+            keys.query.map(Self::Query),
+            keys.bearer.map(|()| Self::Bearer),
+            basic,
+            keys.oauth.map(|oauth| Self::OAuth(Box::new(oauth))),
+        ];
+        exactly_one(ways, "header, query, bearer, basic, oauth", AUTH_REMEDY)
+    }
 }
 
-const BEARER: Leaf<()> = Leaf {
-    read: |item| match item.truth()? {
-        true => Some(()),
-        false => item.refuse(
-            "expected true",
-            "write auth = \"none\" if the upstream needs no secret",
-        ),
-    },
-    shape: || Shape::scalar("`true`", json!({ "const": true })),
-};
-
-const ATTEMPTS: Leaf<u32> = Leaf {
-    read: |item| u32::try_from(item.number(1..=100)?).ok(),
-    shape: || {
-        let schema = json!({ "type": "integer", "minimum": 1, "maximum": 100 });
-        Shape::scalar("integer from 1 to 100", schema)
-    },
-};
-
-const BASE_URL: Leaf<Url> = Leaf {
-    read: base_url,
-    shape: || {
-        let schema = json!({ "type": "string", "pattern": "^https?://[^?#]*$" });
-        Shape::scalar("URL", schema)
-    },
-};
-
-fn base_url(item: Item<'_>) -> Option<Url> {
-    let example = "write for example \"https://api.example.com/v1\"";
-    let Ok(url) = Url::parse(item.text()?) else {
-        return item.refuse("expected a URL", example);
-    };
-    if !matches!(url.scheme(), "http" | "https") {
-        return item.refuse("expected an http or https URL", example);
+/// The only value that is present of several keys.
+pub fn exactly_one<T, const N: usize>(
+    values: [Option<T>; N],
+    names: &str,
+    remedy: &str,
+) -> Result<T, Refusal> {
+    let mut present = values.into_iter().flatten();
+    match (present.next(), present.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(Refusal::new(
+            format!("expected exactly one of {names}"),
+            remedy,
+        )),
     }
-    // Messages and logs show this URL.
-    if !url.username().is_empty() || url.password().is_some() {
-        return item.refuse(
-            "expected a URL without a user or password",
-            "configure the secret with `auth` and a credential",
-        );
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return item.refuse(
-            "expected a URL without `?` and `#`",
-            "move them into `params` of the calls",
-        );
-    }
-    Some(url)
 }
 
-fn at_least_one_call(
-    item: &Item<'_>,
-    calls: BTreeMap<String, Call>,
-) -> Option<BTreeMap<String, Arc<Call>>> {
-    if calls.is_empty() {
-        return item.refuse(
-            "expected at least one call",
-            "add [upstreams.NAME.calls.\"things.list\"]",
-        );
+/// How a default is shown.
+impl Serialize for Auth {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("none")
     }
-    let shared = calls.into_iter().map(|(name, call)| (name, Arc::new(call)));
-    Some(shared.collect())
+}
+
+fn nothing() -> Template {
+    Template::default()
+}
+
+struct True;
+
+impl Leaf for True {
+    type Value = ();
+
+    fn read(raw: Value) -> Result<(), Refusal> {
+        match raw {
+            Value::Bool(true) => Ok(()),
+            _ => Err(Refusal::new(
+                "expected true",
+                "write auth = \"none\" if the upstream needs no secret",
+            )),
+        }
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "`true`", "const": true })
+    }
+}
+
+struct BaseUrl;
+
+impl Leaf for BaseUrl {
+    type Value = Url;
+
+    fn read(raw: Value) -> Result<Url, Refusal> {
+        let example = "write for example \"https://api.example.com/v1\"";
+        let Ok(url) = Url::parse(&text(raw)?) else {
+            return Err(Refusal::new("expected a URL", example));
+        };
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Refusal::new("expected an http or https URL", example));
+        }
+        // Messages and logs show this URL.
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refusal::new(
+                "expected a URL without a user or password",
+                "configure the secret with `auth` and a credential",
+            ));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(Refusal::new(
+                "expected a URL without `?` and `#`",
+                "move them into `params` of the calls",
+            ));
+        }
+        Ok(url)
+    }
+
+    fn schema() -> Value {
+        json!({ "title": "URL", "type": "string", "pattern": "^https?://[^?#]*$" })
+    }
 }

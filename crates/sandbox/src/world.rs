@@ -193,7 +193,7 @@ impl<'a> Question<'a> {
     /// How many records a page has: what is requested, as far as a page can have them.
     fn page_size(&self) -> u64 {
         let size = self.paging.size();
-        let param = size.and_then(|size| size.param.as_deref());
+        let param = size.and_then(|size| size.param);
         let requested = param.and_then(|param| self.request.page_value(param)?.parse().ok());
         let usual = size.map_or(USUAL, |size| size.size);
         requested.unwrap_or(usual).clamp(1, MOST)

@@ -321,10 +321,10 @@ fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
             .map(|Lacking { key, at, instead }| Missing::Paging { key, at, instead }),
     );
     if let Some(size) = paging.size().filter(|size| page.listed > size.size)
-        && let Some(param) = &size.param
+        && let Some(param) = size.param
     {
         found.push(Missing::Size {
-            param: param.clone(),
+            param: param.to_owned(),
             size: size.size,
             then: paging.then().is_some() && !page.is_first,
         });

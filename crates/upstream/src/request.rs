@@ -403,7 +403,7 @@ fn page_size(
 ) -> Option<u64> {
     let paging = &request.step.call.paging;
     let size = paging.size()?;
-    let requested = size.param.as_ref().and_then(|name| match paging.place() {
+    let requested = size.param.and_then(|name| match paging.place() {
         Place::Query => parameters.get(name)?.first()?.parse().ok(),
         Place::Body => body?.value_of(name)?.parse().ok(),
     });

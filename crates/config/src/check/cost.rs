@@ -2,61 +2,68 @@
 
 use std::collections::BTreeSet;
 
-use super::{call_in, step_in};
-use crate::item::Item;
+use toml::de::DeValue;
+
+use crate::document::Document;
 use crate::names::advice;
 use crate::{Call, Config, Credential, CredentialLimit, Job, Step, Upstream};
 use ingest_quota::{Limit, LimitName, Units};
 
-pub fn costs(config: &Config, root: &Item<'_>) {
+pub fn charges(config: &Config, document: &Document<'_>) {
     for credential in config.credentials.values() {
+        if !document.is_right_below(&["credentials", &credential.name]) {
+            continue;
+        }
         for call in credential.upstream.calls.values() {
-            charges(credential, call, root);
-            settles(&credential.upstream, call, root);
+            has_limits(credential, call, document);
+            settles(&credential.upstream, call, document);
         }
     }
+}
+
+pub fn grants(config: &Config, document: &Document<'_>) {
+    let is_right = |one: &Job| document.is_right_below(&["credentials", &one.credential.name]);
     for job in &config.jobs {
-        job.by_credential().for_each(|job| leave(&job, root));
-        for (at, step) in job.steps.iter().enumerate() {
-            job.by_credential()
-                .for_each(|job| fits(&job, at, step, root));
+        for job in job.by_credential().filter(is_right) {
+            leave(&job, document);
+            let steps = job.steps.iter().enumerate();
+            steps.for_each(|(at, step)| fits(&job, at, step, document));
         }
     }
 }
 
 /// Every limit that a call charges must be one of each credential.
-fn charges(credential: &Credential, call: &Call, root: &Item<'_>) {
-    let is_unknown = |limit: &&LimitName| !credential.limits.contains_key(*limit);
-    // Each credential is compared with each call, so nothing is looked up in the file where all is well.
-    if !call.cost.limits().any(|limit| is_unknown(&limit)) {
-        return;
-    }
-    let call_item = call_in(root, &credential.upstream, call);
-    let Some(cost) = call_item.and_then(|call| call.find(&["cost"])) else {
-        return;
-    };
-    for limit in call.cost.limits().filter(is_unknown) {
-        let item = cost.find(&[limit]).unwrap_or_else(|| cost.clone());
+fn has_limits(credential: &Credential, call: &Call, document: &Document<'_>) {
+    let cost = [
+        "upstreams",
+        &credential.upstream.name,
+        "calls",
+        &call.name,
+        "cost",
+    ];
+    let is_bare = matches!(document.find(&cost), Some(DeValue::Integer(_)));
+    let limits = call.cost.limits();
+    for limit in limits.filter(|limit| !credential.limits.contains_key(*limit)) {
+        let mut place = cost.to_vec();
+        place.extend((!is_bare).then_some(limit.as_str()));
         let expected = format!("credential {:?} has no limit {limit:?}", credential.name);
-        item.refuse::<()>(expected, remedy(credential, limit, cost.is_number(), call));
+        document.refuse(&place, expected, remedy(credential, limit, is_bare, call));
     }
 }
 
 /// A call must charge the limits that it settles.
-fn settles(upstream: &Upstream, call: &Call, root: &Item<'_>) {
-    if call.settle.is_empty() {
-        return;
-    }
-    let Some(item) = call_in(root, upstream, call) else {
-        return;
-    };
-    for limit in call
-        .settle
-        .keys()
-        .filter(|limit| call.cost.of(limit) == Units::ZERO)
-    {
-        item.refuse_at(
-            &["settle", limit],
+fn settles(upstream: &Upstream, call: &Call, document: &Document<'_>) {
+    let limits = call.settle.keys();
+    for limit in limits.filter(|limit| call.cost.of(limit) == Units::ZERO) {
+        document.refuse(
+            &[
+                "upstreams",
+                &upstream.name,
+                "calls",
+                &call.name,
+                "settle",
+                limit,
+            ],
             "the call does not charge this limit",
             format!("add {limit} to the call's `cost`, with its estimate"),
         );
@@ -81,38 +88,28 @@ fn remedy(credential: &Credential, limit: &str, bare: bool, call: &Call) -> Stri
 }
 
 /// A job must leave less than the limit grants.
-fn leave(job: &Job, root: &Item<'_>) {
-    let Some(leave) = root.find(&["jobs", &job.name, "leave"]) else {
-        return;
-    };
-    let entries = if leave.is_table() {
-        leave.entries().unwrap_or_default()
-    } else {
-        Vec::new()
-    };
+fn leave(job: &Job, document: &Document<'_>) {
+    let path = ["jobs", &job.name, "leave"];
     // A cost drops entries of zero units, and the limits that they name must exist all the same.
-    let named = entries.iter().map(|entry| entry.name().to_owned());
+    let named = document.keys(&path).into_iter();
     let names: BTreeSet<LimitName> = named.chain(job.leave.limits().cloned()).collect();
     for name in &names {
         let units = job.leave.of(name);
-        let item = leave.find(&[name]).unwrap_or_else(|| leave.clone());
+        let own = [&path[..], &[name]].concat();
+        let place = if document.has(&own) { &own[..] } else { &path };
         match job.credential.limits.get(name) {
             None => {
                 let known = job.credential.limits.keys().map(String::as_str);
-                item.refuse::<()>(
-                    format!("credential {:?} has no limit {name:?}", job.credential.name),
-                    advice(name, known),
-                );
+                let expected =
+                    format!("credential {:?} has no limit {name:?}", job.credential.name);
+                document.refuse(place, expected, advice(name, known));
             }
             Some(CredentialLimit { limit, .. }) if units >= limit.enforced() => {
                 let most = limit.enforced();
-                item.refuse::<()>(
-                    format!(
-                        "this job can spend nothing: the limit {name:?} grants at most \
-                        {most}, and `leave` reserves {units}"
-                    ),
-                    format!("write less than {most}"),
+                let expected = format!(
+                    "this job can spend nothing: the limit {name:?} grants at most {most}, and `leave` reserves {units}"
                 );
+                document.refuse(place, expected, format!("write less than {most}"));
             }
             Some(_) => {}
         }
@@ -120,28 +117,22 @@ fn leave(job: &Job, root: &Item<'_>) {
 }
 
 /// The cost of a step must fit into its limits while nothing else is used.
-fn fits(job: &Job, at: usize, step: &Step, root: &Item<'_>) {
+fn fits(job: &Job, at: usize, step: &Step, document: &Document<'_>) {
     for (name, units) in step.call.cost.iter() {
         let Some(CredentialLimit { limit, .. }) = job.credential.limits.get(name) else {
             continue;
         };
         let leave = job.leave.of(name);
         let left = limit.enforced().saturating_sub(leave);
-        if units > left
-            // A `leave` that takes everything is reported at the job itself.
-            && leave < limit.enforced()
-            && let Some(step) = step_in(root, job, at)
-        {
-            step.refuse_at(
-                &["call"],
+        // A `leave` that takes everything is reported at the job itself.
+        if units > left && leave < limit.enforced() {
+            document.refuse(
+                &["jobs", &job.name, "steps", &at.to_string(), "call"],
                 format!(
-                    "the call can never be granted: it costs {units} of {name:?}, of which at \
-                    most {} can be used",
+                    "the call can never be granted: it costs {units} of {name:?}, of which at most {} can be used",
                     sum(limit, leave.get())
                 ),
-                format!(
-                    "lower headroom or leave until {units} fit, or correct the quota or the cost"
-                ),
+                format!("lower headroom or leave until {units} fit, or correct the quota or the cost"),
             );
         }
     }

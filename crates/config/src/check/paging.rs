@@ -1,8 +1,11 @@
 //! Checks of where a call sends the parameters that turn its pages.
 
-use crate::body::body_of;
-use crate::item::Item;
-use crate::{Body, Call, Method, Place, place_in_json};
+use toml::de::DeValue;
+
+use crate::body::BODIES;
+use crate::document::Document;
+use crate::error::Refusal;
+use crate::{Body, Call, Lead, Method, Place, place_in_json};
 
 /// Members that count records, which no cursor is.
 const COUNTS: [&str; 8] = [
@@ -17,47 +20,51 @@ const COUNTS: [&str; 8] = [
 ];
 
 /// A cursor is no number of records.
-pub fn next_is_no_total(page: &Item<'_>) {
-    let Some(next) = page.find(&["next"]) else {
+pub fn next_is_no_total(path: &[&str], call: &Call, document: &Document<'_>) {
+    let (Lead::Token(next) | Lead::Url(next)) = call.paging.lead() else {
         return;
     };
-    let text = next.as_text().unwrap_or_default();
-    let counts = text
-        .rsplit('/')
-        .next()
-        .is_some_and(|name| COUNTS.contains(&name));
-    if counts {
-        next.refuse::<()>(
+    if next
+        .tokens()
+        .last()
+        .is_some_and(|name| COUNTS.contains(&name.as_str()))
+    {
+        document.refuse(
+            &[path, &["page", "next"]].concat(),
             "this place names a number of records, which is not the cursor of a page",
             "write kind = \"offset\" with total, or where the response has the cursor",
         );
     }
 }
 
-/// A parameter in the body must have a place there.
-pub fn place(item: &Item<'_>, call: &Call) {
-    let Some(page) = item.find(&["page"]) else {
-        return;
-    };
-    next_is_no_total(&page);
-    let size = call.paging.size().and_then(|size| size.param.as_deref());
+/// A parameter in the body must have a place there, and one in the query is no pointer.
+pub fn place(path: &[&str], call: &Call, document: &Document<'_>) {
+    let size = call.paging.size().and_then(|size| size.param);
     let params = [("param", call.paging.cursor_param()), ("size_param", size)];
-    let in_query = page.find(&["in"]);
-    let in_query = in_query.filter(|place| place.as_text().as_deref() == Some("query"));
+    let page = [path, &["page"]].concat();
+    let in_page = [&page[..], &["in"]].concat();
+    let says_query = document.find(&in_page).and_then(DeValue::as_str) == Some("query");
     for (key, param) in params {
-        let found = page.find(&[key]).zip(param);
-        let Some((key, param)) = found else { continue };
-        if let Some(body) = page.find(&["then"]).as_ref().and_then(body_of)
-            && call.paging.place() == Place::Body
-        {
-            leads_somewhere(&key, param, &body);
-        }
-        match call.paging.place() {
-            Place::Query => not_a_pointer(&key, param),
-            Place::Body => in_body(&key, param, item, call),
+        let Some(param) = param else { continue };
+        let key = [&page[..], &[key]].concat();
+        let refused = match call.paging.place() {
+            Place::Query => not_a_pointer(param),
+            Place::Body => in_body(path, param, call, document),
         };
-        if let Some(place) = in_query.as_ref().filter(|_| param.starts_with('/')) {
-            place.refuse::<()>(
+        match refused {
+            Ok(()) => {}
+            Err(Refusal {
+                at,
+                expected,
+                instead,
+            }) if at.is_empty() || !document.has(&in_page) => {
+                document.refuse(&key, expected, instead);
+            }
+            Err(refusal) => document.report(&page, &refusal),
+        }
+        if says_query && param.starts_with('/') {
+            document.refuse(
+                &in_page,
                 "a JSON pointer is a place in the body",
                 "write in = \"body\", or the name of a query parameter",
             );
@@ -66,72 +73,84 @@ pub fn place(item: &Item<'_>, call: &Call) {
 }
 
 /// A size is sent where the cursor is.
-fn not_a_pointer(key: &Item<'_>, param: &str) -> Option<()> {
+fn not_a_pointer(param: &str) -> Result<(), Refusal> {
     match param.starts_with('/') {
-        true => key.refuse(
+        true => Err(Refusal::new(
             "a JSON pointer is a place in the body, and the cursor is sent in the query",
             "write the name of a query parameter, or send both in the body",
-        ),
-        false => Some(()),
+        )),
+        false => Ok(()),
     }
 }
 
-fn in_body(key: &Item<'_>, param: &str, call_item: &Item<'_>, call: &Call) -> Option<()> {
-    let is_pointer = param.starts_with('/');
-    match (&call.body, body_of(call_item)) {
-        (None, _) if call.method == Method::GET => call_item
-            .find(&["page", "in"])
-            .unwrap_or_else(|| key.clone())
-            .refuse(
+fn in_body(
+    path: &[&str],
+    param: &str,
+    call: &Call,
+    document: &Document<'_>,
+) -> Result<(), Refusal> {
+    let body_at = |path: &[&str]| {
+        let name = BODIES
+            .iter()
+            .find(|name| document.has(&[path, &[*name]].concat()))?;
+        Some((*name, document.find(&[path, &[*name]].concat())?))
+    };
+    let then = body_at(&[path, &["page", "then"]].concat());
+    if let Some((name, body)) = then {
+        leads_somewhere(param, name, body)?;
+    }
+    match (&call.body, body_at(path)) {
+        (None, _) if call.method == Method::GET => {
+            let refusal = Refusal::new(
                 "a GET request has no body to put the cursor into",
                 "write in = \"query\", or method = \"POST\"",
-            ),
-        (Some(Body::Form(_)), _) if is_pointer => key.refuse(
+            );
+            Err(refusal.below("in"))
+        }
+        (Some(Body::Form(_)), _) if param.starts_with('/') => Err(Refusal::new(
             "the body is a form, which has no place for a JSON pointer",
             "write the name of a field",
-        ),
-        (Some(Body::Json(_)), Some(body))
-            if body.name() == "graphql" && !param.starts_with("/variables/") =>
-        {
-            key.refuse(
+        )),
+        (Some(Body::Json(_)), Some(("graphql", _))) if !param.starts_with("/variables/") => {
+            let name = param.trim_start_matches('/');
+            Err(Refusal::new(
                 "a GraphQL request has its parameters in `variables`",
-                format!("write \"/variables/{}\"", param.trim_start_matches('/')),
-            )
+                format!("write \"/variables/{name}\""),
+            ))
         }
-        (Some(Body::Json(_)), Some(body)) => leads_somewhere(key, param, &body),
-        (None | Some(Body::Form(_) | Body::Json(_)), _) => Some(()),
+        (Some(Body::Json(_)), Some((name, body))) => leads_somewhere(param, name, body),
+        (None | Some(Body::Form(_) | Body::Json(_)), _) => Ok(()),
     }
 }
 
 /// What is written on the way to the parameter must be tables, or elements of a list.
-fn leads_somewhere(key: &Item<'_>, param: &str, body: &Item<'_>) -> Option<()> {
+fn leads_somewhere(param: &str, name: &str, body: &DeValue<'_>) -> Result<(), Refusal> {
     let example = "write for example \"/variables/after\"";
     let Some(place) = place_in_json(param) else {
-        return key.refuse(
-            "expected the name of a parameter or a JSON pointer",
-            example,
-        );
+        let expected = "expected the name of a parameter or a JSON pointer";
+        return Err(Refusal::new(expected, example));
     };
-    let mut at = Some(body.clone());
+    let (mut at, mut name) = (body, name);
     for token in place.tokens() {
-        let Some(inside) = at else { return Some(()) };
-        at = inside.find(&[token]);
-        if at.is_none() && !inside.is_table() {
-            let expected = format!(
-                "the body has no place here: {} is not a table",
-                inside.name()
-            );
-            return key.refuse(expected, example);
-        }
+        let next = match at {
+            DeValue::Table(table) => match table.get(token.as_str()) {
+                Some(next) => Some(next),
+                None => return Ok(()),
+            },
+            DeValue::Array(array) => token.parse::<usize>().ok().and_then(|at| array.get(at)),
+            _ => None,
+        };
+        let Some(next) = next else {
+            let expected = format!("the body has no place here: {name} is not a table");
+            return Err(Refusal::new(expected, example));
+        };
+        (at, name) = (next.get_ref(), token);
     }
-    match at {
-        Some(table) if table.is_table() => key.refuse(
-            format!(
-                "{} is a table, which the parameter would replace",
-                table.name()
-            ),
-            example,
-        ),
-        Some(_) | None => Some(()),
+    match at.is_table() {
+        true => {
+            let expected = format!("{name} is a table, which the parameter would replace");
+            Err(Refusal::new(expected, example))
+        }
+        false => Ok(()),
     }
 }

@@ -1,50 +1,107 @@
 //! Checks of requests: templates against the variables that exist, parameters against paging.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{call_in, paging, step_in};
-use crate::body::body_of;
-use crate::item::Item;
+use toml::de::DeValue;
+
+use super::paging;
+use crate::body::BODIES;
+use crate::document::Document;
 use crate::names::{advice, quoted};
-use crate::tree::Kind;
-use crate::{Auth, Call, Config, Job, Region, Step, Template, TemplateError, Upstream, Variable};
+use crate::{
+    Auth, Body, Call, Config, Field, Job, Param, Params, Region, Step, Template, TemplateError,
+    Upstream, Variable,
+};
 
-/// A template, with where it was written.
-type Written<'a> = (Item<'a>, Template);
+/// A template, with the path at which it was written.
+type Written<'a> = (Vec<String>, &'a Template);
 
-pub fn requests(config: &Config, root: &Item<'_>) {
-    let values: BTreeSet<&str> = config
-        .regions
+pub fn variables(config: &Config, document: &Document<'_>) {
+    let regions = config.regions.iter();
+    let values = regions.flat_map(|region| region.values.keys());
+    let check = Check {
+        document,
+        values: values.map(String::as_str).collect(),
+    };
+    each_call(config, document, |upstream, call, path| {
+        check.call(upstream, call, path)
+    });
+    each_step(config, document, |job, step, path| {
+        check.step(job, step, path)
+    });
+}
+
+pub fn parameters(config: &Config, document: &Document<'_>) {
+    each_call(config, document, |upstream, call, path| {
+        for params in [&["params"][..], &["page", "then", "params"]] {
+            leaves_to_others(&[path, params].concat(), upstream, call, document);
+        }
+        paging::place(path, call, document);
+    });
+    each_step(config, document, |job, step, path| {
+        let upstream = &job.credential.upstream;
+        leaves_to_others(
+            &[path, &["params"]].concat(),
+            upstream,
+            &step.call,
+            document,
+        );
+    });
+}
+
+pub fn cursors(config: &Config, document: &Document<'_>) {
+    each_call(config, document, |_, call, path| {
+        paging::next_is_no_total(path, call, document)
+    });
+}
+
+pub fn since(config: &Config, document: &Document<'_>) {
+    config.jobs.iter().for_each(|job| uses_since(job, document));
+}
+
+pub fn slices(config: &Config, document: &Document<'_>) {
+    config
+        .jobs
         .iter()
-        .flat_map(|region| region.values.keys())
-        .map(String::as_str)
-        .collect();
+        .for_each(|job| uses_slices(job, document));
+}
+
+/// Each call that is right, with its path.
+fn each_call(config: &Config, document: &Document<'_>, check: impl Fn(&Upstream, &Call, &[&str])) {
     for upstream in config.upstreams.values() {
-        let calls = upstream.calls.values();
-        calls.for_each(|call| check_call(upstream, call, root, &values));
-    }
-    for job in &config.jobs {
-        for (at, step) in job.steps.iter().enumerate() {
-            if let Some(item) = step_in(root, job, at) {
-                check_step(job, step, &item, &values);
+        for call in upstream.calls.values() {
+            let path = ["upstreams", &upstream.name, "calls", &call.name];
+            if document.is_right_below(&path) {
+                check(upstream, call, &path);
             }
         }
-        uses_since(job, root);
-        uses_slices(job, root);
+    }
+}
+
+/// Each step that is right, with its path, and with a call that is right.
+fn each_step(config: &Config, document: &Document<'_>, check: impl Fn(&Job, &Step, &[&str])) {
+    let is_right = |job: &&Arc<Job>| document.is_right_below(&["jobs", &job.name]);
+    for job in config.jobs.iter().filter(is_right) {
+        let upstream = &job.credential.upstream.name;
+        let headers = ["upstreams", upstream, "headers"];
+        for (at, step) in job.steps.iter().enumerate() {
+            let call = ["upstreams", upstream, "calls", &step.call.name];
+            if document.is_right_below(&call) && document.is_right_below(&headers) {
+                check(job, step, &["jobs", &job.name, "steps", &at.to_string()]);
+            }
+        }
     }
 }
 
 /// A job's `since` must have a step that uses it. Each list of an id continues from its own value, so a call has one such list.
-fn uses_since(job: &Job, root: &Item<'_>) {
+fn uses_since(job: &Job, document: &Document<'_>) {
     let mut calls = BTreeSet::new();
     for (at, step) in job.steps.iter().enumerate() {
-        if step.ids.is_some()
-            && job.names(step, &Variable::Since)
-            && !calls.insert(&step.call.name)
-            && let Some(item) = step_in(root, job, at)
-        {
-            item.refuse::<()>(
+        let is_of_ids = step.ids.is_some() && job.names(step, &Variable::Since);
+        if is_of_ids && !calls.insert(&step.call.name) {
+            document.refuse(
+                &["jobs", &job.name, "steps", &at.to_string()],
                 format!(
                     "another step of this job has a {{since}} for each id of {}",
                     step.call.name
@@ -53,14 +110,11 @@ fn uses_since(job: &Job, root: &Item<'_>) {
             );
         }
     }
-    if let Some(since) = root.find(&["jobs", &job.name, "since"])
-        && job.slices.is_none()
-        && !job
-            .steps
-            .iter()
-            .any(|step| job.names(step, &Variable::Since))
-    {
-        since.refuse::<()>(
+    let since = ["jobs", &job.name, "since"];
+    let uses = |step: &Step| job.names(step, &Variable::Since);
+    if document.has(&since) && job.slices.is_none() && !job.steps.iter().any(uses) {
+        document.refuse(
+            &since,
             "no step of this job uses {since}",
             "add it to the step's params, for example updated_after = \"{since}\", or remove the key",
         );
@@ -69,7 +123,7 @@ fn uses_since(job: &Job, root: &Item<'_>) {
         && first.moment().is_none()
         && let Some(timed) = job.steps.iter().find_map(|step| job.timed_since(step))
     {
-        root.refuse_at(
+        document.refuse(
             &["jobs", &job.name, "since", "first"],
             format!("expected a time, since {timed} shifts or formats it"),
             "write for example \"2024-01-01\", or name its form, such as format = \"%d.%m.%Y\"",
@@ -78,258 +132,346 @@ fn uses_since(job: &Job, root: &Item<'_>) {
 }
 
 /// Each step that lists must name the slice: otherwise every slice would be the same list.
-fn uses_slices(job: &Job, root: &Item<'_>) {
-    let Some(slices) = root.find(&["jobs", &job.name, "slices"]) else {
+fn uses_slices(job: &Job, document: &Document<'_>) {
+    if job.slices.is_none() {
         return;
-    };
+    }
     let edges = [Variable::SliceFrom, Variable::SliceTo];
     let names_slice = |step: &Step| edges.iter().any(|edge| job.names(step, edge));
     let mut lists = job.steps.iter().filter(|step| step.ids.is_none());
     if let Some(same) = lists.find(|step| !names_slice(step)) {
-        slices.refuse::<()>(
+        document.refuse(
+            &["jobs", &job.name, "slices"],
             format!("{} would list the same in every slice: it does not use {{slice.from}}", same.call.name),
             "add the slice to the step's params, for example { from = \"{slice.from}\", to = \"{slice.to}\" }, or move the step to \
             a job without slices",
         );
     }
-    root.refuse_at(
-        &["jobs", &job.name, "since"],
-        "a job with `slices` has no {since}: each slice has its own {slice.from}",
-        "remove the key",
-    );
+    let since = ["jobs", &job.name, "since"];
+    if document.has(&since) {
+        document.refuse(
+            &since,
+            "a job with `slices` has no {since}: each slice has its own {slice.from}",
+            "remove the key",
+        );
+    }
 }
 
-fn check_call(upstream: &Upstream, call: &Call, root: &Item<'_>, values: &BTreeSet<&str>) {
-    let Some(item) = call_in(root, upstream, call) else {
-        return;
-    };
-    let params = item.find(&["params"]);
-    let upstream_headers = root.find(&["upstreams", &upstream.name, "headers"]);
-    let written = requested(&item, call)
-        .into_iter()
-        .chain(upstream_headers.iter().flat_map(parameters));
-    let written = written
-        .chain(params.iter().flat_map(parameters))
-        .chain(in_body(Some(&item), None));
-    written.for_each(|written| names_something(&written, values));
-    let then = item.find(&["page", "then", "params"]);
-    params
-        .iter()
-        .chain(&then)
-        .for_each(|params| leaves_to_others(params, upstream, call));
-    paging::place(&item, call);
+struct Check<'a, 't> {
+    document: &'a Document<'t>,
+    /// The names of all values of regions.
+    values: BTreeSet<&'a str>,
 }
 
-fn check_step(job: &Job, step: &Step, item: &Item<'_>, values: &BTreeSet<&str>) {
-    let params = item.find(&["params"]);
-    let own: Vec<Written<'_>> = params.iter().flat_map(parameters).collect();
-    let in_own_body = in_body(None, Some(item));
-    own.iter()
-        .chain(&in_own_body)
-        .for_each(|written| names_something(written, values));
-    params
-        .iter()
-        .for_each(|params| leaves_to_others(params, &job.credential.upstream, &step.call));
-    let all = all_of_step(job, step, item, own);
-    asks_for_ids(job, step, item, &all, values);
-    let of_records = record_templates(job, step, item);
-    of_records
-        .iter()
-        .for_each(|written| names_something(written, values));
-    for (written, template) in all.iter().chain(&of_records) {
-        for variable in template.variables() {
-            if !names_nothing(&variable, values) {
-                stands_for_something(job, step, written, &variable);
-                if variable == Variable::Id && step.ids.is_none() {
-                    every_region_has(job, written, "id");
+impl Check<'_, '_> {
+    fn call(&self, upstream: &Upstream, call: &Call, path: &[&str]) {
+        let written = self.of_call(upstream, call);
+        let params = self.params(&[], &[path, &["params"]].concat(), &call.params);
+        let body = self.body(&[], path, call.body.as_ref());
+        let written = written.iter().chain(&params).chain(&body);
+        written.for_each(|written| self.names_something(written));
+    }
+
+    fn step(&self, job: &Job, step: &Step, path: &[&str]) {
+        let upstream = &job.credential.upstream;
+        let call = ["upstreams", &upstream.name, "calls", &step.call.name];
+        let own = [path, &["params"]].concat();
+        let params = [&call[..], &["params"]].concat();
+        let mut all = self.of_call(upstream, &step.call);
+        all.extend(self.params(&own, &params, &step.params));
+        all.extend(self.body(path, &call, step.body.as_ref()));
+        self.asks_for_ids(job, step, path, &all);
+        all.extend(self.of_records(&call, &step.call));
+        for (place, template) in &all {
+            self.names_something(&(place.clone(), template));
+            for variable in template.variables() {
+                if !self.names_nothing(&variable) {
+                    self.stands_for_something(job, step, place, &variable);
+                    if variable == Variable::Id && step.ids.is_none() {
+                        self.every_region_has(job, place, "id");
+                    }
                 }
             }
         }
     }
-}
 
-/// The templates of a call's records: parts of ids, and columns.
-fn record_templates<'a>(job: &Job, step: &Step, item: &Item<'a>) -> Vec<Written<'a>> {
-    let upstream = &job.credential.upstream.name;
-    let records = ["upstreams", upstream, "calls", &step.call.name, "records"];
-    let Some(records) = item.root().find(&records) else {
-        return Vec::new();
-    };
-    let ids = records.find(&["id"]).and_then(|ids| ids.one_or_more());
-    let columns = records
-        .find(&["columns"])
-        .and_then(|columns| columns.entries());
-    let fields = ids.into_iter().chain(columns).flatten();
-    let template = |field: Item<'a>| match field.kind() {
-        Kind::Text(text) if !text.starts_with('/') => {
-            Some((field.clone(), Template::parse(text).ok()?))
+    /// The templates that each request of a call has: its path and headers, and its requests behind the first page.
+    fn of_call<'c>(&self, upstream: &'c Upstream, call: &'c Call) -> Vec<Written<'c>> {
+        let of_upstream = ["upstreams", &upstream.name];
+        let path = [&of_upstream[..], &["calls", &call.name]].concat();
+        let mut written = self.headers(&of_upstream, &upstream.headers);
+        written.extend(
+            call.path
+                .iter()
+                .map(|template| (owned(&path, &["path"]), template)),
+        );
+        written.extend(self.headers(&path, &call.headers));
+        if let Some(then) = call.paging.then() {
+            let path = [&path[..], &["page", "then"]].concat();
+            written.extend(
+                then.path
+                    .iter()
+                    .map(|template| (owned(&path, &["path"]), template)),
+            );
+            written.extend(self.params(&[], &[&path[..], &["params"]].concat(), &then.params));
+            written.extend(self.body(&[], &path, then.body.as_ref()));
         }
-        _ => None,
-    };
-    fields.filter_map(template).collect()
-}
+        written
+    }
 
-/// Every template of a step's requests: the path and headers of its call, and each parameter and each value of the body where
-/// it was written last.
-fn all_of_step<'a>(
-    job: &Job,
-    step: &Step,
-    item: &Item<'a>,
-    own: Vec<Written<'a>>,
-) -> Vec<Written<'a>> {
-    let Some(upstream) = item
-        .root()
-        .find(&["upstreams", &job.credential.upstream.name])
-    else {
-        return own;
-    };
-    let Some(call) = upstream.find(&["calls", &step.call.name]) else {
-        return own;
-    };
-    let headers: Vec<_> = upstream
-        .find(&["headers"])
-        .iter()
-        .flat_map(parameters)
-        .collect();
-    let overriding = item.find(&["params"]);
-    let is_overridden = |written: &Item<'_>| {
-        let own = overriding.as_ref();
-        own.is_some_and(|own| own.find(&[written.name()]).is_some())
-    };
-    let always = call.find(&["params"]);
-    let always = always
-        .iter()
-        .flat_map(|params| parameters_but(params, is_overridden));
-    headers
-        .into_iter()
-        .chain(requested(&call, &step.call))
-        .chain(always)
-        .chain(own)
-        .chain(in_body(Some(&call), Some(item)))
-        .collect()
-}
+    /// The file may write the names of headers in capitals.
+    fn headers<'c>(
+        &self,
+        path: &[&str],
+        headers: &'c BTreeMap<String, Template>,
+    ) -> Vec<Written<'c>> {
+        let path = [path, &["headers"]].concat();
+        let names = self.document.keys(&path);
+        let written = |name: &str| {
+            names
+                .iter()
+                .find(|one| one.eq_ignore_ascii_case(name))
+                .cloned()
+        };
+        let place = |name: &str| owned(&path, &[&written(name).unwrap_or_default()]);
+        headers
+            .iter()
+            .map(|(name, template)| (place(name), template))
+            .collect()
+    }
 
-/// The templates of a call's path and headers, and of its requests behind the first page.
-fn requested<'a>(item: &Item<'a>, call: &Call) -> Vec<Written<'a>> {
-    let path = item.find(&["path"]).zip(call.path.clone());
-    let headers = item.find(&["headers"]);
-    let headers = headers.iter().flat_map(parameters);
-    let then = item.find(&["page", "then"]);
-    let then = then.iter().flat_map(behind_the_first);
-    path.into_iter().chain(headers).chain(then).collect()
-}
-
-/// The templates of the requests behind the first page.
-fn behind_the_first<'a>(then: &Item<'a>) -> Vec<Written<'a>> {
-    let path = then.find(&["path"]).and_then(|path| {
-        let template = Template::parse(&path.as_text()?).ok()?;
-        Some((path, template))
-    });
-    let params = then.find(&["params"]);
-    let params = params.iter().flat_map(parameters);
-    path.into_iter()
-        .chain(params)
-        .chain(in_body(Some(then), None))
-        .collect()
-}
-
-/// The templates of a body, which is that of a call, or of a step that overrides it.
-fn in_body<'a>(item: Option<&Item<'a>>, own: Option<&Item<'a>>) -> Vec<Written<'a>> {
-    let body = |item: Option<&Item<'a>>| {
-        let body = body_of(item?)?;
-        match body.name() {
-            // The query is no template.
-            "graphql" => body.find(&["variables"]),
-            _ => Some(body),
-        }
-    };
-    texts(body(item), body(own))
-}
-
-/// The texts of a value, of which another one overrides those at the same places.
-fn texts<'a>(value: Option<Item<'a>>, own: Option<Item<'a>>) -> Vec<Written<'a>> {
-    let (tables, single) = match (value, own) {
-        (Some(value), Some(own)) if value.is_table() && own.is_table() => (vec![value, own], None),
-        (value, own) => match own.or(value) {
-            Some(table) if table.is_table() => (vec![table], None),
-            single => (Vec::new(), single),
-        },
-    };
-    let Some(single) = single else {
-        let entries = |table: &Item<'a>| table.entries().unwrap_or_default();
-        let mut members: Vec<Vec<Item<'a>>> = Vec::new();
-        for entry in tables.iter().flat_map(entries) {
-            match members
-                .iter_mut()
-                .find(|member| member.iter().any(|one| one.name() == entry.name()))
-            {
-                Some(member) => member.push(entry),
-                None => members.push(vec![entry]),
+    /// Parameters of a call, of which a step writes some in `own`.
+    fn params<'c>(&self, own: &[&str], path: &[&str], params: &'c Params) -> Vec<Written<'c>> {
+        let mut written = Vec::new();
+        for (name, param) in params {
+            let place = self.place(own, path, std::slice::from_ref(name));
+            match param {
+                Param::Once(template) => written.push((place, template)),
+                Param::Repeated(templates) => {
+                    let places = (0..).map(|at: usize| [&place[..], &[at.to_string()]].concat());
+                    written.extend(places.zip(templates));
+                }
             }
         }
-        let members = members.into_iter().map(Vec::into_iter);
-        return members
-            .flat_map(|mut member| texts(member.next(), member.next()))
-            .collect();
-    };
-    match single.kind() {
-        Kind::List(_) => {
-            let elements = single.list().unwrap_or_default().into_iter();
-            elements
-                .flat_map(|element| texts(Some(element), None))
-                .collect()
-        }
-        Kind::Text(text) => {
-            let template = Template::parse(text).ok();
-            template
-                .map(|template| (single, template))
-                .into_iter()
-                .collect()
-        }
-        Kind::Table(_) | Kind::Integer(_) | Kind::Float(..) | Kind::Bool(_) | Kind::Date(_) => {
-            Vec::new()
+        written
+    }
+
+    /// The body of a call or a `then` at `path`, of which a step writes some at `own`.
+    fn body<'c>(&self, own: &[&str], path: &[&str], body: Option<&'c Body>) -> Vec<Written<'c>> {
+        let at = |path: &[&'static str]| path.to_vec();
+        let name = |path: &[&str]| {
+            BODIES
+                .iter()
+                .find(|name| self.document.has(&[path, &[*name]].concat()))
+        };
+        let below = |path| name(path).map(|name| at(&[*name])).unwrap_or_default();
+        let (own, path) = ([own, &below(own)].concat(), [path, &below(path)].concat());
+        match body {
+            None => Vec::new(),
+            Some(Body::Form(params)) => self.params(&own, &path, params),
+            Some(Body::Json(json)) => {
+                let placed = json.templates().into_iter();
+                let place = |(below, template): (Vec<String>, _)| {
+                    (self.place(&own, &path, &below), template)
+                };
+                placed.map(place).collect()
+            }
         }
     }
-}
 
-fn parameters<'a>(params: &Item<'a>) -> Vec<Written<'a>> {
-    parameters_but(params, |_| false)
-}
-
-fn parameters_but<'a>(
-    params: &Item<'a>,
-    is_left_out: impl Fn(&Item<'a>) -> bool,
-) -> Vec<Written<'a>> {
-    let template = |item: Item<'a>| Some((item.clone(), Template::parse(&item.as_text()?).ok()?));
-    let values = params.entries().unwrap_or_default().into_iter();
-    values
-        .filter(|item| !is_left_out(item))
-        .flat_map(|item| item.one_or_more().unwrap_or_default())
-        .filter_map(template)
-        .collect()
-}
-
-fn names_something((item, template): &Written<'_>, values: &BTreeSet<&str>) {
-    if let Some(name) = values.iter().find(|name| template.doubles(name)) {
-        item.refuse::<()>(
-            TemplateError::Doubled((*name).to_owned()),
-            "write single braces",
-        );
+    /// Where a value was written last: in the step, or else in the call.
+    fn place(&self, own: &[&str], path: &[&str], below: &[String]) -> Vec<String> {
+        let below: Vec<&str> = below.iter().map(String::as_str).collect();
+        match !own.is_empty() && self.document.has(&[own, &below].concat()) {
+            true => owned(own, &below),
+            false => owned(path, &below),
+        }
     }
-    for variable in template.variables() {
-        if let Variable::OfRegion(name) = &variable
-            && names_nothing(&variable, values)
-        {
-            let written = match Template::variable_names().contains(&name.as_str()) {
-                true => format!("{{region.{name}}}"),
-                false => format!("{{{name}}}"),
-            };
-            item.refuse::<()>(
-                format!("{written} is not a template variable"),
-                instead_of(name, values),
+
+    /// The templates of a call's records: parts of ids, and columns.
+    fn of_records<'c>(&self, path: &[&str], call: &'c Call) -> Vec<Written<'c>> {
+        let Some(records) = &call.records else {
+            return Vec::new();
+        };
+        let id = [path, &["records", "id"]].concat();
+        let is_list = matches!(self.document.find(&id), Some(DeValue::Array(_)));
+        let ids = records.id.iter().enumerate();
+        let ids = ids.filter_map(|(at, field)| match field {
+            Field::Template(template) if is_list => {
+                Some((owned(&id, &[&at.to_string()]), template))
+            }
+            Field::Template(template) => Some((owned(&id, &[]), template)),
+            Field::At(_) => None,
+        });
+        let columns = records.columns.iter().filter_map(|(name, column)| {
+            let place = owned(path, &["records", "columns", name]);
+            column.template.as_ref().map(|template| (place, template))
+        });
+        ids.chain(columns).collect()
+    }
+
+    fn names_something(&self, (place, template): &Written<'_>) {
+        if let Some(name) = self.values.iter().find(|name| template.doubles(name)) {
+            let error = TemplateError::Doubled((*name).to_owned());
+            self.document.refuse(place, error, "write single braces");
+        }
+        for variable in template.variables() {
+            if let Variable::OfRegion(name) = &variable
+                && self.names_nothing(&variable)
+            {
+                let written = match Template::variable_names().contains(&name.as_str()) {
+                    true => format!("{{region.{name}}}"),
+                    false => format!("{{{name}}}"),
+                };
+                self.document.refuse(
+                    place,
+                    format!("{written} is not a template variable"),
+                    instead_of(name, &self.values),
+                );
+            }
+        }
+    }
+
+    fn names_nothing(&self, variable: &Variable) -> bool {
+        names_nothing(variable, &self.values)
+    }
+
+    fn asks_for_ids(&self, job: &Job, step: &Step, path: &[&str], all: &[Written<'_>]) {
+        // A region may have a value named `id`, which only a step with ids hides.
+        let may_be_of_region = step.ids.is_none() && self.values.contains("id");
+        let is_asking = |variable: &Variable| match variable {
+            Variable::Ids => true,
+            Variable::Id => !may_be_of_region,
+            _ => false,
+        };
+        let asking = all
+            .iter()
+            .find(|(_, template)| template.variables().iter().any(is_asking));
+        match (&step.ids, asking) {
+            (Some(_), None) => self.document.refuse(
+                &[path, &["ids"]].concat(),
+                "no parameter of this step uses the ids",
+                "write for example params = { id = \"{ids}\" }",
+            ),
+            (None, Some((place, _))) => self.document.refuse(
+                place,
+                format!(
+                    "{{ids}} has no value: this step of job {:?} has no `ids`",
+                    job.name
+                ),
+                "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
+            ),
+            _ => {}
+        }
+    }
+
+    /// A variable must have a value for each region, and the same one for all regions of a batch.
+    fn stands_for_something(&self, job: &Job, step: &Step, place: &[String], variable: &Variable) {
+        let is_shared = step.ids.is_some();
+        let has_several_ids = step.ids.as_ref().is_some_and(|ids| ids.batch > 1);
+        let no_value = match variable {
+            Variable::SliceFrom | Variable::SliceTo => no_slice(job, is_shared),
+            Variable::Since => no_since(job, has_several_ids),
+            Variable::Region | Variable::OfRegion(_) if is_shared => Some((
+                format!(
+                    "the region has no value: a batch of ids of job {:?} serves several regions",
+                    job.name
+                ),
+                "remove the region",
+            )),
+            Variable::OfRegion(name) => return self.every_region_has(job, place, name),
+            Variable::Region => (!self.document.has(&["regions"])).then(|| {
+                (
+                    "{region} has no value: the configuration has no regions".to_owned(),
+                    "write regions = [\"US\"] at the top of the file, or remove {region}",
+                )
+            }),
+            Variable::Id => has_several_ids.then(|| {
+                (
+                    "{id} is the only id of a request, and this step requests several".to_owned(),
+                    "write batch = 1, or {ids}",
+                )
+            }),
+            Variable::Cursor => (step.call.paging.most_pages(None) == Some(1)).then(|| {
+                (
+                    "{cursor} has no value: the call has no `page`".to_owned(),
+                    "add page = { kind = ... }",
+                )
+            }),
+            Variable::Ids | Variable::Now | Variable::Date | Variable::Secret(_) => None,
+        };
+        if let Some((why, instead)) = no_value {
+            self.document.refuse(place, why, instead);
+        }
+    }
+
+    fn every_region_has(&self, job: &Job, place: &[String], name: &str) {
+        let has = |region: &&Arc<Region>| region.values.contains_key(name);
+        let lacking = job.regions.iter().filter(|region| !has(region));
+        let lacking: Vec<&str> = lacking.map(|region| region.code.as_str()).collect();
+        if let Some(first) = lacking.first() {
+            let names = some_of(&lacking);
+            self.document.refuse(
+                place,
+                format!("{name} has no value in these regions of job {:?}: {names}", job.name),
+                format!(
+                    "add [regions.{}] {name} = \"...\", or restrict the job's `regions` to those that have one",
+                    quoted(first)
+                ),
             );
         }
     }
+}
+
+/// Parameters must not set the secret or the page. Only `page` sets the cursor, except that a list may begin at `{since}`. A step
+/// may set another page size.
+fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document: &Document<'_>) {
+    let place = |name: Option<&str>| {
+        let place = owned(params, &[name?]);
+        document.has(&place).then_some(place)
+    };
+    if let Auth::Query(name) = &upstream.auth
+        && let Some(place) = place(Some(name))
+    {
+        document.refuse_unseen(
+            &place,
+            "auth sets this parameter already",
+            "remove it here: a secret must not be in this file",
+        );
+    }
+    let is_start = |place: &Vec<String>| {
+        let texts = document.find(place).and_then(DeValue::as_str);
+        texts.is_some_and(|text| text.contains("{since")) && call.paging.has_no_first_token()
+    };
+    if let Some(place) = place(call.paging.cursor_param()).filter(|place| !is_start(place)) {
+        document.refuse(
+            &place,
+            format!(
+                "page.param of call {:?} sets this parameter already",
+                call.name
+            ),
+            "remove it here, or change `page`",
+        );
+    }
+    let size = call.paging.size().and_then(|size| size.param);
+    let Some(place) = place(size) else { return };
+    let text = match document.find(&place) {
+        Some(DeValue::String(text)) => text.to_string(),
+        Some(DeValue::Integer(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    if !text.parse().is_ok_and(|size: u64| size > 0) {
+        document.refuse(
+            &place,
+            "expected the page size, a whole number of 1 or more",
+            "remove it to use the size of the call",
+        );
+    }
+}
+
+fn owned(path: &[&str], below: &[&str]) -> Vec<String> {
+    let path = path.iter().chain(below);
+    path.map(|key| (*key).to_owned()).collect()
 }
 
 /// What to write instead of an unknown variable. A name with blanks or signs is probably meant as text, such as the fields of a
@@ -363,85 +505,6 @@ fn instead_of(name: &str, values: &BTreeSet<&str>) -> String {
 
 fn names_nothing(variable: &Variable, values: &BTreeSet<&str>) -> bool {
     matches!(variable, Variable::OfRegion(name) if !values.contains(name.as_str()))
-}
-
-fn names_ids(template: &Template, may_be_of_region: bool) -> bool {
-    let names = |variable: &Variable| match variable {
-        Variable::Ids => true,
-        Variable::Id => !may_be_of_region,
-        _ => false,
-    };
-    template.variables().iter().any(names)
-}
-
-fn asks_for_ids(
-    job: &Job,
-    step: &Step,
-    item: &Item<'_>,
-    all: &[Written<'_>],
-    values: &BTreeSet<&str>,
-) {
-    // A region may have a value named `id`, which only a step with ids hides.
-    let may_be_of_region = step.ids.is_none() && values.contains("id");
-    let names = |(_, template): &&Written<'_>| names_ids(template, may_be_of_region);
-    let asking = all.iter().find(names);
-    match (&step.ids, asking) {
-        (Some(_), None) => item.refuse_at(
-            &["ids"],
-            "no parameter of this step uses the ids",
-            "write for example params = { id = \"{ids}\" }",
-        ),
-        (None, Some((written, _))) => {
-            written.refuse::<()>(
-                format!(
-                    "{{ids}} has no value: this step of job {:?} has no `ids`",
-                    job.name
-                ),
-                "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
-            );
-        }
-        _ => {}
-    }
-}
-
-/// A variable must have a value for each region, and the same one for all regions of a batch.
-fn stands_for_something(job: &Job, step: &Step, item: &Item<'_>, variable: &Variable) {
-    let is_shared = step.ids.is_some();
-    let has_several_ids = step.ids.as_ref().is_some_and(|ids| ids.batch > 1);
-    let no_value = match variable {
-        Variable::SliceFrom | Variable::SliceTo => no_slice(job, is_shared),
-        Variable::Since => no_since(job, has_several_ids),
-        Variable::Region | Variable::OfRegion(_) if is_shared => Some((
-            format!(
-                "the region has no value: a batch of ids of job {:?} serves several regions",
-                job.name
-            ),
-            "remove the region",
-        )),
-        Variable::OfRegion(name) => return every_region_has(job, item, name),
-        Variable::Region => item.root().find(&["regions"]).is_none().then(|| {
-            (
-                "{region} has no value: the configuration has no regions".to_owned(),
-                "write regions = [\"US\"] at the top of the file, or remove {region}",
-            )
-        }),
-        Variable::Id => has_several_ids.then(|| {
-            (
-                "{id} is the only id of a request, and this step requests several".to_owned(),
-                "write batch = 1, or {ids}",
-            )
-        }),
-        Variable::Cursor => (step.call.paging.most_pages(None) == Some(1)).then(|| {
-            (
-                "{cursor} has no value: the call has no `page`".to_owned(),
-                "add page = { kind = ... }",
-            )
-        }),
-        Variable::Ids | Variable::Now | Variable::Date | Variable::Secret(_) => None,
-    };
-    if let Some((why, instead)) = no_value {
-        item.refuse::<()>(why, instead);
-    }
 }
 
 /// Why the slice has no value, and what to write instead; `None` if it has one.
@@ -479,30 +542,6 @@ fn no_since(job: &Job, has_several_ids: bool) -> Option<(String, &'static str)> 
     })
 }
 
-fn every_region_has(job: &Job, item: &Item<'_>, name: &str) {
-    let has = |region: &&Arc<Region>| region.values.contains_key(name);
-    let lacking: Vec<&str> = job
-        .regions
-        .iter()
-        .filter(|region| !has(region))
-        .map(|region| region.code.as_str())
-        .collect();
-    if let Some(first) = lacking.first() {
-        item.refuse::<()>(
-            format!(
-                "{name} has no value in these regions of job {:?}: {}",
-                job.name,
-                some_of(&lacking)
-            ),
-            format!(
-                "add [regions.{}] {name} = \"...\", or restrict the job's `regions` to those that \
-                have one",
-                quoted(first)
-            ),
-        );
-    }
-}
-
 /// The first names of a list that can have thousands.
 fn some_of(names: &[&str]) -> String {
     const MOST: usize = 20;
@@ -510,46 +549,5 @@ fn some_of(names: &[&str]) -> String {
     match names.len().saturating_sub(MOST) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
-    }
-}
-
-/// Parameters must not set the secret or the page.
-fn leaves_to_others(params: &Item<'_>, upstream: &Upstream, call: &Call) {
-    if let Auth::Query(name) = &upstream.auth
-        && let Some(item) = params.find(&[name])
-    {
-        item.refuse_unseen::<()>(
-            "auth sets this parameter already",
-            "remove it here: a secret must not be in this file",
-        );
-    }
-    leaves_paging_alone(params, call);
-}
-
-/// Only `page` sets the cursor, except that a list may begin at `{since}`. A step may set another page size.
-fn leaves_paging_alone(params: &Item<'_>, call: &Call) {
-    let size = call.paging.size().and_then(|size| size.param.as_deref());
-    let cursor = call.paging.cursor_param();
-    let is_start = |item: &Item<'_>| {
-        let text = item.as_text().unwrap_or_default();
-        text.contains("{since") && call.paging.has_no_first_token()
-    };
-    let cursor = cursor.and_then(|cursor| params.find(&[cursor]));
-    if let Some(item) = cursor.filter(|item| !is_start(item)) {
-        let expected = format!(
-            "page.param of call {:?} sets this parameter already",
-            call.name
-        );
-        item.refuse::<()>(expected, "remove it here, or change `page`");
-    }
-    if let Some(item) = size.and_then(|size| params.find(&[size]))
-        && item
-            .as_text()
-            .is_some_and(|text| !text.parse().is_ok_and(|size: u64| size > 0))
-    {
-        item.refuse::<()>(
-            "expected the page size, a whole number of 1 or more",
-            "remove it to use the size of the call",
-        );
     }
 }

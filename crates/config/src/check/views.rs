@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::Config;
-use crate::item::Item;
+use crate::document::Document;
 
 /// Refuses two kinds whose views would have one name: SQL ignores case.
-pub fn views(config: &Config, root: &Item<'_>) {
+pub fn views(config: &Config, document: &Document<'_>) {
     let mut views: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for upstream in config.upstreams.values() {
         for call in upstream.calls.values() {
@@ -25,7 +25,7 @@ pub fn views(config: &Config, root: &Item<'_>) {
                 "kind",
             ];
             if first != kind {
-                root.refuse_at(
+                document.refuse(
                     &place,
                     format!(
                         "kind {:?} of upstream {:?} already has the catalog view {view:?}",

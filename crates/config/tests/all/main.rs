@@ -12,6 +12,7 @@
 mod errors;
 mod kinds;
 mod look_up;
+mod marked;
 mod moment;
 mod others;
 mod right;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ingest_config::{
-    AfterLoss, Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, CatalogStore,
-    JsonTemplate, Lasting, LedgerStore, Method, PageSize, Paging, Place, Pointer, PostgresTls,
-    ResponseField, SecretSource,
+    AfterLoss, Auth, Body, CatalogStore, JsonTemplate, Lasting, LedgerStore, Method, PageKind,
+    Paging, Place, Pointer, PostgresTls, ResponseField, SecretSource,
 };
 use ingest_quota::{Calendar, Counting, Limit, Outage, Period, Units, Window};
 use serde_json::json;
@@ -43,7 +42,7 @@ fn what_is_not_said_is_the_default() {
     let call = &upstream.calls["owners.list"];
     assert_eq!(
         (call.method.clone(), call.outage, &call.paging),
-        (Method::GET, None, &Paging::None)
+        (Method::GET, None, &Paging::default())
     );
 
     let credential = &config.credentials["main"];
@@ -172,108 +171,76 @@ fn the_parameters_of_a_call_are_merged_under_those_of_the_step() {
 
 #[test]
 fn pages_are_turned_in_each_way() {
-    let size = || {
-        Some(PageSize {
-            param: Some("n".to_owned()),
-            size: 10,
-        })
+    let sized = |paging: Paging| Paging {
+        size_param: Some("n".to_owned()),
+        size: Some(10),
+        ..paging
     };
     let cases = [
-        ("{ kind = 'none' }", Paging::None),
+        ("{ kind = 'none' }", Paging::default()),
         (
             "{ kind = 'link', size_param = 'n', size = 10 }",
-            Paging::Link(ByLink {
-                total: None,
-                size: size(),
-                empty_page_ends: false,
+            sized(Paging {
+                kind: PageKind::Link,
+                ..Paging::default()
             }),
         ),
         (
             "{ kind = 'next_url', next = '/next' }",
-            Paging::NextUrl(ByNextUrl {
-                total: None,
-                lasting: None,
-                more: None,
-                done: None,
-                next: pointer("/next"),
-                size: None,
-                empty_page_ends: false,
-            }),
+            Paging {
+                kind: PageKind::NextUrl,
+                next: Some(pointer("/next")),
+                ..Paging::default()
+            },
         ),
         (
             "{ kind = 'next_url', next = '/next', lasting = 'last', empty_page_ends = true }",
-            Paging::NextUrl(ByNextUrl {
-                total: None,
+            Paging {
+                kind: PageKind::NextUrl,
                 lasting: Some(Lasting::Last),
-                more: None,
-                done: None,
-                next: pointer("/next"),
-                size: None,
-                empty_page_ends: true,
-            }),
+                next: Some(pointer("/next")),
+                empty_page_ends: Some(true),
+                ..Paging::default()
+            },
         ),
         (
             "{ kind = 'token', param = 't', next = '/a', lasting = '/b', lasting_param = 's' }",
-            Paging::Token(ByToken {
-                total: None,
+            Paging {
+                kind: PageKind::Token,
                 lasting: Some(Lasting::At(pointer("/b"))),
                 lasting_param: Some("s".to_owned()),
-                then: None,
-                more: None,
-                done: None,
-                first: None,
-                last: None,
-                next_header: None,
-                param: "t".to_owned(),
+                param: Some("t".to_owned()),
                 next: Some(pointer("/a")),
-                place: Place::Query,
-                size: None,
-                empty_page_ends: false,
-            }),
+                ..Paging::default()
+            },
         ),
         (
             "{ kind = 'token', param = 't', next = '/a/b' }",
-            Paging::Token(ByToken {
-                total: None,
-                lasting: None,
-                lasting_param: None,
-                then: None,
-                more: None,
-                done: None,
-                first: None,
-                last: None,
-                next_header: None,
-                param: "t".to_owned(),
+            Paging {
+                kind: PageKind::Token,
+                param: Some("t".to_owned()),
                 next: Some(pointer("/a/b")),
-                place: Place::Query,
-                size: None,
-                empty_page_ends: false,
-            }),
+                ..Paging::default()
+            },
         ),
         (
             "{ kind = 'offset', param = 'o', in = 'body', size_param = 'n', size = 10, total = '/total' }",
-            Paging::Offset(ByOffset {
-                first: 0,
-                more: None,
-                done: None,
-                param: "o".to_owned(),
-                place: Place::Body,
-                size: size().unwrap(),
+            sized(Paging {
+                kind: PageKind::Offset,
+                param: Some("o".to_owned()),
+                place: Some(Place::Body),
                 total: Some(pointer("/total")),
+                ..Paging::default()
             }),
         ),
         (
             "{ kind = 'number', param = 'p', first = 0 }",
-            Paging::Number(ByNumber {
-                total: None,
-                pages: None,
-                more: None,
-                done: None,
-                param: "p".to_owned(),
-                first: 0,
-                place: Place::Query,
-                size: None,
-            }),
+            Paging {
+                kind: PageKind::Number,
+                param: Some("p".to_owned()),
+                first: Some(0.to_string()),
+                ..Paging::default()
+            },
         ),
     ];
     for (text, expected) in cases {

@@ -28,8 +28,8 @@ use std::time::Duration;
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_config as config;
 use ingest_config::{
-    Auth, ByToken, Call, Field, Format, Layout, Method, PageSize, Paging, Param, Params, Place,
-    Pointer, Records, Region, Rule, Step, Template,
+    Auth, Call, Field, Format, Layout, Method, PageKind, Paging, Param, Params, Pointer, Records,
+    Region, Rule, Step, Template,
 };
 use ingest_quota::{Cost, Timestamp};
 use ingest_secret::Secret;
@@ -99,7 +99,7 @@ fn call() -> Call {
         method: Method::GET,
         path: Some(template("things")),
         body: None,
-        paging: Paging::None,
+        paging: Paging::default(),
         params: BTreeMap::new(),
         headers: BTreeMap::new(),
         records: Some(records("/items", &["/id"]).into()),
@@ -134,26 +134,14 @@ pub(crate) fn template(text: &str) -> Template {
 }
 
 pub(crate) fn token_paging() -> Paging {
-    let size = Some(PageSize {
-        param: Some("maxResults".to_owned()),
-        size: 2,
-    });
-    Paging::Token(ByToken {
-        total: None,
-        lasting: None,
-        lasting_param: None,
-        then: None,
-        more: None,
-        done: None,
-        first: None,
-        last: None,
-        next_header: None,
-        param: "pageToken".to_owned(),
+    Paging {
+        kind: PageKind::Token,
+        param: Some("pageToken".to_owned()),
         next: Some(pointer("/next")),
-        place: Place::Query,
-        size,
-        empty_page_ends: false,
-    })
+        size_param: Some("maxResults".to_owned()),
+        size: Some(2),
+        ..Paging::default()
+    }
 }
 
 impl Asking {

@@ -1,46 +1,39 @@
 //! Turning pages: each kind from its first page to its own end.
 
-use ingest_config::{
-    Auth, Body, ByLink, ByNextUrl, ByNumber, ByOffset, ByToken, JsonTemplate, Method, PageSize,
-    Paging, Place,
-};
+use ingest_config::{Auth, Body, JsonTemplate, Method, PageKind, Paging, Place};
 use ingest_upstream::Failure;
 use serde_json::{Value, json};
 
 use super::{Asking, SECRET, answering, asking, ids, pointer, things, token_paging, told};
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
-fn size(param: Option<&str>, size: u64) -> PageSize {
-    PageSize {
-        param: param.map(str::to_owned),
-        size,
+fn sized(paging: Paging, param: Option<&str>, size: u64) -> Paging {
+    Paging {
+        size_param: param.map(str::to_owned),
+        size: Some(size),
+        ..paging
     }
 }
 
 fn offset(total: Option<&str>, place: Place) -> Paging {
     let (param, total) = ("offset".to_owned(), total.map(pointer));
-    Paging::Offset(ByOffset {
-        first: 0,
-        more: None,
-        done: None,
-        param,
-        place,
-        size: size(Some("limit"), 2),
+    let paging = Paging {
+        kind: PageKind::Offset,
+        param: Some(param),
+        place: Some(place),
         total,
-    })
+        ..Paging::default()
+    };
+    sized(paging, Some("limit"), 2)
 }
 
-fn number(first: u64, size: Option<PageSize>) -> Paging {
-    Paging::Number(ByNumber {
-        total: None,
-        pages: None,
-        more: None,
-        done: None,
-        param: "page".to_owned(),
-        first,
-        place: Place::Query,
-        size,
-    })
+fn number(first: u64) -> Paging {
+    Paging {
+        kind: PageKind::Number,
+        param: Some("page".to_owned()),
+        first: Some(first.to_string()),
+        ..Paging::default()
+    }
 }
 
 /// Turns pages until the end; the ids of each, and what was asked for each.
@@ -112,13 +105,13 @@ async fn every_kind_of_paging_brings_all_and_ends_by_its_own_rule() {
         ),
         (
             "number",
-            number(1, Some(size(None, 2))),
+            sized(number(1), None, 2),
             page_at,
             [1, 1, 2, 2, 4],
         ),
         (
             "number to an empty page",
-            number(1, None),
+            number(1),
             page_at,
             [1, 2, 2, 3, 5],
         ),
@@ -152,22 +145,25 @@ async fn a_page_is_asked_for_with_its_cursor_and_its_size() {
             Some("40"),
             vec![("limit", "2"), ("offset", "40")],
         ),
-        (number(1, None), None, vec![("page", "1")]),
+        (number(1), None, vec![("page", "1")]),
         (
-            number(0, Some(size(Some("max"), 10))),
+            sized(number(0), Some("max"), 10),
             Some("3"),
             vec![("max", "10"), ("page", "3")],
         ),
         (
-            Paging::Link(ByLink {
-                total: None,
-                size: Some(size(Some("per_page"), 100)),
-                empty_page_ends: false,
-            }),
+            sized(
+                Paging {
+                    kind: PageKind::Link,
+                    ..Paging::default()
+                },
+                Some("per_page"),
+                100,
+            ),
             None,
             vec![("per_page", "100")],
         ),
-        (Paging::None, None, vec![]),
+        (Paging::default(), None, vec![]),
     ];
     for (paging, cursor, expected) in cases {
         let stub = answering(StubAnswer::json(&things(&["a"])));
@@ -265,7 +261,7 @@ async fn a_token_may_be_a_number_and_ends_where_it_is_blank() {
 
 #[tokio::test]
 async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
-    for paging in [offset(None, Place::Query), number(1, None)] {
+    for paging in [offset(None, Place::Query), number(1)] {
         let stub = answering(StubAnswer::json(&things(&["a"])));
         let failure = asking(&stub.url())
             .paging(paging)
@@ -279,15 +275,11 @@ async fn a_cursor_that_should_be_a_number_and_is_none_is_a_bad_one() {
 }
 
 fn next_url() -> Paging {
-    Paging::NextUrl(ByNextUrl {
-        total: None,
-        lasting: None,
-        more: None,
-        done: None,
-        next: pointer("/links/next"),
-        size: None,
-        empty_page_ends: false,
-    })
+    Paging {
+        kind: PageKind::NextUrl,
+        next: Some(pointer("/links/next")),
+        ..Paging::default()
+    }
 }
 
 /// An upstream whose first page leads on to `next`, in a header and in the body, and whose second is the last.
@@ -309,11 +301,10 @@ fn leading_to(next: impl Fn(&StubRequest) -> String + Send + Sync + 'static) -> 
 async fn a_url_of_the_next_page_is_followed_as_it_is() {
     for paging in [
         next_url(),
-        Paging::Link(ByLink {
-            total: None,
-            size: None,
-            empty_page_ends: false,
-        }),
+        Paging {
+            kind: PageKind::Link,
+            ..Paging::default()
+        },
     ] {
         let here = leading_to(|request| {
             format!(
@@ -352,16 +343,15 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
         (token_paging(), Some("/things?page=2")),
         (next_url(), Some("/things?page=2")),
         (
-            Paging::Link(ByLink {
-                total: None,
-                size: None,
-                empty_page_ends: false,
-            }),
+            Paging {
+                kind: PageKind::Link,
+                ..Paging::default()
+            },
             Some("/things?page=2"),
         ),
         (offset(None, Place::Query), None),
         (offset(Some("/total"), Place::Query), None),
-        (number(1, None), None),
+        (number(1), None),
     ];
     let bodies = [json!({ "items": [], "total": 9 }), json!({ "total": 9 })];
     for ((paging, expected), mut body) in leads_on
@@ -408,22 +398,13 @@ async fn a_token_that_no_url_holds_is_not_sent() {
     let mut in_body = asking(&stub.url()).cursor(long);
     in_body.call.method = Method::POST;
     let (param, next) = ("page".to_owned(), pointer("/next"));
-    in_body.call.paging = Paging::Token(ByToken {
-        total: None,
-        lasting: None,
-        lasting_param: None,
-        then: None,
-        more: None,
-        done: None,
-        first: None,
-        last: None,
-        next_header: None,
-        param,
+    in_body.call.paging = Paging {
+        kind: PageKind::Token,
+        param: Some(param),
         next: Some(next),
-        place: Place::Body,
-        size: None,
-        empty_page_ends: false,
-    });
+        place: Some(Place::Body),
+        ..Paging::default()
+    };
     assert!(in_body.fetch().await.is_ok());
 }
 
@@ -436,11 +417,10 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
             "wrong shape: the value at `/links/next` is not a URL: \"http://[::\"",
         ),
         (
-            Paging::Link(ByLink {
-                total: None,
-                size: None,
-                empty_page_ends: false,
-            }),
+            Paging {
+                kind: PageKind::Link,
+                ..Paging::default()
+            },
             "http://[::",
             "wrong shape: the value in the header `link` is not a URL: \"http://[::\"",
         ),
@@ -475,11 +455,10 @@ async fn the_next_page_is_never_on_another_host() {
     ];
     for (paging, (url, told)) in [
         next_url(),
-        Paging::Link(ByLink {
-            total: None,
-            size: None,
-            empty_page_ends: false,
-        }),
+        Paging {
+            kind: PageKind::Link,
+            ..Paging::default()
+        },
     ]
     .iter()
     .flat_map(|paging| elsewhere.map(|one| (paging, one)))
@@ -520,11 +499,10 @@ async fn a_cursor_that_was_tampered_with_leads_to_no_other_host() {
 async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
     for paging in [
         next_url(),
-        Paging::Link(ByLink {
-            total: None,
-            size: None,
-            empty_page_ends: false,
-        }),
+        Paging {
+            kind: PageKind::Link,
+            ..Paging::default()
+        },
     ] {
         let stub = leading_to(|request| {
             format!("/things?page=2&key={}&x=1", request.param("key").unwrap())

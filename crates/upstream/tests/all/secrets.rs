@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ingest_config::{Auth, ByLink, ByNextUrl, ByToken, Paging, SecretSource};
+use ingest_config::{Auth, PageKind, Paging, SecretSource};
 use ingest_secret::{PATIENCE, Secret, SecretError, read};
 use ingest_upstream::Upstream as _;
 use ingest_upstream::{Client, Failure};
@@ -485,22 +485,12 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
             let guard = traced.start();
             let stub = echoing(echo);
             let next = pointer("/next");
-            let paging = Paging::Token(ByToken {
-                total: None,
-                lasting: None,
-                lasting_param: None,
-                then: None,
-                more: None,
-                done: None,
-                first: None,
-                last: None,
-                next_header: None,
-                param: "page".to_owned(),
+            let paging = Paging {
+                kind: PageKind::Token,
+                param: Some("page".to_owned()),
                 next: Some(next),
-                place: Default::default(),
-                size: None,
-                empty_page_ends: false,
-            });
+                ..Paging::default()
+            };
             let asking = asking(&stub.url()).auth(auth.clone()).paging(paging);
             let client = asking.client();
             let page = asking.fetch_by(&client).await;
@@ -556,20 +546,15 @@ async fn a_short_secret_does_not_spoil_data_in_which_it_occurs() {
 #[tokio::test]
 async fn a_short_secret_does_not_spoil_requests_in_which_it_occurs() {
     for paging in [
-        Paging::Link(ByLink {
-            total: None,
-            size: None,
-            empty_page_ends: false,
-        }),
-        Paging::NextUrl(ByNextUrl {
-            total: None,
-            lasting: None,
-            more: None,
-            done: None,
-            next: pointer("/next"),
-            size: None,
-            empty_page_ends: false,
-        }),
+        Paging {
+            kind: PageKind::Link,
+            ..Paging::default()
+        },
+        Paging {
+            kind: PageKind::NextUrl,
+            next: Some(pointer("/next")),
+            ..Paging::default()
+        },
     ] {
         let next = "/things?page=2&sort=index";
         let body = json!({ "items": [{ "id": "a" }], "next": next });

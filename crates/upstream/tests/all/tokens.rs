@@ -452,7 +452,7 @@ async fn an_access_token_that_the_upstream_repeats_is_hidden() {
 
 #[tokio::test]
 async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds() {
-    use ingest_config::{ByNextUrl, Paging};
+    use ingest_config::{PageKind, Paging};
     let state = tempfile::tempdir().unwrap();
     let upstream = StubUpstream::start(|request| {
         let key = request.param("key").unwrap();
@@ -461,15 +461,11 @@ async fn headers_and_parameters_carry_secrets_that_no_cursor_and_no_record_holds
             "next": format!("/things?page=2&key={key}"),
         }))
     });
-    let asking = asking(&upstream.url()).paging(Paging::NextUrl(ByNextUrl {
-        total: None,
-        lasting: None,
-        next: super::pointer("/next"),
-        more: None,
-        done: None,
-        size: None,
-        empty_page_ends: false,
-    }));
+    let asking = asking(&upstream.url()).paging(Paging {
+        kind: PageKind::NextUrl,
+        next: Some(super::pointer("/next")),
+        ..Paging::default()
+    });
     let mut asking = asking.param("key", "{secret:refresh}");
     asking
         .call

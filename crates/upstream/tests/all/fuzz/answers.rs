@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use ingest_config::{ByLink, ByNextUrl, ByNumber, ByOffset, PageSize, Paging, Place};
+use ingest_config::{PageKind, Paging};
 use ingest_upstream::Failure;
 use proptest::prelude::*;
 
@@ -12,46 +12,34 @@ use ingest_testing::fuzz::{cases, is_plain, near, text_near};
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 fn paging() -> impl Strategy<Value = Paging> {
-    let size = || PageSize {
-        param: Some("n".to_owned()),
-        size: 2,
+    let sized = |paging: Paging| Paging {
+        size_param: Some("n".to_owned()),
+        size: Some(2),
+        ..paging
     };
     let total = Some(pointer("/total"));
     prop_oneof![
         Just(token_paging()),
-        Just(Paging::None),
-        Just(Paging::Link(ByLink {
-            total: None,
-            size: None,
-            empty_page_ends: false
-        })),
-        Just(Paging::NextUrl(ByNextUrl {
-            total: None,
-            lasting: None,
-            more: None,
-            done: None,
-            next: pointer("/next"),
-            size: None,
-            empty_page_ends: false
-        })),
-        Just(Paging::Offset(ByOffset {
-            first: 0,
-            more: None,
-            done: None,
-            param: "o".to_owned(),
+        Just(Paging::default()),
+        Just(Paging {
+            kind: PageKind::Link,
+            ..Paging::default()
+        }),
+        Just(Paging {
+            kind: PageKind::NextUrl,
+            next: Some(pointer("/next")),
+            ..Paging::default()
+        }),
+        Just(sized(Paging {
+            kind: PageKind::Offset,
+            param: Some("o".to_owned()),
             total,
-            place: Place::Query,
-            size: size()
+            ..Paging::default()
         })),
-        Just(Paging::Number(ByNumber {
-            total: None,
-            pages: None,
-            more: None,
-            done: None,
-            param: "p".to_owned(),
-            first: 1,
-            place: Place::Query,
-            size: Some(size())
+        Just(sized(Paging {
+            kind: PageKind::Number,
+            param: Some("p".to_owned()),
+            ..Paging::default()
         })),
     ]
 }

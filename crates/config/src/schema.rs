@@ -80,22 +80,22 @@ fn with_example(docstring: &str) -> (String, Option<Value>) {
 
 /// A table that must have an entry must be present.
 fn require_filled(members: &mut Map<String, Value>) {
-    let properties = members.get("properties").and_then(Value::as_object);
-    let is_filled = |value: &Value| {
-        value.get("minProperties").is_some() && value.get("maxProperties").is_none()
-    };
-    let filled = properties
-        .into_iter()
-        .flatten()
-        .filter(|(_, value)| is_filled(value));
-    let filled: Vec<Value> = filled.map(|(key, _)| key.as_str().into()).collect();
-    if filled.is_empty() {
-        return;
+    let properties = members.get_mut("properties").and_then(Value::as_object_mut);
+    let mut filled = Vec::new();
+    for (key, value) in properties.into_iter().flatten() {
+        if let Some(value) = value.as_object_mut()
+            && value.contains_key("minProperties")
+            && !value.contains_key("maxProperties")
+        {
+            value.remove("default");
+            filled.push(Value::from(key.as_str()));
+        }
     }
     let required = members.entry("required").or_insert_with(|| json!([]));
     if let Value::Array(required) = required {
         required.extend(filled);
     }
+    members.retain(|key, value| key != "required" || *value != json!([]));
 }
 
 /// An example of the value at a path, as TOML, with the other words where it is one of some.

@@ -231,7 +231,8 @@ impl<'a> CallRequest<'a> {
         }
         let separators = self.route.separators.iter();
         let ids = separators.fold(ids.to_owned(), |ids, by| ids.replace(by.as_str(), ","));
-        split(&ids)
+        let ids = ids.split(',').map(str::trim);
+        ids.filter(|id| !id.is_empty()).map(str::to_owned).collect()
     }
 
     /// Its cursor, as text.
@@ -311,15 +312,6 @@ fn texts(value: &Value) -> Vec<String> {
     elements
         .iter()
         .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Splits ids at commas.
-pub fn split(ids: &str) -> Vec<String> {
-    ids.split(',')
-        .map(str::trim)
-        .filter(|id| !id.is_empty())
         .map(str::to_owned)
         .collect()
 }

@@ -56,7 +56,7 @@ end
 -- ahead suffice, and where it is more than 32,000 records away. Cost: the heads of the chunks before it.
 local function chunk_of(limit, need)
   if units_ahead(limit) < need and not limit[WHOLE] then
-    -- Reads the rest of its first chunk, so that a chunk begins behind it.
+    -- Reads the rest of its first chunk: what begins before the end of that adds nothing.
     limit[AHEAD] = ''
     expire(limit, limit[FRONT])
   end
@@ -65,8 +65,8 @@ local function chunk_of(limit, need)
   while before < need and not limit[WHOLE] and batch < 2048 do
     local read = chunks_from(from, batch)
     for _, chunk in ipairs(read) do
-      local _, _, last, sums = unpack_some(chunk, 3, 0)
-      local units = sums[limit[NUMBER]] or 0
+      local _, first, last, sums = unpack_some(chunk, 3, 0)
+      local units = (first >= from or limit[AHEAD] == '') and sums[limit[NUMBER]] or 0
       if before + units >= need then
         return before, chunk
       end

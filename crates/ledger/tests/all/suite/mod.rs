@@ -39,6 +39,7 @@ macro_rules! suite {
             retry_after_frees_enough_for_this_very_cost
             retry_after_counts_what_must_be_left
             retry_after_looks_past_a_release
+            retry_after_counts_no_charge_twice_before_those_of_another_limit
             retry_after_is_told_by_the_callers_clock
             the_limit_that_fits_last_is_named
             the_first_by_name_is_named_where_two_fit_at_once

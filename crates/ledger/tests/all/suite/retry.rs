@@ -103,17 +103,17 @@ pub(crate) async fn retry_after_counts_no_charge_twice_before_those_of_another_l
     store: &impl Store,
 ) {
     let limits = [
-        ("daily", sliding(5, secs(60))),
+        ("daily", sliding(9, secs(60))),
         ("search", sliding(100, secs(60))),
     ];
     let books = Books::new(store.ledger(), account(limits));
     let (daily, search) = (cost([("daily", 1)]), cost([("search", 1)]));
-    for (first, last, units) in [(0, 2, &daily), (2, 24, &search), (30, 33, &daily)] {
+    for (first, last, units) in [(0, 2, &daily), (2, 24, &search), (30, 37, &daily)] {
         for second in first..last {
             books.take(units, at(f64::from(second))).await;
         }
     }
-    for (units, last_to_leave) in [(1, 0.0), (2, 1.0), (3, 30.0), (4, 31.0), (5, 32.0)] {
+    for (units, last_to_leave) in [(2, 1.0), (3, 30.0), (5, 32.0), (7, 34.0), (9, 36.0)] {
         let rejection = books.reject(&cost([("daily", units)]), at(40.0)).await;
         assert_eq!(rejection.retry_at, at(last_to_leave + 60.0) + GRACE);
     }

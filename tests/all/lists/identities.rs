@@ -75,8 +75,8 @@ fn the_identities_of_a_configuration_are_those_of_every_build() {
     assert_eq!(
         (stored("refused").as_str(), stored("doubtful").as_str()),
         (
-            "e66464706aa085679c86fa60eca9c929",
-            "62a54d527789d055f2d7761e392a3e88"
+            "3232e8154085689e05470e03478c0d72",
+            "823cadb6387c105ad29c32c1e9e7cb85"
         )
     );
 }

@@ -143,9 +143,7 @@ impl Findings {
             let repeated = Missing::DistinctId {
                 records: found.repeated,
             };
-            // An upstream may return a record twice; a wrong id repeats often.
-            let is_often = found.repeated > 1 && found.repeated.saturating_mul(5) >= found.listed;
-            let repeated = is_often.then(|| format!("{call}: {repeated}"));
+            let repeated = (found.repeated > 0).then(|| format!("{call}: {repeated}"));
             let regions = found
                 .regions
                 .note(call)

@@ -378,7 +378,7 @@ impl fmt::Display for Missing {
             Self::DistinctId { records } => write!(
                 f,
                 "{records} records repeat the id of another record of the page (`records.id`) and are \
-                not landed"
+                not landed: check that the id is distinct"
             ),
             Self::Reported {
                 limit,

@@ -1,6 +1,6 @@
 //! The records of a response: where they are, and their ids.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -46,7 +46,7 @@ pub struct Found {
     pub has: MembersOf,
     /// What the first of them says that is an error.
     pub error: Option<String>,
-    /// The number of records whose id an earlier one has.
+    /// The number of records whose id an earlier one has, with another body.
     pub repeated: u64,
     /// The number of records that the response listed, with and without an id.
     pub listed: u64,
@@ -152,9 +152,7 @@ pub fn take(
     }
     match &what.removed {
         None => {
-            let before = count(&found.records);
-            keep_first(&mut found.records);
-            found.repeated = before - count(&found.records);
+            found.repeated = keep_first(&mut found.records);
         }
         Some(how) => {
             found.records.reverse();
@@ -176,10 +174,22 @@ pub fn take(
     Ok(found)
 }
 
-/// Keeps the first of the records that have the same id.
-fn keep_first(records: &mut Vec<Record>) {
-    let mut seen = HashSet::new();
-    records.retain(|record| seen.insert(record.id.clone()));
+/// Keeps the first of the records that have the same id. Returns the number of others that differ from it.
+fn keep_first(records: &mut Vec<Record>) -> u64 {
+    let mut differing = 0;
+    let mut first: HashMap<String, usize> = HashMap::with_capacity(records.len());
+    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+    for record in records.drain(..) {
+        match first.get(&record.id).and_then(|place| kept.get(*place)) {
+            Some(earlier) => differing += u64::from(earlier.body != record.body),
+            None => {
+                first.insert(record.id.clone(), kept.len());
+                kept.push(record);
+            }
+        }
+    }
+    *records = kept;
+    differing
 }
 
 /// Whether a response is one record, or contains something where its records should be.

@@ -275,3 +275,16 @@ fn a_retry_after_holds_as_a_duration_with_its_unit_and_with_an_error_of_status_2
         assert!(detail(&report).contains("daily is closed"), "{report}");
     }
 }
+
+#[test]
+fn two_records_of_one_id_on_a_page_are_told_where_they_differ() {
+    let note = "1 records repeat the id of another record of the page";
+    for (second, is_told) in [("b", true), ("a", false)] {
+        let record = |id: u64, name: &str| json!({ "id": id, "name": name });
+        let items = [record(1, "a"), record(1, second), record(2, "a")];
+        let stub = StubUpstream::start(move |_| StubAnswer::json(&json!({ "items": items })));
+        let report = run(&Api::default().world(&stub));
+        assert_eq!(outcome(&report).0, "complete", "{report}");
+        assert_eq!(report.to_string().contains(note), is_told, "{report}");
+    }
+}

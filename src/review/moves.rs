@@ -3,7 +3,7 @@
 
 use super::{Finding, Review};
 use ingest_base::list_so_far::{ListSoFar, Totals};
-use ingest_config::{Doubt, Lead};
+use ingest_config::Doubt;
 use ingest_upstream::Page;
 
 /// What follows from a list as a whole.
@@ -39,16 +39,8 @@ fn pages(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
 
 /// The place of the number of all pages, in words.
 fn place_of_pages(review: &Review<'_>) -> Option<String> {
-    match review.call.paging.lead() {
-        Lead::Pages(at) => Some(format!("`{at}`")),
-        Lead::Nowhere
-        | Lead::Total(_)
-        | Lead::Token(_)
-        | Lead::TokenHeader(_)
-        | Lead::LastRecord(_)
-        | Lead::Url(_)
-        | Lead::LinkHeader => None,
-    }
+    let at = review.call.paging.lead().pages()?;
+    Some(format!("`{at}`"))
 }
 
 /// The object that has the member at a pointer.

@@ -310,6 +310,23 @@ pub enum Lead<'a> {
     LinkHeader,
 }
 
+impl<'a> Lead<'a> {
+    /// Returns the place of the number of all pages; `None` where the response has another lead.
+    #[must_use]
+    pub const fn pages(self) -> Option<&'a Pointer> {
+        match self {
+            Self::Pages(at) => Some(at),
+            Self::Nowhere
+            | Self::Total(_)
+            | Self::Token(_)
+            | Self::TokenHeader(_)
+            | Self::LastRecord(_)
+            | Self::Url(_)
+            | Self::LinkHeader => None,
+        }
+    }
+}
+
 /// What a page says about the next one.
 #[derive(Debug)]
 pub struct SeenPage<'a> {

@@ -207,7 +207,7 @@ impl<L: Leaf> Leaf for OneOrMore<L> {
     }
 }
 
-/// A list of at least so many values.
+/// A list of at least `LEAST` values.
 pub struct List<L, const LEAST: usize>(PhantomData<L>);
 
 impl<L: Leaf, const LEAST: usize> Leaf for List<L, LEAST> {

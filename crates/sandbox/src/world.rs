@@ -32,9 +32,9 @@ const USUAL_PAGE: u64 = 1_000;
 const PAGES: u64 = 3;
 /// No upstream has a region of this code, which ISO 3166 leaves to users.
 const NO_REGION: &str = "XX";
-/// Of five records of a list, so many are in the lists of all regions.
+/// The records that the lists of all regions share, of every five.
 const SHARED: u64 = 2;
-/// Of a hundred requested ids, so many do not exist.
+/// The requested ids that do not exist, of every hundred.
 const ABSENT: u64 = 2;
 /// The passes that begin at a cursor before the next cursor is too old.
 const PASSES: u64 = 6;

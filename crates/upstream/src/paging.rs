@@ -71,16 +71,8 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
     let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
     let total = paging.total().and_then(|at| total_at(at, document));
     let total = total.and_then(|total| total.parse().ok());
-    let pages = match paging.lead() {
-        Lead::Pages(at) => at.text_in(document).and_then(|pages| pages.parse().ok()),
-        Lead::Nowhere
-        | Lead::Total(_)
-        | Lead::Token(_)
-        | Lead::TokenHeader(_)
-        | Lead::LastRecord(_)
-        | Lead::Url(_)
-        | Lead::LinkHeader => None,
-    };
+    let pages = paging.lead().pages();
+    let pages = pages.and_then(|at| at.text_in(document)?.parse().ok());
     let lasting = match paging.lasting() {
         Some(Lasting::At(at)) => token(paging, at, document),
         Some(Lasting::Last) | None => Ok(None),

@@ -167,16 +167,7 @@ pub fn read(
     // The value of a cursor says more than a flag.
     found.next = found.next.or(search.says_more);
     found.next = found.next.or_else(|| linked(paging, response, requested));
-    let pages = match paging.lead() {
-        Lead::Pages(at) => Some(("pages", at, None)),
-        Lead::Nowhere
-        | Lead::Total(_)
-        | Lead::Token(_)
-        | Lead::TokenHeader(_)
-        | Lead::LastRecord(_)
-        | Lead::Url(_)
-        | Lead::LinkHeader => None,
-    };
+    let pages = paging.lead().pages().map(|at| ("pages", at, None));
     let read = paging
         .total()
         .map(|at| ("total", at, None))

@@ -58,8 +58,8 @@ pub const VERSION: Version = Version {
 /// not of its type. Anybody may use them.
 const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE, OF_PAGES, OF_TURNS];
 
-/// Names what a schema holds otherwise, so that the statements that create the next version find its names free. Views are made anew
-/// from `kind`, and functions by those statements.
+/// Renames the tables of a schema, so that the statements of the next version can use their names. Those statements make the functions
+/// again, and `kind` the views.
 const SET_ASIDE: &str = "do $$
 declare
     here regnamespace := current_schema()::regnamespace;

@@ -38,9 +38,9 @@ pub const SCHEMA: Schema = Schema {
 };
 
 /// Rows of listing steps are not in the index of parents, so landing them costs no more. `pass_by_age` finds the passes since an
-/// instant without a look at those before: every charge in a file asks for them. The index follows the words,
-/// and the words their record, by triggers: whoever changes a row, the index is right. Datasette and sqlite-utils know an index by
-/// `content="`.
+/// instant without a look at those before: every charge in a file asks for them. Triggers keep
+/// the words equal to their record and the index equal to the words, whichever program changes a row. Datasette and sqlite-utils
+/// recognize an index by `content="`.
 const TABLES: &str = r#"
 create table record (
     number     integer primary key,

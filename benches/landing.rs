@@ -1,10 +1,9 @@
 //! What the catalog costs: landing, side by side with a bare rusqlite loop that writes the same rows into the same tables
-//! and indexes in the same transactions; and the questions of a run and of a person, at 100,000 records.
+//! and indexes in the same transactions.
 //!
 //! `cargo bench --bench landing`
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,53 +11,34 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{
-    Archive, Landing, PassId, PassReader, PassRef, PassScope, PassStore, PendingQuery, SearchQuery,
-    SqliteCatalog,
-};
-use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
-use ingest_quota::{Cost, Timestamp, Units};
+use ingest_catalog::{Landing, PassId, PassRef, PassStore, SqliteCatalog};
+use ingest_config::{Config, Records, Sources};
+use ingest_quota::{Timestamp, Units};
 use ingest_sqlite as sqlite;
 use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
 
 /// Pages of 50, as the upstream serves them.
-pub const PAGE: usize = 50;
-
-/// How much is landed.
-#[derive(Clone, Copy)]
-struct Plan {
-    /// Pages landed side by side.
-    pages: usize,
-    /// Records in the catalog when it is asked.
-    asked_at: usize,
-}
+const PAGE: usize = 50;
 
 fn main() {
-    measure(Plan {
-        pages: 400,
-        asked_at: 100_000,
-    });
+    measure(400);
 }
 
 /// The same over little: whether it still works.
 #[allow(dead_code, reason = "the tests call it")]
 pub fn shortened() {
-    measure(Plan {
-        pages: 4,
-        asked_at: 1_000,
-    });
+    measure(4);
 }
 
-fn measure(plan: Plan) {
+fn measure(pages: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(run(plan));
+    runtime.block_on(run(pages));
 }
 
-async fn run(plan: Plan) {
-    let Plan { pages, asked_at } = plan;
+async fn run(pages: usize) {
     let dir = tempfile::tempdir().unwrap();
     let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
     let mut bare = Bare::open(&dir.path().join("bare.db"));
@@ -74,18 +54,13 @@ async fn run(plan: Plan) {
         landing_table(&[("first seen", first), ("seen again", again)])
     );
     println!("{}", files_table(dir.path()));
-    let mut pass = None;
-    for number in pages..asked_at / PAGE {
-        land(&catalog, &mut pass, &page(number), 2, number).await;
-    }
-    println!("{}", questions_table(&catalog, asked_at).await);
 }
 
 /// How long each page took, in the catalog and bare.
 #[derive(Default)]
-pub struct Times {
-    pub landed: Vec<Duration>,
-    pub written: Vec<Duration>,
+struct Times {
+    landed: Vec<Duration>,
+    written: Vec<Duration>,
 }
 
 /// Turn by turn, so that whatever else the machine does meets both.
@@ -110,8 +85,8 @@ async fn side_by_side(
 }
 
 /// Four pages make a pass, which `pass` remembers.
-pub async fn land(
-    catalog: &dyn PassStore,
+async fn land(
+    catalog: &SqliteCatalog,
     pass: &mut Option<PassId>,
     records: &[Record],
     walk: usize,
@@ -167,10 +142,10 @@ struct Bare {
     pass: i64,
 }
 
-pub struct Row {
-    pub id: String,
-    pub body: String,
-    pub text: String,
+struct Row {
+    id: String,
+    body: String,
+    text: String,
 }
 
 impl Bare {
@@ -245,7 +220,7 @@ impl Bare {
     }
 }
 
-pub fn rows(records: &[Record]) -> Vec<Row> {
+fn rows(records: &[Record]) -> Vec<Row> {
     let kind = kind();
     let text = |record: &Record| {
         kind.text
@@ -264,7 +239,7 @@ pub fn rows(records: &[Record]) -> Vec<Row> {
         .collect()
 }
 
-pub fn landing_table(figures: &[(&str, Times)]) -> Table {
+fn landing_table(figures: &[(&str, Times)]) -> Table {
     let mut table = Table::new();
     table.set_header([
         "page of 50",
@@ -319,168 +294,24 @@ fn files_table(dir: &Path) -> Table {
     table
 }
 
-async fn questions_table(catalog: &SqliteCatalog, asked_at: usize) -> Table {
-    let mut table = Table::new();
-    table.set_header([&format!("at {asked_at} records"), "median", "answers"]);
-    for (name, words, region) in [
-        ("search, a rare word", "rare77777", None),
-        ("search, a word of two in a hundred", "w1000", None),
-        ("search, a word of nearly all", "w1", None),
-        ("search, three words of most", "w3 w20 w31", None),
-        ("search, a word of nearly all, one region", "w1", Some("R3")),
-    ] {
-        let query = SearchQuery {
-            words: words.to_owned(),
-            kind: None,
-            region: region.map(str::to_owned),
-            since: None,
-            limit: 20,
-        };
-        let (time, hits) =
-            asked(async || catalog.search(query.clone()).await.unwrap().hits.len()).await;
-        table.add_row([name.to_owned(), shown(time), hits.to_string()]);
-    }
-    let channel = Pointer::parse("/snippet/channelId").unwrap();
-    let question = PendingQuery {
-        scope: PassScope::Open,
-        job: "now".into(),
-        upstream: "youtube".into(),
-        listed_by: "videos.list".into(),
-        listed_kind: "video".into(),
-        at: channel,
-        kind: "channel".into(),
-        fresh_since: at(0),
-    };
-    open_eight_passes(catalog).await;
-    let (time, ids) =
-        asked(async || catalog.pending_ids(question.clone()).await.unwrap().len()).await;
-    table.add_row([
-        "ids to fetch, 8 open passes of 200".to_owned(),
-        shown(time),
-        ids.to_string(),
-    ]);
-    let regions: Vec<String> = (0..8).map(|region| format!("R{region}")).collect();
-    let (time, known) = asked(async || {
-        catalog
-            .region_states("now", &regions, at(9_999_999))
-            .await
-            .unwrap()
-            .len()
+/// The records of the shipped `videos.list`.
+fn kind() -> Arc<Records> {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
+    let config = Config::load(&Sources {
+        path: Some(shipped),
+        sets: Vec::new(),
     })
-    .await;
-    table.add_row([
-        "standings of 8 regions".to_owned(),
-        shown(time),
-        known.to_string(),
-    ]);
-    let (time, dropped) =
-        asked(async || catalog.drop_unseen("youtube", at(0)).await.unwrap() as usize).await;
-    table.add_row([
-        "dropping, when nothing is old".to_owned(),
-        shown(time),
-        dropped.to_string(),
-    ]);
-    table
-}
-
-/// Eight regions with half of their records in common.
-async fn open_eight_passes(catalog: &SqliteCatalog) {
-    for region in 0..8 {
-        let pass = PassRef::New {
-            job: "now".into(),
-            region: format!("R{region}"),
-            slice: None,
-            started_at: at(3),
-        };
-        let numbers = (0..4).map(|number| {
-            if number < 2 {
-                number
-            } else {
-                2 + region * 2 + number
-            }
-        });
-        let records: Vec<Record> = numbers.flat_map(page).collect();
-        let landing = Landing {
-            id: uuid::Uuid::now_v7(),
-            pass,
-            step: 0,
-            upstream: "youtube".into(),
-            call: "videos.list".into(),
-            kind: kind(),
-            records,
-            request: "request".into(),
-            next: None,
-            list: ListSoFar::default(),
-            cut: false,
-            removed: Vec::new(),
-            lasting: None,
-            greatest: None,
-            empty_pages: 0,
-            requested: Vec::new(),
-            withheld_until: None,
-            batch: None,
-            since: None,
-            doubts: Vec::new(),
-            if_repeats: None,
-            relists: false,
-            requests: 1,
-            units: Cost::none(),
-            tag: None,
-            now: at(3),
-            term: None,
-        };
-        catalog.land(Arc::new(landing)).await.unwrap();
-    }
-}
-
-async fn asked(question: impl AsyncFn() -> usize) -> (Duration, usize) {
-    let mut times = Vec::new();
-    let mut answers = 0;
-    for _ in 0..21 {
-        let begun = Instant::now();
-        answers = question().await;
-        times.push(begun.elapsed());
-    }
-    (median(&times), answers)
-}
-
-pub fn kind() -> Arc<Records> {
-    let pointer = |text: &str| Pointer::parse(text).unwrap();
-    let columns = [
-        ("title", "/snippet/title"),
-        ("view_count", "/statistics/viewCount"),
-    ];
-    Arc::new(Records {
-        fields: Vec::new(),
-        at: pointer("/items"),
-        history: false,
-        removed: None,
-        kind: "video".into(),
-        id: vec![Field::At(pointer("/id"))],
-        key: None,
-        format: Format::default(),
-        layout: Layout::default(),
-        text: ["/snippet/title", "/snippet/description", "/snippet/tags/*"]
-            .map(pointer)
-            .into(),
-        columns: columns
-            .iter()
-            .map(|(name, at)| {
-                (
-                    (*name).to_owned(),
-                    Column {
-                        at: pointer(at),
-                        kind: None,
-                        template: None,
-                    },
-                )
-            })
-            .collect::<BTreeMap<_, _>>(),
-    })
+    .unwrap();
+    let job = config
+        .jobs
+        .iter()
+        .find(|job| job.name == "trending")
+        .unwrap();
+    Arc::clone(job.steps[0].call.records.as_ref().unwrap())
 }
 
 /// Other counts under the same texts, which is what most of an hour's changes are.
-pub fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
+fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
     let mut pages = pages.to_vec();
     for record in pages.iter_mut().flatten() {
         record.body["statistics"]["viewCount"] = Value::from("7654321");
@@ -488,7 +319,7 @@ pub fn seen_again(pages: &[Vec<Record>]) -> Vec<Vec<Record>> {
     pages
 }
 
-pub fn page(number: usize) -> Vec<Record> {
+fn page(number: usize) -> Vec<Record> {
     (number * PAGE..(number + 1) * PAGE).map(video).collect()
 }
 
@@ -536,7 +367,7 @@ impl Dice {
     }
 }
 
-pub fn at(hours: usize) -> Timestamp {
+fn at(hours: usize) -> Timestamp {
     Timestamp::from_micros(1_772_366_400_000_000) + Duration::from_secs(3_600 * hours as u64)
 }
 

@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub mod server;
-mod written;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -66,19 +65,6 @@ impl Place {
         let (place, config) = Self::empty(temporary.path().to_owned(), Some(temporary), size).await;
         fill_catalog(&place.directory, &config, size).await;
         fill_ledger(&place.directory, size.charges);
-        place
-    }
-
-    /// A directory whose records were written at once, and indexed by the program. One that is given and has records keeps them.
-    pub async fn written(directory: Option<PathBuf>, size: Size) -> Self {
-        let temporary = directory.is_none().then(|| tempfile::tempdir().unwrap());
-        let directory = directory.unwrap_or_else(|| temporary.as_ref().unwrap().path().to_owned());
-        let has_records = directory.join("catalog.db").exists();
-        let (place, config) = Self::empty(directory, temporary, size).await;
-        if !has_records {
-            written::fill(&place.directory, &config, size).await;
-            fill_ledger(&place.directory, size.charges);
-        }
         place
     }
 

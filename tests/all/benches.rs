@@ -5,10 +5,6 @@
     reason = "`cargo bench` calls each `main`, and several benchmarks use the same files"
 )]
 
-#[path = "../../benches/economy.rs"]
-mod economy;
-#[path = "../../benches/forecast.rs"]
-mod forecast;
 #[path = "../../benches/growth/main.rs"]
 mod growth;
 #[path = "../../benches/landing.rs"]
@@ -17,26 +13,10 @@ mod landing;
 mod ledger;
 #[path = "../../benches/machines/main.rs"]
 mod machines;
-#[path = "../../benches/reading.rs"]
-mod reading;
+#[path = "../../benches/reports.rs"]
+mod reports;
 #[path = "../../benches/run/main.rs"]
 mod run;
-#[path = "../../benches/search.rs"]
-mod search;
-#[path = "../../benches/serve.rs"]
-mod serve;
-#[path = "../../benches/shared_landing.rs"]
-mod shared_landing;
-
-#[test]
-fn economy_runs() {
-    economy::shortened();
-}
-
-#[test]
-fn forecast_runs() {
-    forecast::shortened();
-}
 
 #[test]
 fn growth_runs() {
@@ -59,26 +39,11 @@ fn machines_runs() {
 }
 
 #[test]
-fn reading_runs() {
-    reading::shortened();
+fn reports_runs() {
+    reports::shortened();
 }
 
 #[test]
 fn run_runs() {
     run::shortened();
-}
-
-#[test]
-fn search_runs() {
-    search::shortened();
-}
-
-#[test]
-fn serve_runs() {
-    serve::shortened();
-}
-
-#[test]
-fn shared_landing_runs() {
-    shared_landing::shortened();
 }

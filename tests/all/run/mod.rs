@@ -10,6 +10,7 @@ mod clocks;
 mod closings;
 mod connections;
 mod days;
+mod economy;
 mod edited_steps;
 mod ends;
 mod fairness;

@@ -154,19 +154,18 @@ fn a_forecast_that_takes_longer_than_a_page_has_time_ends_earlier_and_says_so() 
 }
 
 #[test]
-fn a_forecast_over_every_code_of_two_letters_is_cut_and_answered() {
-    let letters = 'A'..='Z';
-    let codes = letters.clone().flat_map(|first| {
+fn a_forecast_over_very_many_runs_is_cut_and_answered() {
+    let codes = ('A'..='D').flat_map(|first| {
         let code = move |second| format!("\"{first}{second}\"");
-        letters.clone().map(code)
+        ('A'..='Z').map(code)
     });
     let regions = format!("regions=[{}]", codes.collect::<Vec<_>>().join(","));
     let served = Served::new(&[MANY, "serve.query_timeout=20s", &regions]);
-    // 57,600 runs over 676 regions: no machine simulates them within half of that time, and a slow one not even the first.
+    // 57,600 runs over 104 regions: no machine simulates them within half of that time.
     let answer = served.get("/plan?region=all&schedule=*+*+*+*+*&days=40");
     let text = answer.text();
     assert_eq!(answer.status, 200, "{text}");
-    assert_eq!(text.matches("<span>search.list</span>").count(), 676);
+    assert_eq!(text.matches("<span>search.list</span>").count(), 104);
     assert!(text.contains("has no time for more"), "{text}");
 }
 

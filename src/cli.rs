@@ -547,6 +547,9 @@ pub struct ChargeArgs {
     /// Charge N calls atomically
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u64>)]
     pub times: u64,
+    /// Wait at most this long for the charge to fit, such as 5s [default: reject it at once]
+    #[arg(long, value_name = "SPAN", value_parser = span)]
+    pub wait: Option<Duration>,
 }
 
 /// The options of `release`.

@@ -1,7 +1,10 @@
 //! `ingest charge`: one charge by hand or from a script, to the same ledger.
 
+mod wait;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -14,10 +17,12 @@ use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Global};
 use crate::exit::Exit;
+use crate::run::Signal;
 use ingest_base::plain;
 use ingest_config::{Call, Credential, Region};
 use ingest_ledger::{Acquired, ChargeRequest, LedgerClient, Permit, Purpose, fresh_id};
 use ingest_quota::{ChargeId, Cost, LimitName, Outage, Rejection, Timestamp, Units};
+use wait::Waiting;
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
@@ -31,6 +36,12 @@ pub struct Charged {
     retry_at: Option<Timestamp>,
     /// The same in words, with the reason where it was not granted.
     pub detail: String,
+    /// How long it waited to fit; `None` where it was not to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waited_seconds: Option<f64>,
+    /// Which limit rejected it; `None` where none did.
+    #[serde(skip)]
+    rejection: Option<Rejection>,
     /// Whether it was charged before under that id, and so may have been used.
     #[serde(skip)]
     #[cfg_attr(
@@ -72,7 +83,10 @@ pub enum Word {
 pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let charging = Charging::new(&environment, args)?;
-    let charged = charging.charge(&environment).await?;
+    let (charged, signal) = match args.wait {
+        None => (charging.charge(&environment).await?, None),
+        Some(most) => charging.charge_when_it_fits(&environment, most).await?,
+    };
     let is_granted = matches!(charged.decision, Word::Granted | Word::Unmetered);
     let words = if is_granted {
         Message::Done
@@ -80,7 +94,10 @@ pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
         Message::Failure
     };
     output::report(global, &charged, |_| words(output::shown(&charged.detail)))?;
-    Ok(charged.exit())
+    Ok(match signal {
+        Some(signal) if !is_granted => signal.into(),
+        _ => charged.exit(),
+    })
 }
 
 /// A charge by hand: of which call, how often, under which id.
@@ -204,6 +221,23 @@ impl Charging {
         self.charge_in(&*charging_ledger(environment).await?).await
     }
 
+    /// Charges it, and waits at most this long for it to fit. Returns the signal that ended the wait too.
+    async fn charge_when_it_fits(
+        &self,
+        environment: &Environment,
+        most: Duration,
+    ) -> Result<(Charged, Option<Signal>), Error> {
+        environment.create_state_dir()?;
+        let ledger = charging_ledger(environment).await?;
+        let mut waiting = Waiting::new(most);
+        let mut charged = self.charge_in(&*ledger).await?;
+        while waiting.until_it_fits(&charged).await? {
+            charged = self.charge_in(&*ledger).await?;
+        }
+        waiting.tell(&mut charged);
+        Ok((charged, waiting.signal()))
+    }
+
     pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<Charged, Error> {
         let ask = ChargeRequest {
             account: &self.credential.account,
@@ -309,6 +343,7 @@ fn charged(verdict: &Acquired, units: &Cost) -> Charged {
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
             retry_at: Some(rejection.retry_at),
+            rejection: Some(rejection.clone()),
             ..Charged::new(units, Word::Rejected, rejected(units, rejection))
         },
         Acquired::Never { limit, most } => {
@@ -332,6 +367,8 @@ impl Charged {
             retry_after_seconds: None,
             retry_at: None,
             detail,
+            waited_seconds: None,
+            rejection: None,
             repeated: false,
             refusal: None,
         }
@@ -385,11 +422,18 @@ fn permitted(
 }
 
 fn rejected(units: &Cost, rejection: &Rejection) -> String {
+    let closed = rejection.closed_until.map(|until| {
+        let until = instant(until);
+        format!("{} is closed until {until}", rejection.limit)
+    });
+    let remaining = || {
+        let remaining = count(rejection.remaining.get());
+        format!("{remaining} {} remaining", rejection.limit)
+    };
     format!(
-        "Rejected: needs {}; {} {} remaining; retry in {} ({})",
+        "Rejected: needs {}; {}; retry in {} ({})",
         cost(units),
-        count(rejection.remaining.get()),
-        rejection.limit,
+        closed.unwrap_or_else(remaining),
         span(rejection.retry_after),
         instant(rejection.retry_at)
     )

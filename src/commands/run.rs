@@ -182,9 +182,7 @@ pub async fn context(
 
 fn exit(outcome: RunOutcome, strict: bool, signal: Option<Signal>) -> Exit {
     match (outcome, signal) {
-        (RunOutcome::Interrupted, Some(Signal::HangUp)) => Exit::HungUp,
-        (RunOutcome::Interrupted, Some(Signal::Terminate)) => Exit::Terminated,
-        (RunOutcome::Interrupted, _) => Exit::Interrupted,
+        (RunOutcome::Interrupted, signal) => signal.unwrap_or(Signal::Interrupt).into(),
         (RunOutcome::Failed, _) => Exit::Failed,
         // A run that stops at a limit did what it should: only who asks for it gets another code than 0.
         (RunOutcome::Stopped, _) if strict => Exit::Stopped,

@@ -40,14 +40,20 @@ pub fn listen(first: &'static str, waits: Waits) -> Result<Stop, Error> {
                 TIME_TO_STOP.as_secs()
             );
         }
-        let exit = match last.unwrap_or(reason) {
-            Signal::HangUp => Exit::HungUp,
-            Signal::Interrupt => Exit::Interrupted,
-            Signal::Terminate => Exit::Terminated,
-        };
+        let exit = Exit::from(last.unwrap_or(reason));
         std::process::exit(i32::from(exit.code()));
     });
     Ok(stop)
+}
+
+impl From<Signal> for Exit {
+    fn from(signal: Signal) -> Self {
+        match signal {
+            Signal::HangUp => Self::HungUp,
+            Signal::Interrupt => Self::Interrupted,
+            Signal::Terminate => Self::Terminated,
+        }
+    }
 }
 
 /// Listens to one signal from now on.

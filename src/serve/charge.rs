@@ -300,6 +300,7 @@ fn charging(
                 id: key.map(str::to_owned),
                 region: body.region.clone(),
                 times,
+                wait: None,
             },
         ),
         (None, Some(cost)) => {

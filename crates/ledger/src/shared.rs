@@ -60,8 +60,6 @@ pub enum ChargeReply {
     Rejected {
         /// Why, and when it fits.
         rejection: Rejection,
-        /// Until when the limit is closed; `None` when it is open.
-        closed_until: Option<Timestamp>,
         /// The use of every limit of the charge.
         report: Report,
         /// Whether the charge was sent before over a connection that broke, and may still arrive.

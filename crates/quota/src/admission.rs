@@ -371,6 +371,7 @@ impl<'a, H: History> LimitState<'a, H> {
             remaining: self.remaining(),
             retry_after: retry_at.since(caller),
             retry_at,
+            closed_until: self.closed_until(),
         }
     }
 }

@@ -100,6 +100,8 @@ pub struct Rejection {
     pub retry_after: Duration,
     /// The instant at which this charge fits if nothing else is charged.
     pub retry_at: Timestamp,
+    /// Until when the limit is closed; `None` while it is open.
+    pub closed_until: Option<Timestamp>,
 }
 
 /// Where a ledger has a charge from.

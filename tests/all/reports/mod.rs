@@ -20,3 +20,4 @@ mod spreadsheet;
 mod stage;
 mod strange;
 mod untouched;
+mod waited;

@@ -246,13 +246,11 @@ pub fn decide(
     };
     let decided = match claim.decide(&states, clock) {
         Ok(Decision::Rejected(rejection)) => {
-            let closed = states.iter().find(|state| *state.name == rejection.limit);
             let used = states
                 .iter()
                 .map(|state| (state.name.clone(), state.used()));
             report.used = used.collect();
             ChargeReply::Rejected {
-                closed_until: closed.and_then(LimitState::closed_until),
                 rejection,
                 report,
                 repeated,

@@ -279,6 +279,7 @@ impl Pages {
             remaining: usage.remaining,
             retry_after: retry_at.since(callers),
             retry_at,
+            closed_until: usage.closed_until,
         }
     }
 

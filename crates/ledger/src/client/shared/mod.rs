@@ -192,7 +192,6 @@ impl SharedClient {
             ChargeReply::Granted(granted) => self.mark(attempt, granted).await,
             ChargeReply::Rejected {
                 rejection,
-                closed_until,
                 report,
                 repeated,
             } => {
@@ -200,7 +199,7 @@ impl SharedClient {
                 // The same charge, sent before over a connection that broke, may still arrive and be granted.
                 attempt.in_doubt |= repeated;
                 self.drop_charge(attempt).await?;
-                if let Some(until) = closed_until {
+                if let Some(until) = rejection.closed_until {
                     self.journal.learn(account, &rejection.limit, until).await?;
                 }
                 Ok(Some(Acquired::Rejected(rejection)))

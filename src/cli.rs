@@ -17,7 +17,7 @@ use clap::{
 use clap_complete::Shell;
 
 use crate::exit::Exit;
-use crate::past::Since;
+use crate::when::{Since, Until};
 
 /// Pull data from metered APIs without overspending their quota.
 ///
@@ -104,8 +104,8 @@ const SETS: &str = "sets";
 const SANDBOX: &str = "sandbox";
 /// The subcommands that work in a state directory, and so in that of sandbox runs too.
 const STATEFUL: &[&str] = &[
-    "status", "search", "export", "history", "forecast", "charge", "release", "reopen", "repair",
-    "backup", "serve",
+    "status", "search", "export", "history", "forecast", "charge", "release", "close", "reopen",
+    "repair", "backup", "serve",
 ];
 
 fn practises(matches: &ArgMatches) -> bool {
@@ -391,7 +391,9 @@ pub enum Command {
     History(HistoryArgs),
     /// Export the records of a kind
     Export(ExportArgs),
-    /// Reopen a limit that the upstream reported exhausted
+    /// Close a limit by hand, for all runs of all machines
+    Close(CloseArgs),
+    /// Reopen a limit that the upstream reported exhausted, or that was closed by hand
     Reopen(ReopenArgs),
     /// Serve the stand-in for the upstreams
     #[cfg(feature = "sandbox")]
@@ -638,6 +640,18 @@ pub enum Shape {
     Ndjson,
     /// Comma-separated values: the configured columns of the kind; a ' before text that a spreadsheet would run as a formula.
     Csv,
+}
+
+/// The options of `close`.
+#[derive(Debug, Clone, Args)]
+pub struct CloseArgs {
+    /// An account: the credential's name, unless its `account` is set
+    pub account: String,
+    /// A limit of the account, such as daily
+    pub limit: String,
+    /// Until when: 6h, 2026-11-01, 2026-11-01T12:00:00Z, tomorrow
+    #[arg(long, value_name = "UNTIL")]
+    pub until: Until,
 }
 
 /// The options of `reopen`.

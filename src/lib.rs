@@ -4,8 +4,8 @@ pub mod cli;
 pub mod commands;
 pub mod exit;
 pub mod foresight;
-pub mod past;
 pub mod review;
 pub mod run;
 #[cfg(feature = "serve")]
 pub mod serve;
+pub mod when;

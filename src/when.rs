@@ -1,4 +1,4 @@
-//! A time in the past, as people write it.
+//! A time in the past or ahead, as people write it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,17 +37,61 @@ impl FromStr for Since {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = |text: &str| Timestamp::parse(text).map(Self::At);
         let named = match text {
             "today" => Some(Self::Day(0)),
             "yesterday" => Some(Self::Day(1)),
-            date if date.len() == "2026-11-01".len() => at(&format!("{date}T00:00:00Z")),
-            time => at(time),
+            time => instant(time).map(Self::At),
         };
         let span = || humantime::parse_duration(text).ok().map(Self::Ago);
         named.or_else(span).ok_or_else(|| {
             "expected a span such as 36h or 7d, a date such as 2026-11-01, today or yesterday"
                 .to_owned()
         })
+    }
+}
+
+/// Until when: `6h`, `2026-11-01`, `2026-11-01T12:00:00Z` or `tomorrow`. Days begin in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So long after now.
+    For(Duration),
+    /// Then.
+    At(Timestamp),
+    /// The beginning of the next day.
+    Tomorrow,
+}
+
+impl Until {
+    /// The time that is meant now.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::For(span) => now + span,
+            Self::At(at) => at,
+            Self::Tomorrow => Since::Day(0).at(now) + DAY,
+        }
+    }
+}
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = (text == "tomorrow").then_some(Self::Tomorrow);
+        let span = || humantime::parse_duration(text).ok().map(Self::For);
+        let at = || instant(text).map(Self::At);
+        named.or_else(at).or_else(span).ok_or_else(|| {
+            "expected a span such as 36h or 7d, a date such as 2026-11-01, an instant such as 2026-11-01T12:00:00Z, or \
+             tomorrow"
+                .to_owned()
+        })
+    }
+}
+
+/// Reads an instant, or a date as the beginning of its day in UTC; `None` for anything else.
+fn instant(text: &str) -> Option<Timestamp> {
+    match text.len() == "2026-11-01".len() {
+        true => Timestamp::parse(&format!("{text}T00:00:00Z")),
+        false => Timestamp::parse(text),
     }
 }

@@ -57,7 +57,9 @@ fn with_names(subcommand: &str, arg: Arg) -> Arg {
         (_, "credential") => || of_config(|config| config.credentials.keys().cloned().collect()),
         (_, "call") => calls,
         (_, "account") => || of_accounts(|account| vec![account.name.clone()]),
-        ("reopen", "limit") => || of_accounts(|account| account.limits.keys().cloned().collect()),
+        ("close" | "reopen", "limit") => {
+            || of_accounts(|account| account.limits.keys().cloned().collect())
+        }
         (_, "preset") => presets::names,
         ("man", "command") => commands,
         _ => return arg,

@@ -253,6 +253,16 @@ impl Environment {
         calls.get(name).ok_or_else(|| unknown("call", name, known))
     }
 
+    /// The account of a name that the command line has, and that has the limit that it names.
+    pub fn account_with(&self, name: &str, limit: &str) -> Result<Arc<Account>, Error> {
+        let account = account_named(&self.accounts(), name)?;
+        let known = account.limits.keys().map(String::as_str);
+        match account.limits.contains_key(limit) {
+            true => Ok(account),
+            false => Err(unknown("limit", limit, known)),
+        }
+    }
+
     /// Rejects jobs and regions that the configuration lacks.
     pub fn expect_shown(&self, shown: &Shown) -> Result<(), Error> {
         self.jobs(&shown.jobs)?;

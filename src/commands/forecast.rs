@@ -126,7 +126,7 @@ fn headline(forecast: &Forecast) -> String {
     }];
     lines.extend(forecast.closed.iter().map(|closed| {
         format!(
-            "{}/{} is closed by the upstream until {}; MIN INTERVAL and MAX REGIONS are for when it is open.",
+            "{}/{} is closed by the upstream until {}, or by hand; MIN INTERVAL and MAX REGIONS are for when it is open.",
             closed.account,
             closed.limit,
             instant(closed.until)

@@ -7,6 +7,7 @@ pub(crate) mod charge;
 mod charging;
 mod check;
 mod clocks;
+mod close;
 mod completion;
 mod copy_catalog;
 mod draft;
@@ -129,6 +130,7 @@ async fn execute(cli: Cli, #[cfg(feature = "serve")] serve: Server) -> Result<Ex
         Some(Command::Forecast(args)) => forecast::forecast(global, args).await,
         Some(Command::History(args)) => history::history(global, args).await,
         Some(Command::Export(args)) => export::export(global, args).await,
+        Some(Command::Close(args)) => close::close(global, args).await,
         Some(Command::Reopen(args)) => reopen::reopen(global, args).await,
         #[cfg(feature = "sandbox")]
         Some(Command::Sandbox(args)) => sandbox::sandbox(global, args).await,

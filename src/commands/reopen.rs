@@ -1,9 +1,9 @@
-//! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted, or that is full of units that it
-//! reported as used by others.
+//! `ingest reopen`: opens a limit that was closed because the upstream reported it exhausted, or by hand, or that is full of units
+//! that it reported as used by others.
 
 use serde_json::json;
 
-use super::environment::{Environment, account_named, unknown};
+use super::environment::Environment;
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::table::{counted, instant};
@@ -16,11 +16,7 @@ use ingest_quota::{Account, Timestamp, Units};
 /// Opens the limit for all runs of all machines.
 pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let account = &*account_named(&environment.accounts(), &args.account)?;
-    if !account.limits.contains_key(&args.limit) {
-        let known = account.limits.keys().map(String::as_str);
-        return Err(unknown("limit", &args.limit, known));
-    }
+    let account = &*environment.account_with(&args.account, &args.limit)?;
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;

@@ -372,8 +372,8 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     if limits.iter().any(is_closed) {
         let remedy = format!("`ingest reopen {account} {limit}` opens it earlier");
         return format!(
-            "The upstream reported {account}/{limit} exhausted: the limit is closed for {after}, \
-            until {at}; {remedy}."
+            "The upstream reported {account}/{limit} exhausted, or `ingest close` closed it: the limit is closed for \
+             {after}, until {at}; {remedy}."
         );
     }
     let (call, units, left) = (

@@ -229,7 +229,7 @@ pub struct LimitReport {
     pub used: Option<Units>,
     /// The remaining units; `None` where the ledger cannot be reached.
     pub remaining: Option<Units>,
-    /// Until when it is closed because the upstream reported it exhausted.
+    /// Until when it is closed because the upstream reported it exhausted, or by hand.
     pub closed_until: Option<Timestamp>,
 }
 

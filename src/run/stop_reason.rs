@@ -112,9 +112,11 @@ fn stopped(by: &StoppedBy) -> String {
     match by.closed_until.map(instant) {
         None => format!("{needs}; {}; {retry}", left(by)),
         Some(closed) if by.closed_until >= Some(by.retry_at) => {
-            format!("{needs}; closed by the upstream until {closed}")
+            format!("{needs}; closed by the upstream until {closed}, or by hand")
         }
-        Some(closed) => format!("{needs}; closed by the upstream until {closed}; {retry}"),
+        Some(closed) => {
+            format!("{needs}; closed by the upstream until {closed}, or by hand; {retry}")
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::{App, charge, metrics, page};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
-use crate::past::Since;
+use crate::when::Since;
 use ingest_base::plain::json_safe;
 use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
 

@@ -57,7 +57,7 @@ metrics! {
     LIMIT_ENFORCED = Gauge("ingest_limit_enforced_units", "The most units that are granted in one window");
     LIMIT_USED = Gauge("ingest_limit_used_units", "Units in use at the end of the last run; missing if the ledger could not be reached");
     LIMIT_REMAINING = Gauge("ingest_limit_remaining_units", "Units left at the end of the last run; missing if the ledger could not be reached");
-    LIMIT_CLOSED = Gauge("ingest_limit_closed_until_timestamp_seconds", "Until when the limit is closed because the upstream reported it exhausted; 0 while it is open");
+    LIMIT_CLOSED = Gauge("ingest_limit_closed_until_timestamp_seconds", "Until when the limit is closed because the upstream reported it exhausted, or by hand; 0 while it is open");
     UNREPAID = Gauge("ingest_unrepaid_units", "Units that this machine spent while the ledger could not be reached and that the ledger has not recorded yet");
 }
 

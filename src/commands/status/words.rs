@@ -149,7 +149,7 @@ fn closed(limit: &LimitStatus, now: Timestamp, style: Style) -> Option<String> {
         Some(waits) if waits >= until => {
             "the ledger lost data, and `ledger.after_loss` is \"wait\""
         }
-        _ => "the upstream reported the limit exhausted",
+        _ => "the upstream reported the limit exhausted, or `ingest close` closed it",
     };
     let closed = format!(
         "closed until {} (in {}): {why}",

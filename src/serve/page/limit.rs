@@ -15,7 +15,7 @@ use ingest_quota::Units;
 const USED: (&str, &str) = ("used", "used");
 const UNMETERED: (&str, &str) = ("unmetered", "unmetered, not yet in the ledger");
 const FREE: (&str, &str) = ("free", "free");
-const CLOSED: (&str, &str) = ("closed", "closed by the upstream");
+const CLOSED: (&str, &str) = ("closed", "closed by the upstream, or by hand");
 const UNKNOWN: (&str, &str) = ("unknown", "unknown");
 const HEADROOM: (&str, &str) = ("headroom", "headroom");
 
@@ -103,7 +103,7 @@ fn figures(limit: &LimitStatus) -> Markup {
 fn warnings(reader: &Reader, limit: &LimitStatus) -> Markup {
     html! {
         @if let Some(until) = limit.report.closed_until {
-            p class="bad" { "The upstream reported it exhausted: closed until " (reader.time(until)) "." }
+            p class="bad" { "The upstream reported it exhausted, or it was closed by hand: closed until " (reader.time(until)) "." }
         }
         @if limit.unrepaid > Units::ZERO {
             p class="warn" { (counted(limit.unrepaid.get(), "unit")) " went unmetered from this machine, not yet charged to the ledger." }

@@ -3,6 +3,7 @@
 mod backup;
 mod bounds;
 mod check;
+mod close;
 mod deploy;
 mod disk;
 mod files;

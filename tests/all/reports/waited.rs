@@ -10,7 +10,7 @@ use crate::support::world::{Ran, World};
 use ingest_testing::redis_server::RedisServer;
 
 /// Brief limits let one charge through at a time.
-const BRIEF: &str = r#"
+pub const BRIEF: &str = r#"
 [upstreams.api]
 base_url = "http://127.0.0.1:1"
 [upstreams.api.calls]
@@ -26,7 +26,7 @@ hour = { quota = 1, window = "1h" }
 const CHARGE: [&str; 3] = ["charge", "api", "brief"];
 
 /// The same with a ledger in a file, and in Redis.
-fn each(check: impl Fn(&World, Option<&RedisServer>)) {
+pub fn each(check: impl Fn(&World, Option<&RedisServer>)) {
     check(&World::written(BRIEF, &[]), None);
     let redis = RedisServer::start();
     let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());

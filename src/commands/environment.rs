@@ -1,5 +1,6 @@
 //! The configuration, the state directory, and the files that are open in it.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -220,13 +221,45 @@ impl Environment {
     }
 
     /// Rejects a region that no job walks, because nothing would ever be found. Batches are listed under `*`.
-    pub fn expect_region(&self, code: Option<&str>) -> Result<(), Error> {
-        let mut walked = self.config.jobs.iter().flat_map(|job| &job.regions);
-        let code = code.filter(|code| *code != Region::SHARED);
-        match code.filter(|code| walked.all(|region| region.code != *code)) {
-            Some(code) => Err(unknown_region(&self.config, code)),
-            None => Ok(()),
+    fn expect_region(&self, code: &str) -> Result<(), Error> {
+        match self.walks(code) {
+            true => Ok(()),
+            false => Err(unknown_region(&self.config, code)),
         }
+    }
+
+    fn walks(&self, code: &str) -> bool {
+        let mut walked = self.config.jobs.iter().flat_map(|job| &job.regions);
+        code == Region::SHARED || walked.any(|region| region.code == code)
+    }
+
+    fn defines(&self, job: &str) -> bool {
+        self.config.jobs.iter().any(|one| one.name == job)
+    }
+
+    /// Rejects jobs and regions that neither the configuration nor the catalog has: it keeps what was fetched after the
+    /// configuration has them no longer.
+    pub async fn expect_stored(&self, jobs: &[String], regions: &[String]) -> Result<(), Error> {
+        let is_defined = jobs.iter().all(|job| self.defines(job))
+            && regions.iter().all(|region| self.walks(region));
+        if is_defined {
+            return Ok(());
+        }
+        let passes = self.archive().await?.jobs_and_regions().await?;
+        let stored_jobs: BTreeSet<&str> = passes.iter().map(|(job, _)| &**job).collect();
+        let stored_regions: BTreeSet<&str> = passes.iter().map(|(_, region)| &**region).collect();
+        for job in jobs {
+            if !self.defines(job) && !stored_jobs.contains(&**job) {
+                let known = self.config.jobs.iter().map(|job| &*job.name);
+                return Err(unknown_to_both("job", job, known.collect(), stored_jobs));
+            }
+        }
+        for code in regions {
+            if !self.walks(code) && !stored_regions.contains(&**code) {
+                return Err(unknown_region_to_both(&self.config, code, &stored_regions));
+            }
+        }
+        Ok(())
     }
 
     /// Rejects a kind that no call returns, because nothing would ever be found.
@@ -267,7 +300,7 @@ impl Environment {
     pub fn expect_shown(&self, shown: &Shown) -> Result<(), Error> {
         self.jobs(&shown.jobs)?;
         let mut regions = shown.regions.iter();
-        regions.try_for_each(|region| self.expect_region(Some(region)))
+        regions.try_for_each(|region| self.expect_region(region))
     }
 
     /// Creates the state directory if it does not exist.
@@ -635,24 +668,59 @@ pub fn account_named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Accoun
 
 /// Returns an error about an unknown name.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
-    let known: Vec<&str> = known.collect();
-    let hint = closest(name, &known)
+    unknown_to_both(what, name, known.collect(), BTreeSet::new())
+}
+
+/// Returns an error about a name that neither the configuration nor the catalog has.
+fn unknown_to_both<'a>(
+    what: &str,
+    name: &str,
+    defined: Vec<&'a str>,
+    stored: BTreeSet<&'a str>,
+) -> Error {
+    let stored = Vec::from_iter(stored.into_iter().filter(|one| !defined.contains(one)));
+    let hint = closest(name, &[&defined[..], &stored].concat())
         .map(|close| format!("; did you mean `{close}`{}?", without(name, close)));
     Error::Usage(format!(
-        "unknown {what} `{name}`{}; defined: {}",
+        "unknown {what} `{name}`{}; defined: {}{}",
         hint.unwrap_or_default(),
-        known.join(", ")
+        defined.join(", "),
+        in_the_catalog(&stored, what)
     ))
+}
+
+/// The names that only the catalog has, where it has some.
+fn in_the_catalog(stored: &[&str], what: &str) -> String {
+    match stored.len() {
+        0 => String::new(),
+        _ => format!("; in the catalog: {}", listed(stored, what)),
+    }
+}
+
+/// Names; of many, only their number.
+fn listed(names: &[&str], what: &str) -> String {
+    match names.len() {
+        0..=SHOWN_NAMES => names.join(", "),
+        many => counted(many as u64, what),
+    }
 }
 
 /// Returns an error about an unknown region. Any two codes of two letters are close, so only those with the same letters, in
 /// whatever case and order, are suggested. Of many regions, only their number is shown.
 pub fn unknown_region(config: &Config, code: &str) -> Error {
-    let codes: Vec<&str> = config.regions.iter().map(|region| &*region.code).collect();
-    if codes.contains(&code) {
+    unknown_region_to_both(config, code, &BTreeSet::new())
+}
+
+/// The same about a region that the catalog does not have either.
+fn unknown_region_to_both(config: &Config, code: &str, stored: &BTreeSet<&str>) -> Error {
+    let defined: Vec<&str> = config.regions.iter().map(|region| &*region.code).collect();
+    if defined.contains(&code) {
         let what = format!("region `{code}` is configured, but no selected job walks it");
         return Error::Usage(what);
     }
+    let is_of_pass = |code: &&&str| !defined.contains(*code) && !is_marker(code);
+    let stored: Vec<&str> = stored.iter().filter(is_of_pass).copied().collect();
+    let codes = [&defined[..], &stored].concat();
     let same_letters = codes.iter().find(|known| letters(known) == letters(code));
     let is_name = code.chars().count() > LONGEST_CODE;
     let close = closest(code, &codes).filter(|_| is_name);
@@ -660,17 +728,22 @@ pub fn unknown_region(config: &Config, code: &str) -> Error {
         || ";".to_owned(),
         |meant| format!("; did you mean `{meant}`{}?", without(code, meant)),
     );
-    let defined = match codes.len() {
-        0..=SHOWN_REGIONS => codes.join(", "),
-        many => counted(many as u64, "region"),
-    };
-    Error::Usage(format!("unknown region `{code}`{hint} defined: {defined}"))
+    let defined = listed(&defined, "region");
+    let stored = in_the_catalog(&stored, "region");
+    Error::Usage(format!(
+        "unknown region `{code}`{hint} defined: {defined}{stored}"
+    ))
+}
+
+/// Whether a pass has this in the place of a region.
+fn is_marker(code: &str) -> bool {
+    [Region::SHARED, Region::NONE].contains(&code)
 }
 
 /// With more characters, one that is wrong or too many still leaves one region meant.
 const LONGEST_CODE: usize = 2;
-/// The most regions that a message lists.
-const SHOWN_REGIONS: usize = 20;
+/// The most regions that a message lists, and the most names of the catalog.
+const SHOWN_NAMES: usize = 20;
 
 /// The letters of a name in lower case and in order.
 fn letters(name: &str) -> Vec<char> {

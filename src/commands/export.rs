@@ -23,7 +23,9 @@ use ingest_config::Pointer;
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let columns = typed_columns(&environment, &args.kind)?;
-    environment.expect_region(args.region.as_deref())?;
+    environment
+        .expect_stored(&[], args.region.as_slice())
+        .await?;
     environment.expect_catalog(global)?;
     if let Some(missing) = environment.missing_state_dir() {
         tracing::warn!("{missing}");

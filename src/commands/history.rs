@@ -55,9 +55,11 @@ type Key = (String, String, Option<String>, Option<String>, Origin);
 pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     environment.expect_state_dir(global)?;
-    environment.expect_shown(&args.shown)?;
-    let mut history = report(&environment, args.since.at(environment.clock.now())).await?;
     let shown = &args.shown;
+    environment
+        .expect_stored(&shown.jobs, &shown.regions)
+        .await?;
+    let mut history = report(&environment, args.since.at(environment.clock.now())).await?;
     history
         .rows
         .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));

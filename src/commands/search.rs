@@ -55,7 +55,9 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
     if let Some(kind) = &args.kind {
         environment.expect_kind(kind)?;
     }
-    environment.expect_region(args.region.as_deref())?;
+    environment
+        .expect_stored(&[], args.region.as_slice())
+        .await?;
     let query = SearchQuery {
         words: args.words.join(" "),
         kind: args.kind.clone(),

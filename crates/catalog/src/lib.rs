@@ -317,6 +317,10 @@ pub trait Archive: Send + Sync {
     /// Returns a pass; `None` if there is none with this id.
     async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError>;
 
+    /// Returns each job with each region that it has a pass over, also those that the configuration has no longer. Reads an
+    /// index over all passes.
+    async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError>;
+
     /// Returns the records of a kind from one state of the catalog, in the order in which they were first seen. Reading
     /// stops when the stream is dropped.
     fn records(&self, query: RecordsQuery) -> RecordPages;

@@ -93,6 +93,13 @@ pub fn pass_record<R: Columns>(row: &R) -> Result<PassRecord, R::Error> {
     })
 }
 
+pub const JOBS_AND_REGIONS: &str = "select distinct job, region from pass";
+
+/// A row of [`JOBS_AND_REGIONS`].
+pub fn job_and_region<R: Columns>(row: &R) -> Result<(String, String), R::Error> {
+    Ok((row.text(0)?, row.text(1)?))
+}
+
 /// The unfinished pass whose columns begin at `column`.
 pub fn open_pass<R: Columns>(
     row: &R,

@@ -26,6 +26,10 @@ impl Archive for PostgresCatalog {
         reading!(self, tx => passes::pass(&tx, pass))
     }
 
+    async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
+        reading!(self, tx => passes::jobs_and_regions(&tx))
+    }
+
     fn records(&self, query: RecordsQuery) -> RecordPages {
         // One page is read while the one before it is written out.
         let (sender, mut receiver) = channel(1);

@@ -663,6 +663,13 @@ pub async fn failures(
     rows.iter().map(pass_record).collect()
 }
 
+pub async fn jobs_and_regions(
+    tx: &Transaction<'_>,
+) -> Result<Vec<(String, String)>, PostgresError> {
+    let rows = tx.query(rows::JOBS_AND_REGIONS, parameters![]).await?;
+    rows.iter().map(rows::job_and_region).collect()
+}
+
 pub async fn pass(tx: &Transaction<'_>, pass: PassId) -> Result<Option<PassRecord>, PostgresError> {
     let rows = tx.query(PASS, parameters![pass.0]).await?;
     rows.first().map(pass_record).transpose()

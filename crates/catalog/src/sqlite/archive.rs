@@ -31,6 +31,11 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
             .await
     }
 
+    async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
+        self.read(|connection| passes::jobs_and_regions(connection))
+            .await
+    }
+
     fn records(&self, query: RecordsQuery) -> RecordPages {
         // One page is read while the one before it is written out.
         let (sender, mut receiver) = channel(1);

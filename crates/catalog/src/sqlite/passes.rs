@@ -551,6 +551,12 @@ pub fn failures(
     passes.collect()
 }
 
+pub fn jobs_and_regions(connection: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare_cached(rows::JOBS_AND_REGIONS)?;
+    let found = statement.query_map([], |row| rows::job_and_region(row))?;
+    found.collect()
+}
+
 pub fn pass(connection: &Connection, pass: PassId) -> rusqlite::Result<Option<PassRecord>> {
     let mut statement = connection.prepare_cached(PASS)?;
     let pass = statement.query_row([pass.0], |row| rows::pass_record(row));

@@ -313,6 +313,10 @@ pub(crate) async fn a_history_has_every_pass_oldest_first_with_its_counts(f: Cat
     );
     let late = f.archive().history(at(2)).await.unwrap();
     assert_eq!(late, history[1..]);
+    let mut walked = f.archive().jobs_and_regions().await.unwrap();
+    walked.sort();
+    let of_job = |region: &str| (JOB.to_owned(), region.to_owned());
+    assert_eq!(walked, ["DE", "GB", "US"].map(of_job));
 }
 
 pub(crate) async fn a_pass_says_why_it_got_no_further_until_it_is_complete(f: Catalog) {

@@ -1,5 +1,6 @@
 //! Lists that name everything once, and from then on what changed: what such an API holds, and what its recipe must do.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -45,16 +46,13 @@ impl Feed {
         if from.is_some_and(|from| from < self.oldest) {
             return None;
         }
-        let changed = self.changes.iter().skip(from.unwrap_or(0));
-        let mut things: Vec<usize> = changed.map(|(thing, _)| *thing).collect();
-        things.sort_unstable();
-        things.dedup();
-        let is_there = |thing: usize| self.changes.iter().rfind(|(known, _)| *known == thing);
-        let things = things.into_iter().filter_map(|thing| {
-            let (_, is_there) = is_there(thing)?;
-            (*is_there || from.is_some()).then_some((thing, *is_there))
-        });
-        let things: Vec<_> = things.collect();
+        // The last of a thing's changes holds.
+        let changed = self.changes.iter().skip(from.unwrap_or(0)).copied();
+        let changed: BTreeMap<usize, bool> = changed.collect();
+        let listed = changed
+            .into_iter()
+            .filter(|(_, is_there)| *is_there || from.is_some());
+        let things: Vec<(usize, bool)> = listed.collect();
         let goes_on = came + size < things.len();
         let from = from.map_or("all".to_owned(), |from| from.to_string());
         Some(FeedPage {

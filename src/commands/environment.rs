@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Error;
-use super::charging::Charging;
 use super::owner;
 #[cfg(feature = "sandbox")]
 use super::presets;
 use super::table::counted;
 use crate::cli::{Global, RunArgs, Shown};
 use crate::run::{Context, Selection, Unlanded, Upstreams, accounts};
-use ingest_base::clock::{Clock, CorrectedClock};
+use ingest_base::clock::{Clock, CorrectedClock, Monotonic};
 use ingest_base::private;
 use ingest_catalog::{
     Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, PostgresCatalog,
@@ -27,6 +26,8 @@ use ingest_config::{
     Call, CatalogConfig, CatalogStore, Config, Credential, Etag, Ids, Job, Region, Sources, Step,
     closest, without,
 };
+use ingest_ledger::clocks::{self, Told};
+use ingest_ledger::refill::Charging;
 use ingest_ledger::{LEDGER_FILE, OpenLedgerError, Witness};
 use ingest_quota::Account;
 #[cfg(feature = "sandbox")]
@@ -413,8 +414,15 @@ impl Environment {
     /// Goes by the clock of the database that machines share, where this machine's clock is wrong: a region that one of them
     /// walked at a time that is still to come would not count as walked for the others.
     pub async fn compare_clocks(&self) {
-        if let Some(database) = self.database() {
-            super::clocks::compare(&self.corrected, database, &self.config.ledger).await;
+        let Some(database) = self.database().filter(|_| clocks::is_due(&self.corrected)) else {
+            return;
+        };
+        let began = Monotonic::now();
+        // Whatever needs the catalog next reports that it is away.
+        if let Ok(at) = postgres::server_time(database).await {
+            let (by, took) = (database.shown(), began.elapsed());
+            let told = Told { by, at, took };
+            clocks::compare(&self.corrected, &told, &self.config.ledger).await;
         }
     }
 

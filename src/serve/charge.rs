@@ -29,7 +29,7 @@ use crate::commands::environment::{Environment, unknown};
 use crate::commands::refill::charging_ledger;
 use crate::commands::{Error, release as release_command};
 use ingest_config::Region;
-use ingest_ledger::{Found, LedgerClient};
+use ingest_ledger::{Found, LedgerClient, OpenLedgerError};
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
 /// The longest body of a request, in bytes.
@@ -439,7 +439,11 @@ async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Proble
     // The server may be the first command that works in it.
     environment.create_state_dir()?;
     match charging_ledger(environment).await {
-        // A new ledger is being filled.
+        // A new ledger is being filled, or another one is charged.
+        Err(error @ Error::Ledger(OpenLedgerError::StillUsed)) => Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error.to_string(),
+        )),
         Err(Error::Refused(why)) => Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)),
         opened => Ok(opened?),
     }

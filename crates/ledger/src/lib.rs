@@ -10,9 +10,11 @@
 
 mod carry_over;
 mod client;
+pub mod clocks;
 mod journal;
 mod open;
 pub mod redis;
+pub mod refill;
 mod shared;
 mod sqlite;
 
@@ -29,7 +31,6 @@ use ingest_quota::{
     Units,
 };
 
-pub use carry_over::{CarryOver, carried_over};
 pub use client::local::LocalClient;
 pub use client::read_only::ReadOnlyClient;
 pub use client::shared::{CircuitBreaker, Policy, SharedClient};

@@ -1,14 +1,15 @@
 //! Opens the ledger that the configuration names, and the journal beside a shared one.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use super::redis::RedisLedger;
 use super::{
-    ForgottenLedger, Journal, JournalError, Ledger, LedgerClient, LedgerError, LocalClient, Policy,
-    ReadOnlyClient, SharedClient, SqliteLedger, Witness,
+    ClientError, ForgottenLedger, Journal, JournalError, Ledger, LedgerClient, LedgerError,
+    LocalClient, Policy, ReadOnlyClient, SharedClient, SqliteLedger, Witness,
 };
 use ingest_base::clock::Clock;
 use ingest_config::{LedgerConfig, LedgerStore, RedisUrl};
@@ -42,6 +43,23 @@ pub enum OpenLedgerError {
     /// The ledger itself: the URL of a shared one, or what a file has forgotten.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The lock of the processes that charge a file.
+    #[error("cannot lock {}: {source}", path.display())]
+    Lock {
+        /// The file of the lock.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The ledger failed while it was filled.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// A new file cannot be filled: others still charge the one that was there before it.
+    #[error(
+        "ledger.db is new while another run still charges the previous file; nothing was requested; run again when that run \
+         has ended"
+    )]
+    StillUsed,
 }
 
 impl From<ForgottenLedger> for OpenLedgerError {

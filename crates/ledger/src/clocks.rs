@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use ingest_base::clock::{Clock, CorrectedClock, Monotonic, SystemClock};
-use ingest_catalog::{Postgres, postgres};
+use super::redis::{Finding, inspect};
+use ingest_base::clock::{Clock, CorrectedClock, SystemClock};
 use ingest_config::LedgerConfig;
-use ingest_ledger::redis::{Finding, inspect};
 use ingest_quota::Timestamp;
 
 /// Clocks that are this close are taken for right.
@@ -13,25 +12,35 @@ const CLOSE: Duration = Duration::from_secs(60);
 /// How long a comparison holds.
 const HOLDS: Duration = Duration::from_secs(60);
 
+/// What the clock of the catalog's database said.
+#[derive(Debug)]
+pub struct Told<'a> {
+    /// The database, as messages name it.
+    pub by: &'a str,
+    /// What it said.
+    pub at: Timestamp,
+    /// How long the answer took.
+    pub took: Duration,
+}
+
+/// Whether the clock was compared so long ago that it has to be again.
+#[must_use]
+pub fn is_due(clock: &CorrectedClock) -> bool {
+    clock
+        .checked()
+        .is_none_or(|checked| checked.elapsed() >= HOLDS)
+}
+
 /// Compares this machine's clock with the database's, and corrects it if the ledger does not agree with it.
-pub async fn compare(clock: &CorrectedClock, database: &Postgres, ledger: &LedgerConfig) {
-    let checked = clock.checked();
-    if checked.is_some_and(|checked| checked.elapsed() < HOLDS) {
-        return;
-    }
-    let began = Monotonic::now();
-    // Whatever needs the catalog next reports that it is away.
-    let Ok(told) = postgres::server_time(database).await else {
-        return;
-    };
+pub async fn compare(clock: &CorrectedClock, told: &Told<'_>, ledger: &LedgerConfig) {
     // The server read its clock somewhere within the exchange; the middle is wrong by half of it at most.
-    let (own, theirs) = (SystemClock.now(), told + began.elapsed() / 2);
+    let (own, theirs) = (SystemClock.now(), told.at + told.took / 2);
     let apart = own.since(theirs).max(theirs.since(own));
     // A slow answer makes the comparison less exact, and a clock is corrected only where it is surely wrong.
-    if apart <= CLOSE + began.elapsed() {
+    if apart <= CLOSE + told.took {
         return clock.correct(None);
     }
-    let (apart_shown, shown) = (shown(apart), database.shown());
+    let (apart_shown, shown) = (shown(apart), told.by);
     if agrees(ledger, own, apart).await {
         tracing::warn!(
             "the clock of the catalog's database ({shown}) is {apart_shown} off, by those of this machine and of the \

@@ -11,7 +11,7 @@ const CHARGE: [&str; 3] = ["charge", "youtube", "videos.list"];
 const REOPEN: [&str; 3] = ["reopen", "youtube", "daily"];
 const RUN: [&str; 4] = ["--region", "US", "--job", "trending"];
 
-fn closing<'a>(until: &'a str) -> [&'a str; 5] {
+fn closing(until: &str) -> [&str; 5] {
     ["close", "youtube", "daily", "--until", until]
 }
 

@@ -32,8 +32,7 @@ impl<A: Send + Sync> Archive for SqliteCatalog<A> {
     }
 
     async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
-        self.read(|connection| passes::jobs_and_regions(connection))
-            .await
+        self.read(passes::jobs_and_regions).await
     }
 
     fn records(&self, query: RecordsQuery) -> RecordPages {

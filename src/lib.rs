@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod commands;
+mod doc;
 pub mod exit;
 pub mod foresight;
 pub mod review;

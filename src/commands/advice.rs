@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::table::count;
+use super::figures::count;
 use crate::run;
 use ingest_config::{Call, Config, Credential, Doubt, Lasting, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};

@@ -11,9 +11,9 @@ use serde::Serialize;
 #[cfg(feature = "serve")]
 use super::environment::unknown;
 use super::environment::{Environment, unknown_region};
+use super::figures::{cost, count, instant, span};
 use super::output::Message;
 use super::refill::charging_ledger;
-use super::table::{cost, count, instant, span};
 use super::{Error, output};
 use crate::cli::{ChargeArgs, Global};
 use crate::exit::Exit;

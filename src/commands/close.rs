@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::environment::Environment;
+use super::figures::{instant, span};
 use super::output::Message;
 use super::refill::charging_ledger;
-use super::table::{instant, span};
 use super::{Error, output};
 use crate::cli::{CloseArgs, Global};
 use crate::exit::Exit;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
+use super::figures::counted;
 use super::output::Message;
 use super::progress::Working;
-use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CatalogCopyArgs, Global};
 use crate::exit::Exit;

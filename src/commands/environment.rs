@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::Error;
+use super::figures::counted;
 use super::owner;
 #[cfg(feature = "sandbox")]
 use super::presets;
-use super::table::counted;
 use crate::cli::{Global, RunArgs, Shown};
 use crate::run::{Context, Selection, Unlanded, Upstreams, accounts};
 use ingest_base::clock::{Clock, CorrectedClock, Monotonic};

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use chrono::Local;
 
 use super::environment::Environment;
-use super::output::{Message, Screen};
+use super::figures::{count, counted, instant, span};
+use super::output::Message;
 use super::progress::Working;
-use super::table::{count, counted, instant, span, table, text};
 use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Global};
+use crate::doc::text::Screen;
+use crate::doc::{Block, Chart, Doc, Grid, Head, Section};
 use crate::exit::Exit;
 use crate::foresight::{
     self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
@@ -18,10 +20,6 @@ use crate::foresight::{
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many runs after `--days` are simulated for the end of a backfill.
 const LATER: usize = 1_000;
-/// The height of a limit's chart, in lines.
-const HEIGHT: u64 = 6;
-/// The width of the labels at its left, in columns.
-const SCALE: usize = 11;
 
 /// Simulates the schedule, and shows the result.
 pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Error> {
@@ -29,7 +27,7 @@ pub async fn forecast(global: &Global, args: &ForecastArgs) -> Result<Exit, Erro
     let forecast = report(&Environment::load(global)?, args, None).await?;
     drop(working);
     output::report(global, &forecast, |screen| {
-        Message::Result(in_words(&forecast, screen))
+        Message::Result(forecast.doc().text(screen))
     })?;
     Ok(Exit::Success)
 }
@@ -94,23 +92,25 @@ pub async fn report(
 /// Returns the text of a forecast.
 #[must_use]
 pub fn in_words(forecast: &Forecast, screen: Screen) -> String {
-    let mut parts = vec![
-        screen.wrapped(&headline(forecast)),
-        days(&forecast.days, screen),
-    ];
-    parts.extend(
-        forecast
-            .limits
-            .iter()
-            .filter(|limit| !limit.used.is_empty())
-            .map(|limit| picture(limit, screen)),
-    );
-    parts.push(jobs(&forecast.jobs, screen));
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n\n")
+    forecast.doc().text(screen)
 }
 
-fn headline(forecast: &Forecast) -> String {
+impl Forecast {
+    /// The forecast in words, with a chart of each limit.
+    pub fn doc(&self) -> Doc {
+        let mut doc = Doc::default();
+        let mut head = Section::headed("Forecast");
+        head.say_all(headline(self));
+        doc.add(head);
+        doc.add(days(&self.days));
+        let limits = self.limits.iter().filter(|limit| !limit.used.is_empty());
+        limits.for_each(|limit| doc.add(picture(limit)));
+        doc.add(jobs(&self.jobs));
+        doc
+    }
+}
+
+fn headline(forecast: &Forecast) -> Vec<String> {
     let mut lines = vec![match forecast.stopped_runs {
         0 => format!(
             "{} runs until {}; no limit stops any.",
@@ -135,7 +135,7 @@ fn headline(forecast: &Forecast) -> String {
     for limit in &forecast.limits {
         lines.extend(limit.first_hit.as_ref().map(|hit| {
             let LimitForecast { account, limit, .. } = limit;
-            let region = output::shown(&hit.region);
+            let region = &hit.region;
             format!(
                 "{account}/{limit} first rejects {} of {} {region} at {}.",
                 hit.call,
@@ -149,12 +149,12 @@ fn headline(forecast: &Forecast) -> String {
         format!(
             "The stalest region is {} {}, {} old.",
             stalest.job,
-            output::shown(&stalest.region),
+            stalest.region,
             span(age)
         )
     }));
     lines.extend(forecast.backfills.iter().map(backfill));
-    lines.join("\n")
+    lines
 }
 
 /// When a backfill is complete.
@@ -178,110 +178,69 @@ fn backfill(one: &BackfillForecast) -> String {
     }
 }
 
-fn days(days: &[DaySpend], screen: Screen) -> String {
+fn days(days: &[DaySpend]) -> Section {
+    let part = Section::headed("Spend by day");
     if days.is_empty() {
-        return String::new();
+        return part;
     }
-    let mut table = table(
-        screen,
-        &["DAY (UTC)", "ACCOUNT", "LIMIT", "JOB", "UNITS"],
-        &[4],
-    );
+    let mut table = Grid::new([
+        Head::text("DAY (UTC)"),
+        Head::text("ACCOUNT"),
+        Head::text("LIMIT"),
+        Head::text("JOB"),
+        Head::number("UNITS"),
+    ]);
     for spend in days {
-        let day = spend.day.to_string();
-        table.add_row([
-            day,
-            spend.account.clone(),
-            spend.limit.clone(),
-            spend.job.clone(),
-            count(spend.units.get()),
+        table.row([
+            spend.day.to_string().into(),
+            spend.account.clone().into(),
+            spend.limit.clone().into(),
+            spend.job.clone().into(),
+            count(spend.units.get()).into(),
         ]);
     }
-    text(&table)
+    part.with_piece(table)
 }
 
-/// Draws the units in the window over time, against the limit.
-fn picture(limit: &LimitForecast, screen: Screen) -> String {
-    let columns = gathered(&limit.used, screen);
-    let top = limit.enforced.get().max(limit.most_used.get()).max(1);
-    let head = format!(
-        "{}/{}: peak {} of {} units in a window",
-        limit.account,
-        limit.limit,
-        count(limit.most_used.get()),
-        count(limit.enforced.get())
-    );
-    let rows = (0..HEIGHT).rev().map(|row| {
-        let bars: String = columns
-            .iter()
-            .map(|units| block(*units, top, row))
-            .collect();
-        let label = if row + 1 == HEIGHT {
-            count(top)
-        } else {
-            String::new()
-        };
-        format!("{label:>9} │{bars}").trim_end().to_owned()
-    });
-    let foot = format!("{:>9} └{}", 0, "─".repeat(columns.len()));
-    let (first, last) = (limit.used.first(), limit.used.last());
-    let day = |used: Option<&Used>| {
-        used.map(|used| used.at.to_utc().format("%m-%d %H:%M").to_string())
-            .unwrap_or_default()
+/// The units in the window over time, against the limit.
+fn picture(limit: &LimitForecast) -> Section {
+    let (most, of) = (count(limit.most_used.get()), count(limit.enforced.get()));
+    let (account, name) = (&limit.account, &limit.limit);
+    let time = |used: &Used| used.at.to_utc().format("%m-%d %H:%M").to_string();
+    let units = limit.used.iter().map(|used| used.units.get());
+    let chart = Chart {
+        caption: format!("{account}/{name}: peak {most} of {of} units in a window"),
+        series: vec![("used".to_owned(), units.collect())],
+        times: limit.used.iter().map(time).collect(),
+        line: Some(limit.enforced.get()),
     };
-    let width = columns.len().saturating_sub(day(first).len());
-    let axis = format!("{:11}{}{:>width$}", "", day(first), day(last));
-    [head]
-        .into_iter()
-        .chain(rows)
-        .chain([foot, axis])
-        .collect::<Vec<_>>()
-        .join("\n")
+    Section::default().with_piece(Block::Chart(chart))
 }
 
-/// Returns the maximum of each few hours, so that the chart fits a line.
-fn gathered(used: &[Used], screen: Screen) -> Vec<u64> {
-    let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
-    let few = used.len().div_ceil(width).max(1);
-    used.chunks(few)
-        .map(|hours| hours.iter().map(|used| used.units.get()).max().unwrap_or(0))
-        .collect()
-}
-
-/// Returns the part of a bar that one line shows, in eighths of a block.
-fn block(units: u64, top: u64, row: u64) -> char {
-    const PARTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let eighths = u128::from(units) * u128::from(HEIGHT) * 8 / u128::from(top);
-    let here = eighths.saturating_sub(u128::from(row) * 8).min(8);
-    usize::try_from(here)
-        .ok()
-        .and_then(|part| PARTS.get(part).copied())
-        .unwrap_or('█')
-}
-
-fn jobs(jobs: &[JobFit], screen: Screen) -> String {
+fn jobs(jobs: &[JobFit]) -> Section {
+    let part = Section::headed("What fits");
     if jobs.is_empty() {
-        return String::new();
+        return part;
     }
-    let mut table = table(
-        screen,
-        &["JOB", "EVERY", "MIN INTERVAL", "REGIONS", "MAX REGIONS"],
-        &[3, 4],
-    );
-    let every = |seconds: Option<u64>, none: &str| {
-        seconds.map_or_else(
-            || none.to_owned(),
-            |seconds| span(Duration::from_secs(seconds)),
-        )
+    let mut table = Grid::new([
+        Head::text("JOB"),
+        Head::text("EVERY"),
+        Head::text("MIN INTERVAL"),
+        Head::number("REGIONS"),
+        Head::number("MAX REGIONS"),
+    ]);
+    let every = |seconds: Option<u64>, none: &str| match seconds {
+        Some(seconds) => span(Duration::from_secs(seconds)),
+        None => none.to_owned(),
     };
     for job in jobs {
-        table.add_row([
-            job.job.clone(),
-            every(job.every_seconds, "every run"),
-            every(job.shortest_every_seconds, "none"),
-            job.regions.to_string(),
-            job.most_regions.to_string(),
+        table.row([
+            job.job.clone().into(),
+            every(job.every_seconds, "every run").into(),
+            every(job.shortest_every_seconds, "none").into(),
+            job.regions.to_string().into(),
+            job.most_regions.to_string().into(),
         ]);
     }
-    text(&table)
+    part.with_piece(table)
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::environment::Environment;
-use super::output::{Message, Screen};
+use super::figures::{cost, count};
+use super::output::Message;
 use super::refill::recorded_ledger;
 use super::slices::{self, Said};
 use super::status::DoubtShown;
-use super::table::{cost, count, fitted, table};
 use super::{Error, output};
 use crate::cli::{Global, HistoryArgs};
+use crate::doc::{Doc, Grid, Head, PageLink, Phrase, Phrases, Section};
 use crate::exit::Exit;
 use ingest_catalog::{PassEnd, PassRecord};
 use ingest_config::Region;
@@ -64,7 +65,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
         .rows
         .retain(|row| shown.wants(row.job.as_deref(), row.region.as_deref()));
     output::report(global, &history, |screen| {
-        Message::Result(in_words(&history.rows, shown.all, screen))
+        Message::Result(history.doc(shown.all).text(screen))
     })?;
     Ok(Exit::Success)
 }
@@ -158,65 +159,81 @@ fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, led
     }
 }
 
-fn in_words(rows: &[Row], all: bool, screen: Screen) -> String {
-    if rows.is_empty() {
-        return "Nothing was fetched or charged in this period.".to_owned();
+impl History {
+    /// The history in words: a part for each day, the oldest first.
+    pub fn doc(&self, all: bool) -> Doc {
+        let mut doc = Doc::default();
+        if self.rows.is_empty() {
+            doc.say("Nothing was fetched or charged in this period.");
+        }
+        let days = self.rows.chunk_by(|one, next| one.day == next.day);
+        days.for_each(|rows| doc.add(day(rows, all)));
+        doc
     }
-    let days = rows.chunk_by(|one, next| one.day == next.day);
-    days.map(|rows| day(rows, all, screen))
-        .collect::<Vec<_>>()
-        .join("\n\n")
 }
 
-fn day(rows: &[Row], all: bool, screen: Screen) -> String {
-    let mut table = table(
-        screen,
-        &[
-            "JOB", "REGION", "COMPLETE", "PAGES", "RECORDS", "REQUESTS", "UNITS",
-        ],
-        &[3, 4, 5],
-    );
+fn day(rows: &[Row], all: bool) -> Section {
+    let mut table = Grid::new([
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("COMPLETE"),
+        Head::number("PAGES").spare(0),
+        Head::number("RECORDS").spare(2),
+        Head::number("REQUESTS").spare(1),
+        Head::text("UNITS"),
+    ]);
     for group in groups(rows, all || rows.len() <= MOST_ROWS) {
         let [first, ..] = &*group else { continue };
         let sum = |number: fn(&Row) -> u64| group.iter().map(|row| number(row)).sum::<u64>();
         let (passes, complete) = (sum(|row| row.passes), sum(|row| row.complete));
-        let regions = group.iter().filter_map(|row| row.region.as_deref());
-        let regions = slices::named(regions.map(|region| (region, None)));
         let mut units = Cost::none();
         for row in &group {
             let of_row = row.units.iter();
-            units.add(
-                &of_row
-                    .map(|(limit, sum)| (limit.clone(), Units::new(*sum)))
-                    .collect(),
-            );
+            let of_row = of_row.map(|(limit, sum)| (limit.clone(), Units::new(*sum)));
+            units.add(&of_row.collect());
         }
-        table.add_row([
-            first.origin.whose(first.job.as_deref()).to_owned(),
-            if regions.is_empty() {
-                "-".to_owned()
-            } else {
-                regions
-            },
-            if passes > 0 {
-                format!("{} of {}", count(complete), count(passes))
-            } else {
-                "-".to_owned()
-            },
-            count(sum(|row| row.pages)),
-            count(sum(|row| row.records)),
-            count(sum(|row| row.requests)),
-            cost(&units),
+        let complete = match passes {
+            0 => "-".to_owned(),
+            _ => format!("{} of {}", count(complete), count(passes)),
+        };
+        table.row([
+            whose(first, &group),
+            regions(&group).into(),
+            complete.into(),
+            count(sum(|row| row.pages)).into(),
+            count(sum(|row| row.records)).into(),
+            count(sum(|row| row.requests)).into(),
+            cost(&units).into(),
         ]);
     }
     let day = rows.first().map_or("", |row| &row.day);
-    let mut lines = vec![format!("{day} (UTC)"), fitted(table, &[3, 5, 4])];
-    lines.extend(
-        slices::said(rows.iter().flat_map(said))
-            .iter()
-            .map(|line| screen.wrapped(line)),
-    );
-    lines.join("\n")
+    let mut part = Section {
+        is_headed: true,
+        ..Section::headed(format!("{day} (UTC)"))
+    };
+    part.blocks.push(table.into());
+    part.say_all(slices::said(rows.iter().flat_map(said)));
+    part
+}
+
+/// The job of rows, which leads to its passes.
+fn whose(first: &Row, group: &[&Row]) -> Phrases {
+    let whose = first.origin.whose(first.job.as_deref());
+    let region = first.region.as_deref().filter(|_| group.len() == 1);
+    match &first.job {
+        Some(job) => Phrase::linked(whose, PageLink::passes(job, region)).into(),
+        None => whose.into(),
+    }
+}
+
+fn regions(group: &[&Row]) -> String {
+    let regions = group.iter().filter_map(|row| row.region.as_deref());
+    let regions = slices::named(regions.map(|region| (region, None)));
+    if regions.is_empty() {
+        "-".to_owned()
+    } else {
+        regions
+    }
 }
 
 /// Of more regions in a day, those of a job are one row.

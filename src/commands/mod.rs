@@ -12,6 +12,7 @@ mod draft;
 pub(crate) mod environment;
 mod error;
 pub(crate) mod export;
+pub(crate) mod figures;
 pub(crate) mod forecast;
 mod generate;
 pub(crate) mod history;
@@ -35,7 +36,6 @@ pub(crate) mod search;
 pub(crate) mod signals;
 mod slices;
 pub(crate) mod status;
-pub(crate) mod table;
 pub(crate) mod tokens;
 mod try_call;
 
@@ -50,10 +50,10 @@ use crate::cli::{CatalogCommand, Cli, Command, Format, Log};
 use crate::cli::{Global, ServeArgs};
 use crate::exit::Exit;
 
+pub use crate::doc::text::{Screen, Style};
 pub use completion::answer_shell;
 pub use error::Error;
 pub use forecast::in_words as forecast_in_words;
-pub use output::{Screen, Style};
 
 /// The time that other threads get at the end: a name lookup that nobody answers would take half a minute.
 const LAST_WORK: Duration = Duration::from_secs(1);

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use comfy_table::Cell;
-
 use super::environment::Environment;
-use super::output::{Colour, Message, Screen};
-use super::table::{coloured, count, deleted, instant, span, table, text, units};
+use super::figures::{count, deleted, instant, span, units};
+use super::output::Message;
 use super::{Error, output, refill, slices};
 use crate::cli::{Global, RunArgs};
+use crate::doc::{Doc, Grid, Head, Phrase, Section, Tone};
 use crate::exit::Exit;
 use crate::foresight::{
     self, FirstUnfit, Fits, JobsHeldBack, LimitPreview, PassPreview, Preview, Previous, StepPreview,
@@ -26,7 +25,7 @@ pub async fn preview(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let selection = environment.select(args)?;
     let preview = report(&environment, selection, args.concurrency).await?;
     output::report(global, &preview, |screen| {
-        Message::Result(in_words(&preview, screen))
+        Message::Result(preview.doc().text(screen))
     })?;
     Ok(Exit::Success)
 }
@@ -90,55 +89,46 @@ async fn held_back(
     (asked, all)
 }
 
-fn in_words(preview: &Preview, screen: Screen) -> String {
-    let due = preview.steps.iter().filter(|step| step.due).count();
-    let head = if due == 0 && !preview.held_back.is_empty() {
-        "Nothing would be requested."
-    } else if due == 0 {
-        "Nothing is due."
-    } else {
-        "Estimated spend (dry run, nothing charged):"
-    };
-    let mut parts = vec![head.to_owned()];
-    if due > 0 {
-        parts.push(steps(&preview.steps, screen));
+impl Preview {
+    /// What a run would spend, and where it would stop, in words.
+    pub fn doc(&self) -> Doc {
+        let mut doc = Doc::default();
+        let due = self.steps.iter().any(|step| step.due);
+        doc.say(match (due, self.held_back.is_empty()) {
+            (true, _) => "Estimated spend (dry run, nothing charged):",
+            (false, false) => "Nothing would be requested.",
+            (false, true) => "Nothing is due.",
+        });
+        if due {
+            doc.add(steps(&self.steps));
+        }
+        for one in &self.held_back {
+            let jobs = one.jobs.join(", ");
+            doc.say(format!("{jobs}: not requested: {}.", one.credential));
+        }
+        doc.add(limits(&self.limits));
+        for one in &self.deletions {
+            let records = deleted(one);
+            doc.say(format!(
+                "The run would delete {records}, except those that it meets again."
+            ));
+        }
+        doc.add(stops(self));
+        doc
     }
-    let held_back = preview.held_back.iter();
-    parts.extend(held_back.map(|one| {
-        let line = format!(
-            "{}: not requested: {}.",
-            one.jobs.join(", "),
-            one.credential
-        );
-        screen.wrapped(&output::shown(&line))
-    }));
-    parts.push(limits(&preview.limits, screen));
-    let deletions = preview.deletions.iter().map(|one| {
-        let records = deleted(one);
-        screen.wrapped(&format!(
-            "The run would delete {records}, except those that it meets again."
-        ))
-    });
-    parts.extend(deletions);
-    parts.extend(stops(preview).map(|lines| screen.wrapped(&lines)));
-    parts.join("\n\n")
 }
 
 /// Which regions a run would complete, and where it would stop.
-fn stops(preview: &Preview) -> Option<String> {
-    let unfit = preview
-        .limits
-        .iter()
-        .filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
-    let mut lines: Vec<String> = unfit.map(|(limit, first)| stop(limit, first)).collect();
-    if lines.is_empty() {
-        return None;
+fn stops(preview: &Preview) -> Section {
+    let limits = preview.limits.iter();
+    let unfit = limits.filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
+    let mut part = Section::default();
+    part.say_all(unfit.map(|(limit, first)| stop(limit, first)));
+    if !part.blocks.is_empty() {
+        let completed = completed(&preview.passes);
+        part.say(format!("The run would complete: {completed}."));
     }
-    lines.push(format!(
-        "The run would complete: {}.",
-        completed(&preview.passes)
-    ));
-    Some(lines.join("\n"))
+    part
 }
 
 fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
@@ -148,7 +138,7 @@ fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
         limit.limit,
         first.call,
         first.job,
-        output::shown(&first.region),
+        first.region,
         span(first.retry_after),
         instant(first.retry_at)
     )
@@ -175,52 +165,57 @@ fn completed(passes: &[PassPreview]) -> String {
         .join("; ")
 }
 
-fn steps(steps: &[StepPreview], screen: Screen) -> String {
-    let shown = steps
-        .iter()
-        .filter(|step| step.due && step.requests.max != Some(0));
-    let shown = rows(shown);
+fn steps(steps: &[StepPreview]) -> Section {
+    let due = || steps.iter().filter(|step| step.due);
+    let shown = rows(due().filter(|step| step.requests.max != Some(0)));
     let with_previous = shown.iter().any(|row| row.step.previous.is_some());
-    let mut heads = vec!["JOB", "REGION", "CALL", "REQUESTS"];
-    heads.extend(with_previous.then_some("LAST PASSES"));
-    heads.push("UNITS");
-    let mut table = table(screen, &heads, &[3]);
+    let mut columns = vec![
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("CALL"),
+        Head::number("REQUESTS"),
+    ];
+    columns.extend(with_previous.then_some(Head::text("LAST PASSES")));
+    columns.push(Head::text("UNITS"));
+    let mut table = Grid::new(columns);
     for StepRow { step, slices } in shown {
-        let units: Vec<String> = step
-            .units
-            .iter()
-            .map(|(limit, units)| format!("{} {limit}", range(*units)))
-            .collect();
+        let units = step.units.iter();
+        let units = units.map(|(limit, units)| format!("{} {limit}", range(*units)));
+        let regions = slices.iter().map(|slice| (step.region.as_str(), *slice));
         let mut row = vec![
             step.job.clone(),
-            slices::named(slices.iter().map(|slice| (step.region.as_str(), *slice))),
+            slices::named(regions),
             step.call.clone(),
             range(step.requests),
         ];
         row.extend(with_previous.then(|| step.previous.map_or_else(String::new, previous)));
-        row.push(units.join(", "));
-        table.add_row(row);
+        row.push(units.collect::<Vec<_>>().join(", "));
+        table.row(row.into_iter().map(Into::into));
     }
-    let shared = steps
-        .iter()
-        .any(|step| step.due && step.region == Region::SHARED);
-    let batches = "* marks batches of ids, which serve several regions together.";
-    let assumes_one_page = steps
-        .iter()
-        .any(|step| step.due && step.assumes_one_page && step.requests.max != Some(0));
-    let pages = "Each batch is expected to have one page; each further page of its list is one more request.";
-    let follows_first = steps
-        .iter()
-        .any(|step| step.due && step.follows_first_pass());
-    let first = "The only pass so far over a list with {since} was the first one, which listed everything. A pass is expected to \
-        have as many pages as the last one; the next lists only what is new, and so may take far fewer requests.";
-    let mut parts = vec![text(&table)];
-    parts.extend(follows_first.then(|| screen.wrapped(first)));
-    parts.extend(shared.then(|| screen.wrapped(batches)));
-    parts.extend(assumes_one_page.then(|| screen.wrapped(pages)));
-    parts.push(screen.wrapped(RETRIES));
-    parts.join("\n")
+    let follows_first = due().any(StepPreview::follows_first_pass);
+    let is_shared = due().any(|step| step.region == Region::SHARED);
+    let assumes_one_page = due().any(|step| step.assumes_one_page && step.requests.max != Some(0));
+    let said = [
+        (follows_first, FIRST),
+        (is_shared, BATCHES),
+        (assumes_one_page, PAGES),
+        (true, RETRIES),
+    ];
+    let mut part = Section::headed("The next run");
+    part.blocks.push(table.into());
+    part.say_all(
+        said.iter()
+            .filter(|(holds, _)| *holds)
+            .map(|(_, text)| *text),
+    );
+    part
 }
+
+const FIRST: &str = "The only pass so far over a list with {since} was the first one, which listed everything. A pass is expected to have as many \
+     pages as the last one; the next lists only what is new, and so may take far fewer requests.";
+const BATCHES: &str = "* marks batches of ids, which serve several regions together.";
+const PAGES: &str =
+    "Each batch is expected to have one page; each further page of its list is one more request.";
 
 /// A row of the table: a step of a region, or of all slices of a region.
 struct StepRow {
@@ -274,42 +269,40 @@ fn previous(previous: Previous) -> String {
     }
 }
 
-fn limits(limits: &[LimitPreview], screen: Screen) -> String {
-    let mut table = table(
-        screen,
-        &[
-            "ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "EXPECTED", "AT MOST", "",
-        ],
-        &[2, 3, 4, 5],
-    );
+fn limits(limits: &[LimitPreview]) -> Section {
+    let mut table = Grid::new([
+        Head::text("ACCOUNT"),
+        Head::text("LIMIT"),
+        Head::number("LEFT"),
+        Head::number("AT LEAST"),
+        Head::number("EXPECTED"),
+        Head::number("AT MOST"),
+        Head::text(""),
+    ]);
     for limit in limits {
-        table.add_row([
-            Cell::new(&limit.account),
-            Cell::new(&limit.limit),
-            Cell::new(units(limit.remaining)),
-            Cell::new(count(limit.units.min)),
-            Cell::new(count(limit.units.expected)),
-            Cell::new(
-                limit
-                    .units
-                    .max
-                    .map_or_else(|| "unbounded".to_owned(), count),
-            ),
-            fits(limit),
+        let most = limit.units.max;
+        table.row([
+            limit.account.clone().into(),
+            limit.limit.clone().into(),
+            units(limit.remaining).into(),
+            count(limit.units.min).into(),
+            count(limit.units.expected).into(),
+            most.map_or_else(|| "unbounded".to_owned(), count).into(),
+            fits(limit).into(),
         ]);
     }
-    text(&table)
+    Section::headed("Limits").with_piece(table)
 }
 
-fn fits(limit: &LimitPreview) -> Cell {
+fn fits(limit: &LimitPreview) -> Phrase {
     match limit.fits {
-        Fits::All => coloured("fits", Colour::Green),
-        Fits::Part => coloured(
-            &format!("fits in part: {}", units(limit.spends)),
-            Colour::Yellow,
-        ),
-        Fits::None => coloured("does not fit now", Colour::Red),
-        Fits::Unknown => coloured("unknown: no ledger", Colour::Red),
+        Fits::All => Phrase::toned("fits", Tone::Good),
+        Fits::Part => {
+            let part = format!("fits in part: {}", units(limit.spends));
+            Phrase::toned(part, Tone::Warn)
+        }
+        Fits::None => Phrase::toned("does not fit now", Tone::Bad),
+        Fits::Unknown => Phrase::toned("unknown: no ledger", Tone::Bad),
     }
 }
 

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
+use super::figures::{count, counted};
 use super::output::shown;
-use super::table::{count, counted};
 use crate::cli::{Global, Log};
+use crate::doc::text::columns_of;
 use crate::run::{Progress, Silent};
 use ingest_quota::{Account, LimitName, Units};
 
@@ -55,7 +55,7 @@ fn picture(
     lines: impl Fn(Duration, usize) -> Vec<String> + Send + Sync + Clone + 'static,
 ) -> ProgressBar {
     let draw = move |state: &ProgressState, to: &mut dyn fmt::Write| {
-        let width = Table::new().use_stderr().width().map_or(80, usize::from);
+        let width = columns_of(io::stderr()).unwrap_or(80);
         let lines = lines(state.elapsed(), width).into_iter();
         // A line that fills the last column would be continued on the next one.
         let cut = lines.map(|line| {

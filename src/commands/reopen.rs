@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::environment::Environment;
+use super::figures::{counted, instant};
 use super::output::Message;
 use super::refill::charging_ledger;
-use super::table::{counted, instant};
 use super::{Error, output};
 use crate::cli::{Global, ReopenArgs};
 use crate::exit::Exit;

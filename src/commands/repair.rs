@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
+use super::figures::counted;
 use super::output::Message;
 use super::progress::Working;
-use super::table::counted;
 use super::{Error, output};
 use crate::cli::Global;
 use crate::exit::Exit;

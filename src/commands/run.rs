@@ -5,18 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use comfy_table::Cell;
-
 use super::environment::Environment;
+use super::figures::{cost, count, counted, deleted, instant, span, took, units};
 use super::metrics::{self, Figures, Span};
-use super::output::{Colour, Message, Screen};
+use super::output::Message;
 use super::progress::watcher;
 use super::refill::charging_ledger;
-use super::table::{
-    coloured, cost, count, counted, deleted, fitted, instant, span, table, took, units,
-};
 use super::{Error, output, signals, slices};
 use crate::cli::{Global, RunArgs};
+use crate::doc::{Doc, Grid, Head, Phrase, Phrases, Section, Tone};
 use crate::exit::Exit;
 use crate::foresight;
 use crate::review::{self, RegionalRecords};
@@ -210,7 +207,7 @@ fn show(report: &RunReport, elapsed: Duration, global: &Global) -> Result<(), Er
         } else {
             Message::Done
         };
-        words(summary(report, elapsed, screen))
+        words(doc(report, elapsed).text(screen))
     })
 }
 
@@ -225,20 +222,21 @@ fn tell_doubts(report: &RunReport) {
     }
 }
 
-/// Returns the summary for people.
-fn summary(report: &RunReport, elapsed: Duration, screen: Screen) -> String {
-    let mut parts = vec![screen.wrapped(&headline(report, Some(elapsed)))];
-    if report
-        .passes
-        .iter()
-        .any(|pass| pass.outcome != PassOutcome::NotDue)
-    {
-        parts.push(passes(&report.passes, screen));
-        let causes = causes(&report.passes);
-        parts.extend((!causes.is_empty()).then(|| screen.wrapped(&causes.join("\n"))));
+/// The summary for people.
+fn doc(report: &RunReport, elapsed: Duration) -> Doc {
+    let mut doc = Doc::default();
+    let mut head = Section::default();
+    head.say_all(headline(report, elapsed));
+    doc.add(head);
+    let mut walked = report.passes.iter();
+    if walked.any(|pass| pass.outcome != PassOutcome::NotDue) {
+        doc.add(passes(&report.passes));
+        let mut causes = Section::default();
+        causes.say_all(self::causes(&report.passes));
+        doc.add(causes);
     }
-    parts.push(limits(&report.limits, screen));
-    parts.join("\n\n")
+    doc.add(limits(&report.limits));
+    doc
 }
 
 /// `8 regions of 2 jobs`, `3 slices`
@@ -262,9 +260,12 @@ fn completed(report: &RunReport) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn headline(report: &RunReport, elapsed: Option<Duration>) -> String {
-    let elapsed = elapsed.map(|elapsed| format!(" in {}", took(elapsed)));
-    let requests = counted(report.requests, "request") + &elapsed.unwrap_or_default();
+fn headline(report: &RunReport, elapsed: Duration) -> Vec<String> {
+    let requests = format!(
+        "{} in {}",
+        counted(report.requests, "request"),
+        took(elapsed)
+    );
     let is_busy = |pass: &PassReport| pass.outcome == PassOutcome::Busy;
     let head = match report.outcome {
         RunOutcome::NothingDue if report.passes.iter().any(is_busy) => {
@@ -302,8 +303,7 @@ fn headline(report: &RunReport, elapsed: Option<Duration>) -> String {
         .into_iter()
         .flatten()
         .chain(deleted)
-        .collect::<Vec<_>>()
-        .join("\n")
+        .collect()
 }
 
 /// `Left to do: videos 3 of 8 regions.`; `None` where a limit stopped no region.
@@ -332,7 +332,7 @@ fn left(report: &RunReport) -> Option<String> {
 }
 
 /// Returns why passes ended as they did.
-fn causes(passes: &[PassReport]) -> Vec<String> {
+fn causes(passes: &[PassReport]) -> Vec<Phrases> {
     slices::said(passes.iter().filter_map(|pass| {
         let region = (pass.region.as_str(), pass.slice);
         Some((pass.job.as_str(), region, pass.detail.clone()?))
@@ -395,14 +395,16 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     )
 }
 
-fn passes(passes: &[PassReport], screen: Screen) -> String {
-    let mut table = table(
-        screen,
-        &[
-            "JOB", "REGION", "OUTCOME", "PAGES", "RECORDS", "REQUESTS", "UNITS",
-        ],
-        &[3, 4, 5],
-    );
+fn passes(passes: &[PassReport]) -> Section {
+    let mut table = Grid::new([
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("OUTCOME"),
+        Head::number("PAGES").spare(0),
+        Head::number("RECORDS").spare(2),
+        Head::number("REQUESTS").spare(1),
+        Head::text("UNITS"),
+    ]);
     let complete = passes.iter().filter(|pass| is_plain(pass)).count();
     let alike = |a: &PassReport, b: &PassReport| {
         let is_sum = complete > MOST_COMPLETE && is_plain(a) && is_plain(b) && a.job == b.job;
@@ -412,28 +414,25 @@ fn passes(passes: &[PassReport], screen: Screen) -> String {
         let [pass, ..] = &*group else { continue };
         let sum = |number: fn(&PassReport) -> u64| {
             let numbers = group.iter().map(|pass| number(pass));
-            Cell::new(count(numbers.sum()))
+            Phrases::from(count(numbers.sum()))
         };
         let mut charged = Cost::none();
         group.iter().for_each(|pass| charged.add(&pass.units));
-        table.add_row([
-            Cell::new(&pass.job),
-            Cell::new(match screen.width {
-                Some(0..NARROW) => slices::counted_if_many(&regions(&group)),
-                _ => regions(&group),
-            }),
-            outcome(pass),
+        let regions = regions(&group);
+        let counted = slices::counted_if_many(&regions);
+        table.row([
+            pass.job.clone().into(),
+            Phrases::from(regions).or_short(counted),
+            outcome(pass).into(),
             sum(|pass| pass.pages),
             sum(|pass| pass.records),
             sum(|pass| pass.requests),
-            Cell::new(cost(&charged)),
+            cost(&charged).into(),
         ]);
     }
-    fitted(table, &[3, 5, 4])
+    Section::default().with_piece(table)
 }
 
-/// On a screen with fewer columns, many regions are only counted.
-const NARROW: usize = 60;
 /// Of more complete passes, those of a job are one row.
 const MOST_COMPLETE: usize = 40;
 
@@ -449,39 +448,41 @@ fn untouched_alike(a: &PassReport, b: &PassReport) -> bool {
     untouched(a) && untouched(b) && (&a.job, a.outcome, &a.detail) == (&b.job, b.outcome, &b.detail)
 }
 
-fn outcome(pass: &PassReport) -> Cell {
-    let (word, colour) = match pass.outcome {
-        PassOutcome::NotDue => ("not due", Colour::Grey),
-        PassOutcome::Busy => ("busy", Colour::Grey),
-        PassOutcome::Complete => ("complete", Colour::Green),
-        PassOutcome::Stopped => ("stopped", Colour::Yellow),
-        PassOutcome::Doubtful => ("doubtful", Colour::Red),
-        PassOutcome::Refused => ("refused", Colour::Red),
-        PassOutcome::Failed => ("failed", Colour::Red),
-        PassOutcome::Interrupted => ("interrupted", Colour::Yellow),
+fn outcome(pass: &PassReport) -> Phrase {
+    let (word, tone) = match pass.outcome {
+        PassOutcome::NotDue => ("not due", Tone::Quiet),
+        PassOutcome::Busy => ("busy", Tone::Quiet),
+        PassOutcome::Complete => ("complete", Tone::Good),
+        PassOutcome::Stopped => ("stopped", Tone::Warn),
+        PassOutcome::Doubtful => ("doubtful", Tone::Bad),
+        PassOutcome::Refused => ("refused", Tone::Bad),
+        PassOutcome::Failed => ("failed", Tone::Bad),
+        PassOutcome::Interrupted => ("interrupted", Tone::Warn),
     };
     let resumed = if pass.resumed { " (resumed)" } else { "" };
-    coloured(&format!("{word}{resumed}"), colour)
+    Phrase::toned(format!("{word}{resumed}"), tone)
 }
 
-fn limits(limits: &[LimitReport], screen: Screen) -> String {
-    let mut table = table(
-        screen,
-        &["ACCOUNT", "LIMIT", "USED", "OF", "LEFT", ""],
-        &[2, 3, 4],
-    );
+fn limits(limits: &[LimitReport]) -> Section {
+    let mut table = Grid::new([
+        Head::text("ACCOUNT"),
+        Head::text("LIMIT"),
+        Head::number("USED"),
+        Head::number("OF").spare(0),
+        Head::number("LEFT"),
+        Head::text(""),
+    ]);
     for limit in limits {
-        table.add_row([
-            limit.account.clone(),
-            limit.limit.clone(),
-            units(limit.used),
-            count(limit.enforced.get()),
-            units(limit.remaining),
-            limit
-                .closed_until
-                .map(|until| format!("closed until {}", instant(until)))
-                .unwrap_or_default(),
+        let until = limit.closed_until;
+        let closed = until.map(|until| format!("closed until {}", instant(until)));
+        table.row([
+            limit.account.clone().into(),
+            limit.limit.clone().into(),
+            units(limit.used).into(),
+            count(limit.enforced.get()).into(),
+            units(limit.remaining).into(),
+            closed.unwrap_or_default().into(),
         ]);
     }
-    fitted(table, &[3])
+    Section::default().with_piece(table)
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::environment::{CATALOG_FILE, Environment, PRACTICE};
-use super::output::{Message, Screen};
-use super::table::{count, instant};
+use super::figures::{count, instant};
+use super::output::Message;
 use super::{Error, output};
 use crate::cli::{Global, SearchArgs};
+use crate::doc::{Doc, PageLink, Phrase, Phrases, Section, Tone};
 use crate::exit::Exit;
 use ingest_catalog::{SearchHit, SearchQuery, SearchResults};
 use ingest_quota::Timestamp;
@@ -42,10 +43,11 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     // After the search, which names an unknown kind or region first.
     environment.expect_catalog(global)?;
     output::report(global, &SearchReport::new(&results), |screen| {
-        Message::Result(match results.hits.is_empty() {
-            true => bounded(&results).unwrap_or_else(|| nothing_in(&environment.state_dir)),
-            false => in_words(&results, screen),
-        })
+        let mut doc = doc(&results);
+        if doc.parts.is_empty() {
+            doc.say(nothing_in(&environment.state_dir));
+        }
+        Message::Result(doc.text(screen))
     })?;
     Ok(Exit::Success)
 }
@@ -94,30 +96,43 @@ fn found(hit: &SearchHit) -> FoundHit<'_> {
         upstream: &hit.upstream,
         kind: &hit.kind,
         id: &hit.id,
-        excerpt: hit.excerpt.replace(['\u{e000}', '\u{e001}'], ""),
+        excerpt: hit.excerpt.replace(MARKS, ""),
         first_seen: hit.first_seen,
         last_seen: hit.last_seen,
         body: &hit.body,
     }
 }
 
-fn in_words(results: &SearchResults, screen: Screen) -> String {
-    let (begin, end) = screen.style.marks();
-    let lines = results.hits.iter().map(|hit| {
-        let excerpt = output::shown(&hit.excerpt)
-            .replace('\u{e000}', begin)
-            .replace('\u{e001}', end);
-        format!(
-            "{}_{} {}\n  {}",
-            hit.upstream,
-            hit.kind,
-            output::shown(&hit.id),
-            excerpt.trim()
-        )
-    });
-    let lines = lines.chain(bounded(results));
-    screen.wrapped(&lines.collect::<Vec<_>>().join("\n"))
+/// The hits in words; empty where nothing was found in all records.
+fn doc(results: &SearchResults) -> Doc {
+    let mut doc: Doc = results.hits.iter().map(hit).collect();
+    let bounded = bounded(results).map(|bounded| Section::item().with(bounded));
+    doc.parts.extend(bounded);
+    doc
 }
+
+/// A record that was found, and where in it the words are.
+pub fn hit(hit: &SearchHit) -> Section {
+    let name = format!("{}_{} {}", hit.upstream, hit.kind, hit.id);
+    let record = PageLink::record(&hit.upstream, &hit.kind, &hit.id);
+    // The marks are around each word that was found.
+    let parts = hit.excerpt.trim().split(MARKS).enumerate();
+    let excerpt = parts.map(|(place, text)| {
+        let tone = if place % 2 == 1 {
+            Tone::Found
+        } else {
+            Tone::Plain
+        };
+        Phrase::toned(text, tone)
+    });
+    let excerpt = excerpt.fold(Phrases::from("  "), Phrases::and);
+    Section::item()
+        .with(Phrase::linked(name, record))
+        .with(excerpt)
+}
+
+/// The marks of a found word in an excerpt.
+const MARKS: [char; 2] = ['\u{e000}', '\u{e001}'];
 
 /// Says what was searched and ranked; `None` if all records were searched and all matches ranked.
 pub fn bounded(results: &SearchResults) -> Option<String> {

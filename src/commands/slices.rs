@@ -1,7 +1,7 @@
 //! Regions and slices, as text.
 
-use super::output::shown;
-use super::table::{count, counted};
+use super::figures::{count, counted};
+use crate::doc::{PageLink, Phrase, Phrases};
 use ingest_config::{Region, Slice};
 
 /// A backfill can have hundreds of slices: more than this of a region are counted.
@@ -30,9 +30,33 @@ pub fn counted_if_many(named: &str) -> String {
 /// A text about a region of a job, with its slice if it has one.
 pub type Said<'a> = (&'a str, (&'a str, Option<Slice>), String);
 
+/// Regions of a job, each with its slice if it has one.
+type Regions<'a> = Vec<(&'a str, Option<Slice>)>;
+
 /// Each text once, with all regions of its job that have it: `trending US, GB: text.`
-pub fn said<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
-    type Regions<'a> = Vec<(&'a str, Option<Slice>)>;
+pub fn said<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<Phrases> {
+    said_of(all, |regions| named(regions.iter().copied()))
+}
+
+/// The same, with batches of ids apart from the regions.
+#[cfg(feature = "serve")]
+pub fn said_apart<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<Phrases> {
+    said_of(all, |regions| {
+        let is_region = |(code, _): &&(&str, _)| *code != Region::SHARED;
+        let named = named(regions.iter().filter(is_region).copied());
+        let has_batches = regions.iter().any(|one| !is_region(&one));
+        match (named.is_empty(), has_batches) {
+            (false, false) => named,
+            (false, true) => format!("{named}, and batches of ids"),
+            (true, _) => "batches of ids".to_owned(),
+        }
+    })
+}
+
+fn said_of<'a>(
+    all: impl Iterator<Item = Said<'a>>,
+    name: impl Fn(&Regions<'a>) -> String,
+) -> Vec<Phrases> {
     let mut groups: Vec<(&str, String, Regions<'a>)> = Vec::new();
     for (job, region, text) in all {
         match groups.iter_mut().find(|one| one.0 == job && one.1 == text) {
@@ -41,7 +65,11 @@ pub fn said<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
         }
     }
     let line = |(job, text, regions): (&str, String, Regions<'a>)| {
-        format!("{job} {}: {}.", named(regions.into_iter()), shown(&text))
+        let first = regions.first().map(|(code, _)| *code);
+        let is_one = regions.iter().all(|(code, _)| Some(*code) == first);
+        let passes = PageLink::passes(job, first.filter(|_| is_one));
+        let whose = Phrase::linked(format!("{job} {}", name(&regions)), passes);
+        Phrases::from(whose).and(format!(": {text}."))
     };
     groups.into_iter().map(line).collect()
 }
@@ -61,14 +89,14 @@ fn names<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> Vec<String>
             vec![if region == Region::NONE {
                 many
             } else {
-                format!("{} ({many})", shown(region))
+                format!("{} ({many})", region)
             }]
         }
         _ => {
             let keys = slices
                 .into_iter()
                 .map(|slice| Region::key_of(region, slice));
-            keys.map(|key| shown(&key)).collect()
+            keys.collect()
         }
     };
     regions.into_iter().flat_map(name).collect()

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use self::next_since::NextSince;
 use super::environment::{Environment, unknown_region};
+use super::figures::{cost as cost_text, count, instant};
 use super::output::Message;
 use super::run::context;
 use super::status::DoubtShown;
-use super::table::{cost as cost_text, count, instant};
 use super::{Error, output, signals};
 use crate::cli::{Global, TryArgs};
 use crate::exit::Exit;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::auth::only;
 use super::auth::{Identity, Peer, Presented};
 use super::limiter::Usage;
-use super::page::{self, Reader};
+use super::page;
 use super::problem::Problem;
 use super::{App, auth, fields};
 use ingest_config::May;
@@ -24,7 +24,7 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return Problem::bad_request("the connection has no address").into_response();
     };
-    let reader = Reader::in_browser(&app, &request);
+    let is_read_by_person = page::is_read_by_person(&request);
     let identity = app.clients.identify(request.headers(), peer);
     // First of all: a page that only borrowed this machine's address gets nothing but this refusal, and costs no reader a
     // request.
@@ -52,21 +52,11 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             }
         },
     };
-    finished(&app, for_reader(reader, response), &usage).await
-}
-
-/// An error as a page, for a browser.
-fn for_reader(reader: Option<Reader>, response: Response) -> Response {
-    let problem = response.extensions().get::<Problem>();
-    let (Some(reader), Some(problem)) = (reader, problem) else {
-        return response;
+    let response = match is_read_by_person {
+        true => page::with_problem(response),
+        false => response,
     };
-    let page = page::problem_page(&reader, problem).into_string();
-    let (mut parts, _) = response.into_parts();
-    parts
-        .headers
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(page::HTML));
-    Response::from_parts(parts, page.into())
+    finished(&app, response, &usage).await
 }
 
 /// The response with the fields that all have, counted until the client has read it.

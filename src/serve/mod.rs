@@ -8,12 +8,13 @@
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
 //! | `api`, `charge`, `metrics` | the answers for programs |
-//! | `page` | the answers for people |
+//! | `page`, `day` | the answers for people: the documents of the commands |
 
 mod api;
 mod auth;
 mod charge;
 mod connections;
+mod day;
 mod fields;
 mod guard;
 mod limiter;

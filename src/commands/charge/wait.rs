@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Charged;
-use crate::commands::table::span;
+use crate::commands::figures::span;
 use crate::commands::{Error, signals};
 use crate::run::{Signal, Stop, Waits};
 use ingest_base::clock::{Monotonic, SystemClock};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::commands::output::{self, Colour, Style};
+use crate::doc::{Doc, Phrase, Phrases, Section, Tone};
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
@@ -44,19 +44,18 @@ pub const fn bad(what: String, detail: String) -> CheckFinding {
     }
 }
 
-pub fn in_words(findings: &[CheckFinding], style: Style) -> String {
+/// The findings in words, a line for each.
+pub fn doc(findings: &[CheckFinding]) -> Doc {
     let line = |finding: &CheckFinding| {
-        let (word, colour) = match finding.verdict {
-            Verdict::Good => ("good   ", Colour::Green),
-            Verdict::Warning => ("warning", Colour::Yellow),
-            Verdict::Bad => ("BAD    ", Colour::Red),
+        let (word, tone) = match finding.verdict {
+            Verdict::Good => ("good   ", Tone::Good),
+            Verdict::Warning => ("warning", Tone::Warn),
+            Verdict::Bad => ("BAD    ", Tone::Bad),
         };
-        format!(
-            "{}  {}: {}",
-            style.paint(word, colour),
-            finding.what,
-            output::shown(&finding.detail)
-        )
+        Phrases::from(Phrase::toned(word, tone))
+            .and(format!("  {}: {}", finding.what, finding.detail))
     };
-    findings.iter().map(line).collect::<Vec<_>>().join("\n")
+    let mut part = Section::default();
+    part.say_all(findings.iter().map(line));
+    Doc::from_iter([part])
 }

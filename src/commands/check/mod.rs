@@ -9,15 +9,15 @@ mod writable;
 
 use std::sync::Arc;
 
-use self::finding::{CheckFinding, Verdict, bad, good, in_words, warning};
+use self::finding::{CheckFinding, Verdict, bad, good, warning};
 use serde_json::json;
 
 use super::advice::advice;
 use super::environment::{CATALOG_FILE, Environment};
+use super::figures::counted;
 use super::lost_catalog::lost_catalog;
 use super::output::Message;
 use super::refill::recorded_ledger;
-use super::table::counted;
 use super::{Error, output};
 use crate::cli::{CheckArgs, Global};
 use crate::exit::Exit;
@@ -68,7 +68,7 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         } else {
             Message::Done
         };
-        words(in_words(findings, screen.style))
+        words(finding::doc(findings).text(screen))
     })?;
     Ok(if worst == Verdict::Bad {
         Exit::Failed

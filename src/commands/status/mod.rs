@@ -1,8 +1,7 @@
 //! `ingest status`: the use of the limits, and the age of each region. Reads only.
 
-mod bars;
+pub mod parts;
 pub mod standing;
-mod words;
 
 pub use standing::Standing;
 
@@ -14,9 +13,10 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::lost_catalog::lost_catalog;
-use super::output::{Message, Screen};
+use super::output::Message;
 use super::{Error, output, refill};
 use crate::cli::{Global, Shown, StatusArgs};
+use crate::doc::Doc;
 use crate::exit::Exit;
 use crate::run::{self, Candidate, HeldBack, LimitReport, Rejections};
 use ingest_base::record::Doubted;
@@ -225,9 +225,9 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
     let now = environment.clock.now();
     output::report(global, &status, |screen| {
         let stale = status.stale.as_ref().zip(args.fail_if_stale);
-        let stale = stale.map(|(stale, span)| words::stale(stale, span) + "\n");
-        let words = in_words(&status, args, now, screen);
-        Message::Result(stale.unwrap_or_default() + &words)
+        let stale = stale.map(|(stale, within)| parts::stale(stale, within) + "\n");
+        let doc = doc(&status, args, now).text(screen);
+        Message::Result(stale.unwrap_or_default() + &doc)
     })?;
     let is_stale = status.stale.is_some_and(|stale| !stale.is_empty());
     Ok(if is_stale {
@@ -571,24 +571,19 @@ fn stopped_at(candidate: &Candidate, now: Timestamp) -> Option<StoppedAt> {
     })
 }
 
-fn in_words(status: &Status, args: &StatusArgs, now: Timestamp, screen: Screen) -> String {
-    let name = status
-        .limits
-        .iter()
-        .map(|limit| words::name(limit).len())
-        .max()
-        .unwrap_or_default();
+/// The status as `ingest status` shows it.
+fn doc(status: &Status, args: &StatusArgs, now: Timestamp) -> Doc {
     let all = args.shown.all;
-    let mut parts = vec![words::verdict(status, now, screen.style)];
-    parts.push(words::held_back(&status.held_back, screen));
+    let mut doc = Doc::default();
+    doc.say(parts::verdict(standing::summary(status, now)));
+    doc.add(parts::held_back(&status.held_back));
     if !args.limits {
-        parts.push(words::regions(status, all, now, screen));
-        parts.push(words::batches(&status.batches, screen));
-        parts.push(words::walking(&status.walking, screen));
+        doc.add(parts::regions_with_causes(status, all, now));
+        doc.add(parts::batches(&status.batches));
+        doc.add(parts::walking(&status.walking));
     }
     let limits = status.limits.iter();
-    parts.extend(limits.map(|limit| words::limit(limit, name, now, screen)));
-    parts.push(words::spend(&status.spend, all, screen));
-    parts.retain(|part| !part.is_empty());
-    parts.join("\n\n")
+    limits.for_each(|limit| doc.add(parts::limit(status, limit, now)));
+    doc.add(parts::spend(&status.spend, all));
+    doc
 }

@@ -1,8 +1,8 @@
 //! How each region stands, worst first, and all of it in one line: the same for the terminal and the page.
 
-use super::super::output::Colour;
-use super::super::table::{count, counted};
-use super::{LimitStatus, RegionStatus, Status, Walking};
+use super::super::figures::{count, counted};
+use super::{BatchStatus, LimitStatus, RegionStatus, Status, Walking};
+use crate::doc::{Phrase, Tone};
 use ingest_quota::{Timestamp, Units};
 
 /// How a region stands, worst first.
@@ -18,14 +18,10 @@ pub enum Standing {
 }
 
 impl Standing {
-    const ALL: [Self; 7] = [
-        Self::Failed,
-        Self::Doubtful,
-        Self::Refused,
-        Self::Unfinished,
-        Self::Due,
-        Self::Walked,
-        Self::Fresh,
+    /// Those that need a look, and the others.
+    const ALL: [&[Self]; 2] = [
+        &[Self::Failed, Self::Doubtful, Self::Refused],
+        &[Self::Unfinished, Self::Due, Self::Walked, Self::Fresh],
     ];
 
     /// Returns how a region stands. A region whose last pass failed does so even while its last complete one is not old.
@@ -42,6 +38,15 @@ impl Standing {
         }
     }
 
+    /// Returns how the batches of a job stand; `None` where they need no look.
+    fn of_batches(batches: &BatchStatus) -> Option<Self> {
+        match batches {
+            one if one.failed.is_some() => Some(Self::Failed),
+            one if one.doubtful_at.is_some() => Some(Self::Doubtful),
+            _ => None,
+        }
+    }
+
     pub const fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -54,11 +59,11 @@ impl Standing {
         }
     }
 
-    pub const fn colour(self) -> Colour {
+    pub const fn tone(self) -> Tone {
         match self {
-            Self::Failed | Self::Doubtful | Self::Refused => Colour::Red,
-            Self::Unfinished | Self::Due => Colour::Yellow,
-            Self::Walked | Self::Fresh => Colour::Green,
+            Self::Failed | Self::Doubtful | Self::Refused => Tone::Bad,
+            Self::Unfinished | Self::Due => Tone::Warn,
+            Self::Walked | Self::Fresh => Tone::Good,
         }
     }
 }
@@ -93,48 +98,69 @@ pub fn is_new(status: &Status) -> bool {
 
 /// Returns the state of everything in parts, worst first: `1 failed`, `1 limit closed`, `180 due`, `314 fresh`. The region of
 /// batches, `*`, counts where its last pass failed or is doubtful.
-pub fn summary(status: &Status, now: Timestamp) -> Vec<(String, Colour)> {
+pub fn summary(status: &Status, now: Timestamp) -> Vec<Phrase> {
     let regions = status.regions.iter();
-    let batches = status.batches.iter();
     let mut standings: Vec<Standing> = regions.map(|one| Standing::of(status, one, now)).collect();
-    standings.extend(batches.filter_map(|one| match one {
-        one if one.failed.is_some() => Some(Standing::Failed),
-        one if one.doubtful_at.is_some() => Some(Standing::Doubtful),
-        _ => None,
-    }));
-    let of_regions = Standing::ALL.map(|standing| {
-        let number = standings.iter().filter(|one| **one == standing).count() as u64;
-        let text = format!("{} {}", count(number), standing.word());
-        (number, text, standing.colour())
+    standings.extend(status.batches.iter().filter_map(Standing::of_batches));
+    let number = |standing| of(&standings, standing);
+    let text = |standing: Standing| format!("{} {}", count(number(standing)), standing.word());
+    let [bad, others] = Standing::ALL.map(|some| {
+        let some = some.iter().filter(|one| number(**one) > 0);
+        some.map(|one| Phrase::toned(text(*one), one.tone()))
+            .collect::<Vec<_>>()
     });
-    // The limits stand behind the regions that need a look, and before those that only wait.
-    let (bad, others) = of_regions.split_at(3);
-    let limits = of_limits(&status.limits);
-    let rejected = status.held_back.len() as u64;
-    let rejected = (
-        rejected,
-        format!("{} rejected", counted(rejected, "credential")),
-        Colour::Red,
-    );
-    let parts = bad.iter().chain([&rejected]).chain(&limits).chain(others);
-    let some = parts.filter(|(number, ..)| *number > 0);
-    some.map(|(_, text, colour)| (text.clone(), *colour))
+    [bad, of_credentials_and_limits(status), others].concat()
+}
+
+/// The same for a page, which says of each number what it counts, and counts batches apart from regions.
+#[cfg(feature = "serve")]
+pub fn summary_in_full(status: &Status, now: Timestamp) -> Vec<Phrase> {
+    let regions = status.regions.iter();
+    let regions: Vec<Standing> = regions.map(|one| Standing::of(status, one, now)).collect();
+    let batches = status.batches.iter().filter_map(Standing::of_batches);
+    let batches: Vec<Standing> = batches.collect();
+    let of_standing = |standing: &Standing| {
+        let (word, tone) = (standing.word(), standing.tone());
+        let kinds = [
+            (of(&regions, *standing), "region"),
+            (of(&batches, *standing), "job"),
+        ];
+        let some = kinds.into_iter().filter(|(number, _)| *number > 0);
+        let some = some.map(|(number, what)| match what {
+            "job" => format!("batches of {} {word}", counted(number, what)),
+            _ => format!("{} {word}", counted(number, what)),
+        });
+        some.map(|text| Phrase::toned(text, tone))
+            .collect::<Vec<_>>()
+    };
+    let [bad, others] = Standing::ALL.map(|some| some.iter().flat_map(of_standing).collect());
+    [bad, of_credentials_and_limits(status), others].concat()
+}
+
+fn of(standings: &[Standing], standing: Standing) -> u64 {
+    standings.iter().filter(|one| **one == standing).count() as u64
+}
+
+/// They stand behind the regions that need a look, and before those that only wait.
+fn of_credentials_and_limits(status: &Status) -> Vec<Phrase> {
+    let rejected = counted(status.held_back.len() as u64, "credential");
+    let rejected = (status.held_back.len(), format!("{rejected} rejected"));
+    let parts = [rejected].into_iter().chain(of_limits(&status.limits));
+    let some = parts.filter(|(number, _)| *number > 0);
+    some.map(|(_, text)| Phrase::toned(text, Tone::Bad))
         .collect()
 }
 
 /// Returns the numbers of limits that are closed, full, and unknown.
-fn of_limits(limits: &[LimitStatus]) -> [(u64, String, Colour); 3] {
+fn of_limits(limits: &[LimitStatus]) -> [(usize, String); 3] {
     let is_closed = |one: &LimitStatus| one.report.closed_until.is_some();
     let is_full = |one: &LimitStatus| !is_closed(one) && one.report.remaining == Some(Units::ZERO);
-    let closed = limits.iter().filter(|one| is_closed(one)).count();
-    let full = limits.iter().filter(|one| is_full(one)).count();
-    let unknown = limits
-        .iter()
-        .filter(|one| one.report.used.is_none())
-        .count();
-    let kinds = [(closed, "closed"), (full, "full"), (unknown, "unknown")];
-    kinds.map(|(number, how)| {
-        let text = format!("{} {how}", counted(number as u64, "limit"));
-        (number as u64, text, Colour::Red)
-    })
+    let is_unknown = |one: &LimitStatus| one.report.used.is_none();
+    let number = |is: &dyn Fn(&LimitStatus) -> bool| limits.iter().filter(|one| is(one)).count();
+    let kinds = [
+        (number(&is_closed), "closed"),
+        (number(&is_full), "full"),
+        (number(&is_unknown), "unknown"),
+    ];
+    kinds.map(|(number, how)| (number, format!("{} {how}", counted(number as u64, "limit"))))
 }

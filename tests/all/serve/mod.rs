@@ -29,12 +29,6 @@ pub const TOKEN: &str = "t0ken-of-the-dashboards";
 /// A client that may do everything.
 pub const CLIENT: &str = "serve.clients.dashboards={ token = { env = \"DASHBOARDS\" }, may = [\"read\", \"charge\"], quota = 100_000 }";
 
-/// The address of the first pass that a page leads to.
-pub fn first_pass(page: &str) -> String {
-    let (_, link) = page.split_once("href=\"/pass?").unwrap();
-    format!("/pass?{}", link.split('"').next().unwrap())
-}
-
 /// A server, and the world that it serves.
 pub struct Served {
     pub world: World,

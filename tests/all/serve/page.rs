@@ -1,6 +1,6 @@
 //! The page: every view without scripts, whatever upstreams write.
 
-use super::{Served, first_pass};
+use super::Served;
 use crate::support::world::World;
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
@@ -90,13 +90,18 @@ fn what_an_upstream_writes_is_text() {
         .unwrap();
     drop(catalog);
     assert_eq!(served.world.ingest(&["repair"]).code, 0);
-    let page = served.get("/search?q=zzyzx");
-    let text = page.text();
-    assert!(text.contains("1 record"), "{text}");
-    for forbidden in ["<script", "<img", "<b>", "href=\"javascript", "\u{202e}"] {
-        assert!(!text.contains(forbidden), "{forbidden}: {text}");
+    let found = served.get("/search?q=zzyzx").text();
+    assert!(found.contains("1 record"), "{found}");
+    let record = "/record?kind=video&id=%3Cb%3Eevil%3C%2Fb%3E";
+    let record = served.get(record).text();
+    assert!(record.contains("rel=\"noreferrer\""), "{record}");
+    let listed = served.get("/search?kind=video&limit=1").text();
+    for text in [found, record, listed] {
+        assert!(text.contains("zzyzx"), "{text}");
+        for forbidden in ["<script", "<img", "<b>", "href=\"javascript", "\u{202e}"] {
+            assert!(!text.contains(forbidden), "{forbidden}: {text}");
+        }
     }
-    assert!(text.contains("rel=\"noreferrer\""), "{text}");
     let own = served.get("/search?q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&kind=%3Cscript%3E&region=%3Cscript%3E").text();
     assert!(!own.contains("<script"), "{own}");
     let word = served.get("/search?q=zzyz").text();
@@ -170,7 +175,7 @@ fn a_forecast_over_very_many_runs_is_cut_and_answered() {
 }
 
 #[test]
-fn a_pass_over_a_slice_leads_to_the_passes_over_its_region() {
+fn a_pass_over_a_slice_is_listed_with_those_over_its_region_and_leads_to_its_records() {
     let text = r#"
 regions = ["US", "GB"]
 [upstreams.things]
@@ -192,12 +197,12 @@ steps = [{ call = "list", params = { month = "{slice.from:%m}" } }]
     let ran = world.ingest(&["--region", "US"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     let served = Served::over(world);
-    let pass = served.get("/pass?id=1").text();
-    let (_, link) = pass.split_once("<a href=\"/history?").unwrap();
-    let (link, _) = link.split_once('"').unwrap();
-    let passes = served.get(&format!("/history?{}", link.replace("&amp;", "&")));
-    assert_eq!(passes.status, 200);
-    assert!(passes.text().contains("href=\"/pass?id=1\""), "{link}");
+    let passes = served.get("/history?job=months&region=US").text();
+    assert!(passes.contains("US 2024-01"), "{passes}");
+    assert!(
+        passes.contains("href=\"/search?kind=thing&amp;region=US&amp;since="),
+        "{passes}"
+    );
 }
 
 #[test]
@@ -216,14 +221,9 @@ fn a_region_that_a_limit_stopped_before_its_first_page_is_no_failure() {
     let served = Served::over(world);
     let overview = served.get("/").text();
     assert!(overview.contains("Nothing failed"), "{overview}");
-    for path in ["/history?job=trending&region=US", "/pass?id=1"] {
-        let page = served.get(path).text();
-        assert!(
-            page.contains("no page") && page.contains(why),
-            "{path}: {page}"
-        );
-        assert!(!page.contains("failed"), "{path}: {page}");
-    }
+    let page = served.get("/history?job=trending&region=US").text();
+    assert!(page.contains("no page") && page.contains(why), "{page}");
+    assert!(!page.contains("failed"), "{page}");
 }
 
 #[test]
@@ -238,74 +238,38 @@ fn names_of_a_plan_may_have_spaces_between_them() {
 }
 
 #[test]
-fn a_limit_leads_to_its_charges_and_a_region_and_a_charge_to_their_passes() {
+fn a_limit_leads_to_its_passes_and_a_pass_to_its_records() {
     let served = Served::after_a_run(&[MANY]);
     let overview = served.get("/").text();
     for link in [
-        "href=\"/limit?account=youtube&amp;limit=daily\"",
+        "href=\"/history?account=youtube&amp;limit=daily\"",
         "href=\"/history?job=trending&amp;region=US\"",
     ] {
         assert!(overview.contains(link), "{link}: {overview}");
     }
-    let limits = served.world.json(&["status"])["limits"].clone();
-    let limits = limits.as_array().unwrap();
-    let daily = limits.iter().find(|one| one["limit"] == "daily").unwrap();
-    let page = served.get("/limit?account=youtube&limit=daily").text();
-    assert!(
-        page.contains("href=\"/history?job=trending&amp;region=GB\""),
-        "{page}"
+    let rows = |path: &str| {
+        let page = served.get(path).text();
+        let (_, passes) = page
+            .split_once("id=\"passes\"")
+            .unwrap_or_else(|| panic!("{page}"));
+        let (passes, _) = passes.split_once("</table>").unwrap();
+        passes.matches("<tr").count() - 1
+    };
+    let all = served.world.catalog().query_row(
+        "select count(*), count(*) filter (where units like '%\"search\"%') from pass",
+        [],
+        |row| Ok((row.get::<_, u16>(0)?.into(), row.get::<_, u16>(1)?.into())),
     );
-    let units = page.split("data-head=\"Units\"><span>").skip(1);
-    let units = units.map(|cell| cell.split('<').next().unwrap().parse::<u64>().unwrap());
-    let units: Vec<u64> = units.collect();
-    assert_eq!(daily["used"], units.iter().sum::<u64>(), "{page}");
-    let said = format!("by {} charges", units.len());
-    assert!(page.contains(&said), "{said}: {page}");
-    assert_eq!(served.get("/limit?account=youtube&limit=dayly").status, 404);
-    assert_eq!(served.get("/limit?account=youtube").status, 400);
-}
-
-#[test]
-fn the_records_of_a_kind_are_counted_sorted_by_a_column_and_lead_to_csv_and_ndjson() {
-    let served = Served::after_a_run(&[MANY, "serve.query_timeout=30s"]);
-    let path = "/records?kind=channel&sort=view_count&order=descending&limit=1000";
-    let page = served.get(path).text();
-    let cells = page.split("data-head=\"view_count\"><span>").skip(1);
-    let views: Vec<u64> = cells
-        .map(|cell| cell.split('<').next().unwrap().parse().unwrap())
-        .collect();
-    assert!(
-        views.len() > 10 && views.is_sorted_by(|one, next| one >= next),
-        "{views:?}"
-    );
-    let api = "/api/v1/records/channel?as=";
-    for (shape, extension) in [
-        ("csv", "text/csv; charset=utf-8"),
-        ("ndjson", "application/x-ndjson"),
-    ] {
-        assert!(
-            page.contains(&format!("href=\"{api}{shape}&amp;limit=1000")),
-            "{shape}: {page}"
-        );
-        let all = served.get(&format!("{api}{shape}&limit=1000"));
-        assert_eq!(all.header("content-type"), Some(extension));
-        let exported = served
-            .world
-            .ingest(&["export", "--kind", "channel", "--as", shape]);
-        assert_eq!(all.text(), exported.stdout);
-    }
-    let all = served.get("/api/v1/records/channel?limit=1000").text();
-    assert!(
-        page.contains(&format!("<h2>{} records</h2>", all.lines().count())),
-        "{page}"
-    );
+    let (all, searches): (usize, usize) = all.unwrap();
+    assert!(searches < all, "{searches} of {all}");
+    assert_eq!(rows("/history?account=youtube&limit=daily"), all);
+    assert_eq!(rows("/history?account=youtube&limit=search"), searches);
     let passes = served.get("/history?job=trending&region=US").text();
-    let pass = served.get(&first_pass(&passes)).text();
-    let links = pass.split("href=\"/records?").skip(1);
+    let links = passes.split("href=\"/search?").skip(1);
     let links: Vec<&str> = links.map(|link| link.split('"').next().unwrap()).collect();
     // A request for the channels serves several regions at once.
     assert!(
-        links.len() == 2 && links[0].starts_with("kind=channel&amp;seen"),
+        links.len() == 2 && links[0].starts_with("kind=channel&amp;since"),
         "{links:?}"
     );
     assert!(
@@ -313,50 +277,80 @@ fn the_records_of_a_kind_are_counted_sorted_by_a_column_and_lead_to_csv_and_ndjs
         "{links:?}"
     );
     for link in links {
-        let listed = served.get(&format!("/records?{}", link.replace("&amp;", "&")));
+        let listed = served.get(&format!("/search?{}", link.replace("&amp;", "&")));
         assert!(listed.text().contains("data-head=\"Record\""), "{link}");
     }
-    for (wrong, said) in [
-        ("kind=channl", "did you mean"),
-        ("kind=channel&sort=views", "its columns are"),
-    ] {
-        let page = served.get(&format!("/records?{wrong}"));
-        assert!(
-            page.status == 400 && page.text().contains(said),
-            "{wrong}: {}",
-            page.text()
-        );
-    }
-    assert!(served.get("/records").text().contains("Choose a kind"));
-    assert_eq!(served.get("/api/v1/records/channel?as=xml").status, 400);
-    let catalog = served.world.catalog();
-    catalog
-        .execute_batch(
-            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1500)
-            insert into record (upstream, kind, id, first_seen, last_seen, body)
-            select upstream, kind, 'copy' || i, first_seen, last_seen, body
-            from n, (select * from record where kind = 'channel' limit 1)",
-        )
+}
+
+#[test]
+fn the_records_of_a_kind_are_listed_page_by_page_and_lead_to_csv_and_ndjson() {
+    let served = Served::after_a_run(&[MANY, "serve.query_timeout=30s"]);
+    let page = served.get("/search?kind=channel&limit=10").text();
+    assert_eq!(page.matches("data-head=\"Record\"").count(), 10, "{page}");
+    let (_, next) = page
+        .split_once("href=\"/search?kind=channel&amp;limit=10&amp;cursor=")
         .unwrap();
-    let page = served.get("/records?kind=channel&sort=view_count").text();
-    for said in [
-        "More than 1,000 records",
-        "Only the 1,000 records of this page are sorted",
-        "Show 900 more records",
-    ] {
-        assert!(page.contains(said), "{said}: {page}");
+    let (cursor, _) = next.split_once('"').unwrap();
+    let next = served
+        .get(&format!("/search?kind=channel&limit=10&cursor={cursor}"))
+        .text();
+    assert_eq!(next.matches("data-head=\"Record\"").count(), 10, "{next}");
+    let record = |page: &str| page.split("href=\"/record?").nth(1).unwrap().to_owned();
+    assert_ne!(record(&page), record(&next));
+    for shape in ["csv", "ndjson"] {
+        let link = format!("href=\"/api/v1/records/channel?as={shape}\"");
+        assert!(page.contains(&link), "{link}: {page}");
     }
-    let next = page
-        .split("href=\"/records?")
-        .find(|link| link.contains("cursor="))
-        .unwrap();
-    let next = next.split('"').next().unwrap().replace("&amp;", "&");
+    let wrong = served.get("/search?kind=channl");
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.text().contains("did you mean"), "{}", wrong.text());
+    let hint = served.get("/search").text();
+    assert!(hint.contains("href=\"/search?kind=channel\""), "{hint}");
+    for gone in [
+        "/limit?account=youtube&limit=daily",
+        "/records?kind=video",
+        "/pass?id=1",
+    ] {
+        assert_eq!(served.get(gone).status, 404, "{gone}");
+    }
+}
+
+#[test]
+fn what_failed_last_stands_first_each_cause_once_with_its_regions_and_batches_apart() {
+    let world = World::new();
+    let elsewhere = "upstreams.youtube.calls.\"channels.list\".path=nowhere";
+    let ran = world.ingest(&["--region", "all", "--job", "trending", "--set", elsewhere]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let served = Served::over(world);
+    let page = served.get("/").text();
+    assert!(page.contains("<header><strong>ingest</strong>"), "{page}");
     assert!(
-        served
-            .get(&format!("/records?{next}"))
-            .text()
-            .contains(" records of more")
+        page.contains(">8 regions failed<") && page.contains(">batches of 1 job failed<"),
+        "{page}"
     );
+    assert!(!page.contains("9 "), "{page}");
+    let named = ">trending 8 regions: US, GB, …, CA, and batches of ids<";
+    assert_eq!(page.matches(named).count(), 1, "{page}");
+    let places = [named, ">youtube/daily<", "id=\"regions\""].map(|text| page.find(text));
+    assert!(
+        places.is_sorted() && places[0].is_some(),
+        "{places:?}: {page}"
+    );
+    // A limit is a line: its name, its bar, its figures.
+    let (_, limit) = page.split_once("<section class=\"limit\">").unwrap();
+    let (line, _) = limit.split_once("</p>").unwrap();
+    assert!(
+        line.contains("<svg class=\"bar\"") && line.contains(" left of 9,500"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_chart_is_shown_only_where_there_was_spend() {
+    let served = Served::new(&[MANY]);
+    let empty = served.get("/").text();
+    assert!(!empty.contains("<figure"), "{empty}");
+    assert!(empty.contains("Nothing was ingested yet"), "{empty}");
 }
 
 #[test]
@@ -386,7 +380,7 @@ fn a_chart_has_values_and_says_what_a_column_means_for_a_day_and_for_ten_minutes
         .text();
     for said in [
         "<svg class=\"day\"",
-        "hour by hour",
+        "units in a window",
         ": used ",
         "enforced 9,500",
         " runs until ",

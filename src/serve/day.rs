@@ -4,44 +4,75 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::commands::environment::Environment;
+use crate::commands::figures::span;
 use crate::commands::{Error, refill};
+use crate::doc::Chart;
 use ingest_ledger::Spent;
 use ingest_quota::{Account, Limit, LimitName, Timestamp};
 
-pub const HOUR: Duration = Duration::from_secs(60 * 60);
-pub const HOURS: u32 = 24;
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const HOURS: u32 = 24;
 
 /// The units in a limit's window at the end of each hour, oldest first, by job. A window that is shorter than an hour would show
 /// the last minute of each alone: then they are the units of the whole hour.
-pub type ByJob = BTreeMap<String, Vec<u64>>;
+type ByJob = BTreeMap<String, Vec<u64>>;
 
-/// The spend of every limit, by account and limit.
-#[derive(Default)]
-pub struct DaySpendings(BTreeMap<String, BTreeMap<LimitName, ByJob>>);
+/// A chart for each limit that was charged, by account and limit.
+pub struct DayCharts(BTreeMap<(String, LimitName), Chart>);
 
-impl DaySpendings {
-    /// The spend of a limit; `None` if nothing was charged to it.
-    pub fn of(&self, account: &str, limit: &str) -> Option<&ByJob> {
-        self.0.get(account)?.get(limit)
+impl DayCharts {
+    /// Takes the chart of a limit; `None` if nothing was charged to it.
+    pub fn take(&mut self, account: &str, limit: &str) -> Option<Chart> {
+        self.0.remove(&(account.to_owned(), limit.to_owned()))
     }
 }
 
-/// Returns the spend of the last 24 hours.
-pub async fn of_the_day(environment: &Environment, now: Timestamp) -> Result<DaySpendings, Error> {
+/// Returns the charts of the last 24 hours.
+pub async fn charts(environment: &Environment, now: Timestamp) -> Result<DayCharts, Error> {
     let ledger = refill::recorded_ledger(environment)?;
-    let mut spend = DaySpendings::default();
+    let mut charts = BTreeMap::new();
     for account in environment.accounts() {
         let windows = Windows::of(&account, now);
-        let limits = spend.0.entry(account.name.clone()).or_default();
         // A ledger that cannot be reached is shown where the limits are.
         let Ok(spending) = ledger.spent(&account, windows.from(now)).await else {
             continue;
         };
+        let mut limits = BTreeMap::new();
         for charge in &spending.charges {
-            windows.add(charge, limits);
+            windows.add(charge, &mut limits);
+        }
+        for (limit, spent) in limits {
+            let Some(counted) = account.limits.get(&limit) else {
+                continue;
+            };
+            let chart = chart(&format!("{}/{limit}", account.name), counted, spent);
+            charts.insert((account.name.clone(), limit), chart);
         }
     }
-    Ok(spend)
+    Ok(DayCharts(charts))
+}
+
+/// Of a window that is shorter than an hour, an hour has more units than the limit counts at once.
+fn chart(name: &str, limit: &Limit, spent: ByJob) -> Chart {
+    let window = limit.window().longest();
+    let is_short = window < HOUR;
+    let counted = match is_short {
+        true => format!(
+            "units of each of the last 24 hours, by job; the limit counts those of {} at once",
+            span(window)
+        ),
+        false => "units counted at the end of each of the last 24 hours, by job".to_owned(),
+    };
+    let ago = |hours: u32| match hours {
+        0 => "now".to_owned(),
+        hours => format!("{hours} h ago"),
+    };
+    Chart {
+        caption: format!("{name}: {counted}"),
+        series: spent.into_iter().collect(),
+        times: (0..HOURS).rev().map(ago).collect(),
+        line: (!is_short).then(|| limit.enforced().get()),
+    }
 }
 
 /// The window of each limit at the end of each hour: its first instant, and its last.

@@ -1,0 +1,468 @@
+//! The parts of `status` in words, for the terminal and the page.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::figures::{cost, count, counted, instant, span};
+use super::super::output::shown;
+use super::super::slices::{self, Said};
+use super::{
+    BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Standing, Status, Walking,
+    standing,
+};
+use crate::doc::{Bar, Block, Grid, Head, PageLink, Phrase, Phrases, Section, Share, Tone};
+use crate::run::HeldBack;
+use ingest_config::Region;
+use ingest_ledger::ChargeSource;
+use ingest_quota::{Cost, Timestamp, Units};
+
+/// Of more regions, only the worst are shown.
+const MOST_REGIONS: usize = 20;
+
+/// The first line with `--fail-if-stale`, which monitoring shows: it is never wrapped.
+pub fn stale(stale: &[Stale], within: Duration) -> String {
+    let within = span(within);
+    if stale.is_empty() {
+        return format!("Fresh: every region has a complete pass within {within}.");
+    }
+    let named = stale.iter().map(|one| {
+        let age = one.age_seconds.map_or_else(
+            || "never".to_owned(),
+            |age| span(Duration::from_secs_f64(age.max(0.0))),
+        );
+        shown(&format!("{} {} ({age})", one.job, one.region))
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    format!("Stale, with no complete pass within {within}: {named}.")
+}
+
+/// `1 doubtful · 1 limit closed · 180 due · 314 fresh`
+pub fn verdict(summary: Vec<Phrase>) -> Phrases {
+    Phrases::joined(summary, " · ")
+}
+
+/// A line for each credential that is not asked yet.
+pub fn held_back(held_back: &[HeldBack]) -> Section {
+    let mut part = Section::default();
+    let line = |one: &HeldBack| Phrase::toned(format!("Not asked: {one}."), Tone::Bad);
+    part.say_all(held_back.iter().map(line));
+    part
+}
+
+/// A limit as a bar, with what its figures do not say.
+///
+/// ```text
+/// youtube/daily   [██████████████░░░░░░░░░░░░░░░░░▒▒] 4,120 used, 5,380 left of 9,500
+///   headroom 500 of the quota of 10,000; 3,990 since the upstream's reset
+///   units back: 120 within 1h, 800 within 6h, all 4,120 by 2026-11-22 08:01:27 UTC
+/// ```
+pub fn limit(status: &Status, limit: &LimitStatus, now: Timestamp) -> Section {
+    let names = status.limits.iter().map(name);
+    let mut part = Section::default();
+    part.blocks.push(Block::Bar(Bar {
+        name: Phrase::linked(
+            name(limit),
+            PageLink::passes_of_limit(&limit.report.account, &limit.report.limit),
+        ),
+        name_columns: names.map(|name| name.len()).max().unwrap_or_default(),
+        shares: shares(limit),
+        tone: scarcity(limit),
+        figures: figures(limit),
+    }));
+    let details = [
+        since(limit),
+        back(limit),
+        closed(limit, now),
+        unrepaid(limit),
+    ];
+    let details = details.into_iter().flatten();
+    part.say_all(details.map(|detail| Phrases::from("  ").and(detail)));
+    part
+}
+
+fn name(limit: &LimitStatus) -> String {
+    format!("{}/{}", limit.report.account, limit.report.limit)
+}
+
+/// The parts of a limit's bar, in units.
+fn shares(limit: &LimitStatus) -> Vec<(Share, u64)> {
+    let report = &limit.report;
+    let enforced = report.enforced.get();
+    // More can be used than is enforced, as after the quota was lowered. A bar ends at its limit.
+    let used = report.used.map(|used| used.get().min(enforced));
+    let left = enforced - used.unwrap_or_default();
+    let unmetered = limit.unrepaid.get().min(left);
+    let rest = match (used, report.closed_until) {
+        (None, _) => Share::Unknown,
+        (Some(_), Some(_)) => Share::Closed,
+        (Some(_), None) => Share::Free,
+    };
+    let shares = [
+        (Share::Used, used.unwrap_or_default()),
+        (Share::Unmetered, unmetered),
+        (rest, left - unmetered),
+        (Share::Headroom, limit.headroom.get()),
+    ];
+    let some = shares
+        .into_iter()
+        .filter(|(share, units)| *units > 0 || *share == Share::Unknown);
+    some.collect()
+}
+
+fn scarcity(limit: &LimitStatus) -> Tone {
+    let report = &limit.report;
+    let used = report.used.unwrap_or_default().get();
+    match used.saturating_mul(100) / report.enforced.get().max(1) {
+        0..=74 => Tone::Good,
+        75..=99 => Tone::Warn,
+        _ => Tone::Bad,
+    }
+}
+
+fn figures(limit: &LimitStatus) -> Phrases {
+    let report = &limit.report;
+    let of = count(report.enforced.get());
+    match (report.used, report.remaining) {
+        (Some(used), Some(left)) => {
+            let (used, left) = (count(used.get()), count(left.get()));
+            format!("{used} used, {left} left of {of}").into()
+        }
+        _ => Phrases::from(format!("of {of}: "))
+            .and(Phrase::toned("the ledger cannot be reached", Tone::Bad)),
+    }
+}
+
+fn since(limit: &LimitStatus) -> Option<Phrase> {
+    let headroom = (limit.headroom > Units::ZERO).then(|| {
+        let (headroom, quota) = (count(limit.headroom.get()), count(limit.report.quota.get()));
+        format!("headroom {headroom} of the quota of {quota}")
+    });
+    let reset = limit
+        .since_reset
+        .map(|units| format!("{} used since the upstream's reset", count(units.get())));
+    let parts: Vec<String> = headroom.into_iter().chain(reset).collect();
+    (!parts.is_empty()).then(|| parts.join("; ").into())
+}
+
+/// Names only the spans that say more than the one before, up to the instant at which all units are back.
+fn back(limit: &LimitStatus) -> Option<Phrase> {
+    let last = limit.returns.last()?;
+    let all: Units = limit.returns.iter().map(|back| back.units).sum();
+    let within = &limit.returns_within;
+    let spans = [
+        ("1h", within.hour),
+        ("6h", within.six_hours),
+        ("24h", within.day),
+    ];
+    let mut said = Units::ZERO;
+    let mut parts = Vec::new();
+    for (span, units) in spans {
+        if units > said && units < all {
+            parts.push(format!("{} within {span}", count(units.get())));
+            said = units;
+        }
+    }
+    parts.push(format!("all {} by {}", count(all.get()), instant(last.at)));
+    Some(format!("units back: {}", parts.join(", ")).into())
+}
+
+fn closed(limit: &LimitStatus, now: Timestamp) -> Option<Phrase> {
+    let until = limit.report.closed_until?;
+    let why = match limit.waits_until {
+        Some(waits) if waits >= until => {
+            "the ledger lost data, and `ledger.after_loss` is \"wait\""
+        }
+        _ => "the upstream reported the limit exhausted, or `ingest close` closed it",
+    };
+    let (at, after) = (instant(until), span(until.since(now)));
+    let closed = format!("closed until {at} (in {after}): {why}");
+    Some(Phrase::toned(closed, Tone::Bad))
+}
+
+fn unrepaid(limit: &LimitStatus) -> Option<Phrase> {
+    let units = Some(limit.unrepaid).filter(|units| *units > Units::ZERO)?;
+    let units = counted(units.get(), "unit");
+    let owed = format!("{units} went unmetered from this machine, not yet charged to the ledger");
+    Some(Phrase::toned(owed, Tone::Warn))
+}
+
+/// The charges in the windows, those of many regions together unless all are asked for.
+pub fn spend(spend: &[Spend], all: bool) -> Section {
+    let mut part = Section::headed("Charges that count now");
+    if spend.is_empty() {
+        return part;
+    }
+    let mut table = Grid::new([
+        Head::text("ACCOUNT").spare(0),
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("CALL"),
+        Head::number("CHARGES").spare(1),
+        Head::text("UNITS IN WINDOW"),
+    ]);
+    let each = all || spend.len() <= 2 * MOST_REGIONS;
+    let mut groups: Vec<Vec<&Spend>> = Vec::new();
+    for one in spend {
+        let key = |one: &Spend| {
+            (
+                one.account.clone(),
+                one.job.clone(),
+                one.origin,
+                one.call.clone(),
+            )
+        };
+        let is_alike = |group: &&mut Vec<&Spend>| {
+            !each && group.first().is_some_and(|first| key(first) == key(one))
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    for group in groups {
+        let [one, ..] = &*group else { continue };
+        let regions = group
+            .iter()
+            .map(|one| (one.region.as_deref().unwrap_or("-"), None));
+        let mut units = Cost::none();
+        group.iter().for_each(|one| units.add(&one.units));
+        table.row([
+            one.account.clone().into(),
+            one.origin.whose(one.job.as_deref()).into(),
+            slices::named(regions).into(),
+            one.call.clone().into(),
+            count(group.iter().map(|one| one.charges).sum()).into(),
+            cost(&units).into(),
+        ]);
+    }
+    part.blocks.push(table.into());
+    if spend.iter().any(|one| one.source == ChargeSource::Journal) {
+        part.say(
+            "Only this machine's charges are listed; the ledger does not store the purpose of other machines' charges.",
+        );
+    }
+    part
+}
+
+/// The worst regions, with what the last passes met and noticed.
+pub fn regions_with_causes(status: &Status, all: bool, now: Timestamp) -> Section {
+    let most = if all { usize::MAX } else { MOST_REGIONS };
+    let mut part = regions(status, most, now);
+    let hidden = status.regions.len().saturating_sub(most);
+    if hidden > 0 {
+        let more = counted(hidden as u64, "more region");
+        let more = format!("... and {more}; --all shows them, --job and --region some of them");
+        part.blocks.insert(1, Block::Line(more.into()));
+    }
+    part.say_all(failures(status, now));
+    part.say_all(notes(status));
+    part.say_all(nothing_yet(status));
+    part
+}
+
+/// The worst regions, and how far those are that are not complete.
+pub fn regions(status: &Status, most: usize, now: Timestamp) -> Section {
+    let mut table = Grid::new([
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("STATE").of_page(),
+        Head::text("LAST COMPLETE").spare(0),
+        Head::number("AGE"),
+        Head::text("DUE"),
+    ]);
+    let regions = status.regions.iter();
+    let mut worst_first: Vec<(Standing, &RegionStatus)> = regions
+        .map(|region| (Standing::of(status, region, now), region))
+        .collect();
+    worst_first.sort_by_key(|(standing, _)| *standing);
+    worst_first.truncate(most);
+    for (standing, region) in &worst_first {
+        let last = region.last_complete;
+        let passes = PageLink::passes(&region.job, Some(&region.region));
+        table.row([
+            region.job.clone().into(),
+            Phrase::linked(&region.region, passes).into(),
+            state(status, region, *standing),
+            last.map_or_else(|| "never".to_owned(), instant).into(),
+            last.map_or_else(|| "-".to_owned(), |began| span(now.since(began)))
+                .into(),
+            due(region, now).into(),
+        ]);
+    }
+    let mut part = Section::headed("Regions");
+    part.blocks.push(table.into());
+    part.say_all(worst_first.iter().filter_map(|(_, one)| stopped(one, now)));
+    part.say_all(worst_first.iter().filter_map(|(_, one)| backfill(one)));
+    part
+}
+
+fn state(status: &Status, region: &RegionStatus, standing: Standing) -> Phrases {
+    let by = standing::walker(status, region)
+        .map(|run| format!(" by process {} on {}", run.process, run.machine));
+    Phrases::from(Phrase::toned(standing.word(), standing.tone())).and(by.unwrap_or_default())
+}
+
+fn due(region: &RegionStatus, now: Timestamp) -> String {
+    match region.due_at.filter(|due| *due > now) {
+        Some(due) => format!("in {}", span(due.since(now))),
+        None if standing::is_ended(region) => "never".to_owned(),
+        None => "now".to_owned(),
+    }
+}
+
+fn stopped(region: &RegionStatus, now: Timestamp) -> Option<String> {
+    let at = region.stopped_at.as_ref()?;
+    let (page, began) = (count(at.pages), span(now.since(at.since)));
+    let RegionStatus { job, region, .. } = region;
+    Some(format!(
+        "{job} {region} is unfinished: started {began} ago, stopped after page {page} of {}.",
+        at.call
+    ))
+}
+
+/// `backfill US: 12 of 60 slices are complete.`
+fn backfill(region: &RegionStatus) -> Option<String> {
+    let SliceProgress { complete, of } = region.slices.as_ref()?;
+    let (complete, of) = (count(*complete), count(*of));
+    let RegionStatus { job, region, .. } = region;
+    Some(format!(
+        "{job} {region}: {complete} of {of} slices are complete."
+    ))
+}
+
+/// What needs a look: why the last passes failed, were refused or are doubtful, each cause once with its regions. The region of
+/// batches is `*`.
+pub fn failures(status: &Status, now: Timestamp) -> Vec<Phrases> {
+    let mut lines = slices::said(failed(status, now).into_iter());
+    lines.extend(refused_and_doubtful(status, now));
+    lines
+}
+
+/// The same for a page, with batches apart from the regions.
+#[cfg(feature = "serve")]
+pub fn failures_apart(status: &Status, now: Timestamp) -> Vec<Phrases> {
+    let mut lines = slices::said_apart(failed(status, now).into_iter());
+    lines.extend(refused_and_doubtful(status, now));
+    lines
+}
+
+fn refused_and_doubtful(status: &Status, now: Timestamp) -> Vec<Phrases> {
+    let mut lines = refused(&status.regions, now);
+    lines.extend(slices::said(status.regions.iter().flat_map(doubts)));
+    lines
+}
+
+/// Returns why the last passes failed, with one time for each cause: that of the last pass which it failed.
+fn failed(status: &Status, now: Timestamp) -> Vec<Said<'_>> {
+    let regions = status.regions.iter();
+    let regions = regions.map(|one| (&*one.job, &*one.region, &one.failed));
+    let batches = status.batches.iter();
+    let batches = batches.map(|one| (&*one.job, Region::SHARED, &one.failed));
+    let all = regions.chain(batches);
+    let failed = all.filter_map(|(job, region, failed)| Some((job, region, failed.as_ref()?)));
+    let failed: Vec<_> = failed.collect();
+    let mut last = BTreeMap::new();
+    for (job, _, failure) in &failed {
+        let at = last.entry((*job, &*failure.why)).or_insert(failure.at);
+        *at = failure.at.max(*at);
+    }
+    let said = failed.iter().map(|(job, region, failure)| {
+        let at = last.get(&(*job, &*failure.why)).copied();
+        let ago = span(now.since(at.unwrap_or(failure.at)));
+        let why = format!("failed {ago} ago: {}", failure.why);
+        (*job, (*region, None), why)
+    });
+    said.collect()
+}
+
+/// What the last complete passes noticed, and what the next ones begin at.
+pub fn notes(status: &Status) -> Vec<Phrases> {
+    let mut lines = slices::said(status.regions.iter().filter_map(note));
+    lines.extend(slices::said(status.regions.iter().filter_map(at_cursor)));
+    lines
+}
+
+/// That nothing was ingested yet, or why nothing is known of it.
+pub fn nothing_yet(status: &Status) -> Option<String> {
+    let nothing =
+        "Nothing was ingested yet; `ingest --region all --dry-run` shows what a run would spend.";
+    let lost = status.lost_catalog.clone();
+    standing::is_new(status).then(|| lost.unwrap_or_else(|| nothing.to_owned()))
+}
+
+/// Returns the doubts about a region.
+fn doubts(region: &RegionStatus) -> impl Iterator<Item = Said<'_>> {
+    region.doubts.iter().map(|one| {
+        let said = format!("doubtful ({}): {}", one.doubt, one.text);
+        (&*region.job, (&*region.region, None), said)
+    })
+}
+
+/// Returns the note of a region's last complete pass.
+fn note(region: &RegionStatus) -> Option<Said<'_>> {
+    let note = region.notes.clone()?;
+    Some((&region.job, (&region.region, None), note))
+}
+
+/// What the last batches of ids noticed.
+pub fn batches(batches: &[BatchStatus]) -> Section {
+    let mut part = Section::headed("Batches of ids");
+    for one in batches {
+        let doubts = one.doubts.iter();
+        let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
+        let said = doubts.chain(one.notes.clone());
+        part.say_all(said.map(|said| format!("{} (ids): {said}.", one.job)));
+    }
+    part
+}
+
+/// Returns which lists of a region begin at a cursor of its last complete pass.
+fn at_cursor(region: &RegionStatus) -> Option<Said<'_>> {
+    let calls = region.begins_at_cursor.join(", ");
+    let said = format!(
+        "{calls} goes on at the cursor of the last complete pass and lists what changed since; `--relist` lists everything"
+    );
+    (!calls.is_empty()).then(|| (&*region.job, (&*region.region, None), said))
+}
+
+/// Returns a line for each job with regions that the upstream refused and that are not due again.
+fn refused(regions: &[RegionStatus], now: Timestamp) -> Vec<Phrases> {
+    let waits =
+        |one: &&RegionStatus| one.refused_at.is_some() && one.due_at.is_some_and(|due| due > now);
+    slices::said(regions.iter().filter(waits).map(|one| {
+        let said = format!(
+            "refused by the upstream. A refused region is requested again when it is due, or as soon as its configuration \
+             changes; to request it now, run it with `--set jobs.{}.every=1s`",
+            one.job
+        );
+        (&*one.job, (&*one.region, None), said)
+    }))
+}
+
+/// Who walks which region now.
+pub fn walking(walking: &[Walking]) -> Section {
+    let part = Section::headed("Walked now");
+    if walking.is_empty() {
+        return part;
+    }
+    let mut table = Grid::new([
+        Head::text("JOB"),
+        Head::text("WALKED NOW"),
+        Head::text("BY"),
+        Head::text("SINCE"),
+        Head::text("FREE AGAIN AT THE LATEST"),
+    ]);
+    for one in walking {
+        let until = one
+            .until
+            .map(|until| format!("{}, if it dies", instant(until)));
+        table.row([
+            one.job.clone().into(),
+            one.region.clone().into(),
+            format!("process {} on {}", one.process, one.machine).into(),
+            one.since.map_or_else(|| "-".to_owned(), instant).into(),
+            until.unwrap_or_else(|| "when it ends".to_owned()).into(),
+        ]);
+    }
+    part.with_piece(table)
+}

@@ -1,0 +1,400 @@
+//! A document for a terminal: as wide as that, in colours, without the columns that a narrow one has no room for.
+
+use std::io::{self, IsTerminal};
+use std::ops::Range;
+
+use rustix::fd::AsFd;
+use rustix::termios::tcgetwinsize;
+use unicode_width::UnicodeWidthStr;
+
+use super::{Bar, Block, Chart, Doc, Grid, Phrase, Phrases, Section, Share, Tone};
+use ingest_base::plain::{count, plain};
+
+/// The width of a terminal that does not report one, in columns.
+const USUAL_WIDTH: usize = 80;
+/// On a screen with fewer columns, cells are short where they can be.
+const NARROW: usize = 60;
+/// The least width of the last column of a table, which is wrapped.
+const NARROWEST: usize = 16;
+/// The columns after each column of a table.
+const GAP: usize = 2;
+
+/// The screen that shows the results. Read once, at the edge, so that everything below is a function of its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Screen {
+    /// The most columns of a line; `None`: no limit.
+    pub width: Option<usize>,
+    /// How text is highlighted.
+    pub style: Style,
+}
+
+/// How text is highlighted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// In colour, on a terminal.
+    Coloured,
+    /// By characters alone.
+    Plain,
+}
+
+/// Returns the columns of a terminal; `None` if it is none, or reports none.
+pub fn columns_of(terminal: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+impl Screen {
+    /// Stdout: as wide as its terminal, or as `$COLUMNS` if it is none.
+    pub fn of_stdout() -> Self {
+        let configured = std::env::var("COLUMNS")
+            .ok()
+            .and_then(|columns| columns.parse().ok())
+            .filter(|columns| *columns > 0);
+        let usual = io::stdout().is_terminal().then_some(USUAL_WIDTH);
+        Self {
+            width: columns_of(io::stdout()).or(configured).or(usual),
+            style: Style::of_stdout(),
+        }
+    }
+
+    fn is_narrow(self) -> bool {
+        self.width.is_some_and(|columns| columns < NARROW)
+    }
+
+    /// Words in the lines that the screen has room for, each with the indent of the first.
+    fn lines(self, words: &Phrases) -> Vec<String> {
+        let painted = Painted::new(words, self);
+        let indent = painted.text.len() - painted.text.trim_start_matches(' ').len();
+        let lines = painted.wrapped(self.width, indent);
+        let lines = lines.into_iter().enumerate().map(|(place, line)| {
+            let indent = if place == 0 { 0 } else { indent };
+            format!("{:indent$}{}", "", painted.part(line, self.style))
+        });
+        lines.collect()
+    }
+}
+
+impl Style {
+    /// The style of stdout: colour on a terminal, or if `$CLICOLOR_FORCE` is set; never if `$NO_COLOR` is.
+    fn of_stdout() -> Self {
+        let forced = std::env::var_os("CLICOLOR_FORCE")
+            .is_some_and(|value| !value.is_empty() && value != "0");
+        let minds = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let wanted = (io::stdout().is_terminal() && !is_dumb) || forced;
+        if wanted && !minds {
+            Self::Coloured
+        } else {
+            Self::Plain
+        }
+    }
+
+    /// Returns the text in the colour of its tone.
+    fn paint(self, text: &str, tone: Tone) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Good => 32,
+            Tone::Warn => 33,
+            Tone::Bad => 31,
+            Tone::Quiet => 90,
+            Tone::Found => 1,
+        };
+        match (self, text.is_empty()) {
+            (Self::Coloured, false) => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// Words as one text that is safe on a terminal, and the tones of its parts.
+struct Painted {
+    text: String,
+    tones: Vec<(Range<usize>, Tone)>,
+}
+
+impl Painted {
+    fn new(words: &Phrases, screen: Screen) -> Self {
+        let short = words.short.as_ref().filter(|_| screen.is_narrow());
+        let short = short.map(|short| [Phrase::from(short)]);
+        let phrases = short.as_ref().map_or(&*words.phrases, |short| &short[..]);
+        let mut painted = Self {
+            text: String::new(),
+            tones: Vec::new(),
+        };
+        for phrase in phrases {
+            let text = plain(&phrase.text);
+            let start = painted.text.len();
+            match (phrase.tone, screen.style) {
+                (Tone::Found, Style::Plain) => painted.text.push_str(&format!("[{text}]")),
+                _ => painted.text.push_str(&text),
+            }
+            let range = start..painted.text.len();
+            painted.tones.push((range, phrase.tone));
+        }
+        painted
+    }
+
+    /// Where each line begins and ends, at most so wide. Words are not split.
+    fn wrapped(&self, width: Option<usize>, indent: usize) -> Vec<Range<usize>> {
+        let Some(width) = width else {
+            return std::iter::once(0..self.text.len()).collect();
+        };
+        let mut lines: Vec<Range<usize>> = Vec::new();
+        let mut line = 0..0;
+        let mut end = 0;
+        for word in self.text.split_inclusive(' ') {
+            let start = end;
+            end += word.len();
+            let word = start..start + word.trim_end_matches(' ').len();
+            let before = if lines.is_empty() { 0 } else { indent };
+            let with_word = self.text.get(line.start..word.end).unwrap_or_default();
+            match word.is_empty() {
+                true => {}
+                false if line.end > line.start && before + with_word.width() > width => {
+                    lines.push(line);
+                    line = word;
+                }
+                false => line.end = word.end,
+            }
+        }
+        lines.push(line);
+        lines
+    }
+
+    /// A part of the text, in colours.
+    fn part(&self, range: Range<usize>, style: Style) -> String {
+        let parts = self.tones.iter().map(|(of_tone, tone)| {
+            let part = of_tone.start.max(range.start)..of_tone.end.min(range.end);
+            style.paint(self.text.get(part).unwrap_or_default(), *tone)
+        });
+        parts.collect()
+    }
+
+    fn columns(&self) -> usize {
+        self.text.width()
+    }
+}
+
+impl Doc {
+    /// The document as a terminal shows it.
+    #[must_use]
+    pub fn text(&self, screen: Screen) -> String {
+        let mut text = String::new();
+        for (place, part) in self.parts.iter().enumerate() {
+            if place > 0 {
+                text.push_str(if part.is_item { "\n" } else { "\n\n" });
+            }
+            text.push_str(&part.text(screen));
+        }
+        text
+    }
+}
+
+impl Section {
+    fn text(&self, screen: Screen) -> String {
+        let blocks = self.blocks.iter().map(|block| match block {
+            Block::Line(words) => screen.lines(words).join("\n"),
+            Block::Grid(table) => table.text(screen),
+            Block::Bar(bar) => bar.text(screen),
+            Block::Chart(chart) => chart.text(screen),
+            Block::Source(text) => text.split('\n').map(plain).collect::<Vec<_>>().join("\n"),
+        });
+        let heading = self.heading.as_deref().filter(|_| self.is_headed);
+        let heading = heading.map(plain).into_iter();
+        heading.chain(blocks).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Grid {
+    /// Without trailing spaces. Only the last column is wrapped, and not within words: if one does not fit, lines are longer than
+    /// the screen.
+    fn text(&self, screen: Screen) -> String {
+        let heads = self.columns.iter().map(|column| Phrases::from(column.head));
+        let heads: Vec<Phrases> = heads.collect();
+        let rows = std::iter::once(&heads).chain(&self.rows);
+        let rows: Vec<Vec<Painted>> = rows
+            .map(|row| row.iter().map(|cell| Painted::new(cell, screen)).collect())
+            .collect();
+        let widths: Vec<usize> = (0..self.columns.len())
+            .map(|at| {
+                let cells = rows.iter().filter_map(|row| row.get(at));
+                cells.map(Painted::columns).max().unwrap_or_default()
+            })
+            .collect();
+        let shown = self.shown(&widths, screen);
+        let Some((&last, others)) = shown.split_last() else {
+            return String::new();
+        };
+        let width = |at: &usize| widths.get(*at).copied().unwrap_or_default();
+        let before: usize = others.iter().map(|at| width(at) + GAP).sum();
+        let least = width(&last).min(NARROWEST);
+        let room = |columns: usize| columns.saturating_sub(before + GAP).max(least);
+        let room = screen.width.map(room);
+        let line = |row: &Vec<Painted>| {
+            let cells = others.iter().filter_map(|at| Some((*at, row.get(*at)?)));
+            let mut line: String = cells
+                .map(|(at, cell)| {
+                    let is_number = self.columns.get(at).is_some_and(|column| column.is_number);
+                    let space = " ".repeat(width(&at).saturating_sub(cell.columns()));
+                    let cell = cell.part(0..cell.text.len(), screen.style);
+                    match is_number {
+                        true => format!("{space}{cell}{:GAP$}", ""),
+                        false => format!("{cell}{space}{:GAP$}", ""),
+                    }
+                })
+                .collect();
+            if let Some(end) = row.get(last) {
+                let is_number = self.columns.get(last).is_some_and(|one| one.is_number);
+                let space = width(&last).saturating_sub(end.columns());
+                line.push_str(&" ".repeat(if is_number { space } else { 0 }));
+                let parts = end.wrapped(room, 0).into_iter();
+                let parts: Vec<String> = parts.map(|part| end.part(part, screen.style)).collect();
+                line.push_str(&parts.join(&format!("\n{:before$}", "")));
+            }
+            line.trim_end().to_owned()
+        };
+        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The columns that the screen has room for.
+    fn shown(&self, widths: &[usize], screen: Screen) -> Vec<usize> {
+        let of_terminal = |at: &usize| self.columns.get(*at).is_some_and(|one| !one.is_of_page);
+        let mut shown: Vec<usize> = (0..self.columns.len()).filter(of_terminal).collect();
+        let mut spare: Vec<(u8, usize)> = self
+            .columns
+            .iter()
+            .enumerate()
+            .filter_map(|(at, column)| Some((column.spare?, at)))
+            .collect();
+        spare.sort_unstable();
+        for (_, at) in spare {
+            let (last, others) = shown.split_last().unwrap_or((&0, &[]));
+            let width = |at: &usize| widths.get(*at).copied().unwrap_or_default();
+            let others: usize = others.iter().map(|at| width(at) + GAP).sum();
+            let needed = others + width(last).min(NARROWEST);
+            if screen.width.is_some_and(|columns| needed > columns) {
+                shown.retain(|one| *one != at);
+            }
+        }
+        shown
+    }
+}
+
+/// Columns between a name, its bar and the figures, with the brackets.
+const AROUND: usize = 5;
+/// The length of the words beside a bar.
+const BESIDE: usize = 40;
+
+impl Bar {
+    /// ```text
+    /// youtube/daily   [██████████████░░░░░░░░░░░░░░░░░▒▒] 4,120 used, 5,380 left of 9,500
+    /// ```
+    fn text(&self, screen: Screen) -> String {
+        let name = format!("{:1$}", plain(&self.name.text), self.name_columns);
+        let figures = Painted::new(&self.figures, screen);
+        let shown = figures.part(0..figures.text.len(), screen.style);
+        if self
+            .shares
+            .iter()
+            .any(|(share, _)| *share == Share::Unknown)
+        {
+            return format!("{name}  {shown}");
+        }
+        let width = screen.width.unwrap_or(80);
+        let width = width.saturating_sub(self.name_columns + BESIDE);
+        let width = width.clamp(10, 40);
+        let beside = self.name_columns + width + AROUND + figures.columns();
+        let is_wide = screen.width.is_none_or(|columns| beside <= columns);
+        let between = if is_wide { " " } else { "\n  " };
+        let drawn = self.drawn(width, screen.style);
+        format!("{name}  [{drawn}]{between}{shown}")
+    }
+
+    /// The used units, the free ones, and the headroom at the end.
+    fn drawn(&self, width: usize, style: Style) -> String {
+        let whole: u64 = self.shares.iter().map(|(_, units)| units).sum();
+        let cells = |wanted: Share| {
+            let of_share = self.shares.iter().filter(|(share, _)| *share == wanted);
+            let units: u64 = of_share.map(|(_, units)| units).sum();
+            let cells = u128::from(units) * width as u128 / u128::from(whole.max(1));
+            let cells = usize::try_from(cells).unwrap_or(width);
+            cells.max(usize::from(units > 0)).min(width)
+        };
+        let headroom = cells(Share::Headroom);
+        let used = cells(Share::Used).min(width - headroom);
+        let free = width - headroom - used;
+        [
+            style.paint(&"█".repeat(used), self.tone),
+            style.paint(&"░".repeat(free), Tone::Quiet),
+            style.paint(&"▒".repeat(headroom), Tone::Quiet),
+        ]
+        .concat()
+    }
+}
+
+/// The height of a chart, in lines.
+const HEIGHT: u64 = 6;
+/// The width of the labels at its left, in columns.
+const SCALE: usize = 11;
+
+impl Chart {
+    fn text(&self, screen: Screen) -> String {
+        let columns = self.gathered(screen);
+        let most = columns.iter().copied().max().unwrap_or_default();
+        let top = most.max(self.line.unwrap_or_default()).max(1);
+        let row = |row: u64| {
+            let bars: String = columns
+                .iter()
+                .map(|units| block(*units, top, row))
+                .collect();
+            let label = if row + 1 == HEIGHT {
+                count(top)
+            } else {
+                String::new()
+            };
+            format!("{label:>9} │{bars}").trim_end().to_owned()
+        };
+        let rows: Vec<String> = (0..HEIGHT).rev().map(row).collect();
+        let first = self.times.first().map_or("", String::as_str);
+        let last = self.times.last().map_or("", String::as_str);
+        let width = columns.len().saturating_sub(first.len());
+        format!(
+            "{}\n{}\n{:>9} └{}\n{:SCALE$}{first}{last:>width$}",
+            plain(&self.caption),
+            rows.join("\n"),
+            0,
+            "─".repeat(columns.len()),
+            ""
+        )
+    }
+
+    /// The most of each few columns, so that the chart fits a line.
+    fn gathered(&self, screen: Screen) -> Vec<u64> {
+        let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
+        let few = self.times.len().div_ceil(width).max(1);
+        let all: Vec<u64> = (0..self.times.len()).map(|at| self.total(at)).collect();
+        all.chunks(few)
+            .map(|few| few.iter().copied().max().unwrap_or_default())
+            .collect()
+    }
+
+    /// The units of all series in a column.
+    pub fn total(&self, column: usize) -> u64 {
+        let units = self
+            .series
+            .iter()
+            .filter_map(|(_, units)| units.get(column));
+        units.copied().fold(0, u64::saturating_add)
+    }
+}
+
+/// Returns the part of a bar that one line shows, in eighths of a block.
+fn block(units: u64, top: u64, row: u64) -> char {
+    const PARTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let eighths = u128::from(units) * u128::from(HEIGHT) * 8 / u128::from(top);
+    let here = eighths.saturating_sub(u128::from(row) * 8).min(8);
+    usize::try_from(here)
+        .ok()
+        .and_then(|part| PARTS.get(part).copied())
+        .unwrap_or('█')
+}

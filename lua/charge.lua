@@ -115,7 +115,7 @@ local function take(index, units, remarks)
 end
 
 offer('charge', false, false, function()
-  local fits, used, units, most, remarks = true, {}, {}, {}, {}
+  local fits, used, units, most, remarks = true, { nil }, { nil }, { nil }, {}
   for index = 1, count do
     local limit, rule, back, part, periods = limit_sent(index), nil, nil, nil, nil
     units[index], most[index], rule, back, part, periods = unpack_all(args[1 + count + index])
@@ -126,7 +126,8 @@ offer('charge', false, false, function()
     end
     limit[RULE] = rule
   end
-  local known = is_recorded(id) and find_record(id)
+  local packed_id = pack(id)
+  local known = is_recorded(id, packed_id) and find_record(id)
   -- The open records become a chunk before this charge, which is later than all of them.
   local is_tidying = #records > MOST_OPEN and now > newest
   if loss or is_tidying and fits and not known and is_torn() then
@@ -145,7 +146,7 @@ offer('charge', false, false, function()
   elseif is_tidying then
     tidy(2 + 2 * count)
   end
-  local reply, taken = { 'granted', false, false, now }, {}
+  local reply, taken = { 'granted', false, false, now, nil }, { nil }
   for index = 1, count do
     reply[4 + index] = used[index] + units[index]
     taken[take(index, units[index], remarks)] = units[index]
@@ -154,5 +155,8 @@ offer('charge', false, false, function()
     reply[4 + count + place] = remark
   end
   newest, sequence = now, sequence + 1
-  return finish(sequence - 1, reply, pack({ now, id, taken }))
+  -- Of few units of the account's first limit alone: as `pack` writes it, in a third of the time.
+  local one = count == 1 and taken[1] and taken[1] < 128 and taken[1]
+  local record = one and struct_pack('>BBI8c0BB', 147, 207, now, packed_id, 145, one) or pack({ now, id, taken })
+  return finish(sequence - 1, reply, record)
 end)

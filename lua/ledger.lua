@@ -48,12 +48,13 @@ local sequence, newest, opened, records
 -- The clock; the ledger's time; the first charge whose id is remembered; why it is not the ledger that the caller has seen, or
 -- false.
 local clock, now, remembered_from, loss
--- Whether `about` changes, whether lives are renewed; other fields and values to write; the limits to write, by field.
+-- Whether `about` changes, whether lives are renewed; fields and values to write, `open` first; the limits to write, by field. Tables
+-- of a charge are made with room for what they usually hold: to grow takes a third of a command.
 local changes, renews, writes, limits
 -- The replication id of this server. It is read where the ledger's is another one: Redis loads a library anew when it starts or
 -- takes all its data from another server, so what the variable names has been this server since the data came (L33).
 local server
-local call, find, match, sub, pack, unpack_all, unpack_some, min, max
+local call, find, match, sub, pack, unpack_all, unpack_some, struct_pack, min, max
 
 local function append(list, ...)
   for _, value in ipairs({ ... }) do
@@ -97,8 +98,8 @@ local function read()
   end
 end
 
-local function is_recorded(id)
-  return find(records, pack(id), 1, true) or chunks > 0 and call('HGET', IDS, id)
+local function is_recorded(id, packed)
+  return find(records, packed or pack(id), 1, true) or chunks > 0 and call('HGET', IDS, id)
 end
 
 -- Whether a part of the keys is gone: evicted, deleted, or never replicated.
@@ -111,7 +112,7 @@ local function begin(keys, arguments)
   if not call then
     -- Redis offers these only while a function runs, not while it loads the library.
     call, find, match, sub = redis.call, string.find, string.match, string.sub
-    min, max = math.min, math.max
+    min, max, struct_pack = math.min, math.max, struct.pack
     pack, unpack_all, unpack_some = cmsgpack.pack, cmsgpack.unpack, cmsgpack.unpack_limit
   end
   MAIN, LOG, IDS, args = keys[1], keys[2], keys[3], arguments
@@ -128,7 +129,8 @@ local function begin(keys, arguments)
       return redis.error_reply("READONLY You can't write against a read only replica.")
     end
   end
-  changes, renews, writes, limits, keep = not epoch or kept > keep, not epoch or kept > keep, {}, {}, max(keep, kept)
+  changes, renews, keep = not epoch or kept > keep, not epoch or kept > keep, max(keep, kept)
+  writes, limits = { 'open', '', nil, nil }, {}
   -- The ledger's time never runs backwards (L4).
   now = max(clock, newest)
   remembered_from = counted_from(remember - 1, false, forgets)
@@ -200,8 +202,7 @@ local function finish(survived, reply, record)
     append(writes, 'about', pack(epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared))
   end
   opened = opened + (record and 1 or 0)
-  writes[#writes + 1], writes[#writes + 2] =
-    'open', struct.pack('>I8I8I4', sequence, newest, opened) .. records .. (record or '')
+  writes[2] = struct_pack('>I8I8I4', sequence, newest, opened) .. records .. (record or '')
   call_with('HSET', MAIN, writes)
   if renews then
     -- Keys outlive the longest window and every closing (L50).

@@ -8,7 +8,7 @@ end
 
 -- The array of the open records, as a chunk holds it.
 local function open_array()
-  return '\221' .. struct.pack('>I4', opened) .. records
+  return '\221' .. struct_pack('>I4', opened) .. records
 end
 
 -- The open records in the form of a chunk without sums.

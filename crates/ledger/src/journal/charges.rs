@@ -6,10 +6,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::closings::{self, Binding};
-use super::merge::NAMELESS;
-use super::pending::entry;
 use super::position::{self, StoredPosition, SyncState, sync_state};
-use super::report::{counting, has_id};
+use super::rows::{NAMELESS, counting, entry, has_id, valid_id};
 use super::{Journal, JournalError, JournalTime, write};
 use crate::{Charge, Found, Granted, Purpose, repeats};
 use ingest_quota::admission::{kept_from, remembered_from};
@@ -429,24 +427,6 @@ fn free(tx: &Transaction<'_>, account: &str, id: &ChargeId, at: Timestamp) -> ru
     tx.prepare_cached("update contact set newest = null where account = ? and newest = ?")?
         .execute(params![account, id.as_str()])
         .map(drop)
-}
-
-/// Returns the id under which a charge can be made. One that was voided or taken back stays settled in the ledger and would
-/// cost nothing, so the next of its kind is taken (L12).
-pub fn valid_id(
-    connection: &Connection,
-    account: &str,
-    id: &ChargeId,
-) -> rusqlite::Result<ChargeId> {
-    let mut statement = connection.prepare_cached(
-        "select 1 from charge where account = ? and id = ? and (state = 'void' or (settled and cost = '{}'))",
-    )?;
-    let (mut candidate, mut taken_back) = (id.clone(), 0);
-    while statement.exists(params![account, candidate.as_str()])? {
-        taken_back += 1;
-        candidate = id.again(taken_back);
-    }
-    Ok(candidate)
 }
 
 fn has_state(

@@ -6,15 +6,12 @@ use std::time::Duration;
 
 use rusqlite::{Row, Transaction, params};
 
-use super::pending::entry;
+use super::rows::{NAMELESS, entry};
 use ingest_quota::{Account, Cost, Entry, Limit, Timestamp};
 use ingest_sqlite::Json;
 
 /// The most charges that are merged at once, and more than are made between two times.
 const MOST: i64 = 1_024;
-
-/// Begins the id of a row that stands for several charges, or for one whose id is forgotten: no charge has it.
-pub const NAMELESS: char = '\u{2}';
 
 /// The charges that may be merged: granted, and in the ledger as they are here.
 // Rows without a call were absorbed, or settled before they arrived: the ledger remembers their ids longer (L11).

@@ -8,6 +8,7 @@ mod pending;
 mod position;
 mod recovery;
 mod report;
+mod rows;
 mod schema;
 
 use std::path::Path;

@@ -6,9 +6,9 @@ use rusqlite::{Connection, Row, params};
 use rustix::process::{Pid, test_kill_process};
 
 use super::merge::merge;
+use super::rows::entry;
 use super::{Journal, JournalError, charges, write};
-use ingest_quota::{Account, ChargeId, Cost, Entry, Origin, Timestamp};
-use ingest_sqlite::Json;
+use ingest_quota::{Account, ChargeId, Entry, Timestamp};
 
 /// A charge that was requested longer ago than this is abandoned, whatever its process does (L22).
 const ABANDONED_AFTER: Duration = Duration::from_secs(60);
@@ -133,14 +133,4 @@ fn pending(connection: &Connection, account: &str, most: i64) -> rusqlite::Resul
         })
     };
     statement.query_map(params![account, most], read)?.collect()
-}
-
-/// Reads an entry from the columns `id, at, cost, origin`.
-pub fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    Ok(Entry {
-        origin: Origin::read(row.get_ref(3)?.as_str()?).unwrap_or_default(),
-        id: ChargeId::new(row.get::<_, String>(0)?),
-        at: Timestamp::from_micros(row.get(1)?),
-        cost: row.get::<_, Json<Cost>>(2)?.0,
-    })
 }

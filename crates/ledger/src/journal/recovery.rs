@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::position::{self, record_ledger};
-use super::{Journal, JournalError, JournalTime, closings, pending, write};
+use super::{Journal, JournalError, JournalTime, closings, rows, write};
 use crate::{LedgerPosition, Seen};
 use ingest_quota::admission::remembered_from;
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp};
@@ -169,7 +169,7 @@ fn own_charges(connection: &Connection, moment: &JournalTime) -> rusqlite::Resul
     )?;
     let from = (moment.now - moment.window).micros();
     statement
-        .query_map(params![moment.account, from], pending::entry)?
+        .query_map(params![moment.account, from], rows::entry)?
         .collect()
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
 
-use super::charges::valid_id;
+use super::rows::{counting, has_id};
 use super::{Journal, JournalError};
 use crate::{Origin, Purpose, Spent};
 use ingest_quota::{Account, ChargeId, Cost, Timestamp};
@@ -106,21 +106,4 @@ fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
         sum.add(&cost?.0);
     }
     Ok(sum)
-}
-
-/// Whether a charge of this id was made here.
-pub fn has_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("select 1 from charge where account = ? and id = ?")?
-        .exists(params![account, id.as_str()])
-}
-
-/// Returns the id under which a charge counts that was made here under `id` or under one made from it.
-pub fn counting(
-    connection: &Connection,
-    account: &str,
-    id: &ChargeId,
-) -> rusqlite::Result<Option<ChargeId>> {
-    let id = valid_id(connection, account, id)?;
-    Ok(has_id(connection, account, &id)?.then_some(id))
 }

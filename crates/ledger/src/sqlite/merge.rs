@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::Result;
 
-use super::rows::{LogPosition, Rows};
+use super::rows::{LogPosition, MergeProgress, Rows};
 use super::spent::Purposes;
 use crate::Purpose;
 use ingest_quota::admission::remembered_from;
@@ -17,15 +17,6 @@ const MOST: usize = 1_000;
 
 /// In this fraction of the time for which ids are remembered, old charges gather before they are merged.
 const GATHERING: u32 = 8;
-
-/// How far an account is merged.
-#[derive(Debug, Clone, Copy)]
-pub struct MergeProgress {
-    /// The first charge that later ones may be merged with.
-    pub from: Timestamp,
-    /// When to merge next.
-    pub due: Timestamp,
-}
 
 /// A charge, and the purpose under which it is reported.
 type Charged = (LogPosition, Arc<Purpose>);

@@ -5,7 +5,6 @@ use std::collections::{BTreeSet, HashSet};
 use rusqlite::{Connection, Error, OptionalExtension, Params, Result, Row};
 
 use super::super::Purpose;
-use super::merge::MergeProgress;
 use ingest_quota::admission::{
     ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
 };
@@ -16,6 +15,15 @@ use ingest_quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Origin, Tim
 pub struct LogPosition {
     pub at: Timestamp,
     pub n: i64,
+}
+
+/// How far an account is merged.
+#[derive(Debug, Clone, Copy)]
+pub struct MergeProgress {
+    /// The first charge that later ones may be merged with.
+    pub from: Timestamp,
+    /// When to merge next.
+    pub due: Timestamp,
 }
 
 /// The charge of an id.

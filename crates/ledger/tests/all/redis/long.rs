@@ -9,10 +9,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::Standalone;
+use super::machine::{self, Machine};
 use super::stored::whole;
 use crate::Store;
 use crate::books::{Books, account, at, cost, entry, floor, limit, secs};
 use crate::model::Model;
+use ingest_testing::redis_server::RedisServer;
 
 const WINDOW: Duration = secs(600);
 /// Longer than ids are remembered where a limit counts in buckets.
@@ -63,6 +65,25 @@ fn events() -> impl Strategy<Value = Event> {
         1 => (0..700_000_000_i64, 0..900_u64).prop_map(|(ago, used)| Event::Floor { ago, used }),
         2 => (0..500_000_000_i64).prop_map(|micros| Event::Pass { micros }),
     ]
+}
+
+/// The chunk in which enough units leave comes with the rejection.
+#[tokio::test]
+async fn a_rejection_that_looks_far_ahead_takes_one_call() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), machine::account(100));
+    let process = machine.process();
+    for _ in 0..100 {
+        process.take(&account, 1).await;
+    }
+    let calls = || {
+        let calls = server.calls();
+        ["fcall", "evalsha"].map(|way| calls.get(way).copied().unwrap_or_default())
+    };
+    let before = calls();
+    let rejected = machine::rejection(process.ask(&account, 60).await);
+    assert_eq!(rejected.remaining, Units::ZERO);
+    assert_eq!(calls().iter().sum::<u64>() - before.iter().sum::<u64>(), 1);
 }
 
 struct Pair {

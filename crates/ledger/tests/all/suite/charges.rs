@@ -391,3 +391,34 @@ pub(crate) async fn what_a_longer_window_holds_outlives_charges_by_a_shorter_one
     }
     assert_eq!(long.used("daily", at(400.0)).await, 206);
 }
+
+pub(crate) async fn charges_of_one_instant_leave_together(store: &impl Store) {
+    let limit = sliding(100, secs(60));
+    let books = Books::new(store.ledger(), account([("daily", limit)]));
+    let one = cost([("daily", 1)]);
+    for _ in 0..20 {
+        books.take(&one, at(1.0)).await;
+    }
+    books.take(&one, at(2.0)).await;
+    let grant = books.take(&one, limit.window().expiry(at(1.0))).await;
+    assert_eq!(grant.remaining["daily"].get(), 98);
+}
+
+pub(crate) async fn what_left_a_limit_while_it_was_not_charged_counts_no_more(store: &impl Store) {
+    let limits = [
+        ("daily", sliding(1000, secs(60))),
+        ("search", sliding(100, secs(60))),
+    ];
+    let books = Books::new(store.ledger(), account(limits));
+    for second in 0..20 {
+        let both = cost([("daily", 1), ("search", 1)]);
+        books.take(&both, at(f64::from(second))).await;
+    }
+    for second in 20..140 {
+        books
+            .take(&cost([("daily", 1)]), at(f64::from(second)))
+            .await;
+    }
+    let grant = books.take(&cost([("search", 1)]), at(140.0)).await;
+    assert_eq!(grant.remaining["search"].get(), 99);
+}

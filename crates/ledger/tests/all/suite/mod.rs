@@ -32,6 +32,8 @@ macro_rules! suite {
             accounts_are_apart
             time_never_runs_backwards
             however_many_charges_leave_at_once_none_counts_any_more
+            charges_of_one_instant_leave_together
+            what_left_a_limit_while_it_was_not_charged_counts_no_more
             what_a_longer_window_holds_outlives_charges_by_a_shorter_one
         }
         $crate::suite::behaviours! { $open, retry:

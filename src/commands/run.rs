@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::figures::{cost, count, counted, deleted, instant, span, took, units};
-use super::metrics::{self, Figures, Span};
+use super::metrics::{self, LastRun};
 use super::output::Message;
 use super::progress::watcher;
 use super::refill::charging_ledger;
@@ -19,14 +19,13 @@ use crate::foresight;
 use crate::review::{self, RegionalRecords};
 use crate::run::{
     self, Blocked, Context, Credentials, InFlight, KnownCalls, LearnedCosts, LimitReport,
-    PassOutcome, PassReport, RequestStats, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy,
-    Upstreams, Waits,
+    PassOutcome, PassReport, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Upstreams,
+    Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::PassStore;
 use ingest_config::Region;
-use ingest_ledger::LedgerClient;
-use ingest_quota::{Account, Cost, Units};
+use ingest_quota::{Cost, Units};
 
 /// Walks the due regions.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
@@ -34,8 +33,7 @@ pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
     let (began, watch) = (SystemClock.now(), Monotonic::now());
     let ended = walk(global, args).await;
     if let (Err(error), Some(file)) = (&ended, metrics_file(args)) {
-        let took = watch.elapsed();
-        metrics::write_broken(&file, error, Span { began, took });
+        metrics::write_broken(&file, LastRun::broken(error, began, watch.elapsed()));
     }
     ended
 }
@@ -91,17 +89,8 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
         .await;
     let report = report?;
     if let Some(file) = metrics_file(args) {
-        let figures = Figures {
-            jobs: selection.iter().map(|(job, _)| job.name.clone()).collect(),
-            report: &report,
-            requests: context.request_stats.all(),
-            unrepaid: unrepaid(&selection, &*context.ledger).await,
-            span: Span {
-                began,
-                took: watch.elapsed(),
-            },
-        };
-        metrics::write(&file, environment, figures).await;
+        let last = LastRun::new(&report, began, watch.elapsed());
+        metrics::write(&file, environment, last).await;
     }
     close(context, report.requests > 0).await;
     tracing::debug!("catalog and ledger closed");
@@ -121,22 +110,6 @@ async fn close(context: Context, were_written: bool) {
     drop(catalog);
     // A panic has ended the process.
     let _ = closing.await;
-}
-
-/// Returns the units that the ledger has not recorded yet, by account. An account whose journal cannot be read is left out and
-/// logged.
-async fn unrepaid(
-    selection: &run::Selection,
-    ledger: &dyn LedgerClient,
-) -> Vec<(Arc<Account>, Cost)> {
-    let mut all = Vec::new();
-    for account in run::accounts(selection.iter().flat_map(|(job, _)| job.credentials())) {
-        match ledger.unrepaid(&account).await {
-            Ok(units) => all.push((account, units)),
-            Err(error) => tracing::error!(account = account.name, "{error}"),
-        }
-    }
-    all
 }
 
 /// Returns the file for metrics; an empty variable counts as unset.
@@ -170,7 +143,6 @@ pub async fn context(
         in_flight: InFlight::default(),
         known_calls: KnownCalls::default(),
         regional_records: Some(RegionalRecords::default()),
-        request_stats: RequestStats::default(),
         progress: Arc::new(Silent),
         concurrency: 1,
         cheap_max: environment.config.ledger.cheap_max,

@@ -9,7 +9,7 @@ use super::due::{Candidate, by_job};
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};
-use super::stats::{InFlight, PassStats, RequestStats};
+use super::stats::{InFlight, PassStats};
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
@@ -47,8 +47,6 @@ pub struct Context {
     pub waits: Waits,
     /// What must not be requested again.
     pub blocked: Blocked,
-    /// The requests by outcome.
-    pub request_stats: RequestStats,
     /// The costs that this run has learned.
     pub learned_costs: LearnedCosts,
     /// What the lists of each call showed.

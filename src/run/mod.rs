@@ -48,7 +48,7 @@ pub use range::Range;
 pub use report::{CLOSING, FAILURE, accounts, limit_report, limit_reports};
 pub use retention::Deletion;
 pub use single_page::fetch_once;
-pub use stats::{CallStats, InFlight, RequestOutcome, RequestStats};
+pub use stats::InFlight;
 pub use steps::{request_of, since_of};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;

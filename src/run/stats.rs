@@ -1,8 +1,7 @@
-//! What a run counts: its requests by outcome, the charges in flight, and what each pass cost.
+//! What a run counts: the charges in flight, and what each pass cost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,112 +10,6 @@ use super::stop_reason::{NotLanded, StopReason};
 use crate::review::Findings;
 use ingest_config::Upstream;
 use ingest_quota::{Cost, Units};
-use ingest_upstream::Failure;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RequestOutcome {
-    Page,
-    /// It was not sent.
-    NotSent,
-    /// The limit is exhausted upstream.
-    Spent,
-    /// Requests came too fast.
-    SlowDown,
-    /// The credential was rejected.
-    Denied,
-    /// This region, or these ids, cannot be served.
-    Skip,
-    /// The cursor has expired.
-    BadCursor,
-    /// The response has another shape than configured.
-    WrongShape,
-    /// The same request may succeed later.
-    Transient,
-}
-
-impl RequestOutcome {
-    /// Returns its name in the configuration and in metrics.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Page => "page",
-            Self::NotSent => "not_sent",
-            Self::Spent => "spent",
-            Self::SlowDown => "slow_down",
-            Self::Denied => "denied",
-            Self::Skip => "skip",
-            Self::BadCursor => "bad_cursor",
-            Self::WrongShape => "wrong_shape",
-            Self::Transient => "transient",
-        }
-    }
-}
-
-impl From<&Failure> for RequestOutcome {
-    fn from(failure: &Failure) -> Self {
-        match failure {
-            Failure::Unreachable(_) | Failure::NotSent(_) | Failure::TooLate => Self::NotSent,
-            Failure::Spent { .. } => Self::Spent,
-            Failure::SlowDown { .. } => Self::SlowDown,
-            Failure::Denied(_) => Self::Denied,
-            Failure::Skip(_) => Self::Skip,
-            Failure::BadCursor(_) | Failure::OldCursor(_) => Self::BadCursor,
-            Failure::WrongShape(_) => Self::WrongShape,
-            Failure::Transient { .. } | Failure::Unreadable { .. } => Self::Transient,
-        }
-    }
-}
-
-/// The requests of one account to one call that had the same outcome.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallStats {
-    /// The account that they charged.
-    pub account: String,
-    pub call: String,
-    /// Their outcome.
-    pub outcome: RequestOutcome,
-    /// Their number.
-    pub count: u64,
-    /// How long they took in all.
-    pub took: Duration,
-}
-
-/// The requests of one run.
-#[derive(Debug, Default)]
-pub struct RequestStats(Mutex<CountsByOutcome>);
-
-/// By account, call and outcome: how many, and how long they took.
-type CountsByOutcome = BTreeMap<(String, String, RequestOutcome), (u64, Duration)>;
-
-impl RequestStats {
-    pub fn count(&self, account: &str, call: &str, outcome: RequestOutcome, took: Duration) {
-        let mut counted = self.0.lock();
-        let (count, sum) = counted
-            .entry((account.to_owned(), call.to_owned(), outcome))
-            .or_default();
-        *count = count.saturating_add(1);
-        *sum = sum.saturating_add(took);
-    }
-
-    /// Returns all counts, by account and call.
-    #[must_use]
-    pub fn all(&self) -> Vec<CallStats> {
-        let counted = self.0.lock();
-        let requests = |((account, call, outcome), (count, took)): (
-            &(String, String, RequestOutcome),
-            &(u64, Duration),
-        )| {
-            CallStats {
-                account: account.clone(),
-                call: call.clone(),
-                outcome: *outcome,
-                count: *count,
-                took: *took,
-            }
-        };
-        counted.iter().map(requests).collect()
-    }
-}
 
 /// What the requests in flight were charged, by account. The remaining units that a response reports may not include them.
 #[derive(Debug, Default)]

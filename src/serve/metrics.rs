@@ -1,5 +1,4 @@
-//! `/metrics`: the state now, in the families of `--metrics-file`. What only runs know, such as their requests, is added from
-//! the file that `$INGEST_METRICS_FILE` names.
+//! `/metrics`: the state now, in the families of `--metrics-file`. How the last run ended is in that file alone.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `GET /metrics`
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let text = app
-        .read(|environment| async move { families::current(&environment).await })
+        .read(|environment| async move { families::text(&environment, None).await })
         .await?;
     Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response())
 }

@@ -525,7 +525,7 @@ async fn search_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let filter = asked.as_ref().unwrap_or(&usual);
     let kinds = app.environment.config.kinds();
     let words = format!(
-        "<div class=\"words\"><label for=\"q\">Phrases</label><input type=\"search\" id=\"q\" name=\"q\" value=\"{}\" maxlength=\"1024\" \
+        "<div class=\"words\"><label for=\"q\">Words</label><input type=\"search\" id=\"q\" name=\"q\" value=\"{}\" maxlength=\"1024\" \
          autocomplete=\"off\"></div>",
         escaped(&filter.q)
     );

@@ -21,8 +21,8 @@ use self::upstream::SimulatedUpstream;
 use crate::run::admission::Admission;
 use crate::run::due::fairest_first;
 use crate::run::{
-    self, Blocked, Candidate, Context, InFlight, KnownCalls, LearnedCosts, RequestStats, RunReport,
-    Selection, Silent, Stop, Waits, candidates, channel,
+    self, Blocked, Candidate, Context, InFlight, KnownCalls, LearnedCosts, RunReport, Selection,
+    Silent, Stop, Waits, candidates, channel,
 };
 use ingest_base::clock::Clock;
 use ingest_catalog::memory::{MemoryCatalog, RegionAtStart};
@@ -257,7 +257,6 @@ impl Simulation {
             stop: self.stop.clone(),
             waits: Waits::unlisted(),
             blocked: Blocked::default(),
-            request_stats: RequestStats::default(),
             learned_costs: LearnedCosts::default(),
             in_flight: InFlight::default(),
             known_calls: KnownCalls::default(),

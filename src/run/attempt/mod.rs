@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use super::context::Context;
 use super::outcome::{Claim, StoppedBy};
-use super::stats::RequestOutcome;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
 use super::waits::TaskOf;
@@ -246,7 +245,7 @@ impl<'a> Attempt<'a> {
             findings.add_page(request.step, page, &reported);
         }
         let reported = self.in_ledger(reported);
-        self.count(&page, sent.elapsed());
+        self.log(&page, sent.elapsed());
         match page {
             Ok(page) => {
                 self.accepted(&turn);
@@ -305,18 +304,15 @@ impl<'a> Attempt<'a> {
         &self.job.credential.account
     }
 
-    /// Counts a request by its outcome, and logs a page.
-    fn count(&self, fetched: &Result<Page, Failure>, took: Duration) {
-        let call = &self.call.name;
-        let outcome = fetched
-            .as_ref()
-            .map_or_else(RequestOutcome::from, |_| RequestOutcome::Page);
-        let stats = &self.context.request_stats;
-        stats.count(&self.account().name, call, outcome, took);
-        if let Ok(page) = fetched {
-            let (job, region) = (&self.job.name, self.region.key());
-            let (units, records) = (logged(&self.cost), page.records.len());
-            tracing::info!(job, region, call, units, records, ?took, "page fetched");
+    /// Logs what a request led to.
+    fn log(&self, fetched: &Result<Page, Failure>, took: Duration) {
+        let (job, region, call) = (&self.job.name, self.region.key(), &self.call.name);
+        match fetched {
+            Ok(page) => {
+                let (units, records) = (logged(&self.cost), page.records.len());
+                tracing::info!(job, region, call, units, records, ?took, "page fetched");
+            }
+            Err(_) => tracing::debug!(job, region, call, ?took, "request failed"),
         }
     }
 

@@ -144,7 +144,7 @@ impl Attempt<'_> {
     }
 
     fn not_connected(&self, failure: Failure) -> NoPage {
-        self.count(&Err(failure.clone()), Duration::ZERO);
+        self.log(&Err(failure.clone()), Duration::ZERO);
         match failure {
             Failure::Unreachable(why) => NoPage::Retry(Retry::unreachable(why)),
             failure => NoPage::Stop(StopReason::Failed(failure.to_string())),

@@ -207,7 +207,6 @@ impl Stage {
             stop: channel().1,
             blocked: Blocked::default(),
             known_calls: ingest::run::KnownCalls::default(),
-            request_stats: ingest::run::RequestStats::default(),
             learned_costs: ingest::run::LearnedCosts::default(),
             waits: ingest::run::Waits::default(),
             in_flight: ingest::run::InFlight::default(),

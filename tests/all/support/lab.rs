@@ -8,9 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ingest::foresight;
 use ingest::review::RegionalRecords;
-use ingest::run::{
-    self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RequestStats, RunReport, Silent,
-};
+use ingest::run::{self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RunReport, Silent};
 use ingest_base::clock::Clock;
 use ingest_catalog::SqliteCatalog;
 use ingest_config::{Config, Sources};
@@ -186,7 +184,6 @@ impl Lab {
             stop: run::channel().1,
             blocked: Blocked::default(),
             known_calls: ingest::run::KnownCalls::default(),
-            request_stats: RequestStats::default(),
             learned_costs: LearnedCosts::default(),
             waits: ingest::run::Waits::default(),
             in_flight: InFlight::default(),

@@ -1,0 +1,329 @@
+//! `--metrics-file` and `/metrics`: the state now, in Prometheus' text format
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>). Counters are sums of the passes of a month, which begin anew with
+//! the next one, as after any restart of a program that counts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use chrono::Datelike;
+
+use super::Error;
+use super::environment::Environment;
+use super::replace::file_to_replace;
+use super::status::{self, Status};
+use crate::run::{RunOutcome, RunReport};
+use ingest_catalog::PassRecord;
+use ingest_config::{Config, Region};
+use ingest_quota::{Timestamp, Units};
+
+/// The last run: how it ended, and what nothing remembers of it.
+#[derive(Debug, Clone, Copy)]
+pub struct LastRun {
+    pub outcome: RunOutcome,
+    pub began: Timestamp,
+    pub took: Duration,
+    /// The units that it spent while the ledger could not be reached.
+    pub unmetered: Units,
+    pub has_valid_config: bool,
+}
+
+impl LastRun {
+    pub const fn new(report: &RunReport, began: Timestamp, took: Duration) -> Self {
+        Self {
+            outcome: report.outcome,
+            began,
+            took,
+            unmetered: report.unmetered_units,
+            has_valid_config: true,
+        }
+    }
+
+    /// A run that ended with an error before it had a result.
+    pub const fn broken(error: &Error, began: Timestamp, took: Duration) -> Self {
+        Self {
+            outcome: RunOutcome::Failed,
+            began,
+            took,
+            unmetered: Units::ZERO,
+            has_valid_config: !matches!(error, Error::Config(_)),
+        }
+    }
+}
+
+/// Writes the state after a run. A file that cannot be written is reported; the run does not fail.
+pub async fn write(file: &Path, environment: &Environment, last: LastRun) {
+    let written = match text(environment, Some(last)).await {
+        Ok(text) => replace(file, &text),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    };
+    report_failure(file, written);
+}
+
+/// Writes how a run ended that could not read the state. The rest of the file stays: alerts on regions go on.
+pub fn write_broken(file: &Path, last: LastRun) {
+    let old = file_to_replace(file).and_then(fs::read_to_string);
+    let text = families_of_run(last);
+    let is_of_run = |line: &&str| {
+        let name = line
+            .trim_start_matches("# HELP ")
+            .trim_start_matches("# TYPE ");
+        let name = name.split([' ', '{']).next().unwrap_or_default();
+        name.starts_with("ingest_") && !text.contains(&format!("# TYPE {name} "))
+    };
+    let rest = old.unwrap_or_default();
+    let rest = rest.lines().filter(is_of_run);
+    let rest: String = rest.map(|line| format!("{line}\n")).collect();
+    report_failure(file, replace(file, &(text + &rest)));
+}
+
+fn report_failure(file: &Path, written: io::Result<()>) {
+    if let Err(error) = written {
+        tracing::error!(
+            "{}: cannot write the metrics: {error}; name another --metrics-file",
+            file.display()
+        );
+    }
+}
+
+/// Returns the state, and how the last run ended where that is known.
+pub async fn text(environment: &Environment, last: Option<LastRun>) -> Result<String, Error> {
+    let status = status::report(environment, None).await?;
+    let since = first_of_month(environment.clock.now());
+    let passes = environment.archive().await?.history(since).await?;
+    let of_run = last.map(families_of_run).unwrap_or_default();
+    Ok(of_run + &families_of_state(&status, &environment.config, &passes))
+}
+
+/// When the month of UTC began.
+fn first_of_month(now: Timestamp) -> Timestamp {
+    let today = now.to_utc().date_naive();
+    let first = today.with_day(1).unwrap_or(today);
+    first.and_time(chrono::NaiveTime::MIN).and_utc().into()
+}
+
+fn families_of_run(last: LastRun) -> String {
+    let mut text = String::new();
+    let one = |value| [(labels(&[]), value)];
+    let valid = f64::from(u8::from(last.has_valid_config));
+    let help = "1 if the last run could use its configuration, 0 if the configuration is missing or invalid";
+    family(&mut text, "ingest_config_valid", help, one(valid));
+    let began = seconds(last.began);
+    family(
+        &mut text,
+        "ingest_last_run_timestamp_seconds",
+        "When the last run began",
+        one(began),
+    );
+    let (help, took) = (
+        "Duration of the last run in seconds",
+        last.took.as_secs_f64(),
+    );
+    family(
+        &mut text,
+        "ingest_last_run_duration_seconds",
+        help,
+        one(took),
+    );
+    let outcomes = RunOutcome::ALL.map(|outcome| {
+        let is_it = f64::from(u8::from(outcome == last.outcome));
+        (labels(&[("outcome", outcome.name())]), is_it)
+    });
+    let help = "1 for the outcome of the last run, 0 for every other";
+    family(&mut text, "ingest_last_run_outcome", help, outcomes);
+    let help = "Units that the last run spent while the ledger could not be reached";
+    let unmetered = number(last.unmetered.get());
+    family(
+        &mut text,
+        "ingest_last_run_unmetered_units",
+        help,
+        one(unmetered),
+    );
+    text
+}
+
+fn families_of_state(status: &Status, config: &Config, passes: &[PassRecord]) -> String {
+    let mut text = String::new();
+    let version = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
+    let help = "The version that wrote this; always 1";
+    family(&mut text, "ingest_build_info", help, [(version, 1.0)]);
+    of_limits(&mut text, status);
+    let every = config.jobs.iter().filter_map(|job| {
+        let every = job.every?.as_secs_f64();
+        Some((labels(&[(JOB, &job.name)]), every))
+    });
+    let help = "The configured `every` of a job; missing if the job is due at every run";
+    family(&mut text, "ingest_job_every_seconds", help, every);
+    of_regions(&mut text, status);
+    of_passes(&mut text, config, passes);
+    text
+}
+
+fn of_limits(text: &mut String, status: &Status) {
+    let mut gauge = |name: &str, help: &str, value: fn(&status::LimitStatus) -> Option<f64>| {
+        let samples = status.limits.iter().filter_map(|limit| {
+            let report = &limit.report;
+            let whose = [("account", &*report.account), ("limit", &*report.limit)];
+            Some((labels(&whose), value(limit)?))
+        });
+        family(text, name, help, samples);
+    };
+    gauge(
+        "ingest_limit_enforced_units",
+        "The most units that are granted in one window",
+        |limit| Some(number(limit.report.enforced.get())),
+    );
+    gauge(
+        "ingest_limit_used_units",
+        "Units in use; missing if the ledger could not be reached",
+        |limit| limit.report.used.map(|units| number(units.get())),
+    );
+    gauge(
+        "ingest_limit_remaining_units",
+        "Units left; missing if the ledger could not be reached",
+        |limit| limit.report.remaining.map(|units| number(units.get())),
+    );
+    gauge(
+        "ingest_limit_closed_until_timestamp_seconds",
+        "Until when the limit is closed because the upstream reported it exhausted, or by hand; 0 while it is open",
+        |limit| Some(limit.report.closed_until.map_or(0.0, seconds)),
+    );
+    gauge(
+        "ingest_unrepaid_units",
+        "Units that this machine spent while the ledger could not be reached and that the ledger has not recorded yet",
+        |limit| Some(number(limit.unrepaid.get())),
+    );
+}
+
+fn of_regions(text: &mut String, status: &Status) {
+    let last = status.regions.iter().map(|one| {
+        let last = one.last_complete.map_or(0.0, seconds);
+        (labels(&[(JOB, &one.job), ("region", &one.region)]), last)
+    });
+    let help = "When the last complete pass over a region began; 0 if there was none";
+    family(text, "ingest_last_success_timestamp_seconds", help, last);
+    let regions = status.regions.iter();
+    let regions = regions.map(|one| (&one.job, &*one.region, &one.failed, one.doubtful_at));
+    let batches = status.batches.iter();
+    let batches = batches.map(|one| (&one.job, Region::SHARED, &one.failed, one.doubtful_at));
+    let all: Vec<_> = regions.chain(batches).collect();
+    let truth = |is: bool| f64::from(u8::from(is));
+    let doubtful = all.iter().map(|(job, region, _, doubtful)| {
+        (
+            labels(&[(JOB, job), ("region", region)]),
+            truth(doubtful.is_some()),
+        )
+    });
+    let help = "1 if a list in the last pass over a region cannot be trusted, else 0";
+    family(text, "ingest_region_doubtful", help, doubtful);
+    let failed = all.iter().map(|(job, region, failed, _)| {
+        (
+            labels(&[(JOB, job), ("region", region)]),
+            truth(failed.is_some()),
+        )
+    });
+    let help = "1 if the last pass over a region failed, else 0";
+    family(text, "ingest_region_failed", help, failed);
+}
+
+fn of_passes(text: &mut String, config: &Config, passes: &[PassRecord]) {
+    let (mut units, mut records, mut requests) =
+        (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for pass in passes {
+        let (job, region) = ((JOB, &*pass.job), ("region", &*pass.region));
+        *records.entry(labels(&[job, region])).or_default() += number(pass.records);
+        *requests.entry(labels(&[job, region])).or_default() += number(pass.requests);
+        let configured = config.jobs.iter().find(|one| one.name == pass.job);
+        let account = configured.map_or("", |one| &one.credential.account.name);
+        for (limit, spent) in pass.units.iter() {
+            let whose = [("account", account), ("limit", limit), job, region];
+            *units.entry(labels(&whose)).or_default() += number(spent.get());
+        }
+    }
+    let help = "Units charged by the passes of this month";
+    family(text, "ingest_units_total", help, units);
+    let help = "Records of the passes of this month";
+    family(text, "ingest_records_total", help, records);
+    let help = "Requests of the passes of this month";
+    family(text, "ingest_requests_total", help, requests);
+}
+
+/// The label with the name of a job. Prometheus itself sets `job`: the job that scrapes.
+const JOB: &str = "ingest_job";
+
+/// Adds a metric with its samples; nothing if there are none. What is called `_total` counts.
+fn family(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = (String, f64)>,
+) {
+    let kind = if name.ends_with("_total") {
+        "counter"
+    } else {
+        "gauge"
+    };
+    let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    for (place, (labels, value)) in samples.into_iter().enumerate() {
+        text.push_str(if place == 0 { &head } else { "" });
+        _ = writeln!(text, "{name}{labels} {value}");
+    }
+}
+
+/// Labels in braces, with their values escaped; nothing if there are none.
+fn labels(labels: &[(&str, &str)]) -> String {
+    let escaped = |value: &str| {
+        value
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    let labels = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
+    match labels.collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        some => format!("{{{}}}", some.join(",")),
+    }
+}
+
+fn seconds(at: Timestamp) -> f64 {
+    at.since(Timestamp::from_micros(0)).as_secs_f64()
+}
+
+/// Exact up to 2^53, which no quota comes near.
+#[allow(clippy::cast_precision_loss)]
+const fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// Writes a temporary file, then renames it: no reader sees half of it. Other users can read it: the collector is one.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = &file_to_replace(file)?;
+    let beside = beside(file);
+    // Another user may be able to write the directory: nothing is written through a link.
+    let created = fs::remove_file(&beside).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    });
+    let written = created
+        .and_then(|()| File::create_new(&beside))
+        .and_then(|mut new| {
+            new.set_permissions(Permissions::from_mode(0o644))?;
+            new.write_all(text.as_bytes())?;
+            new.sync_all()?;
+            fs::rename(&beside, file)
+        });
+    written.inspect_err(|_| drop(fs::remove_file(&beside)))
+}
+
+/// Returns the temporary file. The collector does not read it: its name does not end in `.prom`.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    file.with_file_name(name)
+}

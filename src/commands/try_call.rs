@@ -21,7 +21,8 @@ use crate::review;
 use crate::run::{self, Blocked, Context, Credentials, Upstreams, Waits};
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
-    Call, Config, Credential, Etag, Job, Pointer, Records, Region, Rule, SinceValue, Step, Upstream,
+    Call, Config, Credential, Etag, Job, Pointer, Records, Region, SinceValue, Step, Upstream,
+    joined,
 };
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 use ingest_upstream as upstream;
@@ -143,7 +144,7 @@ impl Tried {
         let tried = Self {
             step: step.unwrap_or_default(),
             region,
-            ids: args.ids.clone(),
+            ids: ids_of(job.steps.get(step.unwrap_or_default()), args),
             is_of_job: step.is_some(),
             job: once(job),
         };
@@ -156,10 +157,25 @@ impl Tried {
         let Some(ids) = &step.ids else {
             return Ok(());
         };
-        if self.ids.is_empty() && args.answer.is_none() {
+        let (parent, given) = (ids.at.parent(), self.ids.len());
+        if given == 0 && args.answer.is_none() {
+            let with: String = parent
+                .iter()
+                .map(|at| format!(", and then the value at `{at}`"))
+                .collect();
             return Err(Error::Usage(format!(
-                "{} requests ids that records of {} contain at `{}`; name them with --id",
-                args.call, ids.from, ids.at
+                "{} requests ids that records of {} contain at `{}`; name them with --id{with}",
+                args.call,
+                ids.from,
+                ids.at.at()
+            )));
+        }
+        if !parent.is_empty() && given > 1 {
+            let places: Vec<String> = parent.iter().map(|at| format!("`{at}`")).collect();
+            return Err(Error::Usage(format!(
+                "{} requests an id with values of its record; name the id with --id, and then each of {} with another --id",
+                args.call,
+                places.join(", ")
             )));
         }
         Ok(())
@@ -397,6 +413,18 @@ fn region(job: &Job, config: &Config, args: &TryArgs) -> Result<Arc<Region>, Err
         .ok_or_else(|| unknown_region(config, code))
 }
 
+/// The ids that are requested. Where an id has values of its record with it, the first is the id, and they follow.
+fn ids_of(step: Option<&Step>, args: &TryArgs) -> Vec<String> {
+    let ids = step.and_then(|step| step.ids.as_ref());
+    let parents = ids.map_or(0, |ids| ids.at.parent().len());
+    match args.ids.split_first() {
+        Some((id, values)) if parents > 0 && values.len() == parents => {
+            vec![joined(id.clone(), values)]
+        }
+        _ => args.ids.clone(),
+    }
+}
+
 /// The same job, of whose requests each is sent once and returns the page even if it is unchanged.
 fn once(job: Job) -> Job {
     let upstream = Upstream {
@@ -482,7 +510,7 @@ impl Report {
     /// What a person reads.
     fn text(&self, tried: &Tried) -> String {
         let mut lines = self.request_lines();
-        lines.push(self.class_line(&tried.credential().upstream.errors));
+        lines.extend(tried.step().map(|step| self.class_line(&step.call)));
         lines.extend(self.message.iter().map(|message| format!("  {message}")));
         if self.class == "page" {
             lines.extend(self.page_lines());
@@ -518,14 +546,20 @@ impl Report {
         lines
     }
 
-    fn class_line(&self, rules: &[Rule]) -> String {
+    fn class_line(&self, call: &Call) -> String {
         let Some(status) = self.status else {
             return format!("No response, class {}", self.class);
         };
-        let rule = match (self.rule, rules.len()) {
-            (Some(rule), count) => format!(", by error rule {rule} of {count}"),
-            (None, _) if self.class == "page" => String::new(),
-            (None, _) => ", by its status; no error rule matches".to_owned(),
+        let (own, all) = (call.own_rules, call.errors.len());
+        let rule = match self.rule {
+            Some(rule) if own == 0 => format!(", by error rule {rule} of {all}"),
+            Some(rule) if rule <= own => format!(", by error rule {rule} of {own} of the call"),
+            Some(rule) => {
+                let (rule, all) = (rule.saturating_sub(own), all.saturating_sub(own));
+                format!(", by error rule {rule} of {all} of the upstream")
+            }
+            None if self.class == "page" => String::new(),
+            None => ", by its status; no error rule matches".to_owned(),
         };
         format!("Response: status {status}, class {}{rule}", self.class)
     }

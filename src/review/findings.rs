@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use ingest_base::record::Record;
-use ingest_config::{Job, Region, Step};
+use ingest_config::{Ids, Job, Pointer, Region, Step};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
 use parking_lot::Mutex;
 
@@ -74,7 +74,7 @@ impl Findings {
                 Missing::Paging { key: "done", .. } => page.next.is_some(),
                 Missing::Paging { .. } | Missing::Size { .. } | Missing::NoObject { .. } => false,
                 // They are found when the records are landed.
-                Missing::Ids { .. } | Missing::Since { .. } => false,
+                Missing::Ids { .. } | Missing::Parent { .. } | Missing::Since { .. } => false,
                 Missing::Column { .. }
                 | Missing::NoMembers { .. }
                 | Missing::ColumnType { .. }
@@ -96,12 +96,10 @@ impl Findings {
     pub fn see_ids(&mut self, job: &Job, call: &str, records: &[Record]) {
         let all_ids = job.steps.iter().filter_map(|step| step.ids.as_ref());
         for ids in all_ids.filter(|ids| ids.from == call && !records.is_empty()) {
-            let has_one = records
-                .iter()
-                .any(|record| ids.at.has_text_in(&record.body));
-            if !has_one && let Some(found) = self.0.get_mut(call) {
-                let at = ids.at.to_string();
-                *found.lacking.entry(Missing::Ids { at }).or_default() += 1;
+            if let Some(missing) = missing_of(ids, records)
+                && let Some(found) = self.0.get_mut(call)
+            {
+                *found.lacking.entry(missing).or_default() += 1;
             }
         }
     }
@@ -187,6 +185,7 @@ impl OfCall {
             Missing::UnreadNext { .. }
             | Missing::Rest { .. }
             | Missing::Size { .. }
+            | Missing::Parent { .. }
             | Missing::NoObject { .. } => true,
             Missing::Next { .. }
             | Missing::List { .. }
@@ -346,4 +345,17 @@ impl BetweenRegions {
 fn hash(value: &impl Hash) -> u64 {
     // Compared within one run alone, so it need not be the hash of another build.
     foldhash::fast::FixedState::default().hash_one(value)
+}
+
+/// What these records of a page lack of what a later step requests.
+pub fn missing_of(ids: &Ids, records: &[Record]) -> Option<Missing> {
+    let has = |record: &&Record, at: &Pointer| at.has_text_in(&record.body);
+    let naming: Vec<&Record> = records.iter().filter(|one| has(one, ids.at.at())).collect();
+    if naming.is_empty() {
+        let at = ids.at.at().to_string();
+        return Some(Missing::Ids { at });
+    }
+    let is_lacking = |at: &&Pointer| !naming.iter().all(|record| has(record, at));
+    let lacking = ids.at.parent().iter().find(is_lacking);
+    lacking.map(|at| Missing::Parent { at: at.to_string() })
 }

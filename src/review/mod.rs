@@ -16,6 +16,7 @@ use ingest_base::record::Doubted;
 use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Page};
 
+use findings::missing_of;
 pub use findings::{Findings, ListRef, RegionalRecords};
 pub use known::Known;
 pub use moves::Judged as ListJudged;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Known, Review, SeenValues, Turn, older_than_since};
+use super::{Known, Review, SeenValues, Turn, missing_of, older_than_since};
 use ingest_base::record::{Doubted, Record};
 use ingest_config::{Job, Lead, Pointer, Region, SinceValue, Step, Variable};
 use ingest_upstream::{Missing, Page, ReportedCost, missing};
@@ -120,10 +120,8 @@ impl Tried<'_> {
     fn lacking(&self, records: &[Record]) -> Vec<Missing> {
         let has = |at: &Pointer| records.iter().any(|record| at.has_text_in(&record.body));
         let ids = self.job.steps.iter().filter_map(|step| step.ids.as_ref());
-        let ids = ids.filter(|ids| ids.from == self.step.call.name && !has(&ids.at));
-        let ids = ids.map(|ids| Missing::Ids {
-            at: ids.at.to_string(),
-        });
+        let ids = ids.filter(|ids| ids.from == self.step.call.name);
+        let ids = ids.filter_map(|ids| missing_of(ids, records));
         let since = self.job.since.at.as_ref();
         let since = since.filter(|at| self.names_since() && !has(at));
         let since = since.map(|at| Missing::Since { at: at.to_string() });

@@ -348,7 +348,7 @@ fn most_batches(ids: u64, size: u64, groups: u64) -> u64 {
 
 /// Returns how many ids the next pages or batches can name at most, each record one; `None` where nothing bounds it.
 fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u64> {
-    if ids.at.tokens().iter().any(|token| token == "*") {
+    if ids.at.at().tokens().iter().any(|token| token == "*") {
         return None;
     }
     let mut most = 0_u64;

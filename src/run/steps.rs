@@ -48,7 +48,7 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
 }
 
 /// Returns a hash of everything in the configuration on which a refusal of this region can depend: the requests of all steps, where
-/// and with which credentials they are sent, and the rules that classify refusals.
+/// and with which credentials they are sent, the rules that classify refusals, and the bounds of a response.
 #[must_use]
 pub fn refusable(job: &Job, region: &Region) -> String {
     let upstream = &job.credential.upstream;
@@ -58,8 +58,17 @@ pub fn refusable(job: &Job, region: &Region) -> String {
         .map(|step| request_of(job, step, region))
         .collect();
     let credentials: Vec<&str> = job.credentials().map(|one| &*one.name).collect();
-    let rules: Vec<Value> = upstream.errors.iter().map(Rule::written).collect();
-    hash(&json!([upstream.place(), credentials, steps, rules]))
+    let all = upstream.errors.iter();
+    let own = job.steps.iter().flat_map(|step| step.call.own_errors());
+    let rules: Vec<Value> = all.chain(own).map(Rule::written).collect();
+    let bounds = [upstream.max_body, upstream.max_values];
+    hash(&json!([
+        upstream.place(),
+        credentials,
+        steps,
+        rules,
+        bounds
+    ]))
 }
 
 /// Returns a hash of everything in the configuration on which a doubt about the lists of this region can depend: what

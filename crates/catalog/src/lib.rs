@@ -38,7 +38,7 @@ use futures_util::stream::BoxStream;
 
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 pub use batch::OpenBatch;
@@ -122,7 +122,7 @@ pub trait PassReader: Send + Sync {
     async fn named_ids(
         &self,
         records: RecordIds,
-        at: &Pointer,
+        at: &IdPlace,
     ) -> Result<Vec<NamedIds>, CatalogError>;
 
     /// Returns where the lists of these ids continue, as steps of this call request them for this job. Omits ids without a

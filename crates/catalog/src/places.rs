@@ -2,10 +2,15 @@
 
 use serde_json::Value;
 
-use ingest_config::Pointer;
+use ingest_config::{IdPlace, Pointer};
 
-/// Splits a pointer: its leading names of members, which a database can follow, and a pointer to apply to the value there.
-pub fn split(pointer: &Pointer) -> (&[String], Option<Pointer>) {
+/// Splits a place: the leading names of members, which a database can follow, and the place in the value there. A place of several
+/// values is one in the whole record.
+pub fn split(place: &IdPlace) -> (&[String], Option<IdPlace>) {
+    if !place.parent().is_empty() {
+        return (&[], Some(place.clone()));
+    }
+    let pointer = place.at();
     let plain = pointer
         .tokens()
         .iter()
@@ -16,16 +21,17 @@ pub fn split(pointer: &Pointer) -> (&[String], Option<Pointer>) {
         .iter()
         .map(|token| format!("/{}", escape(token)))
         .collect();
-    (members, Pointer::parse(&rest).ok())
+    let rest = Pointer::parse(&rest).ok();
+    (members, rest.map(IdPlace::from))
 }
 
 /// The ids at the place `rest` of a part of a record, which is JSON.
-pub fn ids_in(part: Option<&str>, rest: Option<&Pointer>) -> impl Iterator<Item = String> {
+pub fn ids_in(part: Option<&str>, rest: Option<&IdPlace>) -> impl Iterator<Item = String> {
     let part: Value = part
         .and_then(|part| serde_json::from_str(part).ok())
         .unwrap_or_default();
-    let ids = rest.map(|rest| rest.texts_in(&part)).unwrap_or_default();
-    ids.into_iter().filter(|id| !id.is_empty())
+    let ids = rest.map(|rest| rest.ids_in(&part)).unwrap_or_default();
+    ids.into_iter()
 }
 
 /// Whether a token can be an index of an array.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{PassEnd, PassId};
 use ingest_base::record::Doubted;
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 /// The passes whose listings a query for ids reads. A fetch after an unfinished pass started is fresh for that pass; for a
@@ -30,7 +30,7 @@ pub struct PendingQuery {
     /// The kind of its records.
     pub listed_kind: String,
     /// Where a record names them.
-    pub at: Pointer,
+    pub at: IdPlace,
     /// The kind of record that the ids are of.
     pub kind: String,
     /// An id that was fetched at this time or later is fresh.

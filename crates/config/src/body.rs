@@ -6,6 +6,7 @@ use std::slice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use thiserror::Error;
 
 use super::error::Refusal;
 use super::values::{As, Leaf, OneOrMore, Table, leaves, text};
@@ -13,6 +14,11 @@ use super::{Template, TemplateError, Values};
 
 /// Parameters of a query or a form, by name.
 pub type Params = BTreeMap<String, Param>;
+
+/// Parameters of a call or a step, beside those that they override.
+pub fn beside(all: &Params, own: Params) -> Params {
+    all.clone().into_iter().chain(own).collect()
+}
 
 /// The value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,10 +44,20 @@ pub enum JsonTemplate {
     /// A value that is sent as it is.
     Fixed(Value),
     Text(Template),
+    /// A number, written as the only member `number` of a table; null where the text is empty.
+    Number(Template),
     /// A list, in which an element with `{ids}` stands for one element for each id.
     List(Vec<Self>),
     /// Members in the order of the file.
     Object(Vec<(String, Self)>),
+}
+
+/// A template of a number is something else with the values of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{template}` is no number with these values: {text:?}")]
+pub struct NoNumber {
+    template: String,
+    text: String,
 }
 
 impl Param {
@@ -124,8 +140,8 @@ impl JsonTemplate {
     /// The document of a request, whose texts are made by `text`.
     ///
     /// # Errors
-    /// As `text`.
-    pub fn render<E>(
+    /// As `text`, and where a text that should be a number is none.
+    pub fn render<E: From<NoNumber>>(
         &self,
         values: &Values<'_>,
         text: &impl Fn(&Template, &Values<'_>) -> Result<String, E>,
@@ -133,6 +149,7 @@ impl JsonTemplate {
         Ok(match self {
             Self::Fixed(value) => value.clone(),
             Self::Text(template) => Value::String(text(template, values)?),
+            Self::Number(template) => number(template, text(template, values)?)?,
             Self::List(elements) => {
                 let mut rendered = Vec::new();
                 for element in elements {
@@ -160,6 +177,7 @@ impl JsonTemplate {
                 let text = received.as_str();
                 text.is_some_and(|text| template.literal().is_none_or(|literal| literal == text))
             }
+            Self::Number(_) => received.is_number() || received.is_null(),
             // An element with `{ids}` stands for any number of elements, so these are not compared.
             Self::List(_) => received.is_array(),
             Self::Object(members) => members
@@ -181,6 +199,7 @@ impl JsonTemplate {
         match self {
             Self::Fixed(_) => Vec::new(),
             Self::Text(template) => vec![(Vec::new(), template)],
+            Self::Number(template) => vec![(vec![NUMBER.to_owned()], template)],
             Self::List(elements) => {
                 let elements = elements.iter().enumerate();
                 elements
@@ -200,7 +219,7 @@ impl JsonTemplate {
     fn repeats(&self) -> bool {
         match self {
             Self::Fixed(_) | Self::List(_) => false,
-            Self::Text(template) => template.repeats(),
+            Self::Text(template) | Self::Number(template) => template.repeats(),
             Self::Object(members) => members.iter().any(|(_, member)| member.repeats()),
         }
     }
@@ -224,6 +243,20 @@ impl JsonTemplate {
     }
 }
 
+/// The only member of a table that stands for a number.
+const NUMBER: &str = "number";
+
+fn number(template: &Template, text: String) -> Result<Value, NoNumber> {
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
+    let number = text.parse().map(Value::Number);
+    number.map_err(|_| NoNumber {
+        template: template.to_string(),
+        text,
+    })
+}
+
 /// A GraphQL request.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -231,7 +264,7 @@ pub struct Graphql {
     /// The query. It is sent as it is written: its braces are not templates. Example: `query = "query ($after: String) { things(after: $after) { id } }"`.
     #[serde(with = "As::<Query>")]
     query: String,
-    /// The variables of the query, by name. Every string in them is a template; numbers stay numbers. Example: `variables = { first = 100, country = "{region}" }`.
+    /// The variables of the query, by name. Every string in them is a template; numbers stay numbers, and `{ number = "{id}" }` is one. Example: `variables = { first = 100, country = "{region}" }`.
     #[serde(default, with = "As::<Option<Variables>>")]
     variables: Option<JsonTemplate>,
 }
@@ -312,7 +345,9 @@ impl Leaf for JsonTemplate {
 
     fn read(raw: Value) -> Result<Self, Refusal> {
         match raw {
-            Value::Object(_) | Value::Array(_) => Self::within(raw),
+            // A whole body is no number.
+            Value::Object(members) => Self::object(members),
+            Value::Array(_) => Self::within(raw),
             _ => Err(Refusal::new(
                 "expected a table or a list",
                 "write { name = value }",
@@ -337,13 +372,10 @@ impl JsonTemplate {
                 let elements = elements.into_iter().enumerate().map(element);
                 Self::List(elements.collect::<Result<_, _>>()?)
             }
-            Value::Object(members) => {
-                let member = |(name, member): (String, Value)| match Self::within(member) {
-                    Ok(member) => Ok((name, member)),
-                    Err(refusal) => Err(refusal.below(&name)),
-                };
-                Self::Object(members.into_iter().map(member).collect::<Result<_, _>>()?)
-            }
+            Value::Object(members) => match Self::number(&members)? {
+                Some(number) => Self::Number(number),
+                None => Self::object(members)?,
+            },
             // TOML's infinities and what is no number have no form in JSON.
             Value::Null => {
                 return Err(Refusal::new(
@@ -353,6 +385,31 @@ impl JsonTemplate {
             }
             fixed @ (Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
         })
+    }
+}
+
+impl JsonTemplate {
+    fn object(members: Map<String, Value>) -> Result<Self, Refusal> {
+        let member = |(name, member): (String, Value)| match Self::within(member) {
+            Ok(member) => Ok((name, member)),
+            Err(refusal) => Err(refusal.below(&name)),
+        };
+        let members = members.into_iter().map(member);
+        Ok(Self::Object(members.collect::<Result<_, _>>()?))
+    }
+
+    /// The template of a number, if the members are `number` alone and its text has a variable.
+    fn number(members: &Map<String, Value>) -> Result<Option<Template>, Refusal> {
+        let text = members.get(NUMBER).filter(|_| members.len() == 1);
+        let Some(text @ Value::String(_)) = text else {
+            return Ok(None);
+        };
+        let template = Template::read(text.clone()).map_err(|refusal| refusal.below(NUMBER))?;
+        if template.secrets().next().is_some() {
+            let refusal = Refusal::new("a secret is a text", "write the text alone");
+            return Err(refusal.below(NUMBER));
+        }
+        Ok((template.literal().is_none()).then_some(template))
     }
 }
 

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::body::{Body, Graphql, JsonTemplate, Params, only_body};
+use super::body::{Body, Graphql, JsonTemplate, Params, beside, only_body};
 use super::doubt::Doubt;
 use super::error::Refusal;
 use super::field::{Column, Field, Id, ResponseField, WrittenColumn};
@@ -18,11 +18,12 @@ use super::headers::Headers;
 use super::layout::Layout;
 use super::names::advice;
 use super::paging::Paging;
+use super::rules::Rule;
 use super::values::{
     As, ByLimit, Either, Filled, Leaf, List, Named, OneOf, OneOrMore, Scalar, SomeUnits, Table,
     Words, described, text,
 };
-use super::{Pointer, Template};
+use super::{Pointer, Template, Upstream};
 use ingest_quota::{Cost, LimitName, Outage, Units};
 
 #[derive(Deserialize, JsonSchema)]
@@ -48,7 +49,8 @@ struct CallKeys {
     /// in a list stands for one for each id. A step can override them. Example: `params = { fields = "id,title", tag = ["new", "free"] }`.
     #[serde(default)]
     params: Params,
-    /// A JSON body. Every string in it is a template; numbers stay numbers. In a list, an element with `{ids}` stands for one
+    /// A JSON body. Every string in it is a template; numbers stay numbers. `{ number = "{since:%s}" }`, a table with this member
+    /// alone, is the number that the template becomes, or null where that is empty, as the cursor of a first page. In a list, an element with `{ids}` stands for one
     /// element for each id. Example: `json = { filter = { country = "{region}" }, limit = 100 }`.
     json: Option<JsonTemplate>,
     /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field. Example: `form = { country = "{region}", tag = ["new", "free"] }`.
@@ -69,6 +71,9 @@ struct CallKeys {
     /// estimate. Example: `settle = { daily = "/cost/actual" }`.
     #[serde(default, with = "Named::<ResponseField>")]
     settle: BTreeMap<LimitName, ResponseField>,
+    /// Rules that classify the refusals of this call, before the `errors` of the upstream: where two match, that of the call applies. Its keys are those of `upstreams.NAME.errors`. Example: `errors = [{ status = 404, class = "end" }]`.
+    #[serde(default)]
+    errors: Vec<Rule>,
 }
 
 /// One metered method of an upstream.
@@ -101,6 +106,10 @@ pub struct Call {
     pub etag: Etag,
     /// Where a response reports what it cost, by limit.
     pub settle: BTreeMap<LimitName, ResponseField>,
+    /// The rules that classify its refusals: its own, and then those of its upstream.
+    pub errors: Vec<Rule>,
+    /// How many of them are its own.
+    pub own_rules: usize,
 }
 
 /// What a response contains.
@@ -198,11 +207,23 @@ impl TryFrom<CallKeys> for Call {
             trust: keys.trust,
             etag: keys.etag.unwrap_or_default(),
             settle: keys.settle,
+            own_rules: keys.errors.len(),
+            errors: keys.errors,
         })
     }
 }
 
 impl Records {
+    /// The templates of its ids and columns.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let ids = self.id.iter().filter_map(|field| match field {
+            Field::Template(template) => Some(template),
+            Field::At(_) => None,
+        });
+        let columns = self.columns.values();
+        ids.chain(columns.filter_map(|column| column.template.as_ref()))
+    }
+
     /// Whether the fields that are named are those of rows, each once.
     fn checked(self) -> Result<Self, Refusal> {
         let distinct: BTreeSet<&String> = self.fields.iter().collect();
@@ -220,6 +241,22 @@ impl Records {
 }
 
 impl Call {
+    /// The call by its name, with what its upstream says of all calls.
+    #[must_use]
+    pub fn within(mut self, name: &str, upstream: &Upstream) -> Self {
+        name.clone_into(&mut self.name);
+        self.errors.extend(upstream.errors.iter().cloned());
+        self.params = beside(&upstream.params, self.params);
+        self.paging = self.paging.with_params(&upstream.params);
+        self
+    }
+
+    /// The rules that only this call has.
+    #[must_use]
+    pub fn own_errors(&self) -> &[Rule] {
+        self.errors.get(..self.own_rules).unwrap_or_default()
+    }
+
     /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
     #[must_use]
     pub fn outage_policy(&self, cheap_max: Units) -> Outage {

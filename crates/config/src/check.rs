@@ -10,7 +10,7 @@ mod views;
 use self::Needs::{Everything, Itself, Regions};
 use super::document::Document;
 use super::names::advice;
-use super::{Auth, Config, Upstream};
+use super::{Auth, Config, Rule, Upstream};
 
 /// What must be right so that a rule can be checked.
 enum Needs {
@@ -22,7 +22,7 @@ enum Needs {
     Everything,
 }
 
-type Rule = fn(&Config, &Document<'_>);
+type Check = fn(&Config, &Document<'_>);
 
 /// What the manual says of the rules, in their order.
 pub const SAYS: &str = "\
@@ -41,7 +41,7 @@ pub const SAYS: &str = "\
 - Clients charge credentials that exist.
 - Each kind of records has its own view.";
 
-const RULES: [(Needs, Rule); 14] = [
+const RULES: [(Needs, Check); 14] = [
     (Itself, transport),
     (Everything, refusals),
     (Itself, cost::charges),
@@ -132,26 +132,32 @@ fn names_limits(config: &Config, upstream: &Upstream, document: &Document<'_>) {
             .iter()
             .filter_map(|(_, limit)| limit.upstream_name.as_deref())
     };
-    let refuse = |limit: &str, place: usize, key: &[&str]| {
-        let place = place.to_string();
-        let place = ["upstreams", &upstream.name, "errors", &place];
-        document.refuse(
-            &[&place, key].concat(),
-            "no credential of this upstream has this limit",
-            advice(limit, names()),
-        );
-    };
-    for (place, rule) in upstream.errors.iter().enumerate() {
-        let limit = rule.limit.as_deref();
-        if let Some(limit) =
-            limit.filter(|limit| names().chain(theirs()).all(|name| name != *limit))
-        {
-            refuse(limit, place, &["limit"]);
-        }
-        for (index, limit) in rule.free.limits().iter().enumerate() {
-            if names().all(|name| name != limit) {
-                refuse(limit, place, &["free", &index.to_string()]);
+    let names_them = |of: &[&str], rules: &[Rule]| {
+        for (place, rule) in rules.iter().enumerate() {
+            let place = place.to_string();
+            let place = [&["upstreams", &upstream.name], of, &["errors", &place]].concat();
+            let refuse = |limit: &str, key: &[&str]| {
+                document.refuse(
+                    &[&place, key].concat(),
+                    "no credential of this upstream has this limit",
+                    advice(limit, names()),
+                );
+            };
+            let limit = rule.limit.as_deref();
+            if let Some(limit) =
+                limit.filter(|limit| names().chain(theirs()).all(|name| name != *limit))
+            {
+                refuse(limit, &["limit"]);
+            }
+            for (index, limit) in rule.free.limits().iter().enumerate() {
+                if names().all(|name| name != limit) {
+                    refuse(limit, &["free", &index.to_string()]);
+                }
             }
         }
+    };
+    names_them(&[], &upstream.errors);
+    for call in upstream.calls.values() {
+        names_them(&["calls", &call.name], call.own_errors());
     }
 }

@@ -70,6 +70,7 @@ impl Paging {
             "pages": self.pages.as_ref().map(Pointer::as_str),
             "in": matches!(self.place(), Place::Body).then_some("body"),
             "first": self.cursor_text(None).map(|text| text.to_string()),
+            "omit_first": self.omit_first,
             "size": self.size,
             "size_param": self.size_param,
             "empty_page_ends": self.empty_page_ends(),

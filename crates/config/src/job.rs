@@ -1,15 +1,16 @@
 //! `[jobs.NAME]`: what to fetch for each region, in steps.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{BODIES, Body, JsonTemplate, Param, Params, StepGraphql, only_body};
+use super::body::{BODIES, Body, JsonTemplate, Param, Params, StepGraphql, beside, only_body};
 use super::document::Document;
 use super::error::Refusal;
+use super::id_place::IdPlace;
 use super::names::advice;
 use super::read::Entries;
 use super::since::Since;
@@ -136,6 +137,22 @@ impl Step {
             .any(|template| template.as_str().contains("{since:-"))
     }
 
+    /// The places of the values of a parent that its requests and its records use, each once.
+    fn parents(&self, upstream: &Upstream) -> Vec<Pointer> {
+        let records = self
+            .call
+            .records
+            .iter()
+            .flat_map(|records| records.templates());
+        let templates = self.templates().chain(records);
+        let places = templates
+            .chain(upstream.headers.values())
+            .flat_map(Template::parents);
+        // In an order that stays when the file is rearranged: the values are a part of the id.
+        let places: BTreeMap<&str, &Pointer> = places.map(|at| (at.as_str(), at)).collect();
+        places.into_values().cloned().collect()
+    }
+
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let params = self.params.values().flat_map(Param::templates);
         let body = self.body.iter().flat_map(Body::templates);
@@ -157,8 +174,8 @@ pub struct Ids {
     pub from: String,
     /// The kind of that call's records.
     pub from_kind: String,
-    /// Where a record contains them.
-    pub at: Pointer,
+    /// Where a record contains them, and the values that are sent with them.
+    pub at: IdPlace,
     /// The number of ids in one request; at least 1.
     pub batch: u64,
     /// Ids that were fetched within this time are not requested again.
@@ -425,7 +442,8 @@ fn reading(mut steps: Vec<Step>, since: &Since) -> Vec<Step> {
     let ids: Vec<Ids> = steps.iter().filter_map(|step| step.ids.clone()).collect();
     for step in &mut steps {
         let of_step = ids.iter().filter(|ids| ids.from == step.call.name);
-        let places = of_step.map(|ids| &ids.at).chain(&since.at);
+        let places = of_step.flat_map(|ids| ids.at.parent().iter().chain([ids.at.at()]));
+        let places = places.chain(&since.at);
         step.read_later = places.cloned().collect();
     }
     steps
@@ -469,14 +487,19 @@ fn step(
             }
         },
     };
-    Some(Step {
-        params: call.params.clone().into_iter().chain(keys.params).collect(),
+    let mut step = Step {
+        params: beside(&call.params, keys.params),
         body,
         call,
         max_pages: keys.max_pages,
         ids: ids.map_or(Some(None), |ids| ids.map(Some))?,
         read_later: Vec::new(),
-    })
+    };
+    let parents = step.parents(upstream);
+    if let Some(ids) = &mut step.ids {
+        ids.at = IdPlace::new(ids.at.at().clone(), parents);
+    }
+    Some(step)
 }
 
 fn call(
@@ -540,7 +563,7 @@ fn ids(document: &Document<'_>, path: &[&str], keys: IdsKeys, earlier: &Earlier)
     Some(Ids {
         from: keys.from,
         from_kind: records?.kind.clone(),
-        at: keys.at,
+        at: keys.at.into(),
         batch: keys.batch,
         fresh_for: keys.fresh_for,
     })

@@ -16,6 +16,7 @@ mod field;
 mod format;
 mod header_pattern;
 mod headers;
+mod id_place;
 pub mod identity;
 mod job;
 mod layout;
@@ -53,7 +54,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 
-pub use body::{Body, JsonTemplate, Param, Params};
+pub use body::{Body, JsonTemplate, NoNumber, Param, Params};
 pub use call::{Call, Etag, Records, Removed};
 pub use catalog::{CatalogConfig, CatalogStore};
 pub use credential::{Credential, SecretSource};
@@ -62,6 +63,7 @@ pub use error::{ConfigError, NamedBy, Problem};
 pub use field::{Column, ColumnType, Field, ResponseField};
 pub use format::Format;
 pub use header_pattern::{HeaderPattern, Part, Parts};
+pub use id_place::{IdPlace, joined};
 pub use job::{Ids, Job, Step};
 pub use layout::Layout;
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};

@@ -67,6 +67,7 @@ impl CredentialLimit {
             cursor: None,
             now: Timestamp::from_micros(0),
             since: None,
+            parent: &[],
         };
         let is_known = scope
             .variables()
@@ -86,6 +87,7 @@ fn has(region: &Region, variable: &Variable) -> bool {
             .is_some_and(|value| !value.is_empty()),
         Variable::Ids
         | Variable::Id
+        | Variable::Parent(_)
         | Variable::Cursor
         | Variable::Now
         | Variable::Since

@@ -14,13 +14,14 @@ const INTRODUCTION: &str = "This file defines what `ingest` fetches, from where,
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
     written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is \
     a value of the region: `[regions.GB]` with `city = \"London\"` is used as `{city}`. In a path and in the query, the value of \
-    a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`.";
+    a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`. So are the slashes \
+    of a value in a path; `{id:path}`, `{NAME:path}` and `{parent:/full_name:path}` keep them.";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
     element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty \
     pointer is the whole response.";
 
-const ID: &str = "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its \
-    call, which so know what they belong to. In other steps, a value of the region that has this name.";
+/// Its keys are those of the upstream's rules, which describe them.
+const RULES_OF_CALL: &str = "upstreams.NAME.calls.CALL.errors[]";
 
 /// What a first reader needs, in Markdown alone.
 const GUIDE: &str = include_str!("guide.md");
@@ -128,9 +129,8 @@ fn blocks() -> Vec<Block> {
     if let Some(secret) = secret(&schema) {
         keys(&mut blocks, "secrets", secret);
     }
-    let variables = Template::VARIABLES.iter();
-    let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), (*doc).to_owned()));
-    let rows = rows.chain([("{id}".to_owned(), ID.to_owned())]);
+    let variables = Template::VARIABLES.into_iter();
+    let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), doc.to_owned()));
     blocks.extend([
         Block::Heading(table_anchor("templates"), "Templates".to_owned()),
         Block::Text(TEMPLATES.to_owned()),
@@ -145,7 +145,7 @@ fn blocks() -> Vec<Block> {
 
 /// Adds the tables within a value at `path`, each with its keys.
 fn describe(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
-    if is_secret(schema) {
+    if is_secret(schema) || path == RULES_OF_CALL {
         return;
     }
     if let Some(properties) = schema["properties"].as_object() {

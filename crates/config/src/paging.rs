@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::body::{Body, Graphql, JsonTemplate, Params, only_body};
+use super::body::{Body, Graphql, JsonTemplate, Params, beside, only_body};
 use super::call::Path;
 use super::error::Refusal;
 use super::headers::HeaderName;
@@ -45,6 +45,10 @@ pub struct Paging {
     /// unset, 0. With `number`, the number of the first page; if unset, 1. Example: `first = "*"`.
     #[serde(default, with = "As::<Option<Scalar>>")]
     pub first: Option<String>,
+    /// Whether the request of the first page leaves `param` out, with `offset` and `number`: some upstreams refuse the number of the
+    /// first page. The second page has the number behind it all the same. Example: `omit_first = true`.
+    #[serde(default)]
+    pub omit_first: bool,
     /// Where the response says whether there are more pages: true or false. It takes precedence over `total`, `pages` and `size`. A
     /// list that ends while there are more is not complete. Not with `link`. Example: `more = "/has_more"`.
     pub more: Option<Pointer>,
@@ -122,6 +126,7 @@ impl Paging {
                 "first",
                 foreign(self.first.is_some(), is_token || is_counted),
             ),
+            ("omit_first", foreign(self.omit_first, is_counted)),
             ("more", foreign(self.more.is_some(), is_named || is_counted)),
             ("done", foreign(self.done.is_some(), is_named || is_counted)),
             ("total", foreign(self.total.is_some(), !is_none)),
@@ -575,6 +580,19 @@ impl Paging {
         }
     }
 
+    /// The same, whose requests behind the first page have these parameters too, unless they override them.
+    #[must_use]
+    pub fn with_params(mut self, all: &Params) -> Self {
+        if let Some(then) = self.then.take() {
+            let params = beside(all, then.params.clone());
+            self.then = Some(Arc::new(Then {
+                params,
+                ..Then::clone(&then)
+            }));
+        }
+        self
+    }
+
     /// The requests behind the first page, if they differ from it.
     #[must_use]
     pub fn then(&self) -> Option<&Then> {
@@ -656,6 +674,9 @@ impl Paging {
         let (value, go_to) = match self.kind {
             PageKind::None => (None, None),
             PageKind::Link | PageKind::NextUrl => (None, cursor),
+            PageKind::Offset | PageKind::Number if self.omit_first && cursor.is_none() => {
+                (None, None)
+            }
             PageKind::Offset | PageKind::Number => (Some(Value::from(self.count(cursor)?)), None),
             PageKind::Token => {
                 let token = cursor.map(|cursor| StoredToken::new(cursor, self.place()).value());

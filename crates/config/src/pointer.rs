@@ -27,6 +27,12 @@ pub enum PointerError {
 }
 
 impl Pointer {
+    /// The whole document.
+    pub const ROOT: Self = Self {
+        text: String::new(),
+        tokens: Vec::new(),
+    };
+
     /// Reads a pointer.
     ///
     /// # Errors

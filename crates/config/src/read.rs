@@ -101,8 +101,8 @@ fn upstream(document: &Document<'_>, path: &[&str]) -> Option<Upstream> {
     let path = [path, &["calls"]].concat();
     let calls = Entries::at(document, &path, |path| {
         let call = document.table::<Call>(path, &[])?;
-        let name = path.last().copied().unwrap_or_default().to_owned();
-        Some(Call { name, ..call })
+        let name = path.last().copied().unwrap_or_default();
+        Some(call.within(name, upstream.as_ref()?))
     });
     if calls.written.is_empty() && document.is_right_below(&path) {
         let remedy = "add [upstreams.NAME.calls.\"things.list\"]";

@@ -4,15 +4,17 @@ mod date;
 
 use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::zeroize::Zeroizing;
 use serde_json::{Value, json};
 use thiserror::Error;
 
 use self::date::Date;
 use super::error::Refusal;
+use super::id_place::parts;
 use super::moment::Moment;
 use super::values::{Leaf, leaves, scalar};
-use super::{CursorText, Region, SinceValue, Slice};
+use super::{CursorText, Pointer, Region, SinceValue, Slice};
 use ingest_quota::Timestamp;
 
 const EPOCH: Timestamp = Timestamp::from_micros(0);
@@ -49,6 +51,8 @@ pub enum Variable {
     SliceTo,
     /// `{id}`: the only id of a request.
     Id,
+    /// `{parent:/owner/login}`: a value of the record that names the id.
+    Parent(Pointer),
     /// `{secret:NAME}`: a secret of the credential; `{secret}` (`None`): its `secret`.
     Secret(Option<String>),
     /// `{region.NAME}`, or anything else: a value of the region.
@@ -67,6 +71,8 @@ pub struct Values<'a> {
     pub now: Timestamp,
     /// The value of `{since}`; `None`: the Unix epoch.
     pub since: Option<&'a SinceValue>,
+    /// The places of the values that each id has with it (`{parent:/owner/login}`); empty: an id is an id alone.
+    pub parent: &'a [Pointer],
 }
 
 /// What is wrong with a template.
@@ -84,6 +90,11 @@ pub enum TemplateError {
     /// A separator of ids without a character.
     #[error("`{{ids:}}` has no separator; write {{ids}} for a comma, or for example {{ids:|}}")]
     Separator,
+    /// A value of the parent without a place, or with one that is no place of one value.
+    #[error(
+        "`{{{0}}}` is not a value of the record that names the id; write for example {{parent:/owner/login}}"
+    )]
+    Parent(String),
     /// A date with an invalid offset or format.
     #[error(
         "`{{{0}}}` is not a valid date or time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
@@ -107,11 +118,13 @@ enum Argument {
     Separator(String),
     /// Several ids are a JSON array.
     Json,
+    /// In a path, slashes of the value are slashes of the path.
+    Path,
 }
 
 impl Template {
     /// The variables that every template can use: name, variable and documentation.
-    pub const VARIABLES: [(&'static str, Variable, &'static str); 9] = [
+    pub const VARIABLES: [(&'static str, Variable, &'static str); 11] = [
         (
             "region",
             Variable::Region,
@@ -164,6 +177,18 @@ impl Template {
             `{slice.to:-1d:%Y-%m-%d}`.",
         ),
         (
+            "id",
+            Variable::Id,
+            "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its call, which so \
+            know what they belong to. In other steps, a value of the region that has this name.",
+        ),
+        (
+            "parent",
+            Variable::Parent(Pointer::ROOT),
+            "`{parent:/owner/login}` is the value at this place of the record that names the id, in a step of `ids` with `batch = 1`. \
+            Each id is then requested with the values of its record, once for each combination; a record that lacks one names no id.",
+        ),
+        (
             "secret",
             Variable::Secret(None),
             "The `secret` of the credential; `{secret:NAME}` is one of its `secrets`. Only in `auth`, headers, query \
@@ -173,7 +198,7 @@ impl Template {
 
     /// The names of these variables.
     #[must_use]
-    pub fn variable_names() -> [&'static str; 9] {
+    pub fn variable_names() -> [&'static str; 11] {
         Self::VARIABLES.map(|(name, ..)| name)
     }
 
@@ -240,7 +265,7 @@ impl Template {
                 (Part::Variable(Variable::Secret(name), _), _) => {
                     text.push_str(secret_of(name.as_deref())?);
                 }
-                (part, values) => text.push_str(&part.of(values?)),
+                (part, values) => text.push_str(&part.of(values?, &str::to_owned)),
             }
         }
         Some(text)
@@ -249,7 +274,23 @@ impl Template {
     /// Returns the text with every variable replaced by its value. Secrets stay variables.
     #[must_use]
     pub fn render(&self, values: &Values<'_>) -> String {
-        self.parts.iter().map(|part| part.of(values)).collect()
+        let parts = self.parts.iter();
+        parts.map(|part| part.of(values, &str::to_owned)).collect()
+    }
+
+    /// The same as a path, in which a value is one segment. A time is written as its format says, whose slashes are meant.
+    #[must_use]
+    pub fn path(&self, values: &Values<'_>) -> String {
+        let parts = self.parts.iter();
+        parts.map(|part| part.of(values, &in_segment)).collect()
+    }
+
+    /// The places of the values of a parent that it uses.
+    pub fn parents(&self) -> impl Iterator<Item = &Pointer> {
+        self.used().filter_map(|(variable, _)| match variable {
+            Variable::Parent(at) => Some(at),
+            _ => None,
+        })
     }
 
     /// The variables that it uses, in order.
@@ -295,8 +336,9 @@ impl Template {
             cursor: None,
             now: EPOCH,
             since: Some(since),
+            parent: &[],
         };
-        Some((name, values.of(variable, argument)))
+        Some((name, values.of(variable, argument, &str::to_owned)))
     }
 
     /// What it joins the ids by, if it says so.
@@ -368,8 +410,19 @@ impl Values<'_> {
         ids.map(|ids| Self { ids, ..*self }).collect()
     }
 
-    /// The value of a variable. A value that the region lacks is empty, which the configuration refuses.
-    fn of(&self, variable: &Variable, argument: &Argument) -> String {
+    /// The value of a variable, of which `write` writes what others chose. A value that the region lacks is empty, which the
+    /// configuration refuses.
+    fn of(&self, variable: &Variable, argument: &Argument, write: Write<'_>) -> String {
+        let chosen = |value: &str| match argument {
+            Argument::Path => value.split('/').map(write).collect::<Vec<_>>().join("/"),
+            _ => write(value),
+        };
+        let of_region = |name: &str| {
+            self.region
+                .values
+                .get(name)
+                .map_or_else(String::new, |value| chosen(value))
+        };
         let date = |usual: fn() -> Date| match argument {
             Argument::Date(date) => date.clone(),
             _ => usual(),
@@ -380,53 +433,93 @@ impl Values<'_> {
             slice.map_or_else(String::new, |slice| date(Date::of_moments).at(edge(slice)))
         };
         match variable {
-            Variable::Region => self.region.code.clone(),
-            Variable::Ids => match argument {
-                Argument::Json => Value::from(self.ids).to_string(),
-                Argument::Separator(separator) => self.ids.join(separator),
-                Argument::Nothing | Argument::Date(_) => self.ids.join(","),
-            },
-            Variable::Cursor => self
-                .cursor
-                .map(|cursor| cursor.to_string())
-                .unwrap_or_default(),
+            Variable::Region => chosen(&self.region.code),
+            Variable::Ids => {
+                let ids = (0..self.ids.len()).filter_map(|at| self.part(at, 0));
+                let ids: Vec<String> = ids.map(|id| write(&id)).collect();
+                match argument {
+                    Argument::Json => Value::from(ids).to_string(),
+                    Argument::Separator(separator) => ids.join(separator),
+                    Argument::Nothing | Argument::Date(_) | Argument::Path => ids.join(","),
+                }
+            }
+            Variable::Cursor => {
+                let cursor = self.cursor.map(|cursor| cursor.to_string());
+                write(&cursor.unwrap_or_default())
+            }
             Variable::Now => Moment::at(self.now).text(),
             Variable::Since => match self.since.and_then(SinceValue::text) {
-                Some(text) if *argument == Argument::Nothing => text.to_owned(),
-                _ => self.since_at(&date(Date::of_moments)),
+                Some(text) if *argument == Argument::Nothing => self.written_since(text, write),
+                _ => self.since_at(&date(Date::of_moments), write),
             },
             Variable::Date => date(Date::of_days).at(self.now),
             Variable::SliceFrom => edge(|slice| slice.from),
             Variable::SliceTo => edge(|slice| slice.to),
             // A region may have a value of this name.
-            Variable::Id => match self.ids.first() {
-                Some(id) => id.clone(),
-                None => self.region.values.get("id").cloned().unwrap_or_default(),
+            Variable::Id => match self.part(0, 0) {
+                Some(id) => chosen(&id),
+                None => of_region("id"),
             },
+            Variable::Parent(at) => {
+                let place = self.parent.iter().position(|one| one == at);
+                let value = place.and_then(|place| self.part(0, place + 1));
+                value.map_or_else(String::new, |value| chosen(&value))
+            }
             Variable::Secret(None) => "{secret}".to_owned(),
             Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
-            Variable::OfRegion(name) => self.region.values.get(name).cloned().unwrap_or_default(),
+            Variable::OfRegion(name) => of_region(name),
+        }
+    }
+
+    /// The id itself (0) of the id at `id`, or a value that it has with it.
+    fn part(&self, id: usize, part: usize) -> Option<String> {
+        let id = self.ids.get(id)?;
+        match self.parent {
+            [] => (part == 0).then(|| id.clone()),
+            _ => parts(id).into_iter().nth(part),
+        }
+    }
+
+    /// A value of `{since}` as records have it: what is read as a time is no text that others chose.
+    fn written_since(&self, text: &str, write: Write<'_>) -> String {
+        match self.since.and_then(SinceValue::moment) {
+            Some(_) => text.to_owned(),
+            None => write(text),
         }
     }
 
     /// The value of `{since}` with an offset and a format; as it is where it is no time, which a run notes.
-    fn since_at(&self, date: &Date) -> String {
+    fn since_at(&self, date: &Date, write: Write<'_>) -> String {
         let beginning = SinceValue::Time(EPOCH);
         let since = self.since.unwrap_or(&beginning);
         match (since.moment(), since.text()) {
-            (None, Some(text)) => text.to_owned(),
+            (None, Some(text)) => write(text),
             (moment, _) => date.since(moment.unwrap_or_else(|| Moment::at(EPOCH))),
         }
     }
 }
 
+/// How a value is written that the configuration does not contain.
+type Write<'a> = &'a dyn Fn(&str) -> String;
+
 impl Part {
-    fn of(&self, values: &Values<'_>) -> String {
+    fn of(&self, values: &Values<'_>, write: Write<'_>) -> String {
         match self {
             Self::Literal(text) => text.clone(),
-            Self::Variable(variable, argument) => values.of(variable, argument),
+            Self::Variable(variable, argument) => values.of(variable, argument, write),
         }
     }
+}
+
+/// The characters that a segment of a path contains unescaped.
+const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+fn in_segment(value: &str) -> String {
+    utf8_percent_encode(value, IN_SEGMENT).to_string()
 }
 
 fn push(parts: &mut Vec<Part>, text: &str) {
@@ -461,7 +554,7 @@ fn brace<'t>(parts: &mut Vec<Part>, text: &'t str) -> Result<&'t str, TemplateEr
 /// Whether a name is that of a variable that every template can use, with its format or without.
 fn is_variable(name: &str) -> bool {
     let name = name.split_once(':').map_or(name, |(name, _)| name);
-    Template::variable_names().contains(&name)
+    !matches!(name, "id" | "parent") && Template::variable_names().contains(&name)
 }
 
 /// What stands between braces: the name of a variable, and for some an argument behind a colon.
@@ -485,15 +578,34 @@ fn variable(text: &str) -> Result<Part, TemplateError> {
         Some(("ids", "json")) => (Variable::Ids, Argument::Json),
         Some(("ids", by)) => (Variable::Ids, Argument::Separator(by.to_owned())),
         Some(("secret", name)) => (Variable::Secret(Some(name.to_owned())), Argument::Nothing),
-        _ if text == "id" => (Variable::Id, Argument::Nothing),
-        _ => {
-            let mut known = Template::VARIABLES.into_iter();
-            let found = known.find(|(known, ..)| *known == text);
-            let of_region = text.strip_prefix(OF_REGION).unwrap_or(text);
-            let of_region = || Variable::OfRegion(of_region.to_owned());
-            let variable = found.map_or_else(of_region, |(_, variable, _)| variable);
-            (variable, Argument::Nothing)
-        }
+        Some(("parent", place)) => parent(text, place)?,
+        None if text == "parent" => return Err(TemplateError::Parent(text.to_owned())),
+        Some((name, "path")) if name != "cursor" => (named(name), Argument::Path),
+        _ => (named(text), Argument::Nothing),
     };
     Ok(Part::Variable(name, argument))
+}
+
+/// A value of the record that names the id.
+fn parent(text: &str, place: &str) -> Result<(Variable, Argument), TemplateError> {
+    let (place, argument) = match place.strip_suffix(":path") {
+        Some(place) => (place, Argument::Path),
+        None => (place, Argument::Nothing),
+    };
+    let at = Pointer::parse(place).ok();
+    // One value is sent, so its place is one.
+    let at = at.filter(|at| !at.tokens().is_empty() && at.tokens().iter().all(|one| one != "*"));
+    let at = at.ok_or_else(|| TemplateError::Parent(text.to_owned()))?;
+    Ok((Variable::Parent(at), argument))
+}
+
+/// The variable of a name.
+fn named(name: &str) -> Variable {
+    let mut known = Template::VARIABLES.into_iter();
+    let found = known.find(|(known, ..)| *known == name);
+    let of_region = name.strip_prefix(OF_REGION).unwrap_or(name);
+    found.map_or_else(
+        || Variable::OfRegion(of_region.to_owned()),
+        |(_, variable, _)| variable,
+    )
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use url::{Host, Url};
 
 use super::Template;
+use super::body::Params;
 use super::call::Call;
 use super::error::Refusal;
 use super::headers::{HeaderName, Headers};
@@ -49,13 +50,20 @@ pub struct Upstream {
     /// The largest accepted response body, after decompression. Example: `max_body = "100MiB"`.
     #[serde(default = "default::number::<{ 32 << 20 }>", with = "As::<Bytes>")]
     pub max_body: u64,
+    /// The most values that a response may contain, as a count of the separators of its format: a value takes up to a hundred times
+    /// as many bytes of memory as its text. A table of 50,000 rows and 6 columns has 300,000. Example: `max_values = 1_000_000`.
+    #[serde(default = "default::number::<250_000>", with = "As::<Count>")]
+    pub max_values: u64,
     /// Records that no response contained for this long are deleted. If unset, records are kept forever. Example: `keep = "30d"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pub keep: Option<Duration>,
     /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`. Example: `headers = { accept = "application/vnd.example+json" }`.
     #[serde(default, with = "As::<Headers>")]
     pub headers: BTreeMap<String, Template>,
-    /// Rules that classify refusals; the first rule that matches applies. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
+    /// Query parameters of every request, those behind the first page too, except where the response has the whole URL of the next page. They are as those of a call, which can override them, and so can a step. Example: `params = { api-version = "2024-05" }`.
+    #[serde(default)]
+    pub params: Params,
+    /// Rules that classify the refusals of all calls; the first rule that matches applies, those of the call before these. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
     /// 408, 425 and 5xx are `transient`, and any other is `skip`. Example: `errors = [{ status = 429, class = "slow_down" }]`.
     #[serde(default)]
     pub errors: Vec<Rule>,

@@ -1,5 +1,8 @@
 //! Recognises the paths that a template of the configuration renders.
 
+/// What a variable ends with whose value keeps its slashes.
+pub const PATH: &str = ":path";
+
 /// A path template that recognises what was rendered from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
@@ -76,9 +79,10 @@ fn read<'a>(pieces: &'a [Piece], path: &'a str) -> Option<Vec<(&'a str, &'a str)
     }
 }
 
-/// Where a variable may end. Only the format of a date or an instant may contain slashes.
+/// Where a variable may end. Only the format of a date or an instant may contain slashes, and a value that keeps its own.
 fn ends<'a>(name: &str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let reach = if name.contains(':') {
+    let is_segment = name.starts_with("parent:") && !name.ends_with(PATH);
+    let reach = if name.contains(':') && !is_segment {
         path.len()
     } else {
         path.find('/').unwrap_or(path.len())

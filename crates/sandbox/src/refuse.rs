@@ -8,7 +8,7 @@ use super::answer::{Content, Reply};
 use super::count::{Exhausted, Pace};
 use super::pointer::set;
 use super::request::CallRequest;
-use ingest_config::{Class, Condition, Rule, RuleBody, StatusMatch, Until, Upstream, classify};
+use ingest_config::{Class, Condition, Rule, RuleBody, StatusMatch, Until, classify};
 use ingest_quota::Cost;
 
 /// Why a request is refused.
@@ -30,28 +30,28 @@ pub enum Reason {
 
 /// Refuses in the way that the upstream's rules expect; where no rule is about it, in the way that most upstreams do.
 pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
-    let upstream = &request.route.upstream;
+    let rules = &*request.route.call.errors;
     match reason {
-        Reason::Denied => declined(upstream, Class::Denied, 401, "The secret is invalid."),
+        Reason::Denied => declined(rules, Class::Denied, 401, "The secret is invalid."),
         Reason::BadCursor => declined(
-            upstream,
+            rules,
             Class::BadCursor,
             400,
             "The cursor is invalid for this list.",
         ),
         Reason::OldCursor => declined(
-            upstream,
+            rules,
             Class::OldCursor,
             410,
             "The cursor is too old; list everything again.",
         ),
-        Reason::NoRegion => declined(upstream, Class::Skip, 404, "The region does not exist."),
+        Reason::NoRegion => declined(rules, Class::Skip, 404, "The region does not exist."),
         Reason::Backend(status) => Reply::json(*status, json!({ "message": "Internal error." })),
         Reason::Exhausted(exhausted, name) => match exhausted.pace {
-            Pace::Budget => exhausted_as(upstream, Class::Spent, exhausted, name.as_deref()),
+            Pace::Budget => exhausted_as(rules, Class::Spent, exhausted, name.as_deref()),
             Pace::Rate => {
                 let seconds = exhausted.fits_in.as_millis().div_ceil(1_000);
-                let reply = exhausted_as(upstream, Class::SlowDown, exhausted, name.as_deref());
+                let reply = exhausted_as(rules, Class::SlowDown, exhausted, name.as_deref());
                 match seconds {
                     0 => reply,
                     _ => reply.with_header("retry-after", seconds.to_string()),
@@ -61,20 +61,15 @@ pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
     }
 }
 
-fn declined(upstream: &Upstream, class: Class, status: u16, message: &str) -> Reply {
-    known_as(upstream, class, (None, None), |rule| {
+fn declined(rules: &[Rule], class: Class, status: u16, message: &str) -> Reply {
+    known_as(rules, class, (None, None), |rule| {
         answer(rule, status, None, message)
     })
 }
 
-fn exhausted_as(
-    upstream: &Upstream,
-    class: Class,
-    exhausted: &Exhausted,
-    name: Option<&str>,
-) -> Reply {
+fn exhausted_as(rules: &[Rule], class: Class, exhausted: &Exhausted, name: Option<&str>) -> Reply {
     let message = format!("The quota of {} is exhausted.", exhausted.limit);
-    known_as(upstream, class, (name, Some(&exhausted.limit)), |rule| {
+    known_as(rules, class, (name, Some(&exhausted.limit)), |rule| {
         let answer = answer(rule, 429, name, &message);
         let seconds = exhausted.fits_at.micros().div_euclid(1_000_000);
         let seconds = seconds.saturating_add(1);
@@ -89,7 +84,7 @@ fn exhausted_as(
 /// The first answer that the upstream's rules take for what it is, made after one of the class's rules, after those first
 /// that tell the limit's name where it has one; the usual answer where there is none.
 fn known_as(
-    upstream: &Upstream,
+    rules: &[Rule],
     class: Class,
     (name, limit): (Option<&str>, Option<&str>),
     make: impl Fn(Option<&Rule>) -> Reply,
@@ -97,28 +92,28 @@ fn known_as(
     let meant = |rule: &&Rule| {
         rule.class == class && (rule.limit.is_none() || rule.limit.as_deref() == limit)
     };
-    let mut rules: Vec<&Rule> = upstream.errors.iter().filter(meant).collect();
-    rules.sort_by_key(|rule| rule.limit_at.is_some() != name.is_some());
-    let mut made = rules.iter().map(|rule| make(Some(rule)));
-    made.find(|answer| class_of(upstream, answer) == Some(class))
+    let mut models: Vec<&Rule> = rules.iter().filter(meant).collect();
+    models.sort_by_key(|rule| rule.limit_at.is_some() != name.is_some());
+    let mut made = models.iter().map(|rule| make(Some(rule)));
+    made.find(|answer| class_of(rules, answer) == Some(class))
         .unwrap_or_else(|| make(None))
 }
 
 /// The part of a cost that is not counted of a request which is refused so, by the upstream's rules.
-pub fn free_part(upstream: &Upstream, answer: &Reply, cost: &Cost) -> Cost {
+pub fn free_part(rules: &[Rule], answer: &Reply, cost: &Cost) -> Cost {
     let mut free = cost.clone();
-    match rule_of(upstream, answer) {
+    match rule_of(rules, answer) {
         Some(rule) => free.take(&rule.free.rest_of(cost)),
         None => free = Cost::none(),
     }
     free
 }
 
-fn class_of(upstream: &Upstream, answer: &Reply) -> Option<Class> {
-    rule_of(upstream, answer).map(|rule| rule.class)
+fn class_of(rules: &[Rule], answer: &Reply) -> Option<Class> {
+    rule_of(rules, answer).map(|rule| rule.class)
 }
 
-fn rule_of<'u>(upstream: &'u Upstream, answer: &Reply) -> Option<&'u Rule> {
+fn rule_of<'r>(rules: &'r [Rule], answer: &Reply) -> Option<&'r Rule> {
     let header = |name: &str| {
         let found = answer
             .headers
@@ -133,7 +128,7 @@ fn rule_of<'u>(upstream: &'u Upstream, answer: &Reply) -> Option<&'u Rule> {
         document: body,
         text: &body.to_string(),
     };
-    classify(&upstream.errors, answer.status, header, body)
+    classify(rules, answer.status, header, body)
 }
 
 /// An answer in which all holds that the rule names.

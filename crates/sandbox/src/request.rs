@@ -12,6 +12,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use url::Url;
 
+use super::pattern::PATH;
 use super::route::{AnsweredCall, texts_in};
 use ingest_config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
 use ingest_quota::Timestamp;
@@ -163,7 +164,8 @@ impl<'a> CallRequest<'a> {
     fn is_for(&self, region: &Region) -> bool {
         let in_path = self.route.pattern.read(self.path).unwrap_or_default();
         let in_path = in_path.into_iter().filter_map(|(name, value)| {
-            let known = match name {
+            let name = name.trim_end_matches(PATH);
+            let known = match name.strip_prefix("region.").unwrap_or(name) {
                 "region" => Some(&region.code),
                 name => region.values.get(name),
             };
@@ -178,7 +180,7 @@ impl<'a> CallRequest<'a> {
             });
             let in_body = body.iter().flat_map(texts_in).filter_map(|text| {
                 let expected = of_region(text.template, region)?;
-                Some(self.body.pointer(&text.at).and_then(Value::as_str) == Some(&expected))
+                Some(self.body.pointer(&text.at).and_then(text_of) == Some(expected))
             });
             let shown = in_params.chain(in_body).chain(always.iter().copied());
             let shown: Vec<bool> = shown.collect();
@@ -211,7 +213,7 @@ impl<'a> CallRequest<'a> {
         let in_path = self.route.pattern.read(self.path).unwrap_or_default();
         let in_path = in_path
             .into_iter()
-            .filter(|(name, _)| matches!(name.split(':').next(), Some("ids" | "id")))
+            .filter(|(name, _)| matches!(name.split(':').next(), Some("ids" | "id" | "parent")))
             .map(|(_, value)| value.to_owned());
         let in_body = self
             .route
@@ -220,7 +222,11 @@ impl<'a> CallRequest<'a> {
             .filter_map(|place| self.body.pointer(&place));
         let in_body = in_body.flat_map(texts);
         let joined = in_query.chain(in_path).chain(in_body);
-        let joined: Vec<String> = joined.filter(|ids| !ids.is_empty()).collect();
+        let mut joined: Vec<String> = joined.filter(|ids| !ids.is_empty()).collect();
+        if self.route.has_parents && !joined.is_empty() {
+            // They are the values of one record, which name one thing together.
+            joined = vec![joined.join("/")];
+        }
         (!joined.is_empty()).then(|| joined.iter().flat_map(|ids| self.split(ids)).collect())
     }
 
@@ -249,11 +255,8 @@ impl<'a> CallRequest<'a> {
     /// A parameter that turns pages: from the query, otherwise from the body.
     pub fn page_value(&self, name: &str) -> Option<String> {
         self.param(name).map(str::to_owned).or_else(|| {
-            match place_in_json(name)?.find(self.body)? {
-                Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
-                Value::Number(number) => Some(number.to_string()),
-                _ => None,
-            }
+            let text = text_of(place_in_json(name)?.find(self.body)?)?;
+            Some(text).filter(|text| !text.is_empty())
         })
     }
 
@@ -309,11 +312,16 @@ fn texts(value: &Value) -> Vec<String> {
     let elements = value
         .as_array()
         .map_or(slice::from_ref(value), Vec::as_slice);
-    elements
-        .iter()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+    elements.iter().filter_map(text_of).collect()
+}
+
+/// A text, or a number as text.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
 }
 
 /// The list that a token contains.
@@ -333,6 +341,7 @@ fn of_region(template: &Template, region: &Region) -> Option<String> {
         cursor: None,
         now: Timestamp::from_micros(0),
         since: None,
+        parent: &[],
     };
     let usable = !variables.is_empty() && variables.iter().all(of_region);
     usable.then(|| template.render(&values))

@@ -28,6 +28,8 @@ pub struct AnsweredCall {
     pub regions: Vec<Arc<Region>>,
     /// The query parameters for ids.
     pub ids_params: Vec<String>,
+    /// Whether a step requests ids with values of the records that name them.
+    pub has_parents: bool,
     /// What separates ids, besides commas.
     pub separators: Vec<String>,
     /// The bodies with which steps request it.
@@ -70,7 +72,9 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
     let steps = asking
         .iter()
         .map(|step| (step.params.clone(), step.body.clone()));
+    let mut ids = asking.iter().filter_map(|step| step.ids.as_ref());
     Some(AnsweredCall {
+        has_parents: ids.any(|ids| !ids.at.parent().is_empty()),
         separators: separators(call, &asking),
         bodies,
         upstream: Arc::clone(upstream),
@@ -89,7 +93,8 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
 fn read_by_jobs(config: &Config, upstream: &Upstream, call: &Call) -> Vec<(Pointer, ReadByJobs)> {
     let ids = steps_of(config, &upstream.name).filter_map(|step| step.ids.as_ref());
     let ids = ids.filter(|ids| ids.from == call.name);
-    let ids = ids.map(|ids| (ids.at.clone(), ReadByJobs::Ids));
+    let ids = ids.flat_map(|ids| ids.at.parent().iter().chain([ids.at.at()]));
+    let ids = ids.map(|at| (at.clone(), ReadByJobs::Ids));
     let times = jobs_of(config, &upstream.name);
     let times = times.filter(|job| job.steps.iter().any(|step| step.call.name == call.name));
     let times = times.filter_map(|job| {
@@ -184,7 +189,8 @@ fn separators(call: &Call, steps: &[&Step]) -> Vec<String> {
 }
 
 fn names_ids(template: &Template) -> bool {
-    template.names(&Variable::Ids) || template.names(&Variable::Id)
+    let mut variables = template.variables().into_iter();
+    variables.any(|one| matches!(one, Variable::Ids | Variable::Id | Variable::Parent(_)))
 }
 
 fn escaped(name: &str) -> String {
@@ -229,7 +235,9 @@ fn add_texts<'a>(
 ) {
     match json {
         JsonTemplate::Fixed(_) => {}
-        JsonTemplate::Text(template) => texts.push(TextOfBody { at, list, template }),
+        JsonTemplate::Text(template) | JsonTemplate::Number(template) => {
+            texts.push(TextOfBody { at, list, template })
+        }
         JsonTemplate::List(parts) => {
             for (index, part) in parts.iter().enumerate() {
                 add_texts(part, format!("{at}/{index}"), Some(at.clone()), texts);

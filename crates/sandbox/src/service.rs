@@ -139,7 +139,11 @@ impl Service {
             Some(hit) => self.spoiled(caller, request, hit, usual),
             None => usual,
         };
-        let free = free_part(&request.route.upstream, &reply, &self.world.cost(request));
+        let free = free_part(
+            &request.route.call.errors,
+            &reply,
+            &self.world.cost(request),
+        );
         if reply.ending == Ending::Whole && !free.is_none() {
             let free = caller.charged(&free, request.region());
             let mut counters = self.counters.lock();

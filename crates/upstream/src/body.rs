@@ -195,6 +195,10 @@ fn keep(bytes: &mut Vec<u8>, most: usize, more: &[u8]) -> Result<(), End> {
 fn broken(error: &std::io::Error) -> End {
     End::Broken(match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "its gzip is cut off".to_owned(),
+        // Of a checksum that is cut off, and of one that does not match.
+        std::io::ErrorKind::InvalidInput => {
+            "its gzip is cut off, or its checksum does not match".to_owned()
+        }
         _ => format!("its gzip cannot be unpacked: {error}"),
     })
 }

@@ -184,8 +184,8 @@ impl Client {
         response: Response,
         trial: &mut Trial,
     ) -> Result<Page, Failure> {
-        let response = response.in_format(parts.format());
-        trial.classify(&response, &self.upstream.errors);
+        let response = response.of(&self.upstream).in_format(parts.format());
+        trial.classify(&response, &parts.request.step.call.errors);
         response
             .understand(parts, &mut trial.exchange.reported)
             .await

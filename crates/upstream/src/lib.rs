@@ -49,7 +49,7 @@ use thiserror::Error;
 
 use ingest_base::clock::Deadline;
 use ingest_base::record::{CachedPage, Record, Tag};
-use ingest_config::{Free, Region, SinceValue, Step};
+use ingest_config::{Free, NoNumber, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
 use ingest_secret::SecretsInUse;
 
@@ -294,6 +294,12 @@ pub trait Upstream: Send + Sync {
         connection: Connection,
         deadline: Deadline,
     ) -> Exchange;
+}
+
+impl From<NoNumber> for Failure {
+    fn from(error: NoNumber) -> Self {
+        Self::NotSent(error.to_string())
+    }
 }
 
 fn transient(message: String) -> Failure {

@@ -95,6 +95,11 @@ pub enum Missing {
         /// Its place in a record.
         at: String,
     },
+    /// Records that name an id for a later step lack a value that is sent with it.
+    Parent {
+        /// The place of that value in a record.
+        at: String,
+    },
     /// No record has a value from which `{since}` advances.
     Since {
         /// Its place in a record.
@@ -365,6 +370,10 @@ impl fmt::Display for Missing {
             Self::Ids { at } => write!(
                 f,
                 "no record has an id at `{at}` (`ids.at`) for a later step, which so requests nothing"
+            ),
+            Self::Parent { at } => write!(
+                f,
+                "records that name an id have no value at `{at}` (`{{parent:{at}}}`), so nothing is requested for them"
             ),
             Self::Since { at } => write!(
                 f,

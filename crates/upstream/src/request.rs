@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::percent_decode_str;
 use reqwest::Request;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
@@ -20,17 +20,10 @@ use ingest_base::fnv::fnv;
 use ingest_config as config;
 use ingest_config::identity::set_ones;
 use ingest_config::{
-    Auth, Body, CredentialLimit, CursorText, Field, Format, Lasting, Param, Place, Records, Region,
-    SinceValue, Step, Template, Turn, Values,
+    Auth, Body, CredentialLimit, Field, Format, Lasting, Param, Place, Records, Step, Template,
+    Turn, Values,
 };
 use ingest_quota::LimitName;
-
-/// The characters that a path contains unescaped.
-const IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 /// A request without its secret.
 pub struct RequestParts<'a> {
@@ -312,6 +305,7 @@ pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
         // All pages of a pass are requested alike, in whichever run.
         now: request.began,
         since: request.since,
+        parent: request.step.ids.as_ref().map_or(&[], |ids| ids.at.parent()),
     }
 }
 
@@ -484,31 +478,7 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     let template = then
         .or(call.path.as_ref())
         .ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
-    let (region, ids) = (
-        in_segments(request.region),
-        request
-            .ids
-            .iter()
-            .map(|id| in_segment(id))
-            .collect::<Vec<_>>(),
-    );
-    let cursor = call.paging.cursor_text(request.page_cursor());
-    let cursor = cursor.map(|cursor| in_segment(&cursor.to_string()));
-    // What is read as a time is written by the template, whose slashes are meant.
-    let since = match request.since {
-        Some(since @ SinceValue::Text(text)) if since.moment().is_none() => {
-            Some(SinceValue::Text(in_segment(text)))
-        }
-        since => since.cloned(),
-    };
-    let values = Values {
-        region: &region,
-        ids: &ids,
-        cursor: cursor.as_deref().map(CursorText::Text),
-        since: since.as_ref(),
-        ..values(request)
-    };
-    let path = template.render(&values);
+    let path = template.path(&values(request));
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
         return Err(Failure::NotSent(format!(
@@ -517,22 +487,6 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
         )));
     }
     Ok(path.to_owned())
-}
-
-fn in_segments(region: &Region) -> Region {
-    let values = region
-        .values
-        .iter()
-        .map(|(name, value)| (name.clone(), in_segment(value)));
-    Region {
-        code: in_segment(&region.code),
-        values: values.collect(),
-        slice: region.slice,
-    }
-}
-
-fn in_segment(value: &str) -> String {
-    utf8_percent_encode(value, IN_SEGMENT).to_string()
 }
 
 /// Whether a segment is `.` or `..`, encoded or not.

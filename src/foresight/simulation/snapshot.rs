@@ -183,7 +183,7 @@ async fn learn_names(
         sources.entry(&step.call.name).or_default().extend(all);
         let place = (
             (upstream.clone(), ids.from_kind.clone()),
-            ids.at.as_str().to_owned(),
+            ids.at.to_string(),
         );
         // An id that was requested without a record is absent: it names nothing, now as then.
         contents.add_names(place, named, from);

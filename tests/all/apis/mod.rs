@@ -12,10 +12,12 @@ mod nulls;
 mod numbers;
 mod packed;
 mod paging;
+mod parents;
 mod records;
 mod refusals;
 mod regions;
 mod reported_parts;
+mod sent;
 mod shapes;
 mod slices;
 

@@ -137,3 +137,57 @@ fn try_reads_a_saved_file_that_is_gzip() {
         assert_eq!(shown["record_count"], 1, "{shown}");
     }
 }
+
+#[test]
+fn a_response_of_more_values_than_usual_is_read_where_max_values_allows_it() {
+    let rows: String = (0..50_000).map(|id| format!("{id},1,2,3,4,5\n")).collect();
+    let body = format!("id,a,b,c,d,e\n{rows}");
+    let stub = StubUpstream::answering([StubAnswer::text(200, &body)]);
+    let mut world = world(&stub, "csv", "");
+    world.set("jobs.all.every=1h");
+    let pass = run(&world)["passes"][0].clone();
+    assert_eq!(pass["outcome"], "refused", "{pass}");
+    let detail = pass["detail"].as_str().unwrap();
+    let expected =
+        "more than 250000 values; request smaller pages, or raise upstreams.api.max_values";
+    assert!(detail.contains(expected), "{pass}");
+    world.set("upstreams.api.max_values=400_000");
+    let pass = run(&world)["passes"][0].clone();
+    assert_eq!(pass["outcome"], "complete", "{pass}");
+    assert_eq!(pass["records"], 50_000, "{pass}");
+}
+
+#[test]
+fn a_file_of_several_gzip_members_is_read_whole_and_one_that_is_cut_off_is_requested_again() {
+    let members = [gzip(b"id,a\n1,2\n"), gzip(b"2,3\n")].concat();
+    let (pass, ids) = landed(StubAnswer::status(200).body(members), "csv");
+    assert_eq!((&pass["outcome"], ids.len()), (&"complete".into(), 2));
+    let packed = gzip(&vec![b'x'; 1 << 16]);
+    for cut in [3, 12, packed.len() - 4] {
+        let (pass, ids) = landed(StubAnswer::status(200).body(&packed[..cut]), "csv");
+        assert_eq!(
+            (&pass["outcome"], ids.len()),
+            (&"failed".into(), 0),
+            "{pass}"
+        );
+        assert!(
+            pass["detail"]
+                .as_str()
+                .unwrap()
+                .contains("its gzip is cut off"),
+            "{cut}: {pass}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_archive_and_one_of_several_files_say_what_to_request() {
+    for body in ["PK\u{3}\u{4}rest", "PK\u{5}\u{6}rest", "PK\u{7}\u{8}rest"] {
+        let (pass, _) = landed(StubAnswer::text(200, body), "csv");
+        let detail = pass["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("request it as gzip, or not compressed"),
+            "{pass}"
+        );
+    }
+}

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Api, ids, run};
+use crate::support::world::World;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
 fn rows(ids: impl IntoIterator<Item = u64>) -> Vec<Value> {
@@ -584,4 +585,87 @@ records = { at = "/data", kind = "row", id = "/id" }"#;
     let report = run(&world);
     assert_eq!(report["outcome"], "complete", "{report}");
     assert_eq!((ids(&world).len(), stub.requests().len()), (7, 4));
+}
+
+/// Pages of two rows, as long as there are some; the page whose number is sent begins behind those before it. The first page is refused
+/// where its number is sent.
+fn unnumbered_first(first: u64) -> StubUpstream {
+    StubUpstream::start(move |request: &StubRequest| {
+        let number = request
+            .param("page")
+            .map(|page| page.parse::<u64>().unwrap());
+        if number == Some(first) {
+            return StubAnswer::error(400, &json!({ "message": "no" }));
+        }
+        let before = number.map_or(0, |number| 2 * (number - first));
+        StubAnswer::json(&json!({ "data": rows(before + 1..=5.min(before + 2)) }))
+    })
+}
+
+#[test]
+fn the_number_of_the_first_page_can_be_left_out() {
+    for first in [0, 1] {
+        let stub = unnumbered_first(first);
+        let call = format!(
+            r#"
+page = {{ kind = "number", param = "page", size = 2, first = {first}, omit_first = true }}
+records = {{ at = "/data", kind = "row", id = "/id" }}"#
+        );
+        let world = Api {
+            call: &call,
+            ..Api::default()
+        }
+        .world(&stub);
+        let run = run(&world);
+        assert_eq!(run["outcome"], "complete", "{run}");
+        assert_eq!(ids(&world), ["1", "2", "3", "4", "5"]);
+        let requests = stub.requests();
+        let sent: Vec<_> = requests.iter().map(|one| one.param("page")).collect();
+        let (second, third) = ((first + 1).to_string(), (first + 2).to_string());
+        assert_eq!(sent, [None, Some(&*second), Some(&*third)]);
+    }
+}
+
+#[test]
+fn the_offset_of_the_first_page_can_be_left_out_of_a_body_and_the_sandbox_serves_it() {
+    let call = r#"
+json = { q = "x" }
+page = { kind = "offset", param = "/from", size = 2, size_param = "/size", omit_first = true }
+records = { at = "/data", kind = "row", id = "/id" }"#;
+    let api = Api {
+        call,
+        ..Api::default()
+    };
+    let stub = StubUpstream::start(|request: &StubRequest| {
+        let from = request.json()["from"].as_u64();
+        let before = from.unwrap_or(0);
+        StubAnswer::json(&json!({ "data": rows(before + 1..=3.min(before + 2)) }))
+    });
+    let world = api.world(&stub);
+    assert_eq!(run(&world)["outcome"], "complete");
+    let requests = stub.requests();
+    let bodies: Vec<Value> = requests.iter().map(StubRequest::json).collect();
+    let first = json!({ "q": "x", "size": 2 });
+    let second = json!({ "q": "x", "size": 2, "from": 2 });
+    assert_eq!(bodies[..2], [first, second]);
+    let sandbox = World::written(&api.text(), &[]);
+    let run = run(&sandbox);
+    assert_eq!(run["outcome"], "complete", "{run}");
+    assert!(run["passes"][0]["requests"].as_u64() > Some(1), "{run}");
+}
+
+#[test]
+fn a_kind_whose_pages_are_not_counted_has_no_first_number_to_leave_out() {
+    let call = r#"page = { kind = "token", param = "t", next = "/t" }"#;
+    let mut world = World::written(
+        &Api {
+            call: &format!("{call}\nrecords = {{ kind = \"row\", id = \"/id\" }}"),
+            ..Api::default()
+        }
+        .text(),
+        &[],
+    );
+    world.set("upstreams.api.calls.list.page.omit_first=true");
+    let ran = world.ingest(&["check", "--config-only"]);
+    assert!(ran.stderr.contains("page.omit_first"), "{ran:?}");
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::support::world::{Ran, World};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const CAPPED: &str = r#"
 regions = ["US"]
@@ -172,4 +173,120 @@ fn check_requests_an_access_token_only_with_connect() {
     );
     let ran = world.ingest(&["check", "--connect"]);
     assert!(ran.stdout.contains("127.0.0.1:9"), "{ran:?}");
+}
+
+const OWN: &str = r#"
+[upstreams.api]
+base_url = "https://api.example.com"
+attempts = 1
+errors = [{ status = 404, class = "skip" }, { status = 403, class = "denied" }]
+[upstreams.api.calls.list]
+path = "list"
+cost = { daily = 1 }
+records = { at = "/items", kind = "thing", id = "/id" }
+[upstreams.api.calls.detail]
+path = "detail"
+cost = { daily = 1 }
+records = { kind = "detail", id = "/id" }
+errors = [{ status = 404, class = "end", free = ["daily"] }]
+[credentials.main]
+upstream = "api"
+limits = { daily = { quota = 10, window = "24h" } }
+[jobs.list]
+credential = "main"
+steps = [{ call = "list" }]
+[jobs.detail]
+credential = "main"
+steps = [{ call = "detail" }]
+"#;
+
+fn refusing_as(status: u16, sets: &[&str]) -> (StubUpstream, World) {
+    let stub = StubUpstream::answering([StubAnswer::error(status, &json!({ "message": "no" }))]);
+    let mut world = World::written(OWN, sets);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    (stub, world)
+}
+
+#[test]
+fn error_rules_of_a_call_come_before_those_of_its_upstream() {
+    let (_stub, world) = refusing_as(404, &[]);
+    let run = world.json(&[]);
+    let outcome = |job: &str| {
+        let passes = run["passes"].as_array().unwrap();
+        let pass = passes.iter().find(|pass| pass["job"] == job).unwrap();
+        (pass["outcome"].clone(), pass["units"]["daily"].clone())
+    };
+    assert_eq!(outcome("list"), (json!("refused"), json!(1)), "{run}");
+    assert_eq!(outcome("detail"), (json!("complete"), Value::Null), "{run}");
+    assert_eq!(world.charged("daily"), 1);
+}
+
+#[test]
+fn what_no_rule_of_the_call_matches_is_left_to_those_of_its_upstream() {
+    let (_stub, world) = refusing_as(403, &[]);
+    let tried = world.ingest(&["try", "main", "detail"]);
+    assert!(
+        tried
+            .stdout
+            .contains("class denied, by error rule 2 of 2 of the upstream"),
+        "{tried:?}"
+    );
+    let (_stub, world) = refusing_as(404, &[]);
+    let tried = world.ingest(&["try", "main", "detail"]);
+    assert!(
+        tried.stdout.contains("by error rule 1 of 1 of the call"),
+        "{tried:?}"
+    );
+    let tried = world.ingest(&["try", "main", "list"]);
+    assert!(tried.stdout.contains("by error rule 1 of 2"), "{tried:?}");
+}
+
+#[test]
+fn the_sandbox_refuses_a_call_by_the_rules_of_the_call() {
+    let own = r#"{ status = 418, at = "/why", is = "nowhere", class = "skip" }"#;
+    let text = OWN.replace(r#"{ status = 404, class = "end", free = ["daily"] }"#, own);
+    let text = text.replace(
+        "attempts = 1",
+        "attempts = 1\nparams = { region = \"{region}\" }",
+    );
+    let world = World::written(&format!("regions = [\"XX\"]\n{text}"), &[]);
+    let run = world.json(&["--region", "all"]);
+    let detail = |job: &str| {
+        let passes = run["passes"].as_array().unwrap();
+        let pass = passes.iter().find(|pass| pass["job"] == job).unwrap();
+        pass["detail"].as_str().unwrap().to_owned()
+    };
+    assert!(detail("list").contains("404"), "{run}");
+    assert!(detail("detail").contains("418"), "{run}");
+}
+
+#[test]
+fn a_wrong_rule_of_a_call_is_named_by_its_place() {
+    for (rule, place, said) in [
+        ("{ status = 404 }", "list.errors.0.class", "is missing"),
+        (
+            "{ status = 404, clas = \"end\" }",
+            "list.errors.0.clas",
+            "did you mean class?",
+        ),
+        (
+            "{ status = 429, class = \"spent\", limit = \"dayly\" }",
+            "list.errors.0.limit",
+            "did you mean daily?",
+        ),
+        (
+            "{ status = 429, class = \"spent\", free = [\"dayly\"] }",
+            "list.errors.0.free.0",
+            "did you mean daily?",
+        ),
+    ] {
+        let mut world = World::written(OWN, &[]);
+        world.set(&format!("upstreams.api.calls.list.errors=[{rule}]"));
+        let ran = world.ingest(&["check", "--config-only"]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(
+            ran.stderr.contains(place) && ran.stderr.contains(said),
+            "{ran:?}"
+        );
+    }
 }

@@ -122,7 +122,7 @@ fn channels_of_videos() -> PendingQuery {
         upstream: "youtube".into(),
         listed_by: "videos.list".into(),
         listed_kind: "video".into(),
-        at: pointer("/snippet/channelId"),
+        at: pointer("/snippet/channelId").into(),
         kind: "channel".into(),
         fresh_since: at(0),
     }

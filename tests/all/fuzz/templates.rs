@@ -18,6 +18,7 @@ proptest! {
             cursor: Some(CursorText::Text(&text)),
             now: Timestamp::from_micros(now),
             since: Some(&SinceValue::Time(Timestamp::from_micros(since))),
+            parent: &[],
         };
         if let Ok(template) = Template::parse(&text) {
             let _ = template.render(&values);

@@ -13,7 +13,7 @@ use ingest_catalog::{
     NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
     Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
 };
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 use crate::support::lab::Lab;
@@ -71,7 +71,7 @@ pass_on! { PassReader:
     last_pages(job: &str, regions: &[String], count: u32) -> Vec<LastPages>;
     listings(passes: &[PassId]) -> Listed;
     pending_ids(query: PendingQuery) -> Vec<PendingId>;
-    named_ids(records: RecordIds, at: &Pointer) -> Vec<NamedIds>;
+    named_ids(records: RecordIds, at: &IdPlace) -> Vec<NamedIds>;
     id_sinces(job: &str, call: &str, ids: &[String]) -> Vec<IdSince>;
     last_fetched(records: RecordIds) -> Vec<(Arc<str>, Timestamp)>;
     cached_page(upstream: &str, kind: &str, request: &str) -> Option<CachedPage>;

@@ -23,7 +23,7 @@ use super::{
 use ingest_base::clock::Deadline;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 pub use contents::{Contents, PageNumber, PageRecords, RecordKind, RegionAtStart};
@@ -122,9 +122,9 @@ impl PassReader for MemoryCatalog {
     async fn named_ids(
         &self,
         records: RecordIds,
-        at: &Pointer,
+        at: &IdPlace,
     ) -> Result<Vec<NamedIds>, CatalogError> {
-        let place = ((records.upstream, records.kind), at.as_str().to_owned());
+        let place = ((records.upstream, records.kind), at.to_string());
         let names = self.contents.names(&place);
         let named = |id: Arc<str>| {
             let named = names.of(&id).into_owned();

@@ -380,7 +380,7 @@ impl State {
         };
         let requested_kind = (query.upstream.clone(), query.kind.clone());
         let from = (query.upstream.clone(), query.listed_kind.clone());
-        let key = (requested_kind, (from, query.at.as_str().to_owned()));
+        let key = (requested_kind, (from, query.at.to_string()));
         let mut fresh = self.fresh.remove(&key).unwrap_or_default();
         let (requested_kind, place) = &key;
         let (names, fetched) = (

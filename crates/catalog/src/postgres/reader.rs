@@ -9,7 +9,7 @@ use crate::{
     OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
 
 #[async_trait]
@@ -66,7 +66,7 @@ impl PassReader for PostgresCatalog {
     async fn named_ids(
         &self,
         records: RecordIds,
-        at: &Pointer,
+        at: &IdPlace,
     ) -> Result<Vec<NamedIds>, CatalogError> {
         reading!(self, tx => recall::named_ids(&tx, &records, at))
     }

@@ -10,7 +10,7 @@ use super::{PostgresError, Transaction};
 use crate::listings::Listings;
 use crate::places::{ids_in, split};
 use crate::{Listed, NamedIds, PassId, RecordIds};
-use ingest_config::Pointer;
+use ingest_config::IdPlace;
 use ingest_quota::Timestamp;
 
 const LISTINGS: &str = "select step, call, kind, id, requested is not null, pass from listing
@@ -54,7 +54,7 @@ pub async fn listings(tx: &Transaction<'_>, passes: &[PassId]) -> Result<Listed,
 pub async fn named_by(
     tx: &Transaction<'_>,
     numbers: Vec<i64>,
-    at: &Pointer,
+    at: &IdPlace,
 ) -> Result<HashMap<i64, Vec<Arc<str>>>, PostgresError> {
     let mut named = HashMap::new();
     if numbers.is_empty() {
@@ -86,7 +86,7 @@ pub async fn named_by(
 pub async fn named_ids(
     tx: &Transaction<'_>,
     records: &RecordIds,
-    at: &Pointer,
+    at: &IdPlace,
 ) -> Result<Vec<NamedIds>, PostgresError> {
     let (upstream, kind) = (stored(&records.upstream), stored(&records.kind));
     let found = tx

@@ -2,11 +2,11 @@
 
 use crate::either::literal;
 use crate::places::{self, is_index};
-use ingest_config::Pointer;
+use ingest_config::IdPlace;
 
-/// Splits a pointer: a JSON path for SQL, and a pointer to apply to the value at that path.
-pub fn split(pointer: &Pointer) -> (String, Option<Pointer>) {
-    let (members, rest) = places::split(pointer);
+/// Splits a place: a JSON path for SQL, and the place in the value at that path.
+pub fn split(place: &IdPlace) -> (String, Option<IdPlace>) {
+    let (members, rest) = places::split(place);
     (path(members), rest)
 }
 

@@ -9,7 +9,7 @@ use super::{columns, path};
 use crate::places::ids_in;
 use crate::rows::Columns;
 use crate::{PassId, PassScope, PendingId, PendingQuery};
-use ingest_config::Pointer;
+use ingest_config::IdPlace;
 use ingest_quota::Timestamp;
 
 // `cross join` keeps the joins in the order of the indexes: open passes of the job, their listings, the listed records.
@@ -113,7 +113,7 @@ fn listed_by(
 struct Lookups<'a> {
     query: &'a PendingQuery,
     path: String,
-    rest: Option<Pointer>,
+    rest: Option<IdPlace>,
     fresh_since: String,
     part: CachedStatement<'a>,
     last_fetched: CachedStatement<'a>,

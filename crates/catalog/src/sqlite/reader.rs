@@ -10,7 +10,7 @@ use crate::{
     OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Pointer, Slice};
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
 
 #[async_trait]
@@ -80,7 +80,7 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     async fn named_ids(
         &self,
         records: RecordIds,
-        at: &Pointer,
+        at: &IdPlace,
     ) -> Result<Vec<NamedIds>, CatalogError> {
         let at = at.clone();
         self.read(move |connection| recall::named_ids(connection, &records, &at))

@@ -8,7 +8,7 @@ use super::{path, pending};
 use crate::listings::Listings;
 use crate::places::ids_in;
 use crate::{Listed, NamedIds, PassId, RecordIds, StepListing};
-use ingest_config::Pointer;
+use ingest_config::IdPlace;
 use ingest_quota::Timestamp;
 
 const LISTING: &str = "select step, call, kind, id, requested is not null from listing where pass = ?1 order by step, position";
@@ -40,7 +40,7 @@ fn text<'r>(row: &'r Row<'_>, column: usize) -> rusqlite::Result<&'r str> {
 pub fn named_ids(
     connection: &Connection,
     records: &RecordIds,
-    at: &Pointer,
+    at: &IdPlace,
 ) -> rusqlite::Result<Vec<NamedIds>> {
     let (path, rest) = path::split(at);
     let mut statement = connection.prepare_cached(PART)?;

@@ -399,7 +399,7 @@ impl Both {
         let ids: Vec<Arc<str>> = IDS.iter().map(|id| Arc::from(*id)).collect();
         for kind in ["video", "channel"] {
             let records = RecordIds::new("youtube", kind, &ids);
-            same!(self, catalog => catalog.named_ids(records.clone(), &pointer("/names/0")));
+            same!(self, catalog => catalog.named_ids(records.clone(), &pointer("/names/0").into()));
             same!(self, catalog => sorted(catalog.last_fetched(records.clone())));
             self.compare_records(kind).await;
         }

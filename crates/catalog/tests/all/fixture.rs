@@ -86,7 +86,7 @@ impl Fixture {
             upstream: "youtube".into(),
             listed_by: "videos.list".into(),
             listed_kind: "video".into(),
-            at: pointer(at),
+            at: pointer(at).into(),
             kind: "channel".into(),
             fresh_since,
         };
@@ -261,7 +261,7 @@ pub(crate) fn daily(units: u64) -> Cost {
 
 pub(crate) fn column(at: &str) -> Column {
     Column {
-        at: pointer(at),
+        at: pointer(at).into(),
         kind: None,
         template: None,
     }

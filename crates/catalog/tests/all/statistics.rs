@@ -50,7 +50,7 @@ async fn blocks(server: &PostgresServer, passes: i64) -> [i64; 4] {
     for statement in fill(passes) {
         block_in_place(|| schema.rows(&statement));
     }
-    let at = Pointer::parse("/channel").unwrap();
+    let at = ingest_config::IdPlace::from(Pointer::parse("/channel").unwrap());
     let pending = PendingQuery {
         scope: PassScope::Open,
         job: "trending".into(),

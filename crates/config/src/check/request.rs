@@ -10,8 +10,8 @@ use crate::body::BODIES;
 use crate::document::Document;
 use crate::names::{advice, quoted};
 use crate::{
-    Auth, Body, Call, Config, Field, Job, Param, Params, Region, Step, Template, TemplateError,
-    Upstream, Variable,
+    Auth, Body, Call, Config, Field, Job, Param, Params, Pointer, Region, Step, Template,
+    TemplateError, Upstream, Variable,
 };
 
 /// A template, with the path at which it was written.
@@ -34,8 +34,10 @@ pub fn variables(config: &Config, document: &Document<'_>) {
 
 pub fn parameters(config: &Config, document: &Document<'_>) {
     each_call(config, document, |upstream, call, path| {
-        for params in [&["params"][..], &["page", "then", "params"]] {
-            leaves_to_others(&[path, params].concat(), upstream, call, document);
+        let own = [&["params"][..], &["page", "then", "params"]];
+        let own = own.map(|params| [path, params].concat());
+        for params in own.into_iter().chain([of_all_calls(path)]) {
+            leaves_to_others(&params, upstream, call, document);
         }
         paging::place(path, call, document);
     });
@@ -244,7 +246,10 @@ impl Check<'_, '_> {
     fn params<'c>(&self, own: &[&str], path: &[&str], params: &'c Params) -> Vec<Written<'c>> {
         let mut written = Vec::new();
         for (name, param) in params {
-            let place = self.place(own, path, std::slice::from_ref(name));
+            let mut place = self.place(own, path, std::slice::from_ref(name));
+            if !self.document.has(&place) {
+                place = owned(&of_all_calls(path), &[name]);
+            }
             match param {
                 Param::Once(template) => written.push((place, template)),
                 Param::Repeated(templates) => {
@@ -340,23 +345,29 @@ impl Check<'_, '_> {
         // A region may have a value named `id`, which only a step with ids hides.
         let may_be_of_region = step.ids.is_none() && self.values.contains("id");
         let is_asking = |variable: &Variable| match variable {
-            Variable::Ids => true,
+            Variable::Ids | Variable::Parent(_) => true,
             Variable::Id => !may_be_of_region,
             _ => false,
         };
-        let asking = all
-            .iter()
-            .find(|(_, template)| template.variables().iter().any(is_asking));
+        let asking = all.iter().find_map(|(place, template)| {
+            let variables = template.variables();
+            let asking = variables.into_iter().find(|one| is_asking(one));
+            asking.map(|variable| (place, variable))
+        });
         match (&step.ids, asking) {
             (Some(_), None) => self.document.refuse(
                 &[path, &["ids"]].concat(),
                 "no parameter of this step uses the ids",
                 "write for example params = { id = \"{ids}\" }",
             ),
-            (None, Some((place, _))) => self.document.refuse(
+            (None, Some((place, variable))) => self.document.refuse(
                 place,
                 format!(
-                    "{{ids}} has no value: this step of job {:?} has no `ids`",
+                    "{} has no value: this step of job {:?} has no `ids`",
+                    match &variable {
+                        Variable::Parent(at) => of_parent(at),
+                        _ => "{ids}".to_owned(),
+                    },
                     job.name
                 ),
                 "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
@@ -390,6 +401,15 @@ impl Check<'_, '_> {
                 (
                     "{id} is the only id of a request, and this step requests several".to_owned(),
                     "write batch = 1, or {ids}",
+                )
+            }),
+            Variable::Parent(at) => has_several_ids.then(|| {
+                (
+                    format!(
+                        "{} is a value of one record, and this step requests several ids at once",
+                        of_parent(at)
+                    ),
+                    "write batch = 1",
                 )
             }),
             Variable::Cursor => (step.call.paging.most_pages(None) == Some(1)).then(|| {
@@ -467,6 +487,17 @@ fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document:
             "remove it to use the size of the call",
         );
     }
+}
+
+/// The parameters of all calls of the upstream to which a path leads.
+fn of_all_calls<'p>(path: &[&'p str]) -> Vec<&'p str> {
+    let upstream = path.iter().copied().take(2);
+    upstream.chain(["params"]).collect()
+}
+
+/// A value of a parent as it is written.
+fn of_parent(at: &Pointer) -> String {
+    format!("{{parent:{at}}}")
 }
 
 fn owned(path: &[&str], below: &[&str]) -> Vec<String> {

@@ -153,6 +153,7 @@ fn a_path_is_made_of_the_region_and_the_day_before() {
         cursor: None,
         now,
         since: None,
+        parent: &[],
     });
     assert_eq!(path, "top-per-country/DE/all-access/2026/02/28");
 }

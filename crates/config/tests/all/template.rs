@@ -24,6 +24,7 @@ fn rendered(template: &str) -> String {
         cursor: Some(CursorText::Text("next")),
         now,
         since: Some(&since),
+        parent: &[],
     };
     Template::parse(template).unwrap().render(&values)
 }
@@ -69,6 +70,7 @@ fn without_a_last_pass_since_is_the_epoch_and_the_first_page_has_no_cursor() {
         cursor: None,
         now: Timestamp::from_micros(0),
         since: None,
+        parent: &[],
     };
     let template = Template::parse("{since}|{cursor}|{ids}").unwrap();
     assert_eq!(template.render(&values), "1970-01-01T00:00:00Z||");
@@ -134,7 +136,7 @@ proptest! {
         now in any::<i64>(),
     ) {
         if let Ok(template) = Template::parse(&text) {
-            let values = Values { region: &london(), ids: &[], cursor: None, now: Timestamp::from_micros(now), since: None };
+            let values = Values { region: &london(), ids: &[], cursor: None, now: Timestamp::from_micros(now), since: None, parent: &[] };
             let _ = template.render(&values);
         }
     }
@@ -152,7 +154,7 @@ proptest! {
         now in any::<i64>(),
     ) {
         if let Ok(template) = Template::parse(&format!("{{date:{offset}:{format}}}")) {
-            let values = Values { region: &london(), ids: &[], cursor: None, now: Timestamp::from_micros(now), since: None };
+            let values = Values { region: &london(), ids: &[], cursor: None, now: Timestamp::from_micros(now), since: None, parent: &[] };
             let _ = template.render(&values);
         }
     }

@@ -20,15 +20,14 @@ use ingest_base::apart::{apart, apart_alone};
 use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
 use ingest_base::saved_response::SavedResponse;
-use ingest_config::{Format, Rule};
+use ingest_config::{Format, Rule, Upstream};
 use ingest_quota::Timestamp;
 
-/// The most values that we read: more than any page of records has, and few enough that a hostile one fits into memory. A
-/// parsed value takes up to a hundred times as many bytes as its text.
-const MOST_VALUES: usize = 250_000;
+/// The default of `max_values`.
+const USUAL_VALUES: usize = 250_000;
 
-/// How a ZIP archive with a file begins.
-const ZIP: &[u8] = b"PK\x03\x04";
+/// How a ZIP archive begins: with a file, without one, and as one of several parts.
+const ZIP: [&[u8]; 3] = [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"];
 
 /// A body from this size on, in bytes, is parsed on a thread of its own.
 const LONG_BODY: usize = 16 * 1024;
@@ -47,6 +46,10 @@ pub struct Response {
     /// Held while it is processed, if it is large.
     slot: LargeBodySlot,
     format: Format,
+    /// The most values that are read of it.
+    most_values: usize,
+    /// The upstream that the key for more values is of.
+    upstream: String,
 }
 
 impl Response {
@@ -73,6 +76,8 @@ impl Response {
             redactor: Redactor::default(),
             slot: LargeBodySlot::default(),
             format: Format::default(),
+            most_values: USUAL_VALUES,
+            upstream: String::new(),
         }
     }
 
@@ -91,6 +96,15 @@ impl Response {
         Self { redactor, ..self }
     }
 
+    /// The same response, which comes from this upstream.
+    pub fn of(self, upstream: &Upstream) -> Self {
+        Self {
+            most_values: usize::try_from(upstream.max_values).unwrap_or(usize::MAX),
+            upstream: upstream.name.clone(),
+            ..self
+        }
+    }
+
     /// The same response, whose body has this format.
     pub fn in_format(self, format: Format) -> Self {
         Self { format, ..self }
@@ -98,7 +112,7 @@ impl Response {
 
     /// Whether the body has more values than are read.
     pub fn has_too_many_values(&self) -> bool {
-        may_exceed(MOST_VALUES, &self.body, self.format)
+        may_exceed(self.most_values, &self.body, self.format)
     }
 
     /// Whether the whole body arrived.
@@ -179,7 +193,7 @@ impl Response {
                 self.shown(&encoding)
             )));
         }
-        if self.body.starts_with(ZIP) {
+        if ZIP.iter().any(|mark| self.body.starts_with(mark)) {
             return Err(Failure::WrongShape(
                 "the response is a ZIP archive, which is not read; request it as gzip, or not compressed"
                     .to_owned(),
@@ -197,9 +211,10 @@ impl Response {
                 }),
             };
         }
-        if may_exceed(MOST_VALUES, text.as_bytes(), self.format) {
+        if may_exceed(self.most_values, text.as_bytes(), self.format) {
             return Err(Failure::Skip(format!(
-                "the response contains more than {MOST_VALUES} values; request smaller pages"
+                "the response contains more than {} values; request smaller pages, or raise upstreams.{}.max_values",
+                self.most_values, self.upstream
             )));
         }
         if self.format != Format::Xml && is_html(&text) {

@@ -12,7 +12,7 @@ use crate::records::{self, Found, WrongShape};
 use crate::refusal::{self, said};
 use crate::request::RequestParts;
 use crate::upstream_clock::UpstreamClock;
-use crate::{Failure, Page, ReportedCost, reported, transient, unread};
+use crate::{Failure, Page, PageRequest, ReportedCost, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Class, Etag, Field, Records};
@@ -47,7 +47,7 @@ impl Response {
             return self.refusal(&refusal::document(&self), parts, reported);
         }
         // Upstreams report errors with every status and in every format, so the rules come before the body is read.
-        let rules = &parts.upstream.errors;
+        let rules = &parts.request.step.call.errors;
         if !self.is_whole() {
             let document = refusal::document(&self);
             return match refusal::rule_of(&self, rules, &document) {
@@ -77,7 +77,8 @@ impl Response {
         parts: &RequestParts<'_>,
         reported: &mut ReportedCost,
     ) -> Result<Page, Failure> {
-        let (rules, now) = (&parts.upstream.errors, parts.request.now);
+        let PageRequest { step, now, .. } = parts.request;
+        let rules = &step.call.errors;
         let rule = refusal::rule_of(self, rules, document);
         *reported = reported::read(parts, self, Some(document));
         reported.free = rule.map(|rule| rule.free.clone()).unwrap_or_default();

@@ -84,8 +84,10 @@ fn upstream(url: &str) -> config::Upstream {
         attempts: 4,
         max_concurrency: None,
         max_body: 1 << 20,
+        max_values: 250_000,
         keep: None,
         headers: BTreeMap::new(),
+        params: BTreeMap::new(),
         errors: Vec::new(),
         calls: BTreeMap::new(),
     }
@@ -106,6 +108,8 @@ fn call() -> Call {
         trust: Vec::new(),
         etag: config::Etag::Unused,
         settle: BTreeMap::new(),
+        errors: Vec::new(),
+        own_rules: 0,
     }
 }
 
@@ -183,7 +187,7 @@ impl Asking {
     }
 
     pub(crate) fn rules(mut self, rules: Vec<Rule>) -> Self {
-        self.upstream.errors = rules;
+        self.call.errors = rules;
         self
     }
 

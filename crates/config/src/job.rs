@@ -247,7 +247,8 @@ struct StepKeys {
     /// The most pages of a pass. If unset, until the list ends. Example: `max_pages = 4`.
     #[serde(default, with = "As::<Option<Count>>")]
     max_pages: Option<u64>,
-    /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`. Example: `ids = { from = "things.list", at = "/owner/id", batch = 50 }`.
+    /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`; with `batch = 1`
+    /// also as `{id}`, with other values of the record that names it, `{parent:/owner/login}`. Example: `ids = { from = "things.list", at = "/owner/id", batch = 50 }`.
     ids: Option<Table<IdsKeys>>,
 }
 

@@ -12,7 +12,7 @@ use ingest_catalog::{
     PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, Rearrangement, RecordIds,
     RecordsQuery, SearchQuery, SqliteCatalog, StoredRecord,
 };
-use ingest_config::Slice;
+use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -400,6 +400,8 @@ impl Both {
         for kind in ["video", "channel"] {
             let records = RecordIds::new("youtube", kind, &ids);
             same!(self, catalog => catalog.named_ids(records.clone(), &pointer("/names/0").into()));
+            let with_values = IdPlace::new(pointer("/names/0"), vec![pointer("/names/0")]);
+            same!(self, catalog => catalog.named_ids(records.clone(), &with_values));
             same!(self, catalog => sorted(catalog.last_fetched(records.clone())));
             self.compare_records(kind).await;
         }

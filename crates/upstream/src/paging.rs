@@ -305,7 +305,7 @@ pub fn may_grow_unseen(parts: &RequestParts<'_>, listed: u64, next: Option<&str>
 
 /// Whether a page has as many records as were requested, or the size is unknown.
 fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
-    parts.page_size.is_none_or(|size| listed >= size)
+    parts.page_size().is_none_or(|size| listed >= size)
 }
 
 /// The token at a place, as it is stored. Nothing, null, false and blank texts are the end.
@@ -339,7 +339,7 @@ fn on_same_host(
     let base = &parts.upstream.base_url;
     let shown = || answer.shown(url);
     let none = |_| Failure::WrongShape(format!("the value {place} is not a URL: \"{}\"", shown()));
-    let mut to = parts.url.join(url).map_err(none)?;
+    let mut to = parts.url().join(url).map_err(none)?;
     if !to.has_host() {
         return Err(Failure::Skip(format!(
             "the next page's URL has no host: \"{}\"",
@@ -359,7 +359,7 @@ fn on_same_host(
     if let Auth::Query(secret) = &parts.upstream.auth {
         remove_parameter(&mut to, secret);
     }
-    for secret in parts.secret_params.keys() {
+    for secret in parts.secret_params() {
         remove_parameter(&mut to, secret);
     }
     let query = to

@@ -7,11 +7,11 @@ use reqwest::Request;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
-use secrecy::zeroize::Zeroizing;
 use serde_json::{Value, json};
 use url::Url;
+use url::form_urlencoded::byte_serialize;
 
-use super::authorization::{Carried, add_header, no_value};
+use super::authorization::{Carried, no_value};
 use super::http;
 use super::request_body::{self as body, RenderedBody};
 use super::shown::ShownRequest;
@@ -20,30 +20,27 @@ use ingest_base::fnv::fnv;
 use ingest_config as config;
 use ingest_config::identity::set_ones;
 use ingest_config::{
-    Auth, Body, CredentialLimit, Field, Format, Lasting, Param, Place, Records, Step, Template,
-    Turn, Values,
+    Auth, Call, CredentialLimit, Field, Format, Lasting, Param, Params, Place, Records, Step,
+    Template, Then, Turn, Values,
 };
 use ingest_quota::LimitName;
 
-/// A request without its secret.
+/// A request in which secrets are still variables, as `{secret}`.
 pub struct RequestParts<'a> {
     pub upstream: &'a config::Upstream,
     pub limits: &'a BTreeMap<LimitName, CredentialLimit>,
     pub request: PageRequest<'a>,
-    pub url: Url,
-    /// The number of records on a full page; `None` if no size is requested.
-    pub page_size: Option<u64>,
-    headers: HeaderMap,
-    body: Option<RenderedBody>,
-    /// Headers and query parameters that contain a secret, which is added when the request is sent.
-    secret_headers: Templates<'a>,
-    pub secret_params: Parameters<'a>,
+    rendered: Rendered,
 }
 
-/// Templates by the names of their headers.
-type Templates<'a> = BTreeMap<&'a str, &'a Template>;
-/// Parameters by their names.
-type Parameters<'a> = BTreeMap<&'a str, &'a Param>;
+/// What a request consists of, with or without its secrets.
+struct Rendered {
+    url: Url,
+    headers: HeaderMap,
+    body: Option<RenderedBody>,
+    /// The number of records on a full page; `None` if no size is requested.
+    page_size: Option<u64>,
+}
 
 impl<'a> RequestParts<'a> {
     pub fn new(
@@ -51,38 +48,28 @@ impl<'a> RequestParts<'a> {
         limits: &'a BTreeMap<LimitName, CredentialLimit>,
         request: PageRequest<'a>,
     ) -> Result<Self, Failure> {
-        let turn = request
-            .step
-            .call
-            .paging
-            .turn(request.cursor, request.lasting)?;
-        let body = body::rendered(&request, &turn, &without_secrets)?;
-        let (headers, secret_headers) = headers(upstream, &request)?;
-        let params = turn.then.map_or(&request.step.params, |then| &then.params);
-        let params = params.iter().map(|(name, param)| (name.as_str(), param));
-        let (secret_params, params) =
-            params.partition(|(_, param)| param.templates().iter().any(contains_secret));
-        let parameters = parameters(&request, &turn, &params)?;
-        let page_size = page_size(&request, &parameters, body.as_ref());
-        let url = url(&upstream.base_url, &request, &turn, parameters)?;
-        fits(&url, &request, &turn)?;
+        let without_secrets =
+            |template: &Template, values: &Values<'_>| Ok(template.render(values));
         Ok(Self {
             upstream,
             limits,
             request,
-            url,
-            page_size,
-            headers,
-            body,
-            secret_headers,
-            secret_params,
+            rendered: Rendered::new(upstream, &request, &without_secrets)?,
         })
+    }
+
+    pub const fn url(&self) -> &Url {
+        &self.rendered.url
+    }
+
+    /// The number of records on a full page; `None` if no size is requested.
+    pub const fn page_size(&self) -> Option<u64> {
+        self.rendered.page_size
     }
 
     /// The format of its response.
     pub fn format(&self) -> Format {
-        let records = self.request.step.call.records.as_ref();
-        records.map_or_else(Format::default, |records| records.format)
+        format_of(&self.request)
     }
 
     /// The values of its templates.
@@ -90,62 +77,47 @@ impl<'a> RequestParts<'a> {
         values(&self.request)
     }
 
-    /// The identity of this request, and of what is read from its response. Does not contain the secret.
+    /// The names of its query parameters that contain a secret.
+    pub fn secret_params(&self) -> impl Iterator<Item = &'a str> {
+        let paging = &self.request.step.call.paging;
+        let turn = paging.turn(self.request.cursor, self.request.lasting);
+        let params = params_of(&self.request, turn.ok().and_then(|turn| turn.then));
+        let secret = params.iter().filter(|(_, param)| is_secret(param));
+        secret.map(|(name, _)| name.as_str())
+    }
+
+    /// Its identity among the requests to all upstreams, and that of what is read from its response. Does not contain the secret.
     pub fn name(&self) -> String {
-        let call = &self.request.step.call;
-        let records = call.records.as_ref();
-        let sent = json!({
-            "method": call.method.as_str(),
-            "upstream": self.upstream.place(),
-            "url": self.place_of_url(),
-            "headers": header_lines(&self.headers),
-            "secrets": self.secret_lines(),
-            "read": records.map(|records| read_of(records)),
-        });
-        set_ones(sent).to_string()
+        let identity = identity_of(&self.request.step.call, Some(self));
+        format!("{} {identity}", self.upstream.place())
     }
 
     /// Its path below the upstream's base path, and its query.
     fn place_of_url(&self) -> (&str, Option<&str>) {
-        let (path, base) = (self.url.path(), self.upstream.base_url.path());
+        let (path, base) = (self.url().path(), self.upstream.base_url.path());
         let below = path.strip_prefix(base.trim_end_matches('/'));
-        (below.unwrap_or(path), self.url.query())
-    }
-
-    /// The headers and parameters that contain a secret, as they are configured.
-    fn secret_lines(&self) -> Vec<String> {
-        let header = |(name, template): (&&str, &&Template)| format!("{name}: {template}");
-        let params = self.secret_params.iter().flat_map(|(name, param)| {
-            let templates = param.templates().iter();
-            templates.map(move |template| format!("{name}={template}"))
-        });
-        let headers = self.secret_headers.iter().map(header);
-        headers.chain(params).collect()
+        (below.unwrap_or(path), self.url().query())
     }
 
     /// The request as it is sent, without its secrets.
     pub fn shown(&self) -> ShownRequest {
         const HIDDEN: &str = "(hidden)";
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let mut headers: Vec<(String, String)> = http::headers(&self.public_headers())
+        let mut headers: Vec<(String, String)> = http::headers(&self.rendered.headers)
             .iter()
             .map(|(name, value)| (name.to_string(), text(value)))
             .collect();
-        let secret = self.secret_headers.iter();
-        headers.extend(secret.map(|(name, template)| ((*name).to_owned(), template.to_string())));
-        let mut url = self.url.to_string();
-        let mut add = |name: &str, value: &str| {
-            let mark = if url.contains('?') { '&' } else { '?' };
-            url.push_str(&format!("{mark}{name}={value}"));
-        };
-        for (name, param) in &self.secret_params {
-            for template in param.templates() {
-                add(name, template.as_str());
-            }
+        let mut url = self.url().to_string();
+        for written in self.secrets_in_query() {
+            let encoded: String = byte_serialize(written.as_bytes()).collect();
+            url = url.replace(&encoded, &written);
         }
         match &self.upstream.auth {
             Auth::None => {}
-            Auth::Query(name) => add(name, HIDDEN),
+            Auth::Query(name) => {
+                let mark = if url.contains('?') { '&' } else { '?' };
+                url.push_str(&format!("{mark}{name}={HIDDEN}"));
+            }
             Auth::Header(name) => headers.push((name.clone(), HIDDEN.to_owned())),
             Auth::Bearer | Auth::OAuth(_) => {
                 headers.push((AUTHORIZATION.to_string(), format!("Bearer {HIDDEN}")));
@@ -158,8 +130,20 @@ impl<'a> RequestParts<'a> {
             method: self.request.step.call.method.to_string(),
             url,
             headers,
-            body: self.body.as_ref().map(RenderedBody::shown),
+            body: self.rendered.body.as_ref().map(RenderedBody::shown),
         }
+    }
+
+    /// The variables of secrets in its query, as they are written.
+    fn secrets_in_query(&self) -> Vec<String> {
+        let params = self.request.step.params.values();
+        let templates = params.flat_map(Param::templates);
+        let secrets = templates.flat_map(Template::secrets);
+        let written = secrets.map(|name| match name {
+            None => "{secret}".to_owned(),
+            Some(name) => format!("{{secret:{name}}}"),
+        });
+        written.collect()
     }
 
     /// The request as it is sent.
@@ -167,9 +151,14 @@ impl<'a> RequestParts<'a> {
     /// # Errors
     /// A secret is missing, or cannot be sent in this way.
     pub fn authorized(&self, carried: &Carried) -> Result<Request, Failure> {
-        let method = self.request.step.call.method.clone();
-        let mut request = Request::new(method, self.url.clone());
-        *request.headers_mut() = self.public_headers();
+        let revealed = |template: &Template, values: &Values<'_>| {
+            let text = template.reveal(Some(values), |name| carried.secrets.get(name));
+            Ok(text.ok_or_else(|| no_value(template))?.to_string())
+        };
+        let sent = Rendered::new(self.upstream, &self.request, &revealed)?;
+        let mut request = Request::new(self.request.step.call.method.clone(), sent.url);
+        *request.headers_mut() = sent.headers;
+        *request.body_mut() = sent.body.map(|body| body.to_string().into());
         if let Some(tag) = self
             .request
             .known
@@ -178,61 +167,42 @@ impl<'a> RequestParts<'a> {
         {
             request.headers_mut().insert(IF_NONE_MATCH, tag);
         }
-        self.add_body(&mut request, carried)?;
-        self.reveal(&mut request, carried)?;
         // Last, so that no configured header or parameter takes the place of the secret.
         carried.authorize(&mut request, &self.upstream.auth)?;
         Ok(request)
     }
+}
 
-    fn add_body(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
-        let PageRequest {
-            step,
-            cursor,
-            lasting,
-            ..
-        } = self.request;
-        let turn = step.call.paging.turn(cursor, lasting)?;
-        let configured = body::of_page(&self.request, &turn).into_iter();
-        // Rendered again: the first body has variables in place of secrets, so that fingerprints and `shown` have none.
-        let body = if configured.flat_map(Body::templates).any(contains_secret) {
-            body::rendered(&self.request, &turn, &|template, values| {
-                Ok(revealed(template, values, carried)?.to_string())
-            })?
-        } else {
-            self.body.clone()
-        };
-        *request.body_mut() = body.map(|body| body.to_string().into());
-        Ok(())
-    }
+/// Makes a text of a template: with its secrets, or with the variables in their place.
+trait Text: Fn(&Template, &Values<'_>) -> Result<String, Failure> {}
+impl<T: Fn(&Template, &Values<'_>) -> Result<String, Failure>> Text for T {}
 
-    /// The configured headers without a secret, and those that the formats of the request and of its response imply.
-    fn public_headers(&self) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        let media_type = HeaderValue::from_static(self.format().media_type());
+impl Rendered {
+    fn new(
+        upstream: &config::Upstream,
+        request: &PageRequest<'_>,
+        text: &impl Text,
+    ) -> Result<Self, Failure> {
+        let paging = &request.step.call.paging;
+        let turn = paging.turn(request.cursor, request.lasting)?;
+        let body = body::rendered(request, &turn, text)?;
+        let parameters = parameters(request, &turn, text)?;
+        let page_size = page_size(request, &parameters, body.as_ref());
+        let url = url(&upstream.base_url, request, &turn, parameters)?;
+        fits(&url, request, &turn)?;
+        let mut headers = headers(upstream, request, text)?;
+        let media_type = HeaderValue::from_static(format_of(request).media_type());
         headers.entry(ACCEPT).or_insert(media_type);
-        if let Some(body) = &self.body {
+        if let Some(body) = &body {
             let content_type = HeaderValue::from_static(body.content_type());
             headers.entry(CONTENT_TYPE).or_insert(content_type);
         }
-        headers
-    }
-
-    fn reveal(&self, request: &mut Request, carried: &Carried) -> Result<(), Failure> {
-        let values = self.values();
-        for (name, template) in &self.secret_headers {
-            add_header(request, name, &revealed(template, &values, carried)?)?;
-        }
-        for (name, param) in &self.secret_params {
-            let texts = param.render(&values, |template, values| {
-                revealed(template, values, carried)
-            })?;
-            let mut query = request.url_mut().query_pairs_mut();
-            for text in texts {
-                query.append_pair(name, &text);
-            }
-        }
-        Ok(())
+        Ok(Self {
+            url,
+            headers,
+            body,
+            page_size,
+        })
     }
 }
 
@@ -252,36 +222,39 @@ impl<'a> PageRequest<'a> {
     /// `base_url` are not part of it; nor is the cursor, if the request has none.
     #[must_use]
     pub fn identity(self, upstream: &config::Upstream) -> String {
-        let call = &self.step.call;
-        let sent = RequestParts::new(upstream, &BTreeMap::new(), self).map(|parts| {
-            let mut lines = header_lines(&parts.headers);
-            lines.extend(parts.secret_lines());
-            set_ones(json!({
-                "method": call.method.as_str(),
-                // Without host and base path, so that a pass goes on where the upstream has moved.
-                "url": parts.place_of_url(),
-                "headers": lines,
-                "body": parts.body.as_ref().map(RenderedBody::to_string),
-            }))
-        });
-        let paging = &call.paging;
-        let identity = set_ones(json!({
-            "sent": sent.ok(),
-            "read": call.records.as_ref().map(|records| read_of(records)),
-            "paging": paging.identity(),
-            "lasting": paging.lasting().map(Lasting::as_str),
-            "lasting_param": paging.lasting_param(),
-        }));
-        format!("{} {:032x}", call.name, fnv(&identity.to_string()))
+        let no_limits = BTreeMap::new();
+        let parts = RequestParts::new(upstream, &no_limits, self);
+        identity_of(&self.step.call, parts.ok().as_ref())
     }
 
-    /// Its identity among the requests to this upstream; `None` if it cannot be built.
+    /// Its identity among the requests to all upstreams; `None` if it cannot be built.
     #[must_use]
     pub fn name(self, upstream: &config::Upstream) -> Option<String> {
         RequestParts::new(upstream, &BTreeMap::new(), self)
             .ok()
             .map(|parts| parts.name())
     }
+}
+
+fn identity_of(call: &Call, parts: Option<&RequestParts<'_>>) -> String {
+    let sent = parts.map(|parts| {
+        set_ones(json!({
+            "method": call.method.as_str(),
+            // Without host and base path, so that a pass goes on where the upstream has moved.
+            "url": parts.place_of_url(),
+            "headers": header_lines(&parts.rendered.headers),
+            "body": parts.rendered.body.as_ref().map(RenderedBody::to_string),
+        }))
+    });
+    let paging = &call.paging;
+    let identity = set_ones(json!({
+        "sent": sent,
+        "read": call.records.as_ref().map(|records| read_of(records)),
+        "paging": paging.identity(),
+        "lasting": paging.lasting().map(Lasting::as_str),
+        "lasting_param": paging.lasting_param(),
+    }));
+    format!("{} {:032x}", call.name, fnv(&identity.to_string()))
 }
 
 /// What tells the records of a response apart.
@@ -297,7 +270,7 @@ fn header_lines(headers: &HeaderMap) -> Vec<String> {
     headers.iter().map(line).collect()
 }
 
-pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
+pub fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     Values {
         region: request.region,
         ids: request.ids,
@@ -309,64 +282,54 @@ pub(super) fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
     }
 }
 
-fn contains_secret(template: &Template) -> bool {
-    template.secrets().next().is_some()
+fn format_of(request: &PageRequest<'_>) -> Format {
+    let records = request.step.call.records.as_ref();
+    records.map_or_else(Format::default, |records| records.format)
 }
 
-/// A text in which secrets are still variables.
-fn without_secrets(template: &Template, values: &Values<'_>) -> Result<String, Failure> {
-    Ok(template.render(values))
+fn is_secret(param: &Param) -> bool {
+    let mut secrets = param.templates().iter().flat_map(Template::secrets);
+    secrets.next().is_some()
 }
 
-fn revealed(
-    template: &Template,
-    values: &Values<'_>,
-    carried: &Carried,
-) -> Result<Zeroizing<String>, Failure> {
-    let text = template.reveal(Some(values), |name| carried.secrets.get(name));
-    text.ok_or_else(|| no_value(template))
-}
-
-/// The configured headers, and those that contain a secret. A header of the call replaces one of its upstream.
-fn headers<'a>(
-    upstream: &'a config::Upstream,
-    request: &PageRequest<'a>,
-) -> Result<(HeaderMap, Templates<'a>), Failure> {
-    let configured = upstream.headers.iter().chain(&request.step.call.headers);
-    let configured: Templates<'a> = configured
-        .map(|(name, template)| (name.as_str(), template))
-        .collect();
-    let (secret, public): (Templates<'a>, Templates<'a>) = configured
-        .into_iter()
-        .partition(|(_, template)| contains_secret(template));
+/// The configured headers. A header of the call replaces one of its upstream.
+fn headers(
+    upstream: &config::Upstream,
+    request: &PageRequest<'_>,
+    text: &impl Text,
+) -> Result<HeaderMap, Failure> {
+    let values = values(request);
     let mut headers = HeaderMap::new();
-    for (name, template) in public {
+    for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
         let unfit = || {
             Failure::NotSent(format!(
                 "the header `{name}` cannot contain `{template}` with these values"
             ))
         };
-        let value =
-            HeaderValue::try_from(template.render(&values(request))).map_err(|_| unfit())?;
+        let mut value = HeaderValue::try_from(text(template, &values)?).map_err(|_| unfit())?;
+        value.set_sensitive(template.secrets().next().is_some());
         headers.insert(HeaderName::try_from(name).map_err(|_| unfit())?, value);
     }
-    Ok((headers, secret))
+    Ok(headers)
+}
+
+/// The parameters that are configured for a request, which `then` replaces behind the first page.
+fn params_of<'a>(request: &PageRequest<'a>, then: Option<&'a Then>) -> &'a Params {
+    then.map_or(&request.step.params, |then| &then.params)
 }
 
 /// The query parameters. Paging parameters override the step's, which override the usual page size.
 fn parameters(
     request: &PageRequest<'_>,
     turn: &Turn<'_>,
-    params: &Parameters<'_>,
+    text: &impl Text,
 ) -> Result<BTreeMap<String, Vec<String>>, Failure> {
     let values = values(request);
     let size = turn
         .size
         .map(|(name, size)| (name.to_owned(), vec![size.to_string()]));
-    let own = params.iter().map(|(name, param)| {
-        let texts = param.render(&values, without_secrets)?;
-        Ok(((*name).to_owned(), texts))
-    });
+    let own = params_of(request, turn.then).iter();
+    let own = own.map(|(name, param)| Ok((name.clone(), param.render(&values, text)?)));
     let own = own.collect::<Result<Vec<_>, Failure>>()?;
     let cursor = turn.begins.iter().chain(&turn.cursor);
     let cursor = cursor.flat_map(|(name, cursor)| match cursor {
@@ -383,7 +346,7 @@ fn parameters(
     })
 }
 
-pub(super) fn value_text(value: &Value) -> String {
+pub fn value_text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
@@ -449,6 +412,13 @@ fn url(
             .map_or((page, None), |(path, query)| (path, Some(query)));
         url.set_path(path);
         url.set_query(query);
+        // It has its parameters, except for secrets, which are taken out of it.
+        let configured = params_of(request, turn.then);
+        let is_lacking = |name: &String| configured.get(name).is_some_and(is_secret);
+        add(
+            &mut url,
+            parameters.iter().filter(|(name, _)| is_lacking(name)),
+        );
         return Ok(url);
     }
     let path = path(request, turn)?;

@@ -96,7 +96,7 @@ pub fn rendered<'a>(
 }
 
 /// The body as it is configured: behind the first page, a list can have another one.
-pub fn of_page<'a>(request: &PageRequest<'a>, turn: &Turn<'a>) -> Option<&'a Body> {
+fn of_page<'a>(request: &PageRequest<'a>, turn: &Turn<'a>) -> Option<&'a Body> {
     match turn.then {
         Some(then) => then.body.as_ref(),
         None => request.step.body.as_ref(),

@@ -101,7 +101,7 @@ impl Response {
 
     /// The request, for messages: its method, its path and the id that it is about.
     fn named(&self, parts: &RequestParts<'_>) -> String {
-        let path = self.shown(parts.url.path());
+        let path = self.shown(parts.url().path());
         let about = match parts.request.ids {
             [] => String::new(),
             [id] => format!(", id `{}`", self.shown(id)),
@@ -128,7 +128,7 @@ impl Response {
         self.has_id_columns(&document, records)?;
         // The cursor can be inside the records, so it is read before they are taken out of the document.
         let mut says = paging::read(&call.paging, &document, self);
-        let mut unread = unread::read(&call.paging, records, &document, (self, &parts.url));
+        let mut unread = unread::read(&call.paging, records, &document, (self, parts.url()));
         let (total, pages) = (says.total, says.pages);
         let places = std::mem::take(&mut says.places);
         let keep_last = paging::is_in_last_record(&call.paging);
@@ -214,7 +214,7 @@ impl Response {
             listed: found.listed,
             unread,
             end,
-            size: parts.page_size,
+            size: parts.page_size(),
             total,
             pages,
             before: call.paging.before(parts.request.page_cursor()),

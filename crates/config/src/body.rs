@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use thiserror::Error;
 
 use super::error::Refusal;
-use super::values::{As, Leaf, OneOrMore, Table, leaves, text};
+use super::values::{As, Leaf, OneOrMore, Table, Text, leaf, leaves};
 use super::{Template, TemplateError, Values};
 
 /// Parameters of a query or a form, by name.
@@ -54,7 +54,9 @@ pub enum JsonTemplate {
 
 /// A template of a number is something else with the values of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{template}` is no number with these values: {text:?}")]
+#[error(
+    "`{template}` is no number with these values: {text:?}; write the text without {{ number = ... }}, or for a time {{since:%s}}"
+)]
 pub struct NoNumber {
     template: String,
     text: String,
@@ -431,23 +433,13 @@ impl Leaf for Variables {
     }
 }
 
-/// A text of several lines.
-struct Query;
-
-impl Leaf for Query {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        match text(raw)? {
-            blank if blank.trim().is_empty() => Err(Refusal::new(
-                "expected a query",
-                "write for example \"{ things { id } }\"",
-            )),
-            text => Ok(text),
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "string", "minLength": 1 })
-    }
-}
+// A text of several lines.
+leaf!(
+    Query,
+    Text,
+    String,
+    |text| (!text.trim().is_empty()).then_some(text),
+    "expected a query",
+    "write for example \"{ things { id } }\"",
+    json!({ "type": "string", "minLength": 1 }),
+);

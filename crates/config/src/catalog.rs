@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::credential::SecretSource;
 use super::error::Refusal;
 use super::postgres_url::{PostgresUrl, PostgresUrlError};
-use super::values::{As, Leaf, Span, Whole, default, leaves, text};
+use super::values::{As, Leaf, Span, Text, Whole, default, leaf, leaves, text};
 
 /// `[catalog]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -94,61 +94,37 @@ impl Leaf for CatalogStore {
     }
 }
 
-struct Lease;
+leaf!(
+    Lease,
+    Span,
+    Duration,
+    |lease| (Duration::from_secs(1)..=Duration::from_secs(3600))
+        .contains(&lease)
+        .then_some(lease),
+    "expected a duration from 1s to 1h",
+    "write \"60s\"",
+    Span::schema(),
+    Span::written,
+);
 
-impl Leaf for Lease {
-    type Value = Duration;
-
-    fn read(raw: Value) -> Result<Duration, Refusal> {
-        let lease = Span::read(raw)?;
-        // `as_secs` leaves out the fraction, so the upper bound is compared once more.
-        match (1..=3600).contains(&lease.as_secs()) && lease <= Duration::from_secs(3600) {
-            true => Ok(lease),
-            false => Err(Refusal::new(
-                "expected a duration from 1s to 1h",
-                "write \"60s\"",
-            )),
-        }
-    }
-
-    fn written(lease: &Duration) -> Value {
-        Span::written(lease)
-    }
-
-    fn schema() -> Value {
-        Span::schema()
-    }
-}
-
-struct SchemaName;
-
-impl Leaf for SchemaName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        let name = text(raw)?;
+leaf!(
+    SchemaName,
+    Text,
+    String,
+    |name| {
         let is_right =
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         let begins_well =
             !name.starts_with(|first: char| first.is_ascii_digit()) && !name.starts_with("pg_");
         // PostgreSQL cuts longer identifiers and keeps `pg_` for itself.
-        if name.is_empty() || name.len() > 63 || !name.chars().all(is_right) || !begins_well {
-            return Err(Refusal::new(
-                "expected lower-case letters, digits and `_`, and not a name that begins with a digit or `pg_`",
-                "write \"ingest\"",
-            ));
-        }
-        Ok(name)
-    }
-
-    fn written(name: &String) -> Value {
-        name.as_str().into()
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "name of a schema", "type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$" })
-    }
-}
+        let is_right = (1..=63).contains(&name.len()) && name.chars().all(is_right);
+        (is_right && begins_well).then_some(name)
+    },
+    "expected lower-case letters, digits and `_`, and not a name that begins with a digit or `pg_`",
+    "write \"ingest\"",
+    json!({ "title": "name of a schema", "type": "string", "pattern": "^[a-z_][a-z0-9_]{0,62}$" }),
+    |name| name.as_str().into(),
+);
 
 impl CatalogConfig {
     /// Whether the URL uses what is configured beside it. A catalog in files ignores all of it, as `--sandbox` needs.

@@ -14,7 +14,7 @@ use super::error::Refusal;
 use super::limit::{CredentialLimit, Limits};
 use super::read::Entries;
 use super::upstream::exactly_one;
-use super::values::{As, Either, File, Filled, Leaf, List, Named, Text, described};
+use super::values::{As, Either, File, Filled, Leaf, List, Named, Text, described, leaf};
 use super::{Call, Region, Upstream};
 use ingest_quota::{Account, Cost, Limit, LimitName};
 
@@ -329,71 +329,44 @@ fn agree(document: &Document<'_>, credential: &str, own: &Own, account: &mut Lim
     }
 }
 
-struct AccountName;
+// Braces would end the hash tag that keeps the keys of an account in one slot of a Redis cluster (L47).
+leaf!(
+    AccountName,
+    Filled,
+    String,
+    |text| (!text.contains(['{', '}']) && text.len() <= 200).then_some(text),
+    "expected a name of at most 200 bytes without braces",
+    "write another name",
+    Filled::schema(),
+);
 
-impl Leaf for AccountName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        let text = Filled::read(raw)?;
-        // Braces would end the hash tag that keeps the keys of an account in one slot of a Redis cluster (L47).
-        match text.contains(['{', '}']) || text.len() > 200 {
-            false => Ok(text),
-            true => Err(Refusal::new(
-                "expected a name of at most 200 bytes without braces",
-                "write another name",
-            )),
-        }
-    }
-
-    fn schema() -> Value {
-        Filled::schema()
-    }
-}
-
-struct EnvName;
-
-impl Leaf for EnvName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        let text = Filled::read(raw)?;
+leaf!(
+    EnvName,
+    Filled,
+    String,
+    |text| {
         let is_right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        match text.chars().all(is_right) && !text.starts_with(|first: char| first.is_ascii_digit())
-        {
-            true => Ok(text),
-            false => Err(Refusal::new(
-                "expected the name of an environment variable",
-                "write for example \"API_KEY\"",
-            )),
-        }
-    }
+        let begins_well = !text.starts_with(|first: char| first.is_ascii_digit());
+        (begins_well && text.chars().all(is_right)).then_some(text)
+    },
+    "expected the name of an environment variable",
+    "write for example \"API_KEY\"",
+    json!({
+        "title": "name of an environment variable",
+        "type": "string",
+        "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+    }),
+);
 
-    fn schema() -> Value {
-        let title = "name of an environment variable";
-        json!({ "title": title, "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" })
-    }
-}
-
-struct SystemdName;
-
-impl Leaf for SystemdName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        match Filled::read(raw)? {
-            text if text.contains('/') || text == "." || text == ".." => Err(Refusal::new(
-                "expected the name of a LoadCredential= entry, without a slash",
-                "write for example \"api-key\"",
-            )),
-            text => Ok(text),
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "string", "pattern": "^[^/]+$" })
-    }
-}
+leaf!(
+    SystemdName,
+    Filled,
+    String,
+    |text| (!text.contains('/') && text != "." && text != "..").then_some(text),
+    "expected the name of a LoadCredential= entry, without a slash",
+    "write for example \"api-key\"",
+    json!({ "type": "string", "pattern": "^[^/]+$" }),
+);
 
 struct CommandLine;
 

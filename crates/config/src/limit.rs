@@ -17,7 +17,7 @@ use super::header_pattern::{HeaderPattern, Part};
 use super::names::advice;
 use super::values::{
     AnyUnits, As, Filled, Leaf, OneOf, SomeUnits, Span, SpanOrZero, Table, Whole, Words, default,
-    described, text,
+    described, leaf, text,
 };
 use super::{Region, Template, Values, Variable};
 use ingest_quota::{
@@ -345,29 +345,20 @@ fn window(keys: &LimitKeys) -> Result<Window, Refusal> {
     })
 }
 
-struct Scope;
-
-impl Leaf for Scope {
-    type Value = Template;
-
-    fn read(raw: Value) -> Result<Template, Refusal> {
-        let template = Template::read(raw)?;
+leaf!(
+    Scope,
+    Template,
+    Template,
+    |template| {
         let of_region =
             |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
         let variables = template.variables();
-        if variables.is_empty() || !variables.iter().all(of_region) {
-            return Err(Refusal::new(
-                "expected {region} or values of the regions, and no other variable",
-                "write for example \"{region}\"",
-            ));
-        }
-        Ok(template)
-    }
-
-    fn schema() -> Value {
-        Template::schema()
-    }
-}
+        (!variables.is_empty() && variables.iter().all(of_region)).then_some(template)
+    },
+    "expected {region} or values of the regions, and no other variable",
+    "write for example \"{region}\"",
+    Template::schema(),
+);
 
 /// A time zone by its name in the time zone database, in that very case.
 struct Zone;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use url::Url;
 
 use super::error::Refusal;
 use super::upstream::is_loopback;
-use super::values::{As, Filled, Leaf, Table, described, text};
+use super::values::{As, Filled, Table, Text, described, leaf};
 use super::{Template, Variable};
 
 /// How an access token of OAuth 2 is requested. The templates contain literal text, `{secret}` and `{secret:NAME}`.
@@ -183,54 +183,38 @@ impl OAuthKeys {
 #[serde(transparent)]
 struct SecretText(#[serde(with = "As::<SecretTemplate>")] Template);
 
-/// A text that may contain secrets, but nothing of a request.
-pub struct SecretTemplate;
-
-impl Leaf for SecretTemplate {
-    type Value = Template;
-
-    fn read(raw: Value) -> Result<Template, Refusal> {
-        let template = Template::read(raw)?;
+// A text that may contain secrets, but nothing of a request.
+leaf!(
+    SecretTemplate,
+    Template,
+    Template,
+    |template| {
         let is_secret = |variable: &Variable| matches!(variable, Variable::Secret(_));
-        match template.variables().iter().all(is_secret) {
-            true => Ok(template),
-            false => Err(Refusal::new(
-                "only {secret} and {secret:NAME} have a value here",
-                "write for example \"{secret:client}\"",
-            )),
-        }
-    }
+        template
+            .variables()
+            .iter()
+            .all(is_secret)
+            .then_some(template)
+    },
+    "only {secret} and {secret:NAME} have a value here",
+    "write for example \"{secret:client}\"",
+    Template::schema(),
+    |template| template.as_str().into(),
+);
 
-    fn written(template: &Template) -> Value {
-        template.as_str().into()
-    }
-
-    fn schema() -> Value {
-        Template::schema()
-    }
-}
-
-struct TokenUrl;
-
-impl Leaf for TokenUrl {
-    type Value = Url;
-
-    fn read(raw: Value) -> Result<Url, Refusal> {
-        match Url::parse(&text(raw)?) {
-            Ok(url) if url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url)) => {
-                Ok(url)
-            }
-            _ => Err(Refusal::new(
-                "expected an https URL, since secrets are sent to it",
-                "write for example \"https://id.example.com/oauth/token\"",
-            )),
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "URL", "type": "string", "pattern": "^https?://" })
-    }
-}
+leaf!(
+    TokenUrl,
+    Text,
+    Url,
+    |text| {
+        let url = Url::parse(&text).ok()?;
+        let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
+        is_safe.then_some(url)
+    },
+    "expected an https URL, since secrets are sent to it",
+    "write for example \"https://id.example.com/oauth/token\"",
+    json!({ "title": "URL", "type": "string", "pattern": "^https?://" }),
+);
 
 impl OAuth {
     #[must_use]

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::credential::SecretSource;
 use super::error::Refusal;
 use super::limit::{Buckets, CountingWord, PARTS};
 use super::values::{
-    As, Count, Filled, Leaf, List, Named, Span, Table, Whole, default, described, text,
+    As, Count, Filled, Leaf, List, Named, Span, Table, Text, Whole, default, described, leaf,
 };
 use ingest_quota::{Limit, Units, Window};
 
@@ -225,52 +225,38 @@ impl ReaderLimitKeys {
     }
 }
 
-struct Address;
+leaf!(
+    Address,
+    Text,
+    SocketAddr,
+    |text| text.parse().ok(),
+    "expected an IP address and a port",
+    "write for example \"127.0.0.1:8080\"",
+    json!({ "title": "IP address and port", "type": "string", "pattern": ":[0-9]+$" }),
+    |address| address.to_string().into(),
+);
 
-impl Leaf for Address {
-    type Value = SocketAddr;
-
-    fn read(raw: Value) -> Result<SocketAddr, Refusal> {
-        let example = "write for example \"127.0.0.1:8080\"";
-        let address = text(raw)?.parse();
-        address.map_err(|_| Refusal::new("expected an IP address and a port", example))
-    }
-
-    fn written(address: &SocketAddr) -> Value {
-        address.to_string().into()
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "IP address and port", "type": "string", "pattern": ":[0-9]+$" })
-    }
-}
-
-/// A host name in lower case, or an IP address as it is usually written.
-struct Host;
-
-impl Leaf for Host {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        let name = text(raw)?.to_ascii_lowercase();
+// A host name in lower case, or an IP address as it is usually written.
+leaf!(
+    Host,
+    Text,
+    String,
+    |text| {
+        let name = text.to_ascii_lowercase();
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = bare.parse::<IpAddr>() {
-            return Ok(address.to_canonical().to_string());
+            return Some(address.to_canonical().to_string());
         }
         let is_right = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
-        if !name.is_empty() && name.chars().all(is_right) {
-            return Ok(name);
-        }
-        Err(Refusal::new(
-            "expected a host name or an IP address, without scheme and port",
-            "write for example \"ingest.example.org\"",
-        ))
-    }
-
-    fn schema() -> Value {
-        let pattern = r"^[A-Za-z0-9._-]+$|^\[?[0-9A-Fa-f:.]+\]?$";
-        json!({ "title": "host name or IP address", "type": "string", "pattern": pattern })
-    }
-}
+        (!name.is_empty() && name.chars().all(is_right)).then_some(name)
+    },
+    "expected a host name or an IP address, without scheme and port",
+    "write for example \"ingest.example.org\"",
+    json!({
+        "title": "host name or IP address",
+        "type": "string",
+        "pattern": r"^[A-Za-z0-9._-]+$|^\[?[0-9A-Fa-f:.]+\]?$",
+    }),
+);
 
 type Hops = Whole<usize, 0, 100>;

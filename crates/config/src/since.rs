@@ -6,12 +6,12 @@ use std::time::Duration;
 use chrono::NaiveDate;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Pointer;
 use super::error::Refusal;
 use super::moment::{Moment, TimeFormat};
-use super::values::{As, Either, Leaf, Scalar, described, scalar, text};
+use super::values::{As, Either, Scalar, Text, described, leaf};
 use ingest_quota::Timestamp;
 
 /// The start of a job's lists that use `{since}`.
@@ -233,25 +233,16 @@ struct SinceKeys {
     pub format: Option<TimeFormat>,
 }
 
-/// A date or a time, before the first complete pass.
-struct FirstTime;
-
-impl Leaf for FirstTime {
-    type Value = Timestamp;
-
-    fn read(raw: Value) -> Result<Timestamp, Refusal> {
-        moment(&scalar(raw)?).ok_or_else(|| {
-            Refusal::new(
-                "expected a date, or a time in RFC 3339",
-                "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
-            )
-        })
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" })
-    }
-}
+// A date or a time, before the first complete pass.
+leaf!(
+    FirstTime,
+    Scalar,
+    Timestamp,
+    |text| moment(&text),
+    "expected a date, or a time in RFC 3339",
+    "write for example \"2024-01-01\", \"2024-01-01T00:00:00Z\" or { at = \"/updated_at\" }",
+    json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" }),
+);
 
 described!(Since: Either<FirstTime, SinceKeys>);
 
@@ -298,22 +289,12 @@ fn first_of(first: Option<&str>, format: &TimeFormat) -> Result<SinceValue, Refu
     }
 }
 
-struct ReadFormat;
-
-impl Leaf for ReadFormat {
-    type Value = TimeFormat;
-
-    fn read(raw: Value) -> Result<TimeFormat, Refusal> {
-        let format = TimeFormat::parse(&text(raw)?);
-        format.filter(TimeFormat::can_be_read).ok_or_else(|| {
-            Refusal::new(
-                "expected a format of strftime by which a time can be read: with the year, %p beside %I, and without %Z",
-                "write for example \"%d.%m.%Y\" or \"%d.%m.%Y %H:%M:%S %z\"",
-            )
-        })
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "format of strftime", "type": "string", "pattern": "%" })
-    }
-}
+leaf!(
+    ReadFormat,
+    Text,
+    TimeFormat,
+    |text| TimeFormat::parse(&text).filter(TimeFormat::can_be_read),
+    "expected a format of strftime by which a time can be read: with the year, %p beside %I, and without %Z",
+    "write for example \"%d.%m.%Y\" or \"%d.%m.%Y %H:%M:%S %z\"",
+    json!({ "title": "format of strftime", "type": "string", "pattern": "%" }),
+);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::error::Refusal;
 use super::since::moment;
-use super::values::{As, Leaf, Span, leaves, scalar};
+use super::values::{As, Leaf, Scalar, Span, leaf, leaves, scalar};
 use ingest_quota::Timestamp;
 
 /// A span of time, from its start up to but not including its end.
@@ -223,24 +223,15 @@ impl Slices {
     }
 }
 
-struct Start;
-
-impl Leaf for Start {
-    type Value = Timestamp;
-
-    fn read(raw: Value) -> Result<Timestamp, Refusal> {
-        moment(&scalar(raw)?).ok_or_else(|| {
-            Refusal::new(
-                "expected a date, or a time in RFC 3339",
-                "write for example \"2024-01-01\" or \"2024-01-01T00:00:00Z\"",
-            )
-        })
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" })
-    }
-}
+leaf!(
+    Start,
+    Scalar,
+    Timestamp,
+    |text| moment(&text),
+    "expected a date, or a time in RFC 3339",
+    "write for example \"2024-01-01\" or \"2024-01-01T00:00:00Z\"",
+    json!({ "title": "date or time", "type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}" }),
+);
 
 leaves!(SliceStep, SliceEnd);
 

@@ -17,7 +17,8 @@ use super::headers::{HeaderName, Headers};
 use super::oauth::{Grant, OAuth, SecretTemplate};
 use super::rules::Rule;
 use super::values::{
-    As, Bytes, Count, Either, Filled, Leaf, Named, Span, Table, Whole, default, described, text,
+    As, Bytes, Count, Either, Filled, Leaf, Named, Span, Table, Text, Whole, default, described,
+    leaf, text,
 };
 
 /// An API that jobs pull from.
@@ -160,25 +161,15 @@ struct BasicKeys {
 const AUTH_REMEDY: &str = "write { header = \"x-api-key\" }, { query = \"key\" }, { bearer = true }, { basic = { ... } }, \
     { oauth = { ... } } or \"none\"";
 
-struct NoAuth;
-
-impl Leaf for NoAuth {
-    type Value = ();
-
-    fn read(raw: Value) -> Result<(), Refusal> {
-        match text(raw)?.as_str() {
-            "none" => Ok(()),
-            _ => Err(Refusal::new(
-                "expected how requests carry the secret",
-                AUTH_REMEDY,
-            )),
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "`\"none\"`", "const": "none" })
-    }
-}
+leaf!(
+    NoAuth,
+    Text,
+    (),
+    |text| (text == "none").then_some(()),
+    "expected how requests carry the secret",
+    AUTH_REMEDY,
+    json!({ "title": "`\"none\"`", "const": "none" }),
+);
 
 described!(Auth: Either<NoAuth, AuthKeys>);
 

@@ -89,7 +89,34 @@ macro_rules! described {
     )*};
 }
 
-pub(crate) use {described, leaves};
+/// A leaf that takes some values of another one: its name, the other one, the type of its values, how one of the other is taken, what
+/// was expected, what to write, the schema, and for what can be a default how that is written.
+macro_rules! leaf {
+    ($name:ident, $of:ty, $value:ty, $take:expr, $expected:expr, $instead:expr, $schema:expr $(, $written:expr)? $(,)?) => {
+        pub struct $name;
+
+        impl $crate::values::Leaf for $name {
+            type Value = $value;
+
+            fn read(raw: serde_json::Value) -> Result<$value, $crate::error::Refusal> {
+                let take: fn(<$of as $crate::values::Leaf>::Value) -> Option<$value> = $take;
+                let taken = take(<$of as $crate::values::Leaf>::read(raw)?);
+                taken.ok_or_else(|| $crate::error::Refusal::new($expected, $instead))
+            }
+
+            $(fn written(value: &$value) -> serde_json::Value {
+                let written: fn(&$value) -> serde_json::Value = $written;
+                written(value)
+            })?
+
+            fn schema() -> serde_json::Value {
+                $schema
+            }
+        }
+    };
+}
+
+pub(crate) use {described, leaf, leaves};
 
 /// TOML's dates and times are the text that they were written as.
 fn plain(raw: Value) -> Value {

@@ -486,7 +486,7 @@ fn naming() -> PendingQuery {
         upstream: "youtube".into(),
         listed_by: "videos.list".into(),
         listed_kind: "video".into(),
-        at: pointer("/names/*"),
+        at: pointer("/names/*").into(),
         kind: "channel".into(),
         fresh_since: at(3),
     }

@@ -165,7 +165,7 @@ async fn fill(store: &dyn PassStore) {
         upstream: "youtube".into(),
         listed_by: "videos.list".into(),
         listed_kind: "video".into(),
-        at: pointer("/snippet/channelId"),
+        at: pointer("/snippet/channelId").into(),
         kind: "channel".into(),
         fresh_since: at(0),
     };

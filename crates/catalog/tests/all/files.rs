@@ -38,7 +38,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
         upstream: "u".into(),
         listed_by: "a".into(),
         listed_kind: "b".into(),
-        at: pointer("/id"),
+        at: pointer("/id").into(),
         kind: "k".into(),
         fresh_since: at(0),
     };

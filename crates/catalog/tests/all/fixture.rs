@@ -261,7 +261,7 @@ pub(crate) fn daily(units: u64) -> Cost {
 
 pub(crate) fn column(at: &str) -> Column {
     Column {
-        at: pointer(at).into(),
+        at: pointer(at),
         kind: None,
         template: None,
     }

@@ -83,7 +83,7 @@ impl Catalog {
             upstream: "youtube".into(),
             listed_by: "videos.list".into(),
             listed_kind: "video".into(),
-            at: pointer(at),
+            at: pointer(at).into(),
             kind: "channel".into(),
             fresh_since,
         };

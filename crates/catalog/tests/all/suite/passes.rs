@@ -469,7 +469,7 @@ pub(crate) async fn what_a_pass_listed_has_a_child_of_several_parents_once(f: Ca
         upstream: "youtube".into(),
         listed_by: "videos.list".into(),
         listed_kind: "video".into(),
-        at: pointer("/snippet/channelId"),
+        at: pointer("/snippet/channelId").into(),
         kind: "channel".into(),
         fresh_since: at(0),
     };

@@ -510,6 +510,13 @@ async fn what_the_totals_said_holds_when_units_are_lost_whoever_finds_it() {
 
 #[tokio::test]
 async fn what_a_floor_said_and_was_charged_after_it_holds_when_units_are_lost() {
+    // Who looks first has heard of no use yet: only the ledger itself knows of it.
+    for looks_first in [true, false] {
+        floor_when_units_are_lost(looks_first).await;
+    }
+}
+
+async fn floor_when_units_are_lost(looks_first: bool) {
     let (server, account) = (RedisServer::start(), account(300));
     let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
     let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
@@ -521,6 +528,9 @@ async fn what_a_floor_said_and_was_charged_after_it_holds_when_units_are_lost() 
     }
     server.tell(&format!("DEL {}", key(&account, "log")));
     let newcomer = Machine::new(server.url());
+    if looks_first {
+        assert_eq!(newcomer.process().used(&account).await, 140);
+    }
     assert_eq!(newcomer.process().drain(&account).await, 160);
 }
 

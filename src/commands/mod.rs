@@ -19,6 +19,7 @@ pub(crate) mod history;
 pub mod limits;
 mod lost_catalog;
 pub(crate) mod metrics;
+pub(crate) mod names;
 pub(crate) mod output;
 mod owner;
 mod presets;

@@ -11,7 +11,7 @@ use include_dir::{Dir, include_dir};
 
 use serde_json::json;
 
-use super::environment::unknown;
+use super::names::unknown;
 use super::output::Message;
 use super::{Error, draft, output};
 use crate::cli::{Global, InitArgs};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::charge::id_of;
-use super::environment::{Environment, account_named};
+use super::environment::Environment;
+use super::names::account_named;
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::{Error, output};

@@ -9,8 +9,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use self::next_since::NextSince;
-use super::environment::{Environment, unknown_region};
+use super::environment::Environment;
 use super::figures::{cost as cost_text, count, instant};
+use super::names::unknown_region;
 use super::output::Message;
 use super::run::context;
 use super::status::DoubtShown;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Charged;
+use super::charged::Charged;
 use crate::commands::figures::span;
 use crate::commands::{Error, signals};
 use crate::run::{Signal, Stop, Waits};

@@ -1,0 +1,228 @@
+//! The configuration, the state directory, and the files that are open in it.
+
+mod names;
+#[cfg(feature = "sandbox")]
+mod practice;
+mod stores;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::Error;
+use super::owner;
+use crate::cli::Global;
+use ingest_base::clock::{Clock, CorrectedClock};
+use ingest_base::private;
+use ingest_catalog::{Postgres, SqliteCatalog};
+use ingest_config::{Config, Sources};
+use ingest_ledger::refill::Charging;
+use ingest_ledger::{LEDGER_FILE, OpenLedgerError, Witness};
+
+/// The environment of a command.
+pub struct Environment {
+    /// `quotas.toml`.
+    pub config: Config,
+    /// The directory of ledger, catalog, journal and locks.
+    pub state_dir: PathBuf,
+    /// The clock: the machine's, or that of the catalog's database where the machine's is wrong.
+    pub clock: Arc<dyn Clock>,
+    /// The same clock, for corrections.
+    corrected: Arc<CorrectedClock>,
+    /// The lock that shows that this process charges the ledger.
+    charging: OnceLock<Charging>,
+    /// What this process has seen of the ledger's file.
+    pub witness: Witness,
+    /// The database of the catalog, once it is used.
+    database: OnceLock<Postgres>,
+    /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
+    landing: OnceLock<Weak<SqliteCatalog>>,
+    /// Whether the upstreams are the sandbox's, which has secrets of its own.
+    #[cfg(feature = "sandbox")]
+    practising: bool,
+}
+
+impl Environment {
+    /// Reads the configuration; opens nothing.
+    pub fn load(global: &Global) -> Result<Self, Error> {
+        #[cfg(feature = "sandbox")]
+        if global.sandbox {
+            return Self::practice(global, Vec::new());
+        }
+        // Before anything is read: a list of regions is kept there.
+        if let Ok(state_dir) = state_dir(global) {
+            owner::admit(&state_dir, global.as_owner)?;
+        }
+        let config = Config::load(&Sources {
+            path: global.config.clone(),
+            sets: global.sets.clone(),
+        })?;
+        Self::new(config, global)
+    }
+
+    fn new(config: Config, global: &Global) -> Result<Self, Error> {
+        let corrected = Arc::<CorrectedClock>::default();
+        Ok(Self {
+            config,
+            state_dir: state_dir(global)?,
+            clock: Arc::<CorrectedClock>::clone(&corrected),
+            corrected,
+            charging: OnceLock::new(),
+            witness: Witness::default(),
+            database: OnceLock::new(),
+            landing: OnceLock::new(),
+            #[cfg(feature = "sandbox")]
+            practising: false,
+        })
+    }
+
+    /// Whether `--sandbox` was given.
+    const fn is_practice(&self) -> bool {
+        #[cfg(feature = "sandbox")]
+        return self.practising;
+        #[cfg(not(feature = "sandbox"))]
+        return false;
+    }
+
+    /// Returns the same environment, without the lock of a process that charges.
+    #[cfg(feature = "serve")]
+    pub fn another(&self) -> Self {
+        Self {
+            config: self.config.clone(),
+            state_dir: self.state_dir.clone(),
+            clock: Arc::clone(&self.clock),
+            corrected: Arc::clone(&self.corrected),
+            // Each charge takes it for itself, and gives it back when it ends.
+            charging: OnceLock::new(),
+            witness: self.witness.clone(),
+            database: self.database.clone(),
+            landing: OnceLock::new(),
+            #[cfg(feature = "sandbox")]
+            practising: self.practising,
+        }
+    }
+
+    /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
+    pub fn missing_state_dir(&self) -> Option<String> {
+        let is_missing = is_missing(&self.state_dir) && self.database().is_none();
+        is_missing.then(|| self.nothing_stored("the state directory", &self.state_dir))
+    }
+
+    /// Rejects a state directory that the command line names and that does not exist: nothing can be found there.
+    pub fn expect_state_dir(&self, global: &Global) -> Result<(), Error> {
+        // The usual directory is missing until the first run: that is no mistake of the command line.
+        let missing = self.missing_state_dir();
+        missing
+            .filter(|_| self.is_named(global))
+            .map_or(Ok(()), |missing| Err(Error::Usage(missing)))
+    }
+
+    /// Rejects such a directory for a command that only uses the ledger, unless that is a server.
+    pub fn expect_ledger(&self, global: &Global) -> Result<(), Error> {
+        if self.config.ledger.store.is_file()
+            && self.is_named(global)
+            && is_missing(&self.state_dir)
+        {
+            let missing = self.nothing_stored("the state directory", &self.state_dir);
+            return Err(Error::Usage(missing));
+        }
+        Ok(())
+    }
+
+    /// Rejects such a directory, and one without a catalog, for a command that reads records.
+    pub fn expect_catalog(&self, global: &Global) -> Result<(), Error> {
+        self.expect_state_dir(global)?;
+        let file = self.state_dir.join(CATALOG_FILE);
+        if self.is_named(global) && self.database().is_none() && is_missing(&file) {
+            return Err(Error::Usage(self.nothing_stored("the catalog", &file)));
+        }
+        Ok(())
+    }
+
+    /// Whether the command line names the state directory.
+    fn is_named(&self, global: &Global) -> bool {
+        global.state_dir.is_some() || self.is_practice()
+    }
+
+    fn nothing_stored(&self, what: &str, path: &Path) -> String {
+        let sandbox = if self.is_practice() { " --sandbox" } else { "" };
+        format!(
+            "{what} {} does not exist: no run has stored anything there; run `ingest --region all{sandbox}`, or name \
+            another directory with --state-dir",
+            path.display()
+        )
+    }
+
+    /// Creates the state directory if it does not exist.
+    pub fn create_state_dir(&self) -> Result<(), Error> {
+        // In place of a directory that was moved away with a ledger that this process charged, none is made.
+        let ledger = self.state_dir.join(LEDGER_FILE);
+        self.witness
+            .in_place(&ledger)
+            .map_err(OpenLedgerError::from)?;
+        let remedy = "set --state-dir or $INGEST_STATE_DIR";
+        let what = format!(
+            "cannot create the state directory {}",
+            self.state_dir.display()
+        );
+        private::create_dir(&self.state_dir).map_err(|error| {
+            // A name below the directory, so that the directory itself is checked too.
+            match ingest_sqlite::file_above(&self.state_dir.join(CATALOG_FILE)) {
+                Some(file) => Error::Refused(format!(
+                    "{what}: {} is a file, not a directory; {remedy}",
+                    file.display()
+                )),
+                None => Error::Refused(format!("{what}: {error}; {remedy}")),
+            }
+        })
+    }
+
+    /// Keeps the lock that shows that this process charges.
+    pub fn hold(&self, charging: Charging) {
+        // One lock is enough: the first one stays.
+        let _ = self.charging.set(charging);
+    }
+}
+
+pub const CATALOG_FILE: &str = "catalog.db";
+/// The directory of `--sandbox` in the state directory.
+pub const PRACTICE: &str = "sandbox";
+
+fn is_missing(path: &Path) -> bool {
+    // A file that cannot be inspected may exist: opening it reports why it cannot be used.
+    matches!(path.try_exists(), Ok(false))
+}
+
+/// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and
+/// `~/.local/state/ingest`.
+fn state_dir(global: &Global) -> Result<PathBuf, Error> {
+    let set = |name| {
+        env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let first_of_systemd = || {
+        let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
+        // systemd separates the directories of `StateDirectory=` with colons.
+        env::split_paths(&directories).next()
+    };
+    global
+        .state_dir
+        .clone()
+        .or_else(|| set("INGEST_STATE_DIR"))
+        .or_else(first_of_systemd)
+        // The XDG specification says that a relative path is ignored.
+        .or_else(|| {
+            Some(
+                set("XDG_STATE_HOME")
+                    .filter(|home| home.is_absolute())?
+                    .join("ingest"),
+            )
+        })
+        .or_else(|| Some(set("HOME")?.join(".local/state/ingest")))
+        .ok_or_else(|| {
+            Error::Usage(
+                "no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned(),
+            )
+        })
+}

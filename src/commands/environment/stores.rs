@@ -1,0 +1,183 @@
+//! What a command opens: the catalog, its leases, and the clients of the upstreams.
+
+use std::sync::{Arc, Weak};
+
+#[cfg(feature = "sandbox")]
+use super::practice::{known_secrets, sandboxed};
+use super::{CATALOG_FILE, Environment};
+use crate::commands::Error;
+use crate::run::{Context, Selection, Unlanded, Upstreams};
+use ingest_base::clock::Monotonic;
+use ingest_catalog::{
+    Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, PostgresCatalog,
+    ReadOnly, RowLeases, SqliteCatalog, postgres,
+};
+use ingest_config::{CatalogConfig, CatalogStore, Credential};
+use ingest_ledger::clocks::{self, Told};
+use ingest_upstream as upstream;
+use ingest_upstream::{Client, ClientError};
+
+impl Environment {
+    /// The database of the catalog; `None` if the catalog is in files. Connects to nothing.
+    pub fn database(&self) -> Option<&Postgres> {
+        let CatalogConfig {
+            store,
+            password,
+            schema,
+            connections,
+            ..
+        } = &self.config.catalog;
+        let CatalogStore::Postgres(url) = store else {
+            return None;
+        };
+        let database = || Postgres::new(url, password.clone(), schema, *connections);
+        Some(self.database.get_or_init(database))
+    }
+
+    /// The leases of this process: rows of the catalog's database, or lock files.
+    pub fn leases(&self) -> Result<Arc<dyn Leases>, Error> {
+        if let Some(database) = self.database() {
+            let length = self.config.catalog.lease;
+            return Ok(Arc::new(RowLeases::new(database, length)));
+        }
+        let files = LockFiles::open(&self.state_dir);
+        Ok(Arc::new(files.map_err(Error::io(
+            "cannot create the directory of locks",
+        ))?))
+    }
+
+    /// Returns who walks which region, on any machine that shares the catalog.
+    pub async fn held_leases(&self) -> Result<Vec<HeldLease>, Error> {
+        match self.database() {
+            Some(database) => {
+                let held = postgres::held(database).await;
+                Ok(held.map_err(|error| database.error(error))?)
+            }
+            None => Ok(LockFiles::held(&self.state_dir)),
+        }
+    }
+
+    /// Where pages are kept that the catalog cannot take; `None` for a catalog in files, which is on the same disk.
+    pub fn unlanded(&self) -> Option<Unlanded> {
+        self.database().map(|_| Unlanded::new(&self.state_dir))
+    }
+
+    /// Lands the pages that an earlier run kept.
+    pub async fn land_kept(&self, context: &Context) -> Result<(), Error> {
+        let Some(unlanded) = &context.unlanded else {
+            return Ok(());
+        };
+        let kind_of = |upstream: &str, call: &str| {
+            let upstream = self.config.upstreams.get(upstream)?;
+            upstream.calls.get(call)?.records.clone()
+        };
+        let landed = unlanded.land_all(context, &kind_of).await?;
+        if landed > 0 {
+            tracing::info!(
+                pages = landed,
+                "stored pages that an earlier run could not store"
+            );
+        }
+        Ok(())
+    }
+
+    /// The catalog, for landing.
+    pub async fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
+        if let Some(database) = self.database() {
+            let catalog = PostgresCatalog::open(database.clone()).await?;
+            self.compare_clocks().await;
+            return Ok(Arc::new(catalog));
+        }
+        let path = self.state_dir.join(CATALOG_FILE);
+        let catalog = Arc::new(SqliteCatalog::open(&path)?);
+        // Of two, the first is the one to read from while it is open.
+        let _ = self.landing.set(Arc::downgrade(&catalog));
+        Ok(catalog)
+    }
+
+    /// Goes by the clock of the database that machines share, where this machine's clock is wrong: a region that one of them
+    /// walked at a time that is still to come would not count as walked for the others.
+    pub async fn compare_clocks(&self) {
+        let Some(database) = self.database().filter(|_| clocks::is_due(&self.corrected)) else {
+            return;
+        };
+        let began = Monotonic::now();
+        // Whatever needs the catalog next reports that it is away.
+        if let Ok(at) = postgres::server_time(database).await {
+            let (by, took) = (database.shown(), began.elapsed());
+            let told = Told { by, at, took };
+            clocks::compare(&self.corrected, &told, &self.config.ledger).await;
+        }
+    }
+
+    /// The passes of the catalog, for reading.
+    pub async fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
+        Ok(match self.shared_catalog().await? {
+            Some(catalog) => Arc::new(catalog),
+            None => Arc::new(self.catalog_in_files()?),
+        })
+    }
+
+    /// The records and the history of the catalog, for reading.
+    pub async fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
+        if let Some(catalog) = self.landing.get().and_then(Weak::upgrade) {
+            return Ok(catalog);
+        }
+        Ok(match self.shared_catalog().await? {
+            Some(catalog) => Arc::new(catalog),
+            None => Arc::new(self.catalog_in_files()?),
+        })
+    }
+
+    async fn shared_catalog(&self) -> Result<Option<PostgresCatalog>, Error> {
+        match self.database() {
+            Some(database) => {
+                let catalog = PostgresCatalog::open_read_only(database.clone()).await?;
+                self.compare_clocks().await;
+                Ok(catalog)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The catalog in the state directory, for reading. An empty one in place of a database that has none yet.
+    fn catalog_in_files(&self) -> Result<SqliteCatalog<ReadOnly>, Error> {
+        Ok(match self.database() {
+            Some(_) => SqliteCatalog::none()?,
+            None => SqliteCatalog::open_read_only(&self.state_dir.join(CATALOG_FILE))?,
+        })
+    }
+
+    /// Returns the clients of the upstreams of these jobs.
+    pub fn upstreams(&self, selection: &Selection) -> Upstreams {
+        let credentials = selection.iter().flat_map(|(job, _)| job.credentials());
+        credentials
+            .map(|credential| (credential.name.clone(), self.upstream(credential)))
+            .collect()
+    }
+
+    /// Returns the client of a credential's upstream.
+    pub fn upstream(
+        &self,
+        credential: &Arc<Credential>,
+    ) -> Result<Arc<dyn upstream::Upstream>, String> {
+        match self.client(credential) {
+            Ok(client) => Ok(Arc::new(client)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[cfg(feature = "sandbox")]
+    pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        if self.practising {
+            let client = Client::new(sandboxed(&credential.upstream), known_secrets(credential))?;
+            return Ok(client.with(credential.limits.clone()));
+        }
+        Client::for_credential(credential, &self.state_dir)
+    }
+
+    #[cfg(not(feature = "sandbox"))]
+    pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        Client::for_credential(credential, &self.state_dir)
+    }
+}

@@ -11,7 +11,7 @@ use super::progress::Working;
 use super::{Error, output, refill};
 use crate::cli::{ForecastArgs, Global};
 use crate::doc::text::Screen;
-use crate::doc::{Block, Chart, Doc, Grid, Head, Section};
+use crate::doc::{Chart, Doc, DocBlock, Grid, Head, Section};
 use crate::exit::Exit;
 use crate::foresight::{
     self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
@@ -214,7 +214,7 @@ fn picture(limit: &LimitForecast) -> Section {
         times: limit.used.iter().map(time).collect(),
         line: Some(limit.enforced.get()),
     };
-    Section::default().with_piece(Block::Chart(chart))
+    Section::default().with_piece(DocBlock::Chart(chart))
 }
 
 fn jobs(jobs: &[JobFit]) -> Section {

@@ -23,12 +23,12 @@ use ingest_quota::{Cost, LimitName, Timestamp, Units};
 #[derive(Debug, Serialize)]
 pub struct History {
     pub since: Timestamp,
-    pub rows: Vec<Row>,
+    pub rows: Vec<HistoryRow>,
 }
 
 /// Passes and spend of one region of a job in one UTC day. What no job charged has neither job nor region, but an origin.
 #[derive(Debug, Default, Serialize)]
-pub struct Row {
+pub struct HistoryRow {
     pub day: String,
     pub account: String,
     pub job: Option<String>,
@@ -104,26 +104,26 @@ pub async fn report(environment: &Environment, since: Timestamp) -> Result<Histo
 }
 
 fn row<'r>(
-    rows: &'r mut BTreeMap<Key, Row>,
+    rows: &'r mut BTreeMap<Key, HistoryRow>,
     at: Timestamp,
     account: &str,
     (job, region, origin): (Option<&str>, Option<&str>, Origin),
-) -> &'r mut Row {
+) -> &'r mut HistoryRow {
     let day = at.to_utc().format("%Y-%m-%d").to_string();
     let (job, region) = (job.map(str::to_owned), region.map(str::to_owned));
     let (account, names) = (account.to_owned(), (job.clone(), region.clone()));
     let key = (day.clone(), account.clone(), names.0, names.1, origin);
-    rows.entry(key).or_insert_with(|| Row {
+    rows.entry(key).or_insert_with(|| HistoryRow {
         day,
         account,
         job,
         region,
         origin,
-        ..Row::default()
+        ..HistoryRow::default()
     })
 }
 
-fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
+fn add_spent(rows: &mut BTreeMap<Key, HistoryRow>, account: &str, spent: &Spent) {
     let (job, region) = (&spent.purpose.job, &spent.purpose.region);
     let whose = (job.as_deref(), region.as_deref(), spent.origin);
     let row = row(rows, spent.at, account, whose);
@@ -132,7 +132,12 @@ fn add_spent(rows: &mut BTreeMap<Key, Row>, account: &str, spent: &Spent) {
 }
 
 /// Takes the spend from the ledger where it has the charges: it also has those of requests that landed nothing.
-fn add_pass(rows: &mut BTreeMap<Key, Row>, account: &str, pass: &PassRecord, ledger_tells: bool) {
+fn add_pass(
+    rows: &mut BTreeMap<Key, HistoryRow>,
+    account: &str,
+    pass: &PassRecord,
+    ledger_tells: bool,
+) {
     let whose = (Some(&*pass.job), Some(&*pass.region), Origin::Charged);
     let row = row(rows, pass.started_at, account, whose);
     row.passes += 1;
@@ -172,7 +177,7 @@ impl History {
     }
 }
 
-fn day(rows: &[Row], all: bool) -> Section {
+fn day(rows: &[HistoryRow], all: bool) -> Section {
     let mut table = Grid::new([
         Head::text("JOB"),
         Head::text("REGION"),
@@ -184,7 +189,7 @@ fn day(rows: &[Row], all: bool) -> Section {
     ]);
     for group in groups(rows, all || rows.len() <= MOST_ROWS) {
         let [first, ..] = &*group else { continue };
-        let sum = |number: fn(&Row) -> u64| group.iter().map(|row| number(row)).sum::<u64>();
+        let sum = |number: fn(&HistoryRow) -> u64| group.iter().map(|row| number(row)).sum::<u64>();
         let (passes, complete) = (sum(|row| row.passes), sum(|row| row.complete));
         let mut units = Cost::none();
         for row in &group {
@@ -217,7 +222,7 @@ fn day(rows: &[Row], all: bool) -> Section {
 }
 
 /// The job of rows, which leads to its passes.
-fn whose(first: &Row, group: &[&Row]) -> Phrases {
+fn whose(first: &HistoryRow, group: &[&HistoryRow]) -> Phrases {
     let whose = first.origin.whose(first.job.as_deref());
     let region = first.region.as_deref().filter(|_| group.len() == 1);
     match &first.job {
@@ -226,7 +231,7 @@ fn whose(first: &Row, group: &[&Row]) -> Phrases {
     }
 }
 
-fn regions(group: &[&Row]) -> String {
+fn regions(group: &[&HistoryRow]) -> String {
     let regions = group.iter().filter_map(|row| row.region.as_deref());
     let regions = slices::named(regions.map(|region| (region, None)));
     if regions.is_empty() {
@@ -240,11 +245,12 @@ fn regions(group: &[&Row]) -> String {
 const MOST_ROWS: usize = 40;
 
 /// Puts the regions of each job together, unless each is a row.
-fn groups(rows: &[Row], each: bool) -> Vec<Vec<&Row>> {
+fn groups(rows: &[HistoryRow], each: bool) -> Vec<Vec<&HistoryRow>> {
     if each {
         return rows.iter().map(|row| vec![row]).collect();
     }
-    let mut groups: BTreeMap<(&str, &Option<String>, Origin, bool), Vec<&Row>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &Option<String>, Origin, bool), Vec<&HistoryRow>> =
+        BTreeMap::new();
     for row in rows {
         let is_shared = row.region.as_deref() == Some(Region::SHARED);
         let key = (&*row.account, &row.job, row.origin, is_shared);
@@ -254,7 +260,7 @@ fn groups(rows: &[Row], each: bool) -> Vec<Vec<&Row>> {
 }
 
 /// Returns each doubt and each note of a row.
-fn said(row: &Row) -> impl Iterator<Item = Said<'_>> {
+fn said(row: &HistoryRow) -> impl Iterator<Item = Said<'_>> {
     let (job, region) = (row.job.as_deref(), row.region.as_deref());
     let doubts = row.doubts.iter();
     let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));

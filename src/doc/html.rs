@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Bar, Block, Chart, Doc, Grid, Head, Phrase, Phrases, Section, Share, Tone};
+use super::{Bar, Chart, Doc, DocBlock, Grid, Head, Phrase, Phrases, Section, Share, Tone};
 use ingest_base::plain::{count, plain};
 
 /// Text as HTML shows it, without characters that mislead.
@@ -31,7 +31,7 @@ pub fn part(part: &Section) -> String {
     let has_bar = part
         .blocks
         .iter()
-        .any(|block| matches!(block, Block::Bar(_)));
+        .any(|block| matches!(block, DocBlock::Bar(_)));
     let (element, level) = if part.is_item {
         ("article", 3)
     } else {
@@ -51,11 +51,11 @@ pub fn part(part: &Section) -> String {
     }
     let name = part.heading.as_deref().unwrap_or("Table");
     out.extend(part.blocks.iter().map(|block| match block {
-        Block::Line(line) => format!("<p>{}</p>", words(line)),
-        Block::Grid(one) => table(one, name),
-        Block::Bar(one) => bar(one),
-        Block::Chart(one) => chart(one),
-        Block::Source(text) => source(text, name),
+        DocBlock::Line(line) => format!("<p>{}</p>", words(line)),
+        DocBlock::Grid(one) => table(one, name),
+        DocBlock::Bar(one) => bar(one),
+        DocBlock::Chart(one) => chart(one),
+        DocBlock::Source(text) => source(text, name),
     }));
     out + &format!("</{element}>")
 }

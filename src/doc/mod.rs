@@ -22,11 +22,11 @@ pub struct Section {
     pub is_headed: bool,
     /// Whether it is one of a list, as a hit of a search: a terminal shows these without empty lines between them.
     pub is_item: bool,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<DocBlock>,
 }
 
 #[derive(Debug)]
-pub enum Block {
+pub enum DocBlock {
     Line(Phrases),
     Grid(Grid),
     Bar(Bar),
@@ -172,14 +172,14 @@ impl Section {
 
     /// The part with one more piece.
     #[must_use]
-    pub fn with_piece(mut self, piece: impl Into<Block>) -> Self {
+    pub fn with_piece(mut self, piece: impl Into<DocBlock>) -> Self {
         self.blocks.push(piece.into());
         self
     }
 
     /// Adds a line.
     pub fn say(&mut self, line: impl Into<Phrases>) {
-        self.blocks.push(Block::Line(line.into()));
+        self.blocks.push(DocBlock::Line(line.into()));
     }
 
     /// Adds lines.
@@ -310,7 +310,7 @@ impl Grid {
     }
 }
 
-impl From<Grid> for Block {
+impl From<Grid> for DocBlock {
     fn from(table: Grid) -> Self {
         Self::Grid(table)
     }

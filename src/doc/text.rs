@@ -7,7 +7,7 @@ use rustix::fd::AsFd;
 use rustix::termios::tcgetwinsize;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Bar, Block, Chart, Doc, Grid, Phrase, Phrases, Section, Share, Tone};
+use super::{Bar, Chart, Doc, DocBlock, Grid, Phrase, Phrases, Section, Share, Tone};
 use ingest_base::plain::{count, plain};
 
 /// The width of a terminal that does not report one, in columns.
@@ -193,11 +193,11 @@ impl Doc {
 impl Section {
     fn text(&self, screen: Screen) -> String {
         let blocks = self.blocks.iter().map(|block| match block {
-            Block::Line(words) => screen.lines(words).join("\n"),
-            Block::Grid(table) => table.text(screen),
-            Block::Bar(bar) => bar.text(screen),
-            Block::Chart(chart) => chart.text(screen),
-            Block::Source(text) => text.split('\n').map(plain).collect::<Vec<_>>().join("\n"),
+            DocBlock::Line(words) => screen.lines(words).join("\n"),
+            DocBlock::Grid(table) => table.text(screen),
+            DocBlock::Bar(bar) => bar.text(screen),
+            DocBlock::Chart(chart) => chart.text(screen),
+            DocBlock::Source(text) => text.split('\n').map(plain).collect::<Vec<_>>().join("\n"),
         });
         let heading = self.heading.as_deref().filter(|_| self.is_headed);
         let heading = heading.map(plain).into_iter();

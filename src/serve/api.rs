@@ -18,10 +18,10 @@ use tower_http::compression::CompressionLayer;
 
 use super::guard::{HEALTH, guard};
 use super::problem::Problem;
-use super::{App, charge, metrics, page};
+use super::{App, charge, page};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
-use crate::commands::{Error, export, history, preview, search, status};
+use crate::commands::{Error, export, history, metrics, preview, search, status};
 use crate::when::Since;
 use ingest_base::plain::json_safe;
 use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
@@ -55,7 +55,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/api/v1/charge", post(charge::charge))
         .route("/api/v1/release", post(charge::release))
         .route("/api/v1/settle", post(charge::settle))
-        .route("/metrics", get(metrics::metrics))
+        .route("/metrics", get(metrics_text))
         .route(HEALTH, get(health))
         .merge(page::routes())
         .fallback(nothing)
@@ -83,6 +83,16 @@ async fn other_method() -> Problem {
 async fn health(State(app): State<Arc<App>>) -> Response {
     let limits = app.limiter.store(app.environment.clock.now()).await;
     json_text(&json!({ "status": "ok", "limits": limits }))
+}
+
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The state now, in the families of `--metrics-file`. How the last run ended is in that file alone.
+async fn metrics_text(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    let text = app
+        .read(|environment| async move { metrics::text(&environment, None).await })
+        .await?;
+    Ok(typed(METRICS, text))
 }
 
 /// Reads the parameters of a request.

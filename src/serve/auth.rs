@@ -35,14 +35,14 @@ pub struct Clients {
 }
 
 struct KnownClient {
-    client: Arc<Client>,
+    client: Arc<TokenClient>,
     /// Of the token: tokens of any length are compared in the same time.
     digest: [u8; 32],
 }
 
 /// A client with a token.
 #[derive(Debug)]
-pub struct Client {
+pub struct TokenClient {
     pub name: String,
     /// What it may do.
     pub config: ServeClient,
@@ -50,9 +50,9 @@ pub struct Client {
 
 /// Whose request it is.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub struct Requester {
     /// The client whose token was presented; `None`: none.
-    pub client: Option<Arc<Client>>,
+    pub client: Option<Arc<TokenClient>>,
     /// How the token was presented.
     pub presented: Presented,
     /// The address that the request is counted by if it has no valid token.
@@ -84,7 +84,7 @@ impl Clients {
         {
             let token = token.map_err(Error::Usage)?;
             known.push(KnownClient {
-                client: Arc::new(Client {
+                client: Arc::new(TokenClient {
                     name: name.to_owned(),
                     config: client.clone(),
                 }),
@@ -100,9 +100,9 @@ impl Clients {
     }
 
     /// Returns whose request it is.
-    pub fn identify(&self, headers: &HeaderMap, peer: Peer) -> Identity {
+    pub fn identify(&self, headers: &HeaderMap, peer: Peer) -> Requester {
         let (presented, token) = presented(headers);
-        Identity {
+        Requester {
             client: token.and_then(|token| self.find(&token)),
             presented,
             address: self.address(headers, peer),
@@ -110,7 +110,7 @@ impl Clients {
     }
 
     /// Compares the token with each, whichever it is, so that the time tells nothing.
-    fn find(&self, token: &[u8]) -> Option<Arc<Client>> {
+    fn find(&self, token: &[u8]) -> Option<Arc<TokenClient>> {
         let presented = digest_of(token);
         let mut found = None;
         for known in &self.known {

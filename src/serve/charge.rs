@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::App;
 use super::api::{JSON, json_text};
 use super::auth::only;
-use super::auth::{Client, Identity};
+use super::auth::{Requester, TokenClient};
 use super::fields::whole_seconds;
 use super::problem::{Problem, RETRY};
 use crate::cli::ChargeArgs;
@@ -145,7 +145,7 @@ impl From<UnitsBody> for Cost {
 /// `POST /api/v1/charge`
 pub async fn charge(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Identity>,
+    Extension(identity): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let client = client(&identity)?;
@@ -162,7 +162,7 @@ pub async fn charge(
 /// `POST /api/v1/release`
 pub async fn release(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Identity>,
+    Extension(identity): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let client = client(&identity)?;
@@ -180,7 +180,7 @@ pub async fn release(
 /// `POST /api/v1/settle`
 pub async fn settle(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Identity>,
+    Extension(identity): Extension<Requester>,
     request: Request,
 ) -> Result<Response, Problem> {
     let client = client(&identity)?;
@@ -205,7 +205,7 @@ pub async fn settle(
 
 /// The units by the names of their limits in the ledger. The names in the configuration are those of a credential: the named
 /// one, or the only one that the client may charge.
-fn true_cost(app: &App, client: &Client, credential: Option<&str>, units: Cost) -> Cost {
+fn true_cost(app: &App, client: &TokenClient, credential: Option<&str>, units: Cost) -> Cost {
     let credentials = app.environment.config.credentials.values();
     let mut own = credentials.filter(|one| {
         client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
@@ -217,7 +217,7 @@ fn true_cost(app: &App, client: &Client, credential: Option<&str>, units: Cost) 
     }
 }
 
-fn client(identity: &Identity) -> Result<Arc<Client>, Problem> {
+fn client(identity: &Requester) -> Result<Arc<TokenClient>, Problem> {
     let missing = || {
         Problem::new(
             StatusCode::UNAUTHORIZED,
@@ -227,7 +227,7 @@ fn client(identity: &Identity) -> Result<Arc<Client>, Problem> {
     identity.client.clone().ok_or_else(missing)
 }
 
-fn may_charge(client: &Client, credential: &str) -> Result<(), Problem> {
+fn may_charge(client: &TokenClient, credential: &str) -> Result<(), Problem> {
     if client.config.may_charge(credential) {
         return Ok(());
     }
@@ -324,7 +324,7 @@ fn charging(
 /// The charge that a request names, and the accounts in which the client may look for it.
 fn named(
     app: &App,
-    client: &Client,
+    client: &TokenClient,
     id: Option<String>,
     credential: Option<&str>,
 ) -> Result<(ChargeId, Vec<Arc<Account>>), Problem> {

@@ -18,9 +18,9 @@ use tokio::time::{sleep, timeout};
 
 use super::auth::Peer;
 use super::patient::Patient;
-use super::places::{Place, Places};
+use super::places::{ConnectionPlace, Places};
 use super::rest::{answer, close_after};
-use super::unread::Unread;
+use super::unread::UnreadAnswers;
 use crate::run::Stop;
 
 /// How long a request's head may take, counted from the end of the last answer: idle connections are closed too.
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub async fn serve(
     listeners: Vec<TcpListener>,
     router: Router,
-    (unread, is_behind_a_proxy): (Unread, bool),
+    (unread, is_behind_a_proxy): (UnreadAnswers, bool),
     mut stop: Stop,
 ) {
     let places = Places::new(is_behind_a_proxy);
@@ -100,7 +100,7 @@ fn peer(stream: &TcpStream) -> io::Result<Peer> {
 fn connection(
     stream: Patient,
     peer: Peer,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     router: Router,
 ) -> impl GracefulConnection<Error = hyper::Error> + Send {
     // For all requests of the connection: the time of a head is set once, when it begins.

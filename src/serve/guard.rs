@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::auth::only;
-use super::auth::{Identity, Peer, Presented};
+use super::auth::{Peer, Presented, Requester};
 use super::limiter::Usage;
 use super::page;
 use super::problem::Problem;
@@ -66,7 +66,7 @@ async fn finished(app: &App, response: Response, usage: &Usage) -> Response {
     response
 }
 
-fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Problem> {
+fn permitted(app: &App, request: &Request, identity: &Requester) -> Result<(), Problem> {
     let is_unknown = identity.client.is_none() && identity.presented != Presented::Nothing;
     if is_unknown {
         return Err(Problem::new(
@@ -94,7 +94,7 @@ fn permitted(app: &App, request: &Request, identity: &Identity) -> Result<(), Pr
 }
 
 /// A web page of another server can make a browser send a request, but not one of this type, and not without its origin.
-fn may_post(request: &Request, identity: &Identity) -> Result<(), Problem> {
+fn may_post(request: &Request, identity: &Requester) -> Result<(), Problem> {
     if !auth::is_same_origin(request.headers()) {
         let detail = "the request comes from a page of another server; send it from a program, or without `Origin`";
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));

@@ -16,7 +16,7 @@ use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Limit, LimitName, SlidingLog, Timestamp, Units};
 use parking_lot::Mutex;
 
-use super::auth::Identity;
+use super::auth::Requester;
 
 /// The most clients that are counted each by itself. Further ones are counted together while all of these have requests in
 /// their window: forgetting one of them would let it exceed its limit.
@@ -31,14 +31,14 @@ const SWEEP: Duration = Duration::from_secs(1);
 
 /// The limits on requests.
 pub struct Limiter {
-    readers: Arc<Policy>,
-    clients: HashMap<String, Arc<Policy>>,
+    readers: Arc<RequestLimit>,
+    clients: HashMap<String, Arc<RequestLimit>>,
     memory: Mutex<Memory>,
     redis: Option<Redis>,
 }
 
 /// A limit on the requests of each of some clients.
-pub struct Policy {
+pub struct RequestLimit {
     /// Its name in responses.
     pub name: &'static str,
     name_in_ledger: LimitName,
@@ -50,7 +50,7 @@ pub struct Policy {
 #[derive(Clone)]
 pub struct Usage {
     /// The limit.
-    pub policy: Arc<Policy>,
+    pub policy: Arc<RequestLimit>,
     /// The requests that it can still send now.
     pub remaining: Units,
     /// How long until it can send more; `None` while it can send all.
@@ -70,7 +70,7 @@ enum Key {
 
 #[derive(Default)]
 struct Memory {
-    logs: HashMap<Key, (Arc<Policy>, SlidingLog)>,
+    logs: HashMap<Key, (Arc<RequestLimit>, SlidingLog)>,
     swept: Option<Timestamp>,
 }
 
@@ -86,8 +86,8 @@ impl Limiter {
     /// The ledger's URL cannot be used.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let policies = config.serve.clients.iter();
-        let policies =
-            policies.map(|(name, client)| (name.clone(), Policy::new("client", client.limit)));
+        let policies = policies
+            .map(|(name, client)| (name.clone(), RequestLimit::new("client", client.limit)));
         let redis = match &config.ledger.store {
             LedgerStore::Sqlite => None,
             LedgerStore::Redis(url) => {
@@ -101,7 +101,7 @@ impl Limiter {
             }
         };
         Ok(Self {
-            readers: Policy::new("readers", config.serve.readers),
+            readers: RequestLimit::new("readers", config.serve.readers),
             clients: policies.collect(),
             memory: Mutex::default(),
             redis,
@@ -117,7 +117,7 @@ impl Limiter {
     }
 
     /// Counts a request if it fits. A request that does not fit is not counted.
-    pub async fn take(&self, identity: &Identity, now: Timestamp) -> Usage {
+    pub async fn take(&self, identity: &Requester, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
         let key = self.memory.lock().place(key, now);
         let in_redis = match &self.redis {
@@ -142,7 +142,7 @@ impl Limiter {
     }
 
     /// Returns what the client has used on this server, and counts nothing.
-    pub fn look(&self, identity: &Identity, now: Timestamp) -> Usage {
+    pub fn look(&self, identity: &Requester, now: Timestamp) -> Usage {
         let (key, policy) = self.counted_as(identity);
         let memory = self.memory.lock();
         let mut log = memory
@@ -154,7 +154,7 @@ impl Limiter {
         policy.usage(&log, now)
     }
 
-    fn counted_as(&self, identity: &Identity) -> (Key, Arc<Policy>) {
+    fn counted_as(&self, identity: &Requester) -> (Key, Arc<RequestLimit>) {
         let client = identity.client.as_ref();
         let known = client.and_then(|client| Some((client, self.clients.get(&client.name)?)));
         match known {
@@ -165,7 +165,7 @@ impl Limiter {
 }
 
 impl Memory {
-    fn take(&mut self, key: Key, policy: &Arc<Policy>, now: Timestamp) -> Usage {
+    fn take(&mut self, key: Key, policy: &Arc<RequestLimit>, now: Timestamp) -> Usage {
         let (_, log) = self
             .logs
             .entry(key)
@@ -202,7 +202,7 @@ impl Memory {
     }
 }
 
-impl Policy {
+impl RequestLimit {
     fn new(name: &'static str, limit: Limit) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -268,7 +268,7 @@ const ONE: Units = Units::new(1);
 impl Redis {
     /// Counts a request in Redis; `None` while Redis cannot be reached. After a failure no request waits for it until an
     /// interval is over.
-    async fn take(&self, key: &Key, policy: &Arc<Policy>, now: Timestamp) -> Option<Usage> {
+    async fn take(&self, key: &Key, policy: &Arc<RequestLimit>, now: Timestamp) -> Option<Usage> {
         if !self.breaker.admit_one() {
             return None;
         }
@@ -294,7 +294,7 @@ impl Redis {
     }
 
     /// Whether the last call did not fail, or one that is due now does not.
-    async fn replies(&self, policy: &Arc<Policy>, now: Timestamp) -> bool {
+    async fn replies(&self, policy: &Arc<RequestLimit>, now: Timestamp) -> bool {
         if !self.breaker.is_open() {
             return true;
         }
@@ -327,7 +327,7 @@ impl Key {
     }
 }
 
-fn usage(reply: ChargeReply, policy: &Arc<Policy>, now: Timestamp) -> Option<Usage> {
+fn usage(reply: ChargeReply, policy: &Arc<RequestLimit>, now: Timestamp) -> Option<Usage> {
     let (remaining, retry_in) = match reply {
         ChargeReply::Granted(granted) => {
             let left = granted.grant.remaining.get(&policy.name_in_ledger).copied();

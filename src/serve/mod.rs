@@ -7,7 +7,7 @@
 //! | `guard`, `auth` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
-//! | `api`, `charge`, `metrics` | the answers for programs |
+//! | `api`, `charge` | the answers for programs |
 //! | `page`, `day` | the answers for people: the documents of the commands |
 
 mod api;
@@ -19,7 +19,6 @@ mod fields;
 mod guard;
 mod limiter;
 mod listen;
-mod metrics;
 mod page;
 mod patient;
 mod places;
@@ -37,7 +36,7 @@ use self::auth::Clients;
 use self::charge::Charges;
 use self::limiter::Limiter;
 use self::reads::Reads;
-use self::unread::Unread;
+use self::unread::UnreadAnswers;
 use serde_json::json;
 
 use crate::cli::{Global, ServeArgs};
@@ -52,7 +51,7 @@ pub struct App {
     clients: Clients,
     limiter: Limiter,
     reads: Reads,
-    unread: Unread,
+    unread: UnreadAnswers,
     charges: Charges,
 }
 
@@ -74,7 +73,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         clients: Clients::read(config, must_present_token).await?,
         limiter: Limiter::new(&environment.config)?,
         reads: Reads::new(config.query_timeout),
-        unread: Unread::default(),
+        unread: UnreadAnswers::default(),
         charges: Charges::default(),
         environment: Arc::new(environment),
     });

@@ -24,7 +24,7 @@ use crate::commands::figures::{cost, count, counted, instant};
 use crate::commands::status::{self, parts, standing};
 use crate::commands::{export, forecast, history, search};
 use crate::doc::html::{self, escaped};
-use crate::doc::{Block, Doc, Grid, Head, PageLink, Phrase, Phrases, Section, Tone};
+use crate::doc::{Doc, DocBlock, Grid, Head, PageLink, Phrase, Phrases, Section, Tone};
 use ingest_base::plain::one_line;
 use ingest_catalog::{PassRecord, SearchResults, StoredRecord};
 use ingest_config::{LedgerStore, Pointer, Region};
@@ -309,12 +309,12 @@ fn limits(status: &status::Status, mut charts: DayCharts, now: Timestamp) -> Str
     for limit in &status.limits {
         let mut part = parts::limit(status, limit, now);
         let chart = charts.take(&limit.report.account, &limit.report.limit);
-        part.blocks.extend(chart.map(Block::Chart));
+        part.blocks.extend(chart.map(DocBlock::Chart));
         doc.add(part);
     }
     let bars = doc.parts.iter().flat_map(|part| &part.blocks);
     let bars = bars.filter_map(|block| match block {
-        Block::Bar(bar) => Some(bar),
+        DocBlock::Bar(bar) => Some(bar),
         _ => None,
     });
     let legend = html::legend(bars);
@@ -742,7 +742,7 @@ async fn record(app: &App, uri: &Uri) -> Result<(String, String), Problem> {
     of_all.extend(record.gone_at.map(|at| ("Gone since", instant(at).into())));
     let text = serde_json::to_string_pretty(&body).unwrap_or_default();
     let mut source = Section::headed("As the upstream returned it");
-    source.blocks.push(Block::Source(text));
+    source.blocks.push(DocBlock::Source(text));
     let doc = Doc::from_iter([
         named("Columns", columns),
         named("In the catalog", of_all.into_iter()),

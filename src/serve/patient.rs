@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use super::unread::Unread;
+use super::unread::UnreadAnswers;
 
 /// How long the other side may take to read [`LEAST`] bytes of an answer.
 const UNREAD: Duration = Duration::from_secs(20);
@@ -21,12 +21,12 @@ const LEAST: usize = 64 * 1024;
 /// A connection that fails when the other side reads too slowly.
 pub struct Patient {
     stream: TcpStream,
-    unread: Unread,
+    unread: UnreadAnswers,
     /// The write that waits for the other side; `None`: none does.
-    waiting: Option<Waiting>,
+    waiting: Option<Stalled>,
 }
 
-struct Waiting {
+struct Stalled {
     since: Instant,
     /// The bytes that the other side has read since then.
     read: usize,
@@ -35,7 +35,7 @@ struct Waiting {
 }
 
 impl Patient {
-    pub fn new(stream: TcpStream, unread: Unread) -> Self {
+    pub fn new(stream: TcpStream, unread: UnreadAnswers) -> Self {
         Self {
             stream,
             unread,
@@ -53,7 +53,7 @@ impl Patient {
             self.waiting = self.waiting.take().and_then(|waiting| waiting.after(read));
             return Poll::Ready(written);
         }
-        let waiting = self.waiting.get_or_insert_with(Waiting::begin);
+        let waiting = self.waiting.get_or_insert_with(Stalled::begin);
         // Looked at every second, and not once at the end: the patience shrinks when other answers begin to wait.
         while waiting.next_look.as_mut().poll(context).is_ready() {
             let patience = match self.unread.are_many() {
@@ -69,7 +69,7 @@ impl Patient {
     }
 }
 
-impl Waiting {
+impl Stalled {
     fn begin() -> Self {
         Self {
             since: Instant::now(),

@@ -31,7 +31,7 @@ pub struct Places {
 
 /// A place of one connection, free again when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPlace {
     places: Places,
     address: IpAddr,
     _slot: OwnedSemaphorePermit,
@@ -57,12 +57,12 @@ impl Places {
     }
 
     /// Gives a place to a connection of this address.
-    pub fn take(&self, slot: OwnedSemaphorePermit, address: IpAddr) -> Place {
+    pub fn take(&self, slot: OwnedSemaphorePermit, address: IpAddr) -> ConnectionPlace {
         let address = network(address);
         if let Some(held) = &self.held {
             *held.lock().entry(address).or_default() += 1;
         }
-        Place {
+        ConnectionPlace {
             places: self.clone(),
             address,
             _slot: slot,
@@ -70,7 +70,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Whether most places are taken, or its address has many of them: connections then end with their answer, so that whoever waits
     /// gets a place.
     pub fn is_crowded(&self) -> bool {
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let Some(held) = &self.places.held else {
             return;

@@ -12,9 +12,9 @@ const MOST: usize = 16 * 1024 * 1024;
 
 /// How many bytes of answers are in memory.
 #[derive(Clone, Default)]
-pub struct Unread(Arc<Sender<usize>>);
+pub struct UnreadAnswers(Arc<Sender<usize>>);
 
-impl Unread {
+impl UnreadAnswers {
     /// Whether reads wait for clients to read answers.
     pub fn are_many(&self) -> bool {
         *self.0.borrow() >= MOST
@@ -32,7 +32,7 @@ impl Unread {
         // No body is a stream: this neither waits nor copies.
         let bytes = to_bytes(body, usize::MAX).await.unwrap_or_default();
         self.0.send_modify(|all| *all += bytes.len());
-        let counted = Counted {
+        let counted = UnreadBody {
             bytes,
             unread: self.clone(),
         };
@@ -41,18 +41,18 @@ impl Unread {
 }
 
 /// The body of an answer.
-struct Counted {
+struct UnreadBody {
     bytes: Bytes,
-    unread: Unread,
+    unread: UnreadAnswers,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for UnreadBody {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Counted {
+impl Drop for UnreadBody {
     fn drop(&mut self) {
         let bytes = self.bytes.len();
         self.unread

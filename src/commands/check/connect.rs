@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::finding::{CheckFinding, Verdict, bad, good};
+use super::finding::{CheckFinding, Severity, bad, good};
 use crate::commands::environment::Environment;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
@@ -42,7 +42,7 @@ pub async fn everything(
                 Ok(Ok((spoken, None))) => good(what, spoken),
                 Ok(Ok((spoken, Some(differs)))) => CheckFinding {
                     what,
-                    verdict: Verdict::Warning,
+                    verdict: Severity::Warning,
                     detail: format!("{spoken}; {differs}"),
                 },
                 Ok(Err(why)) => bad(what, format!("{why}; check base_url and the network")),
@@ -147,9 +147,9 @@ async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, Postg
 fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
     use ledger::redis::Finding::{KeepsNothing, MayEvict};
     let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) {
-        Verdict::Warning
+        Severity::Warning
     } else {
-        Verdict::Bad
+        Severity::Bad
     };
     CheckFinding {
         what: what.to_owned(),

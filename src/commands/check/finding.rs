@@ -8,13 +8,13 @@ use crate::doc::{Doc, Phrase, Phrases, Section, Tone};
 #[derive(Debug, Serialize)]
 pub struct CheckFinding {
     pub what: String,
-    pub verdict: Verdict,
+    pub verdict: Severity,
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Severity {
     Good,
     Warning,
     Bad,
@@ -23,7 +23,7 @@ pub enum Verdict {
 pub const fn good(what: String, detail: String) -> CheckFinding {
     CheckFinding {
         what,
-        verdict: Verdict::Good,
+        verdict: Severity::Good,
         detail,
     }
 }
@@ -31,7 +31,7 @@ pub const fn good(what: String, detail: String) -> CheckFinding {
 pub const fn warning(what: String, detail: String) -> CheckFinding {
     CheckFinding {
         what,
-        verdict: Verdict::Warning,
+        verdict: Severity::Warning,
         detail,
     }
 }
@@ -39,7 +39,7 @@ pub const fn warning(what: String, detail: String) -> CheckFinding {
 pub const fn bad(what: String, detail: String) -> CheckFinding {
     CheckFinding {
         what,
-        verdict: Verdict::Bad,
+        verdict: Severity::Bad,
         detail,
     }
 }
@@ -48,9 +48,9 @@ pub const fn bad(what: String, detail: String) -> CheckFinding {
 pub fn doc(findings: &[CheckFinding]) -> Doc {
     let line = |finding: &CheckFinding| {
         let (word, tone) = match finding.verdict {
-            Verdict::Good => ("good   ", Tone::Good),
-            Verdict::Warning => ("warning", Tone::Warn),
-            Verdict::Bad => ("BAD    ", Tone::Bad),
+            Severity::Good => ("good   ", Tone::Good),
+            Severity::Warning => ("warning", Tone::Warn),
+            Severity::Bad => ("BAD    ", Tone::Bad),
         };
         Phrases::from(Phrase::toned(word, tone))
             .and(format!("  {}: {}", finding.what, finding.detail))

@@ -9,7 +9,7 @@ mod writable;
 
 use std::sync::Arc;
 
-use self::finding::{CheckFinding, Verdict, bad, good, warning};
+use self::finding::{CheckFinding, Severity, bad, good, warning};
 use serde_json::json;
 
 use super::advice::advice;
@@ -55,14 +55,14 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         .iter()
         .map(|finding| finding.verdict)
         .max()
-        .unwrap_or(Verdict::Good);
+        .unwrap_or(Severity::Good);
     let report = json!({ "verdict": worst, "findings": findings });
     output::report(global, &report, |screen| {
         if global.logs_only() {
             log_bad(findings);
         }
         // `-q` leaves out `Done`, and a fault is printed all the same.
-        let is_told = worst == Verdict::Bad && !global.logs_only();
+        let is_told = worst == Severity::Bad && !global.logs_only();
         let words = if is_told {
             Message::Result
         } else {
@@ -70,7 +70,7 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         };
         words(finding::doc(findings).text(screen))
     })?;
-    Ok(if worst == Verdict::Bad {
+    Ok(if worst == Severity::Bad {
         Exit::Failed
     } else {
         Exit::Success
@@ -78,7 +78,7 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
 }
 
 fn log_bad(findings: &[CheckFinding]) {
-    let bad = findings.iter().filter(|one| one.verdict == Verdict::Bad);
+    let bad = findings.iter().filter(|one| one.verdict == Severity::Bad);
     for CheckFinding { what, detail, .. } in bad {
         tracing::error!("{what}: {detail}");
     }

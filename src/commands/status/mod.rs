@@ -130,7 +130,7 @@ pub struct RegionStatus {
     pub due_at: Option<Timestamp>,
     /// Why its last pass failed, if that began later than the last complete one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Failure>,
+    pub failed: Option<FailedPass>,
     /// When the pass began that the upstream refused after the last complete one; absent if none was, or if the configuration
     /// of its requests changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,7 +157,7 @@ pub struct RegionStatus {
 
 /// A pass that a run left as failed.
 #[derive(Debug, Clone, Serialize)]
-pub struct Failure {
+pub struct FailedPass {
     /// When the run left it.
     pub at: Timestamp,
     /// Why it got no further.
@@ -170,7 +170,7 @@ pub struct BatchStatus {
     pub job: String,
     /// Why the last ones failed, if no region of the job has a later complete pass.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<Failure>,
+    pub failed: Option<FailedPass>,
     /// When the last ones began, if they are doubtful.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubtful_at: Option<Timestamp>,
@@ -429,12 +429,12 @@ fn failure(
     failed: &[PassRecord],
     (job, region): (&str, &str),
     last_complete: Option<Timestamp>,
-) -> Option<Failure> {
+) -> Option<FailedPass> {
     let mut its = failed
         .iter()
         .filter(|pass| pass.job == job && pass.region == region);
     let pass = its.find(|pass| last_complete.is_none_or(|at| pass.started_at > at))?;
-    Some(Failure {
+    Some(FailedPass {
         at: pass.left_at.unwrap_or(pass.started_at),
         why: pass.notes.clone().unwrap_or_default(),
     })

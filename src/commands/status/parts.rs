@@ -10,7 +10,7 @@ use super::{
     BatchStatus, LimitStatus, RegionStatus, SliceProgress, Spend, Stale, Standing, Status, Walking,
     standing,
 };
-use crate::doc::{Bar, Block, Grid, Head, PageLink, Phrase, Phrases, Section, Share, Tone};
+use crate::doc::{Bar, DocBlock, Grid, Head, PageLink, Phrase, Phrases, Section, Share, Tone};
 use crate::run::HeldBack;
 use ingest_config::Region;
 use ingest_ledger::ChargeSource;
@@ -59,7 +59,7 @@ pub fn held_back(held_back: &[HeldBack]) -> Section {
 pub fn limit(status: &Status, limit: &LimitStatus, now: Timestamp) -> Section {
     let names = status.limits.iter().map(name);
     let mut part = Section::default();
-    part.blocks.push(Block::Bar(Bar {
+    part.blocks.push(DocBlock::Bar(Bar {
         name: Phrase::linked(
             name(limit),
             PageLink::passes_of_limit(&limit.report.account, &limit.report.limit),
@@ -252,7 +252,7 @@ pub fn regions_with_causes(status: &Status, all: bool, now: Timestamp) -> Sectio
     if hidden > 0 {
         let more = counted(hidden as u64, "more region");
         let more = format!("... and {more}; --all shows them, --job and --region some of them");
-        part.blocks.insert(1, Block::Line(more.into()));
+        part.blocks.insert(1, DocBlock::Line(more.into()));
     }
     part.say_all(failures(status, now));
     part.say_all(notes(status));

@@ -147,7 +147,7 @@ fn a_check_reads_the_tokens_of_the_server_and_says_whether_it_can_start() {
     let open = finding(&answer, "serve.listen");
     assert_eq!(open["verdict"], "bad");
     assert!(open["detail"].to_string().contains("[serve.clients.NAME]"));
-    assert!(!checked(&[]).to_string().contains("serve"));
+    assert!(!checked(&[]).to_string().contains("serve."));
 }
 
 #[test]

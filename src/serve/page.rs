@@ -426,7 +426,7 @@ fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
         return part;
     }
     let mut table = Grid::new([
-        Head::text("STARTED"),
+        Head::text("STARTED (UTC)"),
         Head::text("JOB"),
         Head::text("REGION"),
         Head::text("STATE"),
@@ -438,13 +438,14 @@ fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
         Head::text("NOTES"),
     ]);
     for pass in passes.iter().rev().take(MOST_PASSES) {
+        let started = pass.started_at.to_utc().format("%Y-%m-%d %H:%M");
         let tone = match (pass.failed, pass.word()) {
             (true, _) => Tone::Bad,
             (false, None | Some("no page")) => Tone::Warn,
             (false, Some(_)) => Tone::Good,
         };
         table.row([
-            instant(pass.started_at).into(),
+            started.to_string().into(),
             pass.job.clone().into(),
             Region::key_of(&pass.region, pass.slice).into(),
             Phrase::toned(pass.word().unwrap_or("unfinished"), tone).into(),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{Landing, PassId, PassRef, PassStore, SqliteCatalog};
+use ingest_catalog::{AtKnown, Landing, PassId, PassRef, PassStore, SqliteCatalog};
 use ingest_config::{Config, Records, Sources};
 use ingest_quota::{Timestamp, Units};
 use ingest_sqlite as sqlite;
@@ -113,6 +113,7 @@ async fn land(
         next: Some(format!("cursor-{number}")),
         list: ListSoFar::default(),
         cut: false,
+        at_known: AtKnown::Ignore,
         removed: Vec::new(),
         lasting: None,
         greatest: None,

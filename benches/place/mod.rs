@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ingest_base::clock::SystemClock;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
+use ingest_catalog::{AtKnown, Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
 use ingest_config::{Config, Sources};
 use ingest_ledger::SqliteLedger;
 use ingest_quota::{Cost, Timestamp, Units};
@@ -244,6 +244,7 @@ async fn land(
             request: "request".into(),
             next: (is_open || end < records.end).then(|| end.to_string()),
             list: ListSoFar::default(),
+            at_known: AtKnown::Ignore,
             cut: false,
             removed: Vec::new(),
             lasting: None,

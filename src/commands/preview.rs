@@ -11,7 +11,8 @@ use crate::cli::{Global, RunArgs};
 use crate::doc::{Doc, Grid, Head, Phrase, Section, Tone};
 use crate::exit::Exit;
 use crate::foresight::{
-    self, FirstUnfit, Fits, JobsHeldBack, LimitPreview, PassPreview, Preview, Previous, StepPreview,
+    self, FirstUnfit, Fits, JobsHeldBack, LimitPreview, PassPreview, Preview, Previous, Reads,
+    StepPreview,
 };
 use crate::run::{self, Range, Rejections, Selection};
 use ingest_config::{Job, Region, Slice};
@@ -203,6 +204,7 @@ fn steps(steps: &[StepPreview]) -> Section {
     ];
     let mut part = Section::headed("The next run");
     part.blocks.push(table.into());
+    part.say_all(known(steps));
     part.say_all(
         said.iter()
             .filter(|(holds, _)| *holds)
@@ -216,6 +218,38 @@ const FIRST: &str = "The only pass so far over a list with {since} was the first
 const BATCHES: &str = "* marks batches of ids, which serve several regions together.";
 const PAGES: &str =
     "Each batch is expected to have one page; each further page of its list is one more request.";
+
+/// How lists are read that can end at what is known: a line for each call, and for what its passes read.
+fn known(steps: &[StepPreview]) -> Vec<String> {
+    let mut lines: Vec<(&str, Reads, Option<Timestamp>)> = Vec::new();
+    for step in steps.iter().filter(|step| step.due) {
+        let Some(known) = step.stops_at_known else {
+            continue;
+        };
+        let same = lines
+            .iter_mut()
+            .find(|(call, reads, _)| *call == step.call && *reads == known.reads);
+        match same {
+            // The first of its regions.
+            Some((.., at)) => *at = (*at).into_iter().chain(known.complete_at).min(),
+            None => lines.push((&step.call, known.reads, known.complete_at)),
+        }
+    }
+    let line = |(call, reads, at): (&str, Reads, Option<Timestamp>)| match (reads, at) {
+        (Reads::Everything, _) => format!("{call} is read to its end in this pass."),
+        (Reads::WhatIsNew, at) => {
+            let again = at.map_or_else(
+                || "it is read to its end by --relist only".to_owned(),
+                |at| format!("everything is read again from {} on", instant(at)),
+            );
+            format!(
+                "{call} stops at the first page that is known and unchanged, which is expected to be its first; each page of new \
+                 records is one more request, and {again}."
+            )
+        }
+    };
+    lines.into_iter().map(line).collect()
+}
 
 /// A row of the table: a step of a region, or of all slices of a region.
 struct StepRow {

@@ -396,6 +396,7 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
             params: call.params.clone(),
             body: call.body.clone(),
             max_pages: None,
+            stop_at_known: None,
             ids: None,
             read_later: Vec::new(),
         }],

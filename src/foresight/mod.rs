@@ -16,7 +16,7 @@ pub use forecast::{
     ScheduleError, Stalest, Used, forecast, what_fits,
 };
 pub use preview::{
-    FirstUnfit, Fits, JobsHeldBack, LimitPreview, PREVIOUS_PASSES, PassPreview, Preview, Previous,
-    StepPreview, preview,
+    FirstUnfit, Fits, JobsHeldBack, KnownPreview, LimitPreview, PREVIOUS_PASSES, PassPreview,
+    Preview, Previous, Reads, StepPreview, preview,
 };
 pub use reserve::reserved;

@@ -251,7 +251,7 @@ impl<'a> Review<'a> {
             self.check_list(page, turn, was_asked, &mut verdict);
         }
         verdict.is_proved &= verdict.doubts.is_empty();
-        if page.skipped > 0 && (self.names_since() || self.call.paging.lasting().is_some()) {
+        if page.skipped > 0 && (self.reads_what_is_new() || self.call.paging.lasting().is_some()) {
             let text = format!(
                 "{}: records have no id at `records.id`, and the next list does not have them again",
                 self.call.name
@@ -467,6 +467,11 @@ impl<'a> Review<'a> {
     /// Whether a list that ends too early would lose records for good.
     fn names_since(&self) -> bool {
         self.job.names(self.step, &Variable::Since)
+    }
+
+    /// Whether passes read only what is new, so that no later one lists what this one passed over.
+    fn reads_what_is_new(&self) -> bool {
+        self.names_since() || self.step.stop_at_known.is_some()
     }
 
     /// Whether `max_pages` allows no page behind this one.

@@ -91,7 +91,8 @@ impl Review<'_> {
         }
         // An empty list can have one page.
         let of_pages = place_of_pages(self);
-        let total = list.total.as_ref();
+        // What is behind a page that is known was not read.
+        let total = list.total.as_ref().filter(|_| !list.is_known);
         if let Some(total) = total.filter(|total| of_pages.as_ref() != Some(&total.at)) {
             match self.is_likely_total() {
                 true => self.judge_likely_total(list, total, marks_gone, &mut judged),
@@ -120,7 +121,7 @@ impl Review<'_> {
         let is_accepted = self.call.trust.contains(&Doubt::FewerThanTotal);
         let is_note = is_small(total.least, reached) && !self.is_last_chance();
         judged.is_partial |= !is_accepted;
-        judged.is_cut |= !is_accepted && self.names_since();
+        judged.is_cut |= !is_accepted && self.reads_what_is_new();
         judged.findings.push(match is_note && !is_accepted {
             true => Finding::Note(format!("{text}; {}", self.consequence())),
             false => self.find(Doubt::FewerThanTotal, text),
@@ -173,14 +174,16 @@ impl Review<'_> {
         judged.is_partial |= marks_gone;
         // A record that moved to a later page, or went, moved those behind it to pages that were read already. What moves to the front
         // only repeats the end of the page before.
-        let moved_back = self.call.paging.counts_itself() && again > list.overlapping;
+        // In a list that has its newest records first, what comes and what changes moves the others back, and passes over none.
+        let moves_back = self.call.paging.counts_itself() && self.step.stop_at_known.is_none();
+        let moved_back = moves_back && again > list.overlapping;
         let fell = total.is_some_and(|total| total.fell) && !self.is_likely_total();
         let passed_over = fell || moved_back;
         if passed_over && self.is_last_chance() {
             let text = format!("{why}, and no other pass lists what it passed over");
             judged.is_partial = true;
             judged.findings.push(self.find(Doubt::ListMoved, text));
-        } else if passed_over && self.names_since() {
+        } else if passed_over && self.reads_what_is_new() {
             (judged.is_partial, judged.is_cut) = (true, true);
             judged
                 .findings
@@ -200,6 +203,9 @@ impl Review<'_> {
     fn consequence(&self) -> &'static str {
         match self.names_since() {
             true => "the next pass begins at the same {since}",
+            false if self.step.stop_at_known.is_some() => {
+                "this pass marks no record as gone, and the next one reads on to what the passes before this one knew"
+            }
             false => "this pass marks no record as gone",
         }
     }

@@ -75,11 +75,21 @@ impl Tried<'_> {
         let mut missing = missing(&step.call, page, reported);
         missing.extend(self.lacking(&page.records));
         Judged {
-            goes_on: review.goes_on(page, &verdict),
+            goes_on: self.goes_on(review.goes_on(page, &verdict), verdict.next.is_some()),
             notes: notes.collect(),
             doubts: verdict.doubts,
             missing: missing.into_iter().collect(),
             values,
+        }
+    }
+
+    /// Adds to how a list goes on where a run stops before its end.
+    fn goes_on(&self, why: String, is_more: bool) -> String {
+        match self.step.stop_at_known.filter(|_| is_more) {
+            Some(_) => format!(
+                "{why}; a run stops here if all records of the page are known and unchanged (`stop_at_known`)"
+            ),
+            None => why,
         }
     }
 

@@ -1,13 +1,15 @@
 //! Which regions are due, and in which order they walk. Runs, previews and forecasts share these rules.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Selection;
 use super::steps::{Edited, fit, listing_steps, readable, refusable, request_of};
-use ingest_catalog::{CatalogError, OpenPass, PassId, PassReader, RegionState, SliceState};
-use ingest_config::{Job, Region, Slice, Slices, Step};
+use ingest_catalog::{
+    AtKnown, CatalogError, KnownList, OpenPass, PassId, PassReader, RegionState, SliceState,
+};
+use ingest_config::{Job, Recurs, Region, Slice, Slices, Step};
 use ingest_quota::Timestamp;
 
 /// How much earlier than due a region walks at most: a timer does not fire at exactly the same interval each time.
@@ -35,6 +37,8 @@ pub struct Candidate {
     pub backfill: Option<Arc<Backfill>>,
     /// The cursors of the last complete pass with which the next one begins its lists, by the step's index.
     pub lasting: HashMap<usize, String>,
+    /// Its lists that can end at what is known, by their requests.
+    pub known: BTreeMap<String, KnownList>,
 }
 
 /// The slices of a job over a region.
@@ -96,6 +100,7 @@ pub async fn candidates(
         let found = found.map(|(region, state)| Candidate::new(job, region, state));
         let mut found: Vec<Candidate> = found.collect();
         read_lasting(catalog, job, &mut found, now).await?;
+        read_known(catalog, job, &mut found, now).await?;
         candidates.append(&mut found);
     }
     Ok(candidates)
@@ -129,6 +134,39 @@ async fn read_lasting(
     Ok(())
 }
 
+/// Reads how far the lists are known that can end at what is known.
+async fn read_known(
+    catalog: &dyn PassReader,
+    job: &Job,
+    candidates: &mut [Candidate],
+    now: Timestamp,
+) -> Result<(), CatalogError> {
+    let stops = |(_, step): &(usize, &Step)| step.stop_at_known.is_some();
+    let steps: Vec<&Step> = listing_steps(job)
+        .filter(stops)
+        .map(|(_, step)| step)
+        .collect();
+    let lists = candidates.iter().flat_map(|one| {
+        let list = |step: &&Step| (one.region.code.clone(), request_of(job, step, &one.region));
+        steps.iter().map(list)
+    });
+    let lists: Vec<(String, String)> = lists.collect();
+    if lists.is_empty() {
+        return Ok(());
+    }
+    let known = catalog
+        .known_lists(&job.name, &lists, now + LONGEST_TOLERANCE)
+        .await?;
+    let mut known = lists.into_iter().zip(known);
+    for candidate in candidates {
+        let own = known.by_ref().take(steps.len());
+        candidate.known = own
+            .filter_map(|((_, request), list)| Some((request, list?)))
+            .collect();
+    }
+    Ok(())
+}
+
 /// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete. `known` is the state of its region, if that
 /// was read already.
 ///
@@ -144,6 +182,7 @@ pub async fn reread(
     if let Some(state) = known {
         let mut found = vec![Candidate::new(job, region, state)];
         read_lasting(catalog, job, &mut found, now).await?;
+        read_known(catalog, job, &mut found, now).await?;
         return Ok(found.pop());
     }
     let Some(slice) = region.slice else {
@@ -297,7 +336,43 @@ impl Candidate {
             state,
             backfill: None,
             lasting: HashMap::new(),
+            known: BTreeMap::new(),
         }
+    }
+
+    /// Returns how far the list of a step is known; `None` if no complete pass read it to its end.
+    #[must_use]
+    pub fn known_list(&self, step: &Step) -> Option<&KnownList> {
+        let is_read = step.stop_at_known.is_some();
+        let request = is_read.then(|| request_of(&self.job, step, &self.region))?;
+        self.known.get(&request)
+    }
+
+    /// Whether the list of a step can end at what is known, in its unfinished pass or in one that begins now. A list is read to its end
+    /// when that is due, and by a pass that lists everything again; one that nobody knows has no page that is known.
+    #[must_use]
+    pub fn at_known(&self, step: &Step, now: Timestamp) -> AtKnown {
+        let Some(stop) = &step.stop_at_known else {
+            return AtKnown::Ignore;
+        };
+        let open = self.resumable(now);
+        let relists = open.map_or(self.job.relists, |pass| pass.relists);
+        let began = open.map_or(now, |pass| pass.started_at);
+        let is_due = match (stop.complete_every, self.known_list(step)) {
+            (Recurs::Every(span), Some(list)) => began >= list.began + span - tolerance(span),
+            (Recurs::Every(_) | Recurs::Never, _) => false,
+        };
+        match relists || is_due {
+            true => AtKnown::ReadOn,
+            false => AtKnown::Stop,
+        }
+    }
+
+    /// Whether the next pass is expected to end the list of a step at its first page, since nothing is new.
+    #[must_use]
+    pub fn stops(&self, step: &Step, now: Timestamp) -> bool {
+        let can_stop = || self.known_list(step).is_some_and(|list| list.can_stop);
+        self.at_known(step, now) == AtKnown::Stop && can_stop()
     }
 
     /// Returns the pass at whose cursors the next one begins; `None` where that lists everything again.

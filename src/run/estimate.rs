@@ -411,12 +411,16 @@ fn pages_of(candidate: &Candidate, index: usize, step: &Step, now: Timestamp) ->
     let proof = u64::from(proves);
     Range {
         min: 1,
-        expected: to_come(pages_of_pass(candidate, index, step)),
+        expected: match candidate.stops(step, now) {
+            true => 1,
+            false => to_come(pages_of_pass(candidate, index, step)),
+        },
         max: most_pages(step).map(|most| to_come(most).saturating_add(proof)),
     }
 }
 
-/// Returns how many pages a step is expected to list in a whole pass: as many as the last time, up to `max_pages`.
+/// Returns how many pages a step is expected to list in a whole pass: as many as the last time, up to `max_pages`. A list that can end
+/// at what is known has as many as when it was last read to its end.
 #[must_use]
 pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
     let last = candidate
@@ -425,6 +429,10 @@ pub fn pages_of_pass(candidate: &Candidate, index: usize, step: &Step) -> u64 {
         .iter()
         .find(|(step, _)| *step == index)
         .map(|(_, pages)| *pages);
+    let last = match step.stop_at_known {
+        Some(_) => candidate.known_list(step).map(|list| list.pages),
+        None => last,
+    };
     let most = most_pages(step);
     // A list of what changed has one page mostly.
     let last = last.map(|pages| match candidate.lasting.contains_key(&index) {

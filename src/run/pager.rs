@@ -12,7 +12,7 @@ use ingest_base::clock::Monotonic;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
-use ingest_catalog::{IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
+use ingest_catalog::{AtKnown, IdSince, Landed, Landing, OpenBatch, PassRef, Resource};
 use ingest_config::{Job, Lasting, MOST_EMPTY_PAGES, Region, SinceValue, Step};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
@@ -112,6 +112,8 @@ pub struct PagePosition {
     /// The index of its step.
     pub step: usize,
     pub next: Option<String>,
+    /// Whether its list can end at what is known.
+    pub at_known: AtKnown,
     /// Whether `max_pages` ended a step that names `{since}`.
     pub cut: bool,
     /// What the pages of its list showed until now, this one included.
@@ -366,6 +368,7 @@ impl<'a> Pager<'a> {
             removed: page.removed,
             // A slice is listed once, and again by `--relist` only, which begins at no cursor.
             lasting: place.lasting.filter(|_| self.region.slice.is_none()),
+            at_known: place.at_known,
             cut: place.cut,
             list: place.list,
             greatest: place.greatest,

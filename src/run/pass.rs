@@ -12,18 +12,11 @@ use super::stop_reason::StopReason;
 use crate::review::{Finding, Greatest, listed_anew, nothing_since_first};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
-use ingest_catalog::{Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
+use ingest_catalog::{
+    AtKnown, KnownList, Landed, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition,
+};
 use ingest_config::{Field, Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
-
-/// The variables with which a list is a list for a time.
-const TIMES: [Variable; 5] = [
-    Variable::Since,
-    Variable::Date,
-    Variable::Now,
-    Variable::SliceFrom,
-    Variable::SliceTo,
-];
 
 /// A pass that this run walks, under its lease.
 #[derive(Debug)]
@@ -52,8 +45,13 @@ pub struct Pass {
     pub doubts: Vec<Doubted>,
     /// Whether it lists everything again, from the first value of `{since}`.
     pub relists: bool,
-    /// The pages with records of each step in the last complete pass, by the step's index.
-    last_filled: Vec<(usize, u64)>,
+    /// The pages with records of each step in the last pass that read its list to the end, by the step's index.
+    last_filled: HashMap<usize, u64>,
+    /// Whether the lists of its steps can end at what is known, by the step's index.
+    at_known: HashMap<usize, AtKnown>,
+    /// Those of them that the pass before it read to their ends, by the step's index: what these lack and this pass does not meet is
+    /// gone.
+    walked: HashMap<usize, KnownList>,
     // Other runs keep away from the region until it is dropped.
     _lease: Lease,
 }
@@ -73,7 +71,9 @@ impl Pass {
             since: since_of(&candidate.job, &candidate.state, relists),
             doubts: open.map(|pass| pass.doubts.clone()).unwrap_or_default(),
             relists,
-            last_filled: candidate.state.last_filled.clone(),
+            last_filled: last_filled(candidate),
+            at_known: at_known(candidate, now),
+            walked: walked(candidate),
             greatest: greatest(candidate, open, relists, now),
             lasting: match relists {
                 true => HashMap::new(),
@@ -113,7 +113,8 @@ impl Pass {
     pub fn advance(&mut self, landed: Landed, mut now_at: StepPosition) {
         self.reference = PassRef::Open(landed.pass);
         // A cursor that the pass has followed before leads in a circle, of which every page would be paid for again.
-        now_at.cursor = now_at.cursor.filter(|_| !landed.cursor_repeats);
+        let is_over = landed.cursor_repeats || landed.is_known;
+        now_at.cursor = now_at.cursor.filter(|_| !is_over);
         self.positions.retain(|at| at.step != now_at.step);
         self.positions.push(now_at);
     }
@@ -159,6 +160,9 @@ impl Pass {
     /// When the catalog cannot be written.
     pub async fn complete(&self, context: &Context) -> Result<PassId, StopReason> {
         let whole: Vec<usize> = listing_steps(&self.job)
+            // In a list that can end at what is known, a record moves to the front when it changes, also while the pass reads on: the
+            // next pass finds that first.
+            .filter(|(_, step)| step.stop_at_known.is_none())
             .filter(|(index, step)| {
                 !self.list_of(*index).is_partial && self.marks_gone(*index, step)
             })
@@ -175,6 +179,10 @@ impl Pass {
             context.catalog.store_refusal(id, &read).await?;
             return Ok(id);
         }
+        for walked in self.walked.values() {
+            let steps = [walked.step];
+            context.catalog.mark_gone(walked.pass, &steps, now).await?;
+        }
         let Some(id) = self.id() else {
             let finish = context
                 .catalog
@@ -189,8 +197,7 @@ impl Pass {
 
     /// Whether records that a list lacks are marked as gone, if it is whole.
     fn marks_gone(&self, index: usize, step: &Step) -> bool {
-        let is_for_a_time = TIMES.iter().any(|time| self.job.names(step, time));
-        !is_for_a_time && self.names_everything(index, step)
+        self.job.time_of(step).is_none() && self.names_everything(index, step)
     }
 
     /// Whether what a list leaves out is not there. One whose passes begin at cursors names everything where it begins without one;
@@ -237,6 +244,37 @@ fn said(candidate: &Candidate, open: &OpenPass) -> Vec<String> {
     edited.chain(of_lists).collect()
 }
 
+/// Returns the pages with records of each step in the last pass that read its list to the end, by the step's index.
+fn last_filled(candidate: &Candidate) -> HashMap<usize, u64> {
+    let mut filled: HashMap<usize, u64> = candidate.state.last_filled.iter().copied().collect();
+    for (index, step) in listing_steps(&candidate.job) {
+        if step.stop_at_known.is_some() {
+            let list = candidate.known_list(step);
+            filled.insert(index, list.map_or(0, |list| list.filled));
+        }
+    }
+    filled
+}
+
+/// Returns whether the lists of the steps can end at what is known, by the step's index.
+fn at_known(candidate: &Candidate, now: Timestamp) -> HashMap<usize, AtKnown> {
+    let steps = listing_steps(&candidate.job);
+    steps
+        .map(|(index, step)| (index, candidate.at_known(step, now)))
+        .collect()
+}
+
+/// Returns the lists that the last complete pass read to their ends, which can end at what is known, by the step's index.
+fn walked(candidate: &Candidate) -> HashMap<usize, KnownList> {
+    let last = candidate.state.last_complete_pass;
+    let walked = |(index, step): (usize, &Step)| {
+        let list = candidate.known_list(step).copied();
+        let list = list.filter(|list| list.is_whole && Some(list.pass) == last)?;
+        (!step.call.names_changes()).then_some((index, list))
+    };
+    listing_steps(&candidate.job).filter_map(walked).collect()
+}
+
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
 fn greatest(
     candidate: &Candidate,
@@ -274,10 +312,10 @@ fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp
 pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), StopReason> {
     let (job, region) = (Arc::clone(&pass.job), Arc::clone(&pass.region));
     for (index, step) in listing_steps(&job) {
-        let last_pages = pass.last_filled.iter().find(|(step, _)| *step == index);
+        let last_pages = pass.last_filled.get(&index).copied();
         // What changed has any number of pages.
         let last_pages = last_pages.filter(|_| !pass.lasting.contains_key(&index));
-        let last_pages = last_pages.map_or(0, |(_, pages)| *pages);
+        let last_pages = last_pages.unwrap_or(0);
         let mut pager = Pager::new(context, &job, &region, step, last_pages);
         let mut list = Listing {
             pass: &mut *pass,
@@ -349,6 +387,7 @@ impl Target for Listing<'_> {
             pass: self.pass.reference.clone(),
             step: self.index,
             next: page.next.clone(),
+            at_known: self.at_known(&page),
             cut: page.is_cut && names_since,
             list: list.clone(),
             greatest: self.pass.greatest.stored(job),
@@ -372,6 +411,8 @@ impl Target for Listing<'_> {
             pager.add(finding);
         }
         list.listed = landed.listed;
+        list.is_known = landed.is_known;
+        list.is_partial |= landed.is_known;
         self.pass.advance(
             landed,
             StepPosition {
@@ -448,15 +489,30 @@ impl Target for Listing<'_> {
 }
 
 impl Listing<'_> {
-    /// Judges the list by what all its pages showed, those of earlier runs included, once its end is proved.
+    /// Whether the list can end at a page if that is known. One that could not be read completely shows nothing, and a record that was
+    /// removed changed.
+    fn at_known(&self, page: &NextPage) -> AtKnown {
+        let is_whole = !page.is_partial && page.page.removed.is_empty();
+        match self.pass.at_known.get(&self.index).copied() {
+            Some(AtKnown::Stop) if !is_whole => AtKnown::ReadOn,
+            at_known => at_known.unwrap_or_default(),
+        }
+    }
+
+    /// Judges the list by what all its pages showed, those of earlier runs included, once its end is proved or it reached what is
+    /// known.
     async fn judge(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
         let mut list = self.pass.list_of(self.index);
-        if !list.is_ended || !pager.doubts.is_empty() {
+        if !(list.is_ended || list.is_known) || !pager.doubts.is_empty() {
             return Ok(());
         }
-        let judged = pager.judge(&list, self.pass.marks_gone(self.index, pager.step));
+        let marks_gone = list.is_ended && self.pass.marks_gone(self.index, pager.step);
+        let judged = pager.judge(&list, marks_gone);
         let findings = judged.findings.into_iter();
         let doubts: Vec<Doubted> = findings.filter_map(|one| pager.add(one)).collect();
+        if judged.is_cut {
+            self.pass.walked.remove(&self.index);
+        }
         let Some(id) = self.pass.id().filter(|_| judged.is_partial) else {
             return Ok(());
         };

@@ -18,7 +18,8 @@ use ingest_base::fnv::fnv;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_catalog::{
-    IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
+    AtKnown, IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope,
+    PendingId,
 };
 use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
@@ -357,6 +358,7 @@ impl<'a> SharedPass<'a> {
             pass: reference.clone(),
             step: batch.step,
             next: None,
+            at_known: AtKnown::Ignore,
             cut: false,
             list: ListSoFar::default(),
             greatest: None,

@@ -82,6 +82,7 @@ pub fn readable(job: &Job, region: &Region) -> String {
             "records": call.records.as_ref().map(|records| records.written()),
             "trust": doubt_names(&call.trust),
             "max_pages": step.max_pages,
+            "stops": step.stop_at_known.is_some(),
         }))
     };
     let steps: Vec<Value> = job.steps.iter().map(read).collect();

@@ -14,6 +14,9 @@ pub struct ListSoFar {
     /// Whether its end is proved.
     #[serde(skip_serializing_if = "is_default")]
     pub is_ended: bool,
+    /// Whether it ended at a page of which all records are known and unchanged.
+    #[serde(skip_serializing_if = "is_default")]
+    pub is_known: bool,
     /// Whether the upstream named its next page, or said that there is one.
     #[serde(skip_serializing_if = "is_default")]
     pub is_named: bool,

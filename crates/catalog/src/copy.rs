@@ -68,6 +68,7 @@ const LISTING: Table = Table {
         ("id", Text),
         ("requested", Text),
         ("parent", Text),
+        ("version", Integer),
     ],
     key: 3,
 };
@@ -251,6 +252,7 @@ pub const TABLES: &[Table] = &[
             ("request", Text),
             ("step", Integer),
             ("cursor", Text),
+            ("stopped", Truth),
         ],
         key: 2,
     },

@@ -35,6 +35,8 @@ pub struct Landing {
     pub next: Option<String>,
     /// The cursor with which the next pass begins, on the last page of a list that has one.
     pub lasting: Option<String>,
+    /// Whether its list can end at what is known.
+    pub at_known: AtKnown,
     /// Whether `max_pages` ended a step that names `{since}`: the next pass must then not start from this one.
     pub cut: bool,
     /// What the pages of its list showed until now, this one included. The catalog adds how many different records it lists.
@@ -68,13 +70,38 @@ pub struct Landing {
     pub term: Option<Term>,
 }
 
+/// Whether a list can end at what is known: the newest records come first, so behind a page of which nothing changed, nothing did.
+///
+/// A record is known if the last pass that tells about it returned it with the same body. A pass of the same job and region tells
+/// about its list if it is complete and not cut: it read the list from the first page to its end, or to what the passes before it
+/// knew, so nothing can be between its pages and theirs. What other passes stored tells nothing: one that stopped half-way, was
+/// abandoned or is doubtful, and another list that has the same record, can have a record whose neighbours nobody read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum AtKnown {
+    /// It is read to its end, whatever is known.
+    #[default]
+    Ignore,
+    /// This page does not end it. The catalog remembers the records for the passes behind it.
+    ReadOn,
+    /// So it does, and the page ends the list if it leads on and all of its records are known.
+    Stop,
+}
+
 impl Landing {
-    /// Returns what its list showed, which has this many different records now.
-    pub(crate) fn list_with(&self, listed: u64) -> ListSoFar {
+    /// Returns what its list showed, which has this many different records now. What is behind a page that is known is not part of the
+    /// list.
+    pub(crate) fn list_with(&self, listed: u64, is_known: bool) -> ListSoFar {
         ListSoFar {
             listed,
+            is_known,
+            is_partial: self.list.is_partial || is_known,
             ..self.list.clone()
         }
+    }
+
+    /// Whether the page ends its list if all of its records are known. An empty page shows nothing.
+    pub(crate) fn can_stop(&self) -> bool {
+        self.at_known == AtKnown::Stop && self.next.is_some() && !self.records.is_empty()
     }
 }
 
@@ -86,6 +113,8 @@ pub struct Landed {
     /// Whether this step of this pass had `next` before, and the page lists nothing new. The step is then done: its cursors
     /// form a loop, or the upstream has one cursor for the whole list, which ends at an empty page.
     pub cursor_repeats: bool,
+    /// Whether all of its records are known, which ended the step as [`AtKnown::Stop`] says.
+    pub is_known: bool,
     /// The different records that this step of this pass lists now.
     pub listed: u64,
     /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another

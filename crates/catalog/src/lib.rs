@@ -44,13 +44,13 @@ use ingest_quota::{Cost, Timestamp};
 pub use batch::OpenBatch;
 pub use copy::{CopiedTable, CopyStore, TABLES, Table, copy};
 pub use error::CatalogError;
-pub use landing::{Landed, Landing};
+pub use landing::{AtKnown, Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;
 pub use pass::{
-    DoubtfulPass, EndedSlice, IdSince, LastingCursor, LastingCursors, OpenPass, PassEnd, PassId,
-    PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages,
-    slice_states,
+    DoubtfulPass, EndedSlice, IdSince, KnownList, LastingCursor, LastingCursors, OpenPass, PassEnd,
+    PassId, PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled,
+    pages, slice_states,
 };
 pub use postgres::{
     Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
@@ -137,6 +137,15 @@ pub trait PassReader: Send + Sync {
     /// Returns the cursors at the ends of the lists of these passes, with which the next ones begin.
     async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError>;
 
+    /// Returns, for each of these lists of a job, a region and a request, how far it was read; `None` for one that no complete pass
+    /// read to its end. Ignores passes that started later than `now`.
+    async fn known_lists(
+        &self,
+        job: &str,
+        lists: &[(String, String)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<KnownList>>, CatalogError>;
+
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
     async fn last_fetched(
         &self,
@@ -196,8 +205,8 @@ pub trait PassStore: PassReader {
 
     /// Marks records as gone: those that the last complete pass of the same list has and these steps of this pass do not,
     /// unless another list has them or they were returned since this pass started. A list whose passes begin at cursors has what
-    /// any of its passes named. Call it before the pass ends, with the steps that listed everything. Returns the number of
-    /// records.
+    /// any of its passes named. Call it before the pass ends, with the steps that listed everything; or, where that pass read lists which
+    /// can end at what is known, before the next complete one of the region ends. Returns the number of records.
     async fn mark_gone(
         &self,
         pass: PassId,

@@ -1,13 +1,13 @@
 //! A page in the form in which it is stored.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::text::text_of;
-use super::{Landing, values, words};
+use super::{AtKnown, Landing, values, words};
 use ingest_base::record::Record;
 use ingest_config::Pointer;
 use ingest_quota::{Period, Timestamp};
@@ -51,6 +51,9 @@ pub struct Row {
     pub body: String,
     /// What the full-text index holds of it; `None` for nothing.
     pub text: Option<Text>,
+    /// Tells whether the body changed, in a list that can end at what is known. Another release can compute another hash: the list
+    /// is then read to its end once.
+    pub version: Option<i64>,
 }
 
 /// What the full-text index holds of a record.
@@ -62,7 +65,8 @@ pub struct Text {
 
 impl LandingPage {
     pub fn new(landing: Arc<Landing>) -> Self {
-        let row = |record| Row::new(record, &landing.kind.text);
+        let remembers = landing.at_known != AtKnown::Ignore;
+        let row = |record| Row::new(record, &landing.kind.text, remembers);
         Self {
             step: values::integer(landing.step as u64),
             rows: landing.records.iter().map(row).collect(),
@@ -88,6 +92,13 @@ impl LandingPage {
         }
     }
 
+    /// Whether all records have the versions that the passes which tell about the list returned last, by id.
+    pub fn is_known(&self, versions: &HashMap<String, i64>) -> bool {
+        let is_known =
+            |row: &Row| row.version.is_some() && row.version.as_ref() == versions.get(&row.id);
+        self.landing.can_stop() && self.rows.iter().all(is_known)
+    }
+
     /// The requested ids, and whether each came.
     pub fn answers(&self) -> impl Iterator<Item = (&str, bool)> {
         let came: HashSet<&str> = self.rows.iter().map(|row| row.id.as_str()).collect();
@@ -97,10 +108,13 @@ impl LandingPage {
 }
 
 impl Row {
-    fn new(record: &Record, text: &[Pointer]) -> Self {
+    fn new(record: &Record, text: &[Pointer], remembers: bool) -> Self {
+        let body = serde_json::to_string(&record.body);
+        let body = body.unwrap_or_else(|_| record.body.to_string());
         Self {
             id: record.id.clone(),
-            body: serde_json::to_string(&record.body).unwrap_or_else(|_| record.body.to_string()),
+            version: remembers.then(|| hash(&body)),
+            body,
             text: Text::new(&record.body, text),
         }
     }
@@ -113,12 +127,15 @@ impl Row {
 impl Text {
     pub fn new(body: &Value, pointers: &[Pointer]) -> Option<Self> {
         let text = text_of(body, pointers);
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let hash = i64::from_ne_bytes(hasher.finish().to_ne_bytes());
         (!text.is_empty()).then(|| Self {
             parted: words::part(&text).into_owned(),
-            hash,
+            hash: hash(&text),
         })
     }
+}
+
+fn hash(text: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    i64::from_ne_bytes(hasher.finish().to_ne_bytes())
 }

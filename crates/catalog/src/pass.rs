@@ -271,6 +271,24 @@ pub struct LastingCursor {
     pub cursor: String,
 }
 
+/// A list that can end at what is known, as [`super::AtKnown`] says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownList {
+    /// The last complete pass that read it to its end, and the step in it.
+    pub pass: PassId,
+    pub step: usize,
+    /// Whether that pass lacks no record that there was: what it did not list is gone, unless it moved to the front meanwhile.
+    pub is_whole: bool,
+    /// When that began.
+    pub began: Timestamp,
+    /// Its pages.
+    pub pages: u64,
+    /// Those of them up to the last one with records.
+    pub filled: u64,
+    /// Whether a pass tells about the list, so that the next one can stop.
+    pub can_stop: bool,
+}
+
 /// The cursors of passes.
 pub type LastingCursors = HashMap<PassId, Vec<LastingCursor>>;
 

@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 use super::layout::KindLayout;
 use super::pass::lasting;
 use super::{
-    CallFacts, EndedSlice, Estimate, IdSince, OpenBatch, OpenPass, PassEnd, PassId, PassRecord,
-    StepPosition, StoredRecord, values,
+    CallFacts, EndedSlice, Estimate, IdSince, KnownList, OpenBatch, OpenPass, PassEnd, PassId,
+    PassRecord, StepPosition, StoredRecord, values,
 };
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Doubted, Tag};
@@ -117,6 +117,20 @@ pub fn open_pass<R: Columns>(
         batches,
         doubts: row.doubts(column + 6)?,
         relists: row.truth(column + 7)?,
+    })
+}
+
+/// How far a list was read that stops at what is known.
+pub fn known_list<R: Columns>(row: &R) -> Result<KnownList, R::Error> {
+    let pages = row.count(2)?;
+    Ok(KnownList {
+        pass: PassId(row.integer(0)?),
+        began: row.time(1)?,
+        pages,
+        filled: pages.saturating_sub(row.count(3)?),
+        can_stop: row.truth(4)?,
+        step: row.step(5)?,
+        is_whole: !ListSoFar::read(row.optional_text(6)?.as_deref()).is_partial,
     })
 }
 

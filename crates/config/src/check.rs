@@ -1,6 +1,7 @@
 //! Rules on values that are valid by themselves, but not together.
 
 mod cost;
+mod known;
 mod paging;
 mod request;
 mod scope;
@@ -36,12 +37,13 @@ pub const SAYS: &str = "\
 - A cursor is no number of records.
 - A job with `since` names `{since}`.
 - A job with `slices` names the slice.
+- A list that stops at what is known is the same in every pass, and is read to its end within `keep`.
 - A secret is in no path and no record.
 - Each secret exists, and is sent.
 - Clients charge credentials that exist.
 - Each kind of records has its own view.";
 
-const RULES: [(Needs, Check); 14] = [
+const RULES: [(Needs, Check); 15] = [
     (Itself, transport),
     (Everything, refusals),
     (Itself, cost::charges),
@@ -52,6 +54,7 @@ const RULES: [(Needs, Check); 14] = [
     (Regions, request::cursors),
     (Regions, request::since),
     (Regions, request::slices),
+    (Itself, known::stops),
     (Everything, secrets::are_sent_only),
     (Everything, secrets::exist_and_are_sent),
     (Everything, clients),

@@ -15,6 +15,7 @@ use super::names::advice;
 use super::read::Entries;
 use super::since::Since;
 use super::slices::Slices;
+use super::stop_at_known::StopAtKnown;
 use super::values::{AnyUnits, As, ByLimit, Count, Filled, List, Span, SpanOrZero, Table, default};
 use super::{Call, Credential, Pointer, Region, Template, Then, Upstream, Variable};
 use ingest_quota::{Cost, Timestamp};
@@ -58,6 +59,8 @@ pub struct Step {
     pub body: Option<Body>,
     /// The most pages of a pass; `None`: until the list ends.
     pub max_pages: Option<u64>,
+    /// Where its list stops before its end; `None`: nowhere.
+    pub stop_at_known: Option<StopAtKnown>,
     /// The ids that it fetches; `None` for a step that lists. A step with ids serves several regions at once.
     pub ids: Option<Ids>,
     /// Where its records have what later steps and passes read: ids, and the value of `{since}`.
@@ -102,6 +105,20 @@ impl Job {
     pub fn names(&self, step: &Step, variable: &Variable) -> bool {
         let mut headers = self.credential.upstream.headers.values();
         step.names(variable) || headers.any(|template| template.names(variable))
+    }
+
+    /// The first variable with which a step's list is another one in every pass; `None` where all passes request the same.
+    #[must_use]
+    pub fn time_of(&self, step: &Step) -> Option<&'static str> {
+        let times = [
+            (Variable::Since, "{since}"),
+            (Variable::Date, "{date}"),
+            (Variable::Now, "{now}"),
+            (Variable::SliceFrom, "{slice.from}"),
+            (Variable::SliceTo, "{slice.to}"),
+        ];
+        let mut times = times.into_iter();
+        times.find_map(|(time, name)| self.names(step, &time).then_some(name))
     }
 
     /// The templates of a step's requests that use `{since}`, those of the upstream's headers included.
@@ -247,6 +264,10 @@ struct StepKeys {
     /// The most pages of a pass. If unset, until the list ends. Example: `max_pages = 4`.
     #[serde(default, with = "As::<Option<Count>>")]
     max_pages: Option<u64>,
+    /// For a list that has its newest records first, by when they were added or changed, and that takes no `{since}`: a pass ends at the
+    /// first page of which all records are known and unchanged, so it mostly has one page. Nothing behind that page is taken as gone,
+    /// and a record that changes without moving to the front is found by the passes that read the whole list. Example: `stop_at_known = { complete_every = "7d" }`.
+    stop_at_known: Option<Table<StopAtKnown>>,
     /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`; with `batch = 1`
     /// also as `{id}`, with other values of the record that names it, `{parent:/owner/login}`. Example: `ids = { from = "things.list", at = "/owner/id", batch = 50 }`.
     ids: Option<Table<IdsKeys>>,
@@ -493,6 +514,7 @@ fn step(
         body,
         call,
         max_pages: keys.max_pages,
+        stop_at_known: keys.stop_at_known.map(|Table(stop)| stop),
         ids: ids.map_or(Some(None), |ids| ids.map(Some))?,
         read_later: Vec::new(),
     };

@@ -33,6 +33,7 @@ mod rules;
 mod serve;
 mod since;
 mod slices;
+mod stop_at_known;
 mod template;
 mod upstream;
 
@@ -85,6 +86,7 @@ pub use schema::schema;
 pub use serve::{May, ServeClient, ServeConfig};
 pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
+pub use stop_at_known::{Recurs, StopAtKnown};
 pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream, is_loopback};
 

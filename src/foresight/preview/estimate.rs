@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Fits, PREVIOUS_PASSES, Previous, StepPreview};
+use super::{Fits, KnownPreview, PREVIOUS_PASSES, Previous, Reads, StepPreview};
 use crate::run::due::{fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::{Candidate, Range, Selection, candidates, steps};
@@ -37,7 +37,7 @@ pub async fn estimate(
             .partition(|one| one.is_due(now));
         let estimator = Estimator { catalog, job, now };
         let passes = estimator.passes(&due).await?;
-        steps.extend(listing_steps(job, &due, &passes));
+        steps.extend(listing_steps(job, &due, &passes, now));
         let of_job = |one: &&Candidate| one.job.name == job.name;
         let in_first_group = first_admitted.iter().filter(of_job).count();
         let groups = most_groups(due.len(), in_first_group);
@@ -48,14 +48,41 @@ pub async fn estimate(
 }
 
 /// The steps of due passes that list.
-fn listing_steps(job: &Job, due: &[&Candidate], passes: &[PassEstimate]) -> Vec<Estimated> {
+fn listing_steps(
+    job: &Job,
+    due: &[&Candidate],
+    passes: &[PassEstimate],
+    now: Timestamp,
+) -> Vec<Estimated> {
     let mut steps = Vec::new();
     for (candidate, pass) in due.iter().zip(passes) {
         let region = &candidate.region;
-        let pages = pass.pages.iter();
-        steps.extend(pages.filter_map(|(index, pages)| estimated(job, region, *index, *pages)));
+        for (index, pages) in &pass.pages {
+            let known = job
+                .steps
+                .get(*index)
+                .and_then(|step| known(candidate, step, now));
+            let mut estimated = estimated(job, region, *index, *pages);
+            if let Some(one) = &mut estimated {
+                one.step.stops_at_known = known;
+            }
+            steps.extend(estimated);
+        }
     }
     steps
+}
+
+/// Returns how the list of a step is read that can end at what is known; `None` for any other list.
+fn known(candidate: &Candidate, step: &Step, now: Timestamp) -> Option<KnownPreview> {
+    let stop = step.stop_at_known?;
+    let list = candidate.known_list(step);
+    Some(KnownPreview {
+        reads: match candidate.stops(step, now) {
+            true => Reads::WhatIsNew,
+            false => Reads::Everything,
+        },
+        complete_at: list.and_then(|list| stop.complete_at(list.began)),
+    })
 }
 
 /// Adds the pages that the steps landed in the last complete passes of their regions.
@@ -178,6 +205,7 @@ fn estimated(job: &Job, region: &Region, index: usize, requests: Range) -> Optio
         previous: None,
         units: units(&call, requests),
         fits: Fits::Unknown,
+        stops_at_known: None,
         assumes_one_page: step
             .ids
             .as_ref()

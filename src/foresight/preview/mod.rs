@@ -71,6 +71,9 @@ pub struct StepPreview {
     pub units: BTreeMap<LimitName, Range>,
     /// How much of it fits.
     pub fits: Fits,
+    /// How its list is read that can end at what is known; missing for any other list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stops_at_known: Option<KnownPreview>,
     /// Whether it requests batches of which one page each is assumed, although their lists can have more.
     #[serde(skip)]
     pub assumes_one_page: bool,
@@ -85,6 +88,23 @@ impl StepPreview {
     pub fn follows_first_pass(&self) -> bool {
         self.names_since && self.previous.is_some_and(|previous| previous.passes == 1)
     }
+}
+
+/// How a list is read that can end at what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct KnownPreview {
+    pub reads: Reads,
+    /// From when on a pass reads everything again; `None`: never, or no pass has read it yet.
+    pub complete_at: Option<Timestamp>,
+}
+
+/// What a pass reads of a list that can end at what is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reads {
+    /// Its pages up to the first one that is known. It is expected that this is the first page.
+    WhatIsNew,
+    Everything,
 }
 
 /// The pages of a step in the last complete passes of its region.

@@ -129,6 +129,7 @@ fn at_start(candidate: &Candidate) -> RegionAtStart<'_> {
         slice: candidate.region.slice,
         state: &candidate.state,
         done: candidate.backfill.as_ref().map(|all| &*all.done),
+        known: &candidate.known,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The responses that a simulated upstream gives: those of the last passes again.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::run::Candidate;
@@ -48,7 +48,8 @@ impl CatalogSnapshot {
                     .state
                     .last_complete_pass
                     .into_iter()
-                    .chain(unfinished),
+                    .chain(unfinished)
+                    .chain(candidate.known.values().map(|list| list.pass)),
             );
         }
         for job in jobs.values() {
@@ -106,7 +107,7 @@ impl CatalogSnapshot {
         let (job, region) = (&candidate.job, &candidate.region.key());
         for (index, step) in listing_steps(job) {
             let pages = pages_of_pass(candidate, index, step);
-            let pages = match last(contents, candidate, index) {
+            let pages = match last(contents, candidate, index, step) {
                 Some(ids) => dealt(ids, pages),
                 None => invented(job, region, index, pages, step),
             };
@@ -134,16 +135,23 @@ impl CatalogSnapshot {
     }
 }
 
-/// Returns the ids that a step listed in the last complete pass.
-fn last(contents: &Contents, candidate: &Candidate, step: usize) -> Option<Vec<Arc<str>>> {
-    let listed = contents
-        .listings
-        .get(&candidate.state.last_complete_pass?)?;
+/// Returns the ids that a step listed in the last complete pass, and behind them those of the last one that read its list to the end.
+fn last(
+    contents: &Contents,
+    candidate: &Candidate,
+    index: usize,
+    step: &Step,
+) -> Option<Vec<Arc<str>>> {
+    let last = candidate.state.last_complete_pass?;
+    let whole = candidate.known_list(step).map(|list| list.pass);
+    let passes = std::iter::once(last).chain(whole.filter(|whole| *whole != last));
+    let listed = passes.filter_map(|pass| contents.listings.get(&pass));
+    let listed = listed.flatten().filter(|one| one.step == index);
+    let mut seen = HashSet::new();
+    let ids = listed.flat_map(|one| &one.ids);
     Some(
-        listed
-            .iter()
-            .filter(|one| one.step == step)
-            .flat_map(|one| one.ids.iter().cloned())
+        ids.filter(|id| seen.insert(Arc::clone(id)))
+            .cloned()
             .collect(),
     )
 }

@@ -13,6 +13,8 @@
 mod cases;
 mod economy;
 mod identities;
+pub mod known;
+mod known_feeds;
 pub mod lasting;
 mod life;
 mod mistakes;

@@ -6,6 +6,7 @@ mod copying;
 mod ends;
 mod failover;
 mod growth;
+mod known;
 mod lasting;
 mod long_ids;
 mod machines;

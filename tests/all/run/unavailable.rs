@@ -9,9 +9,9 @@ use ingest::run::{self, RunOutcome, RunReport, Unlanded};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_catalog::{
-    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, LastingCursors, Listed,
-    NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId, PendingQuery,
-    Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
+    CallFacts, CatalogError, Estimate, IdSince, KnownList, Landed, Landing, LastPages,
+    LastingCursors, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore,
+    PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
 };
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -80,6 +80,7 @@ pass_on! { PassReader:
     unseen(upstream: &str, since: Timestamp) -> u64;
     call_facts() -> Vec<CallFacts>;
     lasting_cursors(passes: &[PassId]) -> LastingCursors;
+    known_lists(job: &str, lists: &[(String, String)], now: Timestamp) -> Vec<Option<KnownList>>;
 }
 
 pass_on! { PassStore:

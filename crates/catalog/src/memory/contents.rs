@@ -1,12 +1,12 @@
 //! What a catalog in memory begins with.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use foldhash::HashMap as FastMap;
 
-use crate::{CallFacts, NamedIds, PassId, RegionState, SliceState, StepListing};
+use crate::{CallFacts, KnownList, NamedIds, PassId, RegionState, SliceState, StepListing};
 use ingest_config::Slice;
 use ingest_quota::Timestamp;
 
@@ -50,6 +50,8 @@ pub struct RegionAtStart<'a> {
     pub state: &'a RegionState,
     /// The slices that are complete; `None` in a job without slices.
     pub done: Option<&'a [SliceState]>,
+    /// Its lists that can end at what is known, by their requests.
+    pub known: &'a BTreeMap<String, KnownList>,
 }
 
 /// What lists have, and what of it is in the catalog.

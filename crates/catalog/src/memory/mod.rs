@@ -16,9 +16,10 @@ use parking_lot::Mutex;
 use self::pass::{open, open_passes};
 use self::state::State;
 use super::{
-    CallFacts, CatalogError, Estimate, IdSince, Landed, Landing, LastPages, LastingCursors, Lease,
-    Leases, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore, PendingId,
-    PendingQuery, Rearrangement, RecordIds, RegionState, Resource, SliceState, Taken, Term,
+    CallFacts, CatalogError, Estimate, IdSince, KnownList, Landed, Landing, LastPages,
+    LastingCursors, Lease, Leases, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader,
+    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, Resource,
+    SliceState, Taken, Term,
 };
 use ingest_base::clock::Deadline;
 use ingest_base::list_so_far::ListSoFar;
@@ -145,6 +146,17 @@ impl PassReader for MemoryCatalog {
 
     async fn lasting_cursors(&self, _: &[PassId]) -> Result<LastingCursors, CatalogError> {
         Ok(LastingCursors::new())
+    }
+
+    async fn known_lists(
+        &self,
+        job: &str,
+        lists: &[(String, String)],
+        _: Timestamp,
+    ) -> Result<Vec<Option<KnownList>>, CatalogError> {
+        let state = self.state.lock();
+        let known = |(region, request): &(String, String)| state.known_list(job, region, request);
+        Ok(lists.iter().map(known).collect())
     }
 
     async fn last_fetched(

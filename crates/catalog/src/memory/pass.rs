@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::contents::{Contents, PageNumber, RecordKind};
 use crate::{
-    EndedSlice, Landing, OpenBatch, OpenPass, PassEnd, PassId, Rearrangement, StepListing,
+    AtKnown, EndedSlice, Landing, OpenBatch, OpenPass, PassEnd, PassId, Rearrangement, StepListing,
     StepPosition,
 };
 use ingest_config::Slice;
@@ -28,6 +28,8 @@ pub struct MemoryPass {
     pub positions: Vec<StepPosition>,
     pub batches: Vec<OpenBatch>,
     pub listings: Vec<MemoryListing>,
+    /// The steps whose lists can end at what is known, with their requests.
+    pub remembers: Vec<(usize, String)>,
 }
 
 /// The ids of one kind that calls of one name returned.
@@ -85,17 +87,22 @@ impl MemoryPass {
         positions.map(|at| (at.step, at.pages)).collect()
     }
 
-    pub fn advance(&mut self, landing: &Landing) {
+    /// Moves a step behind a page. `is_known`: whether that ends its list.
+    pub fn advance(&mut self, landing: &Landing, is_known: bool) {
+        let step = (landing.step, landing.request.clone());
+        if landing.at_known != AtKnown::Ignore && !self.remembers.contains(&step) {
+            self.remembers.push(step);
+        }
         let is_same = |at: &StepPosition| at.step == landing.step;
         let before = self.positions.iter().position(is_same);
         let before = before.map(|place| self.positions.swap_remove(place));
         self.positions.push(StepPosition {
             step: landing.step,
             pages: before.map_or(0, |at| at.pages) + 1,
-            cursor: landing.next.clone(),
+            cursor: landing.next.clone().filter(|_| !is_known),
             request: Some(landing.request.clone()),
             empty_pages: landing.empty_pages,
-            list: landing.list.clone(),
+            list: landing.list_with(landing.list.listed, is_known),
         });
     }
 
@@ -166,6 +173,7 @@ pub fn open(contents: &Contents, upstream: &str, job: &str, pass: &OpenPass) -> 
         positions: pass.steps.iter().map(numbered).collect(),
         batches: pass.batches.iter().map(numbered_batch).collect(),
         listings: listings(contents, upstream, pass.id),
+        remembers: Vec::new(),
     }
 }
 
@@ -181,6 +189,7 @@ pub fn listings(contents: &Contents, upstream: &str, pass: PassId) -> Vec<Memory
         positions: Vec::new(),
         batches: Vec::new(),
         listings: Vec::new(),
+        remembers: Vec::new(),
     };
     for StepListing {
         call, kind, ids, ..

@@ -11,8 +11,8 @@ use super::pass::{
     MemoryListing, MemoryPass, PagesByStep, ended_slices, listings, open, open_passes,
 };
 use crate::{
-    CallFacts, DoubtfulPass, Landed, Landing, PassEnd, PassId, PassRef, PassScope, PendingId,
-    PendingQuery, RegionState, SliceState, StepPosition, UncutPass, slice_states,
+    CallFacts, DoubtfulPass, KnownList, Landed, Landing, PassEnd, PassId, PassRef, PassScope,
+    PendingId, PendingQuery, RegionState, SliceState, StepPosition, UncutPass, slice_states,
 };
 use ingest_base::list_so_far::ListSoFar;
 use ingest_config::Slice;
@@ -37,6 +37,8 @@ pub struct State {
     fresh: HashMap<(RecordKind, Place), HashMap<PageNumber, Timestamp>>,
     /// What the lists of each call showed.
     pub call_facts: Vec<CallFacts>,
+    /// The lists that can end at what is known, by job, region and request.
+    known: HashMap<(String, String, String), KnownList>,
     /// The slices that were complete before the simulation, by job and region, and the pages of the last one.
     backfills: HashMap<(String, String), (Vec<SliceState>, PagesByStep)>,
 }
@@ -79,7 +81,12 @@ impl State {
             slice,
             state,
             done,
+            known,
         } = region;
+        for (request, list) in known {
+            let place = (job.to_owned(), state.region.clone(), request.clone());
+            self.known.insert(place, *list);
+        }
         let blank = |started_at, end| MemoryPass {
             job: job.to_owned(),
             region: state.region.clone(),
@@ -91,6 +98,7 @@ impl State {
             positions: Vec::new(),
             batches: Vec::new(),
             listings: Vec::new(),
+            remembers: Vec::new(),
         };
         if let Some(done) = done {
             let region = (job.to_owned(), state.region.clone());
@@ -252,6 +260,43 @@ impl State {
         open.filter_map(|(_, id)| Some((*id, self.passes.get(id)?)))
     }
 
+    pub fn known_list(&self, job: &str, region: &str, request: &str) -> Option<KnownList> {
+        let place = (job.to_owned(), region.to_owned(), request.to_owned());
+        self.known.get(&place).copied()
+    }
+
+    /// Whether a page ends its list: in a simulation nothing is new.
+    fn is_known(&self, landing: &Landing, pass: PassId) -> bool {
+        let pass = self.passes.get(&pass.0);
+        let list = pass.and_then(|pass| self.known_list(&pass.job, &pass.region, &landing.request));
+        landing.can_stop() && list.is_some_and(|list| list.can_stop)
+    }
+
+    /// The lists that a pass read to their ends are known from now on.
+    fn remember(&mut self, id: PassId) {
+        let Some(pass) = self.passes.get(&id.0) else {
+            return;
+        };
+        for (step, request) in &pass.remembers {
+            let at = pass.positions.iter().find(|at| at.step == *step);
+            let Some(at) = at.filter(|at| !at.list.is_known) else {
+                continue;
+            };
+            let known = KnownList {
+                pass: id,
+                step: *step,
+                // It marks nothing.
+                is_whole: false,
+                began: pass.started_at,
+                pages: at.pages,
+                filled: at.pages.saturating_sub(at.empty_pages),
+                can_stop: !pass.cut,
+            };
+            let place = (pass.job.clone(), pass.region.clone(), request.clone());
+            self.known.insert(place, known);
+        }
+    }
+
     pub fn fetched<'a>(&'a self, contents: &'a Contents, kind: &RecordKind) -> Fetched<'a> {
         Fetched {
             own: self.fetched.get(kind),
@@ -283,6 +328,7 @@ impl State {
             positions: Vec::new(),
             batches: Vec::new(),
             listings: Vec::new(),
+            remembers: Vec::new(),
         };
         self.put(id, new);
         id
@@ -313,8 +359,9 @@ impl State {
                 }
             }
         }
+        let is_known = self.is_known(landing, id);
         if let Some(pass) = self.passes.get_mut(&id.0) {
-            pass.advance(landing);
+            pass.advance(landing, is_known);
             pass.cut |= landing.cut;
             pass.keep(landing.batch.as_ref());
             if let Some(listing) = pass.listing(&landing.call, kind) {
@@ -325,6 +372,7 @@ impl State {
         Landed {
             pass: id,
             cursor_repeats: false,
+            is_known,
             // A simulated list lacks no record.
             listed: u64::MAX,
             lease_lost: false,
@@ -352,6 +400,9 @@ impl State {
             // What slices listed is not read again, and each is complete once.
             ended.listings.clear();
             return id;
+        }
+        if end == PassEnd::Complete {
+            self.remember(id);
         }
         if counts {
             let place = (job.clone(), region.clone());

@@ -13,6 +13,7 @@ use super::{PostgresError, Transaction, passes};
 use crate::layout::KindLayout;
 use crate::values::integer;
 use crate::{Landed, Landing, PassId, PassRef};
+use ingest_base::list_so_far::ListSoFar;
 
 /// What the catalog has of a page before it is stored.
 pub struct Before {
@@ -26,6 +27,8 @@ pub struct Before {
     /// What the step listed of the page's records: id, the id that requested it, and whether it has no parent.
     pub listed: Vec<(String, String, bool)>,
     pub layout: Option<KindLayout>,
+    /// For a page that can end its list, the versions of its records that the passes which tell about the list returned last, by id.
+    pub versions: HashMap<String, i64>,
 }
 
 impl Before {
@@ -42,15 +45,16 @@ impl Before {
         check_unknown(row, landing)?;
         // From here on a commit whose answer is lost can be looked up.
         tx.identify(row.value(2)?);
-        let layout = row.value::<Option<String>>(6)?.zip(row.value(7)?);
+        let layout = row.value::<Option<String>>(7)?.zip(row.value(8)?);
         Ok(Self {
             pass: PassId(pass?),
             units: row.value(1)?,
             is_held: landing.term.is_none() || row.value::<Option<bool>>(3)?.is_some(),
             layout: layout.map(|(text, columns)| KindLayout { text, columns }),
-            last_position: row.value::<Option<i64>>(8)?.unwrap_or(0),
+            last_position: row.value::<Option<i64>>(9)?.unwrap_or(0),
             text_hashes: text_hashes(row)?,
             listed: listed(row)?,
+            versions: versions(row)?,
         })
     }
 }
@@ -97,7 +101,8 @@ async fn read(tx: &Transaction<'_>, landing: &Landing) -> Result<Vec<Row>, Postg
             stored(&landing.kind.kind),
             stored(&landing.call),
             integer(landing.step as u64),
-            ids
+            ids,
+            landing.can_stop().then(|| stored(&landing.request))
         ],
     )
     .await
@@ -118,12 +123,14 @@ fn check_unknown(row: &Row, landing: &Landing) -> Result<(), PostgresError> {
             .len()
     };
     let listed = match open(landing) {
-        Some(_) => u64::try_from(row.value::<Option<i64>>(8)?.unwrap_or(0)).unwrap_or(0),
+        Some(_) => u64::try_from(row.value::<Option<i64>>(9)?.unwrap_or(0)).unwrap_or(0),
         None => first() as u64,
     };
+    let is_known = ListSoFar::read(row.value::<Option<&str>>(6)?).is_known;
     Err(PostgresError::Landed(Landed {
         pass: PassId(pass),
-        cursor_repeats: row.value::<bool>(5)? && landing.next.is_some(),
+        cursor_repeats: row.value::<bool>(5)? && landing.next.is_some() && !is_known,
+        is_known,
         listed,
         lease_lost: false,
     }))
@@ -138,17 +145,23 @@ const fn open(landing: &Landing) -> Option<i64> {
 }
 
 fn text_hashes(row: &Row) -> Result<HashMap<String, Option<i64>>, PostgresError> {
-    let ids: Vec<&str> = list(row, 9)?;
-    let hashes: Vec<Option<i64>> = list(row, 10)?;
+    let ids: Vec<&str> = list(row, 10)?;
+    let hashes: Vec<Option<i64>> = list(row, 11)?;
     Ok(ids.into_iter().map(restored).zip(hashes).collect())
 }
 
 fn listed(row: &Row) -> Result<Vec<(String, String, bool)>, PostgresError> {
-    let (ids, requested): (Vec<&str>, Vec<&str>) = (list(row, 11)?, list(row, 12)?);
-    let rows = ids.into_iter().zip(requested).zip(list::<bool>(row, 13)?);
+    let (ids, requested): (Vec<&str>, Vec<&str>) = (list(row, 12)?, list(row, 13)?);
+    let rows = ids.into_iter().zip(requested).zip(list::<bool>(row, 14)?);
     Ok(rows
         .map(|((id, requested), is_first)| (restored(id), restored(requested), is_first))
         .collect())
+}
+
+fn versions(row: &Row) -> Result<HashMap<String, i64>, PostgresError> {
+    let ids: Vec<&str> = list(row, 15)?;
+    let versions: Vec<i64> = list(row, 16)?;
+    Ok(ids.into_iter().map(restored).zip(versions).collect())
 }
 
 /// Reads an array; an empty one is null.

@@ -18,11 +18,12 @@ create function landing_state(
     page_landing uuid, open_pass bigint,
     new_job text, new_region text, new_begin timestamptz, new_from timestamptz, new_to timestamptz,
     lease_job text, lease_region text, lease_holder uuid, lease_term bigint, last_landing uuid,
-    page_upstream text, page_kind text, page_call text, page_step bigint, page_ids text[],
+    page_upstream text, page_kind text, page_call text, page_step bigint, page_ids text[], known_request text,
     out pass_id bigint, out pass_units text, out transaction_id text, out is_held boolean,
-    out stored_in bigint, out stored_last boolean, out kind_text text, out kind_columns text, out last_position bigint,
+    out stored_in bigint, out stored_last boolean, out stored_list text, out kind_text text, out kind_columns text, out last_position bigint,
     out known_ids text[], out known_hashes bigint[],
-    out listed_ids text[], out listed_requested text[], out listed_first boolean[])
+    out listed_ids text[], out listed_requested text[], out listed_first boolean[],
+    out told_ids text[], out told_versions bigint[])
 ",
     planned!(),
     " as $$
@@ -46,7 +47,7 @@ begin
             return;
         end if;
     end if;
-    select pass, cursor is null into stored_in, stored_last from checkpoint where landing = page_landing;
+    select pass, cursor is null, list into stored_in, stored_last, stored_list from checkpoint where landing = page_landing;
     select text, columns into kind_text, kind_columns from kind
         where upstream = page_upstream and kind.kind = page_kind and call = page_call;
     select array_agg(known.id), array_agg(known.text_hash) into known_ids, known_hashes
@@ -60,6 +61,18 @@ begin
             where id = any($5) and kind = $4 and upstream = $3 and pass = $1 and step = $2'
         into listed_ids, listed_requested, listed_first
         using open_pass, page_step, page_upstream, page_kind, page_ids;
+    end if;
+    if known_request is not null then
+        -- From the newest pass with the record on, until one tells about the list.
+        select array_agg(page.id), array_agg(told.version) into told_ids, told_versions
+            from unnest(page_ids) page (id) cross join lateral (select listing.version from listing
+                join lasting_cursor own
+                    on own.pass = listing.pass and own.request = known_request and own.step = listing.step
+                join pass former on former.id = listing.pass and former.outcome = 'complete' and not former.cut
+                    and (former.job, former.region) = (select mine.job, mine.region from pass mine where mine.id = pass_id)
+                where listing.id = page.id and listing.kind = page_kind and listing.upstream = page_upstream
+                order by listing.pass desc limit 1) told
+            where told.version is not null;
     end if;
 end
 $$;
@@ -120,7 +133,8 @@ create function advance_pass(
     page_pass bigint, page_step bigint, page_call text, page_upstream text, page_kind text,
     positions bigint[], ids text[], requested_ids text[],
     next_cursor text, landed_now timestamptz, page_request text, empty_pages_now bigint, is_cut boolean, page_landing uuid,
-    listed_records bigint, units_now text, more_requests bigint, greatest_now text, list_now text, out is_done boolean)
+    listed_records bigint, units_now text, more_requests bigint, greatest_now text, list_now text, versions bigint[],
+    out is_done boolean)
 ",
     planned!(),
     " as $$
@@ -129,9 +143,10 @@ begin
         update checkpoint set cursor = null where listed_records > 0 and pass = page_pass and step = page_step
             and hashtextextended(cursor, 0) = hashtextextended(next_cursor, 0) and cursor = next_cursor),
     listed as (
-        insert into listing (pass, step, position, call, upstream, kind, id, requested)
-        select page_pass, page_step, page.place, page_call, page_upstream, page_kind, page.listed_id, page.requested_by
-        from unnest(positions, ids, requested_ids) page (place, listed_id, requested_by)),
+        insert into listing (pass, step, position, call, upstream, kind, id, requested, version)
+        select page_pass, page_step, page.place, page_call, page_upstream, page_kind, page.listed_id, page.requested_by,
+            page.body_version
+        from unnest(positions, ids, requested_ids, versions) page (place, listed_id, requested_by, body_version)),
     landed as (
         insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, landing, list)
         select page_pass, page_step,
@@ -155,8 +170,9 @@ $$;
 /// What the catalog has of a page: the pass, which is locked or begun, and whether its lease is held. The lock of the lease's row
 /// makes the next holder wait for the end of the transaction, and the lock of the pass any other landing. Both rows are read as
 /// they are once they are locked. Then whether the landing is stored already, since the answer to its commit was lost; how the
-/// call's records are read; and what is known and listed of the page's records.
-pub const LANDING_STATE: &str = "select * from landing_state($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+/// call's records are read; what is known and listed of the page's records; and, for a page that can end its list, their versions in
+/// the passes that tell about it.
+pub const LANDING_STATE: &str = "select * from landing_state($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
 /// Stores records in the order of their ids. New ones are numbered in the order of the page: `places` has their places among the
 /// new ones, from 1, and a distinct number below 1 for each known one.
@@ -173,4 +189,4 @@ pub const INDEX_RECORDS: &str = "select index_records($1, $2, $3, $4, $5)";
 
 /// What a page adds to its pass, which is locked: its listing, its cursor and its counts. A cursor that the step had before ends the
 /// step, unless the page lists new records.
-pub const ADVANCE_PASS: &str = "select advance_pass($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+pub const ADVANCE_PASS: &str = "select advance_pass($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";

@@ -1,8 +1,8 @@
 //! Records that no list has any more.
 //!
 //! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
-//! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
-//! that one was removed, or a pass without such a cursor lists everything again.
+//! list whose passes begin with a cursor of the last one, or stop at what is known, names what changed: it has every record that it
+//! ever named, until it says that one was removed, or a pass lists everything again.
 
 use super::sql::{Columns, all_stored, parameters, stored, time};
 use super::turns::MARK_GONE;

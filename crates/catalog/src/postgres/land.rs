@@ -90,6 +90,7 @@ pub async fn land(
     })
     .await;
     let vectors = stored.vectors()?;
+    let is_known = before.is_held && page.is_known(&before.versions);
     let (cursor_repeats, listed) = match before.is_held {
         true => {
             let rest = write(&tx, page, &before, &stored, &vectors);
@@ -106,6 +107,7 @@ pub async fn land(
     let landed = Landed {
         pass: before.pass,
         cursor_repeats,
+        is_known,
         listed,
         lease_lost: !before.is_held,
     };
@@ -136,7 +138,7 @@ async fn write(
         forget_batch(tx, page, pass),
         store_batch(tx, page, pass),
         id_since::store(tx, page, pass),
-        lasting::store(tx, page, pass),
+        lasting::store(tx, page, pass, page.is_known(&before.versions)),
         gone::remove(tx, page),
         tags::remember(tx, page),
         tags::forget_aged(tx, page),
@@ -350,6 +352,7 @@ struct ListedRecords<'p> {
     positions: Vec<i64>,
     ids: Vec<Cow<'p, str>>,
     requested: Vec<Option<Cow<'p, str>>>,
+    versions: Vec<Option<i64>>,
 }
 
 impl<'p> ListedRecords<'p> {
@@ -378,6 +381,7 @@ impl<'p> ListedRecords<'p> {
             listed.positions.push(last);
             listed.ids.push(stored_text(&row.id));
             listed.requested.push(requested.map(stored_text));
+            listed.versions.push(row.version);
         }
         listed
     }
@@ -470,13 +474,16 @@ async fn advance(
         positions,
         ids,
         requested,
+        versions,
     } = ListedRecords::new(page, before);
+    let is_known = page.is_known(&before.versions);
     let listed = before
         .last_position
         .saturating_add(integer(ids.len() as u64));
     let listed = u64::try_from(listed).unwrap_or(0);
     let (upstream, kind) = of_kind(page);
-    let next = landing.next.as_deref().map(stored_text);
+    let next = landing.next.as_deref().filter(|_| !is_known);
+    let next = next.map(stored_text);
     let rows = tx
         .query(
             ADVANCE_PASS,
@@ -499,7 +506,8 @@ async fn advance(
                 Cow::<str>::Owned(values::sum(&before.units, &landing.units)),
                 integer(landing.requests),
                 landing.greatest.as_deref().map(stored_text),
-                stored_text(&landing.list_with(listed).stored()),
+                stored_text(&landing.list_with(listed, is_known).stored()),
+                versions,
             ],
         )
         .await?;

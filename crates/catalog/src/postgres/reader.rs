@@ -5,8 +5,9 @@ use async_trait::async_trait;
 use super::catalog::{PostgresCatalog, reading};
 use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursors, Listed, NamedIds,
-    OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
+    CallFacts, CatalogError, Estimate, IdSince, KnownList, LastPages, LastingCursors, Listed,
+    NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState,
+    SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{IdPlace, Slice};
@@ -82,6 +83,15 @@ impl PassReader for PostgresCatalog {
 
     async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
         reading!(self, tx => lasting::of_passes(&tx, passes))
+    }
+
+    async fn known_lists(
+        &self,
+        job: &str,
+        lists: &[(String, String)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<KnownList>>, CatalogError> {
+        reading!(self, tx => lasting::known(&tx, job, lists, now))
     }
 
     async fn last_fetched(

@@ -18,7 +18,7 @@ pub struct Version {
 
 /// What this release creates.
 pub const VERSION: Version = Version {
-    number: 10,
+    number: 11,
     created: CREATED,
     former: None,
 };
@@ -38,7 +38,7 @@ pub const VERSION: Version = Version {
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
-/// | `lasting_cursor` | the cursor at the end of a step's list, with which the next pass begins; `request` as in `checkpoint`; null when the upstream no longer accepted it |
+/// | `lasting_cursor` | a list of which a pass reads only what is new: the cursor at its end, with which the next pass begins, null when the upstream no longer accepted it; or, where the list stops at what is known, whether this pass `stopped` before its end; `request` as in `checkpoint` |
 /// | `restart` | a step of a pass that was started over |
 /// | `absent` | an id that was requested and not returned, and when; one that the upstream forbids can have a time to come, before which it is not requested again |
 /// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
@@ -212,6 +212,7 @@ create table listing (
     id        text collate "C" not null,
     requested text collate "C",
     parent    text collate "C",
+    version   bigint,
     primary key (pass, step, position)
 );
 create unique index listing_of_record on listing
@@ -238,8 +239,10 @@ create table lasting_cursor (
     step    bigint not null,
     request text collate "C" not null,
     cursor  text collate "C",
+    stopped boolean,
     primary key (pass, request)
 );
+create index lasting_by_request on lasting_cursor (request, stopped);
 
 create table restart (
     pass bigint not null,

@@ -135,11 +135,12 @@ declare
     began timestamptz := (select started_at from pass where id = of_pass);
 begin
     foreach own_step in array steps loop
-        -- The last complete pass of the same region of the job, the step in it that requested the same, and that request if the
-        -- list begins passes at cursors and this one did not begin at the last pass's.
-        select before.id, checkpoint.step, (select own.request from lasting_cursor own
-                where own.pass = pass.id and own.step = own_step and (pass.relists or not exists (select 1 from lasting_cursor last
-                    where last.pass = before.id and last.request = own.request and last.cursor is not null)))
+        -- The last complete pass of the same region of the job, the step in it that requested the same, and that request unless this
+        -- pass began at the cursor of that one.
+        select before.id, checkpoint.step, case when pass.relists or not exists (
+                select 1 from lasting_cursor own join lasting_cursor last on last.pass = before.id and last.request = own.request
+                where own.pass = pass.id and own.step = own_step and own.cursor is not null and last.cursor is not null)
+            then checkpoint.request end
             into former, former_step, own_request
             from pass join pass before on before.job = pass.job and before.region = pass.region
                 -- The edges of a slice are null outside of slices.
@@ -156,7 +157,7 @@ begin
         steps_of := array[former_step];
         if own_request is not null then
             -- Released is what earlier passes named: it no longer counts as in the list.
-            for former, former_step in delete from lasting_cursor where request = own_request and pass <> of_pass and pass in (
+            for former, former_step in delete from lasting_cursor where request = own_request and pass < of_pass and pass in (
                     select same.id from pass join pass same on same.job = pass.job and same.region = pass.region
                     where pass.id = of_pass)
                 returning pass, step loop

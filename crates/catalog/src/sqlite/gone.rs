@@ -1,8 +1,8 @@
 //! Records that no list has any more.
 //!
 //! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
-//! list whose passes begin with a cursor of the last one names what changed: it has every record that it ever named, until it says
-//! that one was removed, or a pass without such a cursor lists everything again.
+//! list whose passes begin with a cursor of the last one, or stop at what is known, names what changed: it has every record that it
+//! ever named, until it says that one was removed, or a pass lists everything again.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -11,12 +11,13 @@ use crate::PassId;
 use crate::page::LandingPage;
 use ingest_quota::Timestamp;
 
-/// The last complete pass of the same region of the job, the step in it that requested the same, and that request if the list begins
-/// passes at cursors and this one did not begin at the last pass's.
+/// The last complete pass of the same region of the job, the step in it that requested the same, and that request unless this pass
+/// began at the cursor of that one.
 // The edges of a slice are null outside of slices: hence `is`.
-const BEFORE: &str = "select before.id, checkpoint.step, (select own.request from lasting_cursor own
-        where own.pass = pass.id and own.step = ?2 and (pass.relists or not exists (select 1 from lasting_cursor last
-            where last.pass = before.id and last.request = own.request and last.cursor is not null)))
+const BEFORE: &str = "select before.id, checkpoint.step, case when pass.relists or not exists (
+        select 1 from lasting_cursor own cross join lasting_cursor last on last.pass = before.id and last.request = own.request
+        where own.pass = pass.id and own.step = ?2 and own.cursor is not null and last.cursor is not null)
+    then checkpoint.request end
     from pass join pass before on before.job = pass.job and before.region = pass.region
         and before.slice_from is pass.slice_from and before.slice_to is pass.slice_to
         and before.outcome = 'complete' and before.id <> pass.id
@@ -32,8 +33,9 @@ const MISSING: &str = "select record.number from listing
     where listing.pass = ?1 and listing.step = ?2
         and record.gone_at is null and record.last_seen < (select started_at from pass where id = ?3)";
 /// Releases what earlier passes named: it no longer counts as in the list.
-const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass <> ?1 and pass in (
-    select former.id from pass join pass former on former.job = pass.job and former.region = pass.region where pass.id = ?1)
+const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < ?1 and exists (
+    select 1 from pass cross join pass former on former.job = pass.job and former.region = pass.region
+    where pass.id = ?1 and former.id = lasting_cursor.pass)
     returning pass, step";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 // `id` is that of the row with the greatest start: SQLite promises it beside `max`.
@@ -94,6 +96,9 @@ pub fn mark(
     if missing.is_empty() {
         return Ok(0);
     }
+    // Several passes named the same record.
+    missing.sort_unstable();
+    missing.dedup();
     let current = current(tx, pass, previous)?;
     let mut mark = tx.prepare_cached(MARK)?;
     let mut gone = 0;

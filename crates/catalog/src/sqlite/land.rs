@@ -7,6 +7,7 @@ use super::{StoreError, columns, gone, id_since, lasting, tags, views};
 use crate::page::{LandingPage, Text};
 use crate::values::{integer, list as json_list};
 use crate::{Landed, OpenBatch, PassId, PassRef};
+use ingest_base::list_so_far::ListSoFar;
 
 const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
@@ -35,16 +36,16 @@ const LAST_POSITION: &str =
 macro_rules! list {
     ($row:literal) => {
         concat!(
-            "insert into listing (pass, step, position, call, upstream, kind, id, requested) ",
+            "insert into listing (pass, step, position, call, upstream, kind, id, requested, version) ",
             $row
         )
     };
 }
-const LIST: &str = list!("values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) on conflict do nothing");
+const LIST: &str = list!("values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) on conflict do nothing");
 // A row that the parents of its record were written to since is the same one. Names its index: SQLite would rather go through all
 // rows of the step.
 const LIST_REQUESTED: &str = list!(
-    "select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 where not exists (
+    "select ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 where not exists (
         select 1 from listing indexed by listing_of_record
         where id = ?7 and kind = ?6 and upstream = ?5 and pass = ?1 and step = ?2 and requested = ?8)"
 );
@@ -86,10 +87,11 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<Landed, StoreErr
     let pass = begin(tx, &landing.pass, landing.relists)?;
     views::declare(tx, &landing.upstream, &landing.call, &landing.kind)?;
     store(tx, pass, page)?;
+    let is_known = lasting::is_known(tx, page, pass)?;
     let (records, listed) = list(tx, pass, page)?;
     gone::remove(tx, page)?;
     store_absent(tx, page)?;
-    lasting::store(tx, page, pass)?;
+    lasting::store(tx, page, pass, is_known)?;
     if let Some(batch) = &landing.batch {
         store_batch(tx, pass, page.step, batch)?;
     }
@@ -97,7 +99,9 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<Landed, StoreErr
         id_since::store(tx, pass, &landing.call, since)?;
     }
     tags::remember(tx, page)?;
-    let cursor_repeats = checkpoint(tx, pass, page, (records, listed))?;
+    let listed = u64::try_from(listed).unwrap_or(0);
+    let list = landing.list_with(listed, is_known);
+    let cursor_repeats = checkpoint(tx, pass, page, (records, &list))?;
     let more = landing.if_repeats.iter().filter(|_| cursor_repeats);
     let doubts: Vec<_> = landing.doubts.iter().chain(more).cloned().collect();
     passes::store_doubts(tx, pass, &doubts)?;
@@ -114,7 +118,8 @@ pub fn land(tx: &Transaction<'_>, page: &LandingPage) -> Result<Landed, StoreErr
     Ok(Landed {
         pass,
         cursor_repeats,
-        listed: u64::try_from(listed).unwrap_or(0),
+        is_known,
+        listed,
         lease_lost: false,
     })
 }
@@ -187,7 +192,10 @@ fn list(tx: &Transaction<'_>, pass: PassId, page: &LandingPage) -> rusqlite::Res
         let position = last.saturating_add(1);
         let (kind, id, requested) = (page.kind(), &row.id, page.requested_by(row));
         let (pass, step) = (pass.0, page.step);
-        let values = params![pass, step, position, call, upstream, kind, id, requested];
+        let version = row.version;
+        let values = params![
+            pass, step, position, call, upstream, kind, id, requested, version
+        ];
         let listed = match requested {
             None => statement.execute(values)?,
             Some(_) => tx.prepare_cached(LIST_REQUESTED)?.execute(values)?,
@@ -239,22 +247,23 @@ fn store_batch(
     tx.prepare_cached(BEGUN)?.execute(values).map(drop)
 }
 
-/// Stores the cursor of a page. `records`: the new records that it listed; `listed`: all that the step lists. Returns whether the
-/// cursor repeats; the step is then done.
+/// Stores the cursor of a page. `records`: the new records that it listed; `list`: what the list showed with it. Returns whether the
+/// cursor repeats; the step is then done, as it is where the page is known.
 fn checkpoint(
     tx: &Transaction<'_>,
     pass: PassId,
     page: &LandingPage,
-    (records, listed): (i64, i64),
+    (records, list): (i64, &ListSoFar),
 ) -> rusqlite::Result<bool> {
     let landing = &*page.landing;
-    let repeats = match &landing.next {
+    let next = landing.next.as_ref().filter(|_| !list.is_known);
+    let repeats = match next {
         Some(next) if records == 0 => tx
             .prepare_cached(REPEATS)?
             .query_row((pass.0, page.step, next), |row| row.get(0))?,
         Some(_) | None => false,
     };
-    let cursor = landing.next.as_ref().filter(|_| !repeats);
+    let cursor = next.filter(|_| !repeats);
     if let Some(cursor) = cursor {
         tx.prepare_cached(FORGET_CURSOR)?
             .execute((pass.0, page.step, cursor))?;
@@ -267,9 +276,7 @@ fn checkpoint(
         &landing.request,
         integer(landing.empty_pages),
         landing.cut,
-        landing
-            .list_with(u64::try_from(listed).unwrap_or(0))
-            .stored(),
+        list.stored(),
     ))?;
     Ok(repeats)
 }

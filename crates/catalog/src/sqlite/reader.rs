@@ -6,8 +6,9 @@ use super::{
     SqliteCatalog, columns, estimates, id_since, lasting, passes, pending, prune, recall, tags,
 };
 use crate::{
-    CallFacts, CatalogError, Estimate, IdSince, LastPages, LastingCursors, Listed, NamedIds,
-    OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
+    CallFacts, CatalogError, Estimate, IdSince, KnownList, LastPages, LastingCursors, Listed,
+    NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds, RegionState,
+    SliceState,
 };
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{IdPlace, Slice};
@@ -101,6 +102,17 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
     async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
         let passes = passes.to_vec();
         self.read_few(move |connection| lasting::of_passes(connection, &passes))
+            .await
+    }
+
+    async fn known_lists(
+        &self,
+        job: &str,
+        lists: &[(String, String)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<KnownList>>, CatalogError> {
+        let (job, lists) = (job.to_owned(), lists.to_vec());
+        self.read_few(move |connection| lasting::known(connection, &job, &lists, now))
             .await
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
-    CallFacts, CopyStore, Estimate, IdSince, Landing, LastingCursor, OpenBatch, PassEnd, PassRef,
-    PassScope, PassStore, PendingQuery, PostgresCatalog, SqliteCatalog, TABLES,
+    AtKnown, CallFacts, CopyStore, Estimate, IdSince, Landing, LastingCursor, OpenBatch, PassEnd,
+    PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, SqliteCatalog, TABLES,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
@@ -89,6 +89,26 @@ async fn a_copy_names_every_column_of_a_schema_of_postgres() {
 /// Stores something in every column.
 async fn fill(store: &dyn PassStore) {
     let page = Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]);
+    // The second one stops at what the first one knew.
+    for minute in [0, 1] {
+        let feed = Landing {
+            pass: PassRef::New {
+                job: JOB.into(),
+                region: "GB".into(),
+                slice: None,
+                started_at: at(minute),
+            },
+            at_known: AtKnown::Stop,
+            next: Some("2".into()),
+            ..page.landing()
+        };
+        let pass = store.land(Arc::new(feed)).await.unwrap().pass;
+        let ended = PassRef::Open(pass);
+        store
+            .finish(&ended, PassEnd::Complete, at(minute))
+            .await
+            .unwrap();
+    }
     let list = Landing {
         pass: PassRef::New {
             job: JOB.into(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    Archive, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef, PassScope,
-    PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
+    Archive, AtKnown, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef,
+    PassScope, PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
 };
 use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest_quota::{Cost, Timestamp, Units};
@@ -217,6 +217,7 @@ impl Page {
             request: "request".into(),
             next: self.next.clone(),
             cut: false,
+            at_known: AtKnown::Ignore,
             list: ListSoFar::default(),
             removed: Vec::new(),
             lasting: None,

@@ -118,7 +118,8 @@ fn uses_since(job: &Job, document: &Document<'_>) {
         document.refuse(
             &since,
             "no step of this job uses {since}",
-            "add it to the step's params, for example updated_after = \"{since}\", or remove the key",
+            "add it to the step's params, for example updated_after = \"{since}\", or remove the key; a list without such a filter that \
+            has its newest records first is read by `stop_at_known` of the step",
         );
     }
     if let Some(first) = &job.since.first

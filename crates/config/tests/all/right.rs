@@ -673,6 +673,21 @@ fn what_is_wrong_for_two_jobs_is_said_once() {
 }
 
 #[test]
+fn a_list_that_stops_at_what_is_known_is_read_to_its_end_every_so_often() {
+    let stop = |every: &str| {
+        let stop = format!("stop_at_known = {{ complete_every = \"{every}\" }}");
+        let config = right(&SMALL.replace("max_pages = 4", &stop), &[]);
+        config.jobs[0].steps[0].stop_at_known.unwrap()
+    };
+    let last = ingest_quota::Timestamp::parse("2026-03-01T00:00:00Z").unwrap();
+    let next = ingest_quota::Timestamp::parse("2026-03-08T00:00:00Z");
+    assert_eq!(stop("7d").complete_at(last), next);
+    assert_eq!(stop("never").complete_at(last), None);
+    let steps = &right(SMALL, &[]).jobs[0].steps;
+    assert!(steps.iter().all(|step| step.stop_at_known.is_none()));
+}
+
+#[test]
 fn slices_divide_time_and_appear_when_they_are_over() {
     let slices = |keys: &str| {
         let text = SMALL

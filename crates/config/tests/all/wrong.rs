@@ -1292,6 +1292,75 @@ fn mistakes_of_slices_are_named() {
 }
 
 #[test]
+fn a_list_stops_at_what_is_known_only_where_it_is_read_to_its_end_now_and_then() {
+    let said = |step: &str, upstream: &str| {
+        let text = SMALL
+            .replace("max_pages = 4", step)
+            .replace("timeout = \"30s\"", upstream);
+        let found = problems(&text, &[]);
+        let found = found.iter().map(ToString::to_string);
+        found.collect::<Vec<_>>().join("\n")
+    };
+    let weekly = "stop_at_known = { complete_every = \"7d\" }";
+    assert_eq!(said(weekly, ""), "");
+    assert_eq!(
+        said("stop_at_known = { complete_every = \"never\" }", ""),
+        ""
+    );
+    assert_eq!(said(weekly, "keep = \"169h\""), "", "7d and `every`");
+    let cases = [
+        ("stop_at_known = {}", "", "complete_every"),
+        (
+            "stop_at_known = { complete_every = \"soon\" }",
+            "",
+            "write for example \"7d\", or \"never\"",
+        ),
+        (
+            "stop_at_known = { complete_every = \"0s\" }",
+            "",
+            "longer than zero",
+        ),
+        ("stop_at_known = { every = \"7d\" }", "", "unknown key"),
+        (
+            "max_pages = 4\nstop_at_known = { complete_every = \"7d\" }",
+            "",
+            "remove one of the two",
+        ),
+        (weekly, "keep = \"7d\"", "write at most \"6days 23h\""),
+        (
+            "stop_at_known = { complete_every = \"never\" }",
+            "keep = \"30d\"",
+            "`keep` of the upstream deletes records",
+        ),
+        (
+            weekly,
+            "headers = { since = \"{since}\" }",
+            "the step names {since}",
+        ),
+        (
+            weekly,
+            "headers = { on = \"{date}\" }",
+            "the step names {date}",
+        ),
+    ];
+    for (step, upstream, phrase) in cases {
+        let said = said(step, upstream);
+        assert!(said.contains(phrase), "{step} {upstream} gave {said:?}");
+        assert!(said.contains("jobs.all.steps.0.stop_at_known"), "{said}");
+    }
+    let of_ids = SMALL.replace(
+        "fresh_for = \"7d\" }",
+        "fresh_for = \"7d\" }\nstop_at_known = { complete_every = \"7d\" }",
+    );
+    let of_ids = &problems(&of_ids, &[])[0].to_string();
+    assert!(of_ids.contains("reads each list to its end"), "{of_ids}");
+    let one_page =
+        "[[jobs.all.steps]]\ncall = \"owners.list\"\nstop_at_known = { complete_every = \"7d\" }\n";
+    let one_page = &problems(&format!("{SMALL}{one_page}"), &[])[0].to_string();
+    assert!(one_page.contains("has one page"), "{one_page}");
+}
+
+#[test]
 fn a_file_that_says_nothing_is_wrong() {
     for text in ["", "# nothing", "[upstreams]", "upstreams = {}"] {
         let found = super::problems(text, &[]);

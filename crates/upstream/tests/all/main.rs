@@ -217,6 +217,7 @@ impl Asking {
             params: self.params.clone(),
             body: self.call.body.clone(),
             max_pages: None,
+            stop_at_known: None,
             ids: None,
             read_later: Vec::new(),
         };

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use ingest_base::record::Record;
 use ingest_catalog::{
-    IdSince, Landing, LastingCursor, PassEnd, PassId, PassRef, Rearrangement, StoredRecord,
+    AtKnown, IdSince, KnownList, Landed, Landing, LastingCursor, PassEnd, PassId, PassRef,
+    Rearrangement, StoredRecord,
 };
 use ingest_quota::{Cost, Units};
 use serde_json::json;
@@ -487,4 +488,156 @@ pub(crate) async fn a_cursor_at_the_end_of_a_list_moves_and_is_dropped_with_its_
     f.store.rearrange(third, &change).await.unwrap();
     let known = f.store.lasting_cursors(&[third]).await.unwrap();
     assert!(known.values().all(Vec::is_empty), "{known:?}");
+}
+
+/// A page of a list that can end at what is known, of a pass that begins then.
+fn feed_page(region: &str, minute: u64, records: &[(&str, &str)]) -> Landing {
+    let records = records.iter().map(|(id, title)| video(id, title));
+    Landing {
+        at_known: AtKnown::Stop,
+        ..Page {
+            pass: new_pass(region, at(minute)),
+            ..Page::of(records.collect()).next("2").now(at(minute))
+        }
+        .landing()
+    }
+}
+
+impl Catalog {
+    async fn land_feed(&self, landing: Landing) -> Landed {
+        self.store.land(Arc::new(landing)).await.unwrap()
+    }
+
+    async fn known_list(&self, region: &str) -> Option<KnownList> {
+        let lists = [(region.to_owned(), "request".to_owned())];
+        let lists = self.store.known_lists(JOB, &lists, at(999)).await.unwrap();
+        lists[0]
+    }
+}
+
+pub(crate) async fn a_list_ends_at_a_page_that_the_passes_which_tell_about_it_returned_last(
+    mut f: Catalog,
+) {
+    let (first, second) = ([("b", "B"), ("a", "A")], [("c", "C"), ("b", "B")]);
+    let end = async |f: &Catalog, landed: Landed, end: PassEnd| {
+        let pass = PassRef::Open(landed.pass);
+        f.store.finish(&pass, end, at(500)).await.unwrap()
+    };
+    let whole = f.land_feed(feed_page("US", 1, &first)).await;
+    assert!(!whole.is_known, "no pass tells about the list");
+    assert_eq!(f.known_list("US").await, None);
+    let again = f.land_feed(feed_page("US", 2, &first)).await;
+    assert!(!again.is_known, "an unfinished pass tells nothing");
+    end(&f, again, PassEnd::Abandoned).await;
+    let last = Landing {
+        pass: PassRef::Open(whole.pass),
+        next: None,
+        ..feed_page("US", 1, &[])
+    };
+    f.land_feed(last).await;
+    end(&f, whole, PassEnd::Complete).await;
+    let known = f.known_list("US").await.unwrap();
+    let expected = (whole.pass, at(1), 2, true, true);
+    assert_eq!(
+        (
+            known.pass,
+            known.began,
+            known.pages,
+            known.can_stop,
+            known.is_whole
+        ),
+        expected
+    );
+    f.reopen();
+
+    let other = f.land_feed(feed_page("GB", 3, &first)).await;
+    assert!(!other.is_known, "a list of another region");
+    let another = Landing {
+        request: "another".to_owned(),
+        ..feed_page("US", 3, &first)
+    };
+    assert!(!f.land_feed(another).await.is_known, "another list");
+    let read_on = Landing {
+        at_known: AtKnown::ReadOn,
+        ..feed_page("US", 3, &first)
+    };
+    assert!(!f.land_feed(read_on).await.is_known);
+    let last = Landing {
+        next: None,
+        ..feed_page("US", 3, &first)
+    };
+    assert!(!f.land_feed(last).await.is_known, "the end of the list");
+    assert!(
+        !f.land_feed(feed_page("US", 3, &[])).await.is_known,
+        "an empty page"
+    );
+
+    let new = f.land_feed(feed_page("US", 4, &second)).await;
+    assert!(!new.is_known, "c is new");
+    let known = f.land_feed(feed_page("US", 5, &first)).await;
+    assert!(known.is_known && !known.cursor_repeats);
+    let open = f.store.open_passes(JOB).await.unwrap();
+    let open = open.iter().find(|open| open.id == known.pass).unwrap();
+    assert_eq!(open.steps[0].cursor, None, "the step is done");
+    assert!(open.steps[0].list.is_known && open.steps[0].list.is_partial);
+    end(&f, known, PassEnd::Complete).await;
+    let last = f.known_list("US").await.unwrap();
+    assert_eq!(
+        last.pass, whole.pass,
+        "a pass that stopped did not read everything"
+    );
+
+    // What a doubtful pass and a cut one returned last is not known, nor is a body of before.
+    for outcome in [PassEnd::Doubtful, PassEnd::Complete] {
+        let landing = Landing {
+            cut: outcome == PassEnd::Complete,
+            ..feed_page("US", 6, &second)
+        };
+        let landed = f.land_feed(landing).await;
+        end(&f, landed, outcome).await;
+        assert!(
+            !f.land_feed(feed_page("US", 7, &second)).await.is_known,
+            "{outcome:?}"
+        );
+    }
+    let changed = f
+        .land_feed(feed_page("US", 8, &[("b", "B2"), ("a", "A")]))
+        .await;
+    assert!(!changed.is_known);
+    end(&f, changed, PassEnd::Complete).await;
+    assert!(
+        !f.land_feed(feed_page("US", 9, &first)).await.is_known,
+        "B was before B2"
+    );
+    let now = feed_page("US", 9, &[("b", "B2"), ("a", "A")]);
+    assert!(f.land_feed(now).await.is_known);
+}
+
+pub(crate) async fn what_a_list_lacks_that_was_read_to_its_end_is_gone_when_the_next_pass_did_not_meet_it(
+    f: Catalog,
+) {
+    let read = async |f: &Catalog, minute, records: &[(&str, &str)]| {
+        let landing = Landing {
+            next: None,
+            at_known: AtKnown::ReadOn,
+            ..feed_page("US", minute, records)
+        };
+        let pass = f.land_feed(landing).await.pass;
+        f.store.complete(pass, &[], at(minute)).await.unwrap();
+        pass
+    };
+    read(&f, 1, &[("c", "C"), ("b", "B"), ("a", "A")]).await;
+    // A pass that stopped found one more, which counts as in the list.
+    let stopped = f.land_feed(feed_page("US", 2, &[("d", "D")])).await.pass;
+    f.store.complete(stopped, &[], at(2)).await.unwrap();
+    let walk = read(&f, 3, &[("c", "C")]).await;
+    let front = f.land_feed(feed_page("US", 4, &[("b", "B2")])).await.pass;
+    assert_eq!(f.store.mark_gone(walk, &[0], at(5)).await.unwrap(), 2);
+    f.store.complete(front, &[], at(5)).await.unwrap();
+    let gone = f.records("video").await.into_iter();
+    let gone = gone.filter(|one| one.gone_at.is_some());
+    let mut gone: Vec<String> = gone.map(|one| one.id).collect();
+    gone.sort();
+    assert_eq!(gone, ["a", "d"], "b moved to the front meanwhile");
+    assert_eq!(f.store.mark_gone(walk, &[0], at(6)).await.unwrap(), 0);
 }

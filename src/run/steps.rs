@@ -61,14 +61,14 @@ pub fn refusable(job: &Job, region: &Region) -> String {
     let all = upstream.errors.iter();
     let own = job.steps.iter().flat_map(|step| step.call.own_errors());
     let rules: Vec<Value> = all.chain(own).map(Rule::written).collect();
-    let bounds = [upstream.max_body, upstream.max_values];
-    hash(&json!([
-        upstream.place(),
-        credentials,
-        steps,
-        rules,
-        bounds
-    ]))
+    let mut all = vec![
+        json!(upstream.place()),
+        json!(credentials),
+        json!(steps),
+        json!(rules),
+    ];
+    all.extend(upstream.bounds().map(|bounds| json!(bounds)));
+    hash(&all.into())
 }
 
 /// Returns a hash of everything in the configuration on which a doubt about the lists of this region can depend: what

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::layout::Layout;
 use super::paging::{Lasting, Paging, Place};
+use super::upstream::{USUAL_BODY, USUAL_VALUES};
 use super::{
     Body, Column, Doubt, Field, Format, Params, Pointer, Records, Removed, Rule, Template, Upstream,
 };
@@ -43,6 +44,15 @@ impl Upstream {
             return url.into();
         }
         url.into()
+    }
+}
+
+impl Upstream {
+    /// The bounds of a response, `max_body` and `max_values`; `None` where both are the usual ones.
+    #[must_use]
+    pub fn bounds(&self) -> Option<[u64; 2]> {
+        let bounds = [self.max_body, self.max_values];
+        (bounds != [USUAL_BODY, USUAL_VALUES]).then_some(bounds)
     }
 }
 

@@ -21,6 +21,10 @@ use super::values::{
     leaf, text,
 };
 
+/// The usual bounds of a response.
+pub const USUAL_BODY: u64 = 32 << 20;
+pub const USUAL_VALUES: u64 = 250_000;
+
 /// An API that jobs pull from.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -49,11 +53,11 @@ pub struct Upstream {
     #[serde(default, with = "As::<Option<Count>>")]
     pub max_concurrency: Option<u64>,
     /// The largest accepted response body, after decompression. Example: `max_body = "100MiB"`.
-    #[serde(default = "default::number::<{ 32 << 20 }>", with = "As::<Bytes>")]
+    #[serde(default = "default::number::<USUAL_BODY>", with = "As::<Bytes>")]
     pub max_body: u64,
     /// The most values that a response may contain, as a count of the separators of its format: a value takes up to a hundred times
     /// as many bytes of memory as its text. A table of 50,000 rows and 6 columns has 300,000. Example: `max_values = 1_000_000`.
-    #[serde(default = "default::number::<250_000>", with = "As::<Count>")]
+    #[serde(default = "default::number::<USUAL_VALUES>", with = "As::<Count>")]
     pub max_values: u64,
     /// Records that no response contained for this long are deleted. If unset, records are kept forever. Example: `keep = "30d"`.
     #[serde(default, with = "As::<Option<Span>>")]

@@ -69,7 +69,8 @@ impl<'a> RequestParts<'a> {
 
     /// The format of its response.
     pub fn format(&self) -> Format {
-        format_of(&self.request)
+        let records = self.request.step.call.records.as_ref();
+        records.map_or_else(Format::default, |records| records.format)
     }
 
     /// The values of its templates.
@@ -103,10 +104,11 @@ impl<'a> RequestParts<'a> {
     pub fn shown(&self) -> ShownRequest {
         const HIDDEN: &str = "(hidden)";
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let mut headers: Vec<(String, String)> = http::headers(&self.rendered.headers)
-            .iter()
-            .map(|(name, value)| (name.to_string(), text(value)))
-            .collect();
+        let mut headers: Vec<(String, String)> =
+            http::headers(&self.rendered.all_headers(self.format()))
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect();
         let mut url = self.url().to_string();
         for written in self.secrets_in_query() {
             let encoded: String = byte_serialize(written.as_bytes()).collect();
@@ -156,8 +158,9 @@ impl<'a> RequestParts<'a> {
             Ok(text.ok_or_else(|| no_value(template))?.to_string())
         };
         let sent = Rendered::new(self.upstream, &self.request, &revealed)?;
+        let headers = sent.all_headers(self.format());
         let mut request = Request::new(self.request.step.call.method.clone(), sent.url);
-        *request.headers_mut() = sent.headers;
+        *request.headers_mut() = headers;
         *request.body_mut() = sent.body.map(|body| body.to_string().into());
         if let Some(tag) = self
             .request
@@ -190,19 +193,24 @@ impl Rendered {
         let page_size = page_size(request, &parameters, body.as_ref());
         let url = url(&upstream.base_url, request, &turn, parameters)?;
         fits(&url, request, &turn)?;
-        let mut headers = headers(upstream, request, text)?;
-        let media_type = HeaderValue::from_static(format_of(request).media_type());
-        headers.entry(ACCEPT).or_insert(media_type);
-        if let Some(body) = &body {
-            let content_type = HeaderValue::from_static(body.content_type());
-            headers.entry(CONTENT_TYPE).or_insert(content_type);
-        }
         Ok(Self {
             url,
-            headers,
+            headers: headers(upstream, request, text)?,
             body,
             page_size,
         })
+    }
+
+    /// The configured headers, and those that the formats of the request and of its response imply.
+    fn all_headers(&self, format: Format) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        let media_type = HeaderValue::from_static(format.media_type());
+        headers.entry(ACCEPT).or_insert(media_type);
+        if let Some(body) = &self.body {
+            let content_type = HeaderValue::from_static(body.content_type());
+            headers.entry(CONTENT_TYPE).or_insert(content_type);
+        }
+        headers
     }
 }
 
@@ -280,11 +288,6 @@ pub fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
         since: request.since,
         parent: request.step.ids.as_ref().map_or(&[], |ids| ids.at.parent()),
     }
-}
-
-fn format_of(request: &PageRequest<'_>) -> Format {
-    let records = request.step.call.records.as_ref();
-    records.map_or_else(Format::default, |records| records.format)
 }
 
 fn is_secret(param: &Param) -> bool {

@@ -118,7 +118,7 @@ impl Feed {
                 for _ in 0..count {
                     self.next += 1;
                     let id = self.next;
-                    self.to_front(Post {
+                    self.put_in_front(Post {
                         id,
                         version: 1,
                         place: 0,
@@ -131,7 +131,7 @@ impl Feed {
             Change::Touch(at) => {
                 let post = self.posts.remove(place(at));
                 self.next += 1;
-                self.to_front(Post {
+                self.put_in_front(Post {
                     version: post.version + 1,
                     in_place: false,
                     ..post
@@ -146,7 +146,7 @@ impl Feed {
         }
     }
 
-    fn to_front(&mut self, post: Post) {
+    fn put_in_front(&mut self, post: Post) {
         let (place, changed) = (self.next, self.run);
         self.posts.insert(
             0,

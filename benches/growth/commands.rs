@@ -234,9 +234,9 @@ const FORECAST_AT_A_LIMIT: &[&str] = &[
 const VIEWS: &[Act] = &[
     act("/", &["/"], &[Regions, Charges, Open, Passes], &[]),
     act(
-        "/limit",
-        &["/limit?account=ACCOUNT&limit=daily"],
-        &[Charges],
+        "/history of a limit",
+        &["/history?account=ACCOUNT&limit=daily"],
+        &[Regions, Records, Charges, Open, Passes],
         &[],
     ),
     act(
@@ -245,10 +245,9 @@ const VIEWS: &[Act] = &[
         &[Regions, Records, Open],
         &[],
     ),
-    act("/records", &["/records?kind=video"], &[], &[]),
     act(
-        "/records, sorted",
-        &["/records?kind=video&sort=title"],
+        "/search without words",
+        &["/search?kind=video"],
         &[Regions, Records, Open],
         &[],
     ),
@@ -264,7 +263,6 @@ const VIEWS: &[Act] = &[
         &[Regions, Records, Charges, Open, Passes],
         &[],
     ),
-    act("/pass", &["/pass?id=1"], &[], &[]),
     act(
         "/plan",
         &["/plan?schedule=hourly"],

@@ -102,6 +102,37 @@ fn a_damaged_index_is_named_and_the_remedy_that_is_named_works() {
 }
 
 #[test]
+fn a_run_that_meets_a_damaged_index_names_the_remedy_and_the_next_one_lands() {
+    for damage in [
+        "delete from record_text_data where id > 10",
+        "delete from record_text_data",
+        "delete from record_text_idx",
+        "delete from record_text_docsize",
+        "delete from record_text_config",
+        "update record_text_data set block = x'00'",
+        "update record_text_data set block = zeroblob(length(block)) where id > 10",
+        "update record_text_idx set pgno = pgno + 9",
+    ] {
+        let world = landed();
+        let title = a_title(&world);
+        let before = found(&world, &title);
+        catalog(&world).execute_batch(damage).unwrap();
+        let run = ["--region", "GB", "--job", "trending"];
+        let ran = world.ingest(&run);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            ran.code == 0 || said.contains("`ingest repair`"),
+            "{damage}: {said}"
+        );
+        let repaired = world.ingest(&["repair"]);
+        assert_eq!(repaired.code, 0, "{damage}: {repaired:?}");
+        assert!(found(&world, &title) >= before, "{damage}");
+        let ran = world.ingest(&run);
+        assert_eq!(ran.code, 0, "{damage}: {ran:?}");
+    }
+}
+
+#[test]
 fn what_is_seen_again_after_a_repair_is_indexed_once() {
     let mut world = landed();
     let title = a_title(&world);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rusqlite::ffi::SQLITE_CORRUPT_VTAB;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use super::{CatalogError, PassId};
@@ -244,11 +244,15 @@ impl StoreError {
     }
 }
 
-/// Whether a module says that its tables are damaged.
+/// Whether the text index says that its own tables are damaged. Where they contradict each other, it says `constraint failed` alone;
+/// a constraint of our tables names its columns.
 fn is_of_index(error: &rusqlite::Error) -> bool {
-    error
-        .sqlite_error()
-        .is_some_and(|error| error.extended_code == SQLITE_CORRUPT_VTAB)
+    let rusqlite::Error::SqliteFailure(error, said) = error else {
+        return false;
+    };
+    error.extended_code == SQLITE_CORRUPT_VTAB
+        || error.code == ErrorCode::ConstraintViolation
+            && said.as_deref() == Some("constraint failed")
 }
 
 fn in_transaction<T>(

@@ -1,0 +1,192 @@
+//! Passes and spend by day, job and region; of a job, a region or a limit also each pass.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::form::{choice, field, filled, form, regions_of};
+use super::view;
+use crate::commands::environment::Environment;
+use crate::commands::figures::{cost, count};
+use crate::commands::history;
+use crate::doc::html;
+use crate::doc::{Doc, Grid, Head, PageLink, Phrase, Phrases, Section, Tone};
+use crate::serve::App;
+use crate::serve::api::{self, parameters};
+use crate::serve::problem::Problem;
+use ingest_catalog::PassRecord;
+use ingest_config::Region;
+
+/// The most passes that one page lists.
+const MOST_PASSES: usize = 200;
+/// The time that a history covers if nothing else is asked for.
+const USUAL_SINCE: &str = "30d";
+
+/// What the history is asked for.
+#[derive(Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HistoryFilter {
+    since: Option<String>,
+    job: Option<String>,
+    region: Option<String>,
+    account: Option<String>,
+    limit: Option<String>,
+}
+
+impl HistoryFilter {
+    fn has<'u>(
+        &self,
+        account: &str,
+        (job, region): (Option<&str>, Option<&str>),
+        mut limits: impl Iterator<Item = &'u String>,
+    ) -> bool {
+        filled(&self.job).is_none_or(|wanted| job == Some(wanted))
+            && filled(&self.region).is_none_or(|wanted| region == Some(wanted))
+            && filled(&self.account).is_none_or(|wanted| account == wanted)
+            && filled(&self.limit).is_none_or(|wanted| limits.any(|limit| limit == wanted))
+    }
+
+    fn is_of_some(&self) -> bool {
+        let filters = [&self.job, &self.region, &self.account, &self.limit];
+        filters.into_iter().any(|filter| filled(filter).is_some())
+    }
+}
+
+/// `GET /history`: passes and spend by day, job and region; of a job, a region or a limit also each pass.
+pub async fn history_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let asked = parameters::<HistoryFilter>(&uri);
+    let usual = HistoryFilter::default();
+    let filter = asked.as_ref().unwrap_or(&usual);
+    let jobs = app.environment.config.jobs.iter();
+    let jobs = jobs.map(|job| &*job.name).collect();
+    let since = filled(&filter.since).unwrap_or(USUAL_SINCE);
+    let fields = [
+        choice(("job", "Job"), &jobs, filled(&filter.job)),
+        choice(
+            ("region", "Region"),
+            &regions_of(&app.environment),
+            filled(&filter.region),
+        ),
+        field(("since", "Started within"), Some(since), "such as 30d"),
+    ];
+    let form = form("/history", "Show", &fields);
+    let shown = match asked {
+        Ok(asked) => passes(&app, asked).await,
+        Err(problem) => Err(problem),
+    };
+    view(&app, "/history", &form, shown)
+}
+
+async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
+    let since = api::HistoryParameters {
+        since: asked.since.clone(),
+    };
+    let since = since.since()?;
+    app.read(move |environment| async move {
+        let since = environment.clock.now() - since;
+        let mut history = history::report(&environment, since).await?;
+        let mut doc = Doc::default();
+        if asked.is_of_some() {
+            history.rows.retain(|row| {
+                let whose = (row.job.as_deref(), row.region.as_deref());
+                asked.has(&row.account, whose, row.units.keys())
+            });
+            // Read again: the report has the sums of days, and not the passes.
+            let mut all = environment.archive().await?.history(since).await?;
+            all.retain(|pass| {
+                let account = account_of(&environment, &pass.job);
+                let whose = (Some(&*pass.job), Some(&*pass.region));
+                asked.has(account, whose, pass.units.iter().map(|(limit, _)| limit))
+            });
+            doc.add(passes_shown(&environment, &all));
+        }
+        let mut days = history.doc(false).parts;
+        // A page is read from the top.
+        days.reverse();
+        doc.parts.extend(days);
+        Ok(html::html(&doc))
+    })
+    .await
+}
+
+fn account_of<'e>(environment: &'e Environment, job: &str) -> &'e str {
+    let mut jobs = environment.config.jobs.iter();
+    let job = jobs.find(|known| known.name == job);
+    job.map_or("", |job| &*job.credential.account.name)
+}
+
+/// The newest passes first.
+fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
+    let mut part = Section::headed("Passes");
+    if passes.is_empty() {
+        return part;
+    }
+    let mut table = Grid::new([
+        Head::text("STARTED (UTC)"),
+        Head::text("JOB"),
+        Head::text("REGION"),
+        Head::text("STATE"),
+        Head::number("PAGES"),
+        Head::number("RECORDS"),
+        Head::number("REQUESTS"),
+        Head::text("UNITS"),
+        Head::text("SEEN SINCE"),
+        Head::text("NOTES"),
+    ]);
+    for pass in passes.iter().rev().take(MOST_PASSES) {
+        let started = pass.started_at.to_utc().format("%Y-%m-%d %H:%M");
+        let tone = match (pass.failed, pass.word()) {
+            (true, _) => Tone::Bad,
+            (false, None | Some("no page")) => Tone::Warn,
+            (false, Some(_)) => Tone::Good,
+        };
+        table.row([
+            started.to_string().into(),
+            pass.job.clone().into(),
+            Region::key_of(&pass.region, pass.slice).into(),
+            Phrase::toned(pass.word().unwrap_or("unfinished"), tone).into(),
+            count(pass.pages).into(),
+            count(pass.records).into(),
+            count(pass.requests).into(),
+            cost(&pass.units).into(),
+            records_of(environment, pass),
+            pass.notes.clone().unwrap_or_default().into(),
+        ]);
+    }
+    part.blocks.push(table.into());
+    if passes.len() > MOST_PASSES {
+        part.say(Phrase::toned("Older ones are not shown.", Tone::Quiet));
+    }
+    part
+}
+
+/// The kinds of record of a pass, which lead to those that were seen since it began: of its region, or of all regions where a step
+/// fetches ids, since such a request serves several at once.
+fn records_of(environment: &Environment, pass: &PassRecord) -> Phrases {
+    let mut jobs = environment.config.jobs.iter();
+    let job = jobs.find(|job| *job.name == *pass.job);
+    let own = Some(&*pass.region).filter(|region| *region != Region::SHARED);
+    let age = environment.clock.now().since(pass.started_at).as_secs();
+    // Rounded up: a record of the pass is not older than it.
+    let since = format!("{}m", age / 60 + 1);
+    let mut kinds = BTreeMap::new();
+    for step in job.into_iter().flat_map(|job| &job.steps) {
+        if let Some(records) = &step.call.records {
+            let region = own.filter(|_| step.ids.is_none());
+            kinds.entry(&*records.kind).or_insert(region);
+        }
+    }
+    let links = kinds.into_iter().map(|(kind, region)| {
+        let filters = [
+            ("kind", Some(kind)),
+            ("region", region),
+            ("since", Some(&*since)),
+        ];
+        Phrase::linked(kind, PageLink::to("/search", &filters))
+    });
+    Phrases::joined(links, ", ")
+}

@@ -1,0 +1,94 @@
+//! One record, with its columns as the configuration names them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::search::name_of;
+use super::titled;
+use crate::commands::export;
+use crate::commands::figures::instant;
+use crate::doc::html;
+use crate::doc::{Doc, DocBlock, Grid, Head, Phrase, Section};
+use crate::serve::App;
+use crate::serve::api::{self, parameters};
+use crate::serve::problem::Problem;
+use ingest_catalog::StoredRecord;
+use ingest_config::Pointer;
+
+/// The columns that a record has values for.
+fn columns_of<'c>(
+    columns: &'c BTreeMap<String, Vec<Pointer>>,
+    body: &Value,
+) -> Vec<(&'c str, String)> {
+    let values = columns.iter().filter_map(|(name, places)| {
+        let found = |at: &Pointer| at.find(body).filter(|value| !value.is_null()).cloned();
+        let text = match places.iter().find_map(found)? {
+            Value::String(text) => text,
+            value => value.to_string(),
+        };
+        Some((name.as_str(), text))
+    });
+    values.collect()
+}
+
+/// The record that is asked for.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordFilter {
+    kind: String,
+    id: String,
+    upstream: Option<String>,
+}
+
+/// `GET /record`: one record, with its columns as the configuration names them.
+pub async fn record_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let shown = record(&app, &uri).await;
+    titled(&app, "/search", ("Record", ""), shown)
+}
+
+async fn record(app: &App, uri: &Uri) -> Result<(String, String), Problem> {
+    let RecordFilter { kind, id, upstream } = parameters(uri)?;
+    let record = api::one_record(app, kind, id, upstream).await?;
+    let body = serde_json::from_str(&record.body).unwrap_or_default();
+    let StoredRecord {
+        upstream, kind, id, ..
+    } = &record;
+    let title = name_of(&app.environment, (upstream, kind, id), &body);
+    let columns = export::columns(&app.environment, kind).unwrap_or_default();
+    let columns = columns_of(&columns, &body).into_iter();
+    let columns = columns.map(|(name, value)| (name, Phrase::found(&value)));
+    let mut of_all: Vec<(&str, Phrase)> = vec![
+        ("Upstream", upstream.into()),
+        ("Kind", kind.into()),
+        ("Id", id.into()),
+        ("First seen", instant(record.first_seen).into()),
+        ("Last seen", instant(record.last_seen).into()),
+    ];
+    of_all.extend(record.gone_at.map(|at| ("Gone since", instant(at).into())));
+    let text = serde_json::to_string_pretty(&body).unwrap_or_default();
+    let mut source = Section::headed("As the upstream returned it");
+    source.blocks.push(DocBlock::Source(text));
+    let doc = Doc::from_iter([
+        named("Columns", columns),
+        named("In the catalog", of_all.into_iter()),
+        source,
+    ]);
+    Ok((title, html::html(&doc)))
+}
+
+/// Names and what they stand for.
+fn named<'n>(heading: &str, all: impl Iterator<Item = (&'n str, Phrase)>) -> Section {
+    let mut table = Grid::new([Head::text("NAME"), Head::text("VALUE")]);
+    all.for_each(|(name, value)| table.row([name.into(), value.into()]));
+    let mut part = Section::headed(heading);
+    if !table.rows.is_empty() {
+        part.blocks.push(table.into());
+    }
+    part
+}

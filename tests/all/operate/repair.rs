@@ -108,7 +108,6 @@ fn a_run_that_meets_a_damaged_index_names_the_remedy_and_the_next_one_lands() {
         "delete from record_text_data",
         "delete from record_text_idx",
         "delete from record_text_docsize",
-        "delete from record_text_config",
         "update record_text_data set block = x'00'",
         "update record_text_data set block = zeroblob(length(block)) where id > 10",
         "update record_text_idx set pgno = pgno + 9",

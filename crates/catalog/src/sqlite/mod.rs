@@ -244,8 +244,8 @@ impl StoreError {
     }
 }
 
-/// Whether the text index says that its own tables are damaged. Where they contradict each other, it says `constraint failed` alone;
-/// a constraint of our tables names its columns.
+/// Whether the text index (FTS5) says that its own tables are damaged. Where they contradict each other, it says `constraint failed`
+/// alone; a constraint of our tables names its columns.
 fn is_of_index(error: &rusqlite::Error) -> bool {
     let rusqlite::Error::SqliteFailure(error, said) = error else {
         return false;

@@ -44,10 +44,14 @@ impl Wait {
 }
 
 /// Reads a `Retry-After`: seconds from now, a time since 1970 in seconds or parts of them, an HTTP date or RFC 3339; a time is compared
-/// with `now`, the upstream's. Zero if it has passed; at most [`Period::longest`]. `None` if it is nothing of these.
+/// with `now`, the upstream's. Of several, which an upstream and its proxies wrote, the latest holds. Zero if it has passed; at most
+/// [`Period::longest`]. `None` if it is nothing of these.
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
-    Some(at_most_the_longest(instant(value, now)?.since(now)))
+    // An HTTP date has a comma too.
+    let latest = || value.split(',').filter_map(|one| instant(one, now)).max();
+    let at = instant(value, now).or_else(latest)?;
+    Some(at_most_the_longest(at.since(now)))
 }
 
 /// Reads how long it is until a reset: from RFC 3339, also without seconds, an HTTP date, seconds since the Unix epoch
@@ -178,6 +182,21 @@ mod tests {
         ] {
             assert_eq!(read(value), ninety, "{value}");
         }
+    }
+
+    #[test]
+    fn of_several_waits_the_longest_holds() {
+        let ninety = Some(Duration::from_secs(90));
+        for value in [
+            "90",
+            "90, 90",
+            "30,90",
+            "Mon, 15 Jun 2026 12:01:30 GMT",
+            "90, soon",
+        ] {
+            assert_eq!(retry_after(value, NOW), ninety, "{value}");
+        }
+        assert_eq!(retry_after("soon, later", NOW), None);
     }
 
     #[test]

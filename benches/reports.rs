@@ -102,6 +102,8 @@ fn measure(records: usize, charges: i64, regions: usize, times: usize) {
         "hourly",
         "--days",
         "7",
+        "--set",
+        "credentials.youtube.limits.daily.quota=10000",
     ];
     let [_, cells @ ..] = row(
         &filled(regions, regions),

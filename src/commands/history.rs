@@ -75,9 +75,14 @@ pub async fn report(environment: &Environment, since: Timestamp) -> Result<Histo
     let passes = environment.archive().await?.history(since).await?;
     let ledger = recorded_ledger(environment)?;
     let mut rows = BTreeMap::new();
-    let mut in_ledger = BTreeSet::new();
+    let (mut in_ledger, mut charged_by) = (BTreeSet::new(), BTreeMap::new());
     for account in environment.accounts() {
         let spending = ledger.spent(&account, since).await?;
+        let jobs = spending
+            .charges
+            .iter()
+            .filter_map(|spent| spent.purpose.job.clone());
+        charged_by.extend(jobs.map(|job| (job, account.name.clone())));
         let whole = spending.source == ChargeSource::Ledger;
         in_ledger.extend(whole.then(|| account.name.clone()));
         // The journal keeps two windows, the catalog keeps all passes: only charges that no pass covers come from the journal.
@@ -93,8 +98,10 @@ pub async fn report(environment: &Environment, since: Timestamp) -> Result<Histo
             .jobs
             .iter()
             .find(|job| job.name == pass.job);
-        // The catalog keeps passes of jobs that the configuration has no longer.
-        let account = job.map_or("", |job| &*job.credential.account.name);
+        // The catalog keeps passes of jobs that the configuration has no longer: then the charges say whose they were.
+        let charged = || charged_by.get(&pass.job).map(String::as_str);
+        let account = job.map(|job| &*job.credential.account.name);
+        let account = account.or_else(charged).unwrap_or_default();
         add_pass(&mut rows, account, pass, in_ledger.contains(account));
     }
     Ok(History {

@@ -20,12 +20,14 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
-    // If the ledger does not answer, the journal may hold a closing: it is removed all the same.
-    let closed = ledger.usage(account).await.map_or(true, |limits| {
+    let usages = ledger.usage(account).await;
+    let away = usages.as_ref().err().filter(|error| error.is_outage());
+    let closed = usages.as_ref().is_ok_and(|limits| {
         limits
             .iter()
             .any(|limit| limit.limit == args.limit && limit.closed_until.is_some())
     });
+    // If the ledger does not answer, the journal may hold a closing: it is removed all the same.
     ledger.reopen(account, &args.limit).await?;
     // A limit that is full of what responses reported grants nothing, open or not.
     let reported = ledger.forget_reported(account, &args.limit).await?;
@@ -37,16 +39,26 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
         "reopened": closed,
         "used": full.as_ref().map(|full| full.used),
         "fits_at": full.as_ref().and_then(|full| full.fits_at),
+        "unreachable": away.map(ToString::to_string),
     });
-    output::report(global, &report, |_| {
-        let what = if closed {
-            "is open again"
-        } else {
-            "was not closed"
-        };
-        let still = full.map(|full| full.shown()).unwrap_or_default();
-        Message::Done(format!("{}/{} {what}{still}.", account.name, args.limit))
+    let name = format!("{}/{}", account.name, args.limit);
+    output::report(global, &report, |_| match away {
+        Some(why) => Message::Failure(format!(
+            "{name} is open for unmetered charges of this machine alone: {why}. Run this again once the ledger answers."
+        )),
+        None => {
+            let what = if closed {
+                "is open again"
+            } else {
+                "was not closed"
+            };
+            let still = full.map(|full| full.shown()).unwrap_or_default();
+            Message::Done(format!("{name} {what}{still}."))
+        }
     })?;
+    if away.is_some() {
+        return Ok(Exit::Failed);
+    }
     Ok(Exit::Success)
 }
 

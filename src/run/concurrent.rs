@@ -231,7 +231,9 @@ async fn end(
 ) -> Result<(), StopReason> {
     let end = match &ended {
         Ok(()) => Some(PassEnd::Complete),
-        Err(StopReason::Unserved(_) | StopReason::Forbidden(_)) => Some(PassEnd::Refused),
+        Err(StopReason::Unserved(_) | StopReason::Unsendable(_) | StopReason::Forbidden(_)) => {
+            Some(PassEnd::Refused)
+        }
         Err(_) => None,
     };
     let now = context.clock.now();

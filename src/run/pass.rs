@@ -305,6 +305,9 @@ fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp
     }
 }
 
+const ENDS_EARLY: &str = "the list ended before any record that earlier passes knew; this pass marks no record as gone, and the \
+                          next one reads on to what the passes before this one knew (`--relist` reads everything)";
+
 /// Walks all listing steps of a pass to their ends.
 ///
 /// # Errors
@@ -315,7 +318,11 @@ pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), StopReason> 
         let last_pages = pass.last_filled.get(&index).copied();
         // What changed has any number of pages.
         let last_pages = last_pages.filter(|_| !pass.lasting.contains_key(&index));
-        let last_pages = last_pages.unwrap_or(0);
+        let last_pages = match (last_pages, pass.at_known.get(&index)) {
+            // What is known is further behind, however many pages are new, so any end before it is checked.
+            (Some(1..), Some(AtKnown::Stop | AtKnown::ReadOn)) => u64::MAX,
+            (last_pages, _) => last_pages.unwrap_or(0),
+        };
         let mut pager = Pager::new(context, &job, &region, step, last_pages);
         let mut list = Listing {
             pass: &mut *pass,
@@ -499,6 +506,21 @@ impl Listing<'_> {
         }
     }
 
+    /// Whether a list that can stop at what is known ended, and nothing of it was: the records that are known are behind an end that
+    /// cannot be right, or are all gone, which a pass that reads everything shows.
+    async fn passed_what_is_known(&self, pager: &Pager<'_>) -> Result<bool, StopReason> {
+        let can_stop = self.pass.at_known.get(&self.index) == Some(&AtKnown::Stop);
+        let known = self.pass.last_filled.get(&self.index).copied();
+        match self.pass.id() {
+            Some(id) if can_stop && known.is_some_and(|pages| pages > 0) => {
+                let catalog = &pager.context.catalog;
+                let meets = catalog.meets_known(id, self.index, pager.request());
+                Ok(!meets.await?)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+
     /// Judges the list by what all its pages showed, those of earlier runs included, once its end is proved or it reached what is
     /// known.
     async fn judge(&mut self, pager: &mut Pager<'_>) -> Result<(), StopReason> {
@@ -507,7 +529,11 @@ impl Listing<'_> {
             return Ok(());
         }
         let marks_gone = list.is_ended && self.pass.marks_gone(self.index, pager.step);
-        let judged = pager.judge(&list, marks_gone);
+        let mut judged = pager.judge(&list, marks_gone);
+        if list.is_ended && self.passed_what_is_known(pager).await? {
+            (judged.is_partial, judged.is_cut) = (true, true);
+            judged.findings.push(Finding::Note(ENDS_EARLY.to_owned()));
+        }
         let findings = judged.findings.into_iter();
         let doubts: Vec<Doubted> = findings.filter_map(|one| pager.add(one)).collect();
         if judged.is_cut {

@@ -229,8 +229,9 @@ impl<'a> SharedPass<'a> {
             // Of a single batch nobody knows yet whether one of its ids is refused or the step: its halves show that.
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, reason) in refused {
-                // Of a request that is forbidden, the run knows that.
-                let is_forbidden = matches!(reason, StopReason::Forbidden(_));
+                // Of a request that is forbidden, or cannot be built, the run knows that.
+                let is_forbidden =
+                    matches!(reason, StopReason::Forbidden(_) | StopReason::Unsendable(_));
                 let why = match &reason {
                     StopReason::Unserved(why) => why.clone(),
                     reason => reason.to_string(),
@@ -288,7 +289,11 @@ impl<'a> SharedPass<'a> {
             batches.doubts.extend(pager.doubts);
             match fetched {
                 Ok(()) => *served = true,
-                Err(reason @ (StopReason::Unserved(_) | StopReason::Forbidden(_))) => {
+                Err(
+                    reason @ (StopReason::Unserved(_)
+                    | StopReason::Unsendable(_)
+                    | StopReason::Forbidden(_)),
+                ) => {
                     refused.push((batch, reason));
                 }
                 Err(reason) => batches.give_up(batch, reason),

@@ -23,6 +23,9 @@ pub enum StopReason {
     /// The upstream does not serve this region, or these ids.
     #[error("the upstream refused the request: {0}")]
     Unserved(String),
+    /// No request can be built for one id.
+    #[error("{0}; this id is left out")]
+    Unsendable(String),
     /// The upstream rejected the credential.
     #[error("the upstream rejected the credential: {0}")]
     Denied(String),
@@ -55,9 +58,11 @@ impl StopReason {
     pub const fn outcome(&self) -> PassOutcome {
         match self {
             Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
-            Self::Unserved(_) | Self::Denied(_) | Self::Forbidden(_) | Self::LedgerAway(_) => {
-                PassOutcome::Refused
-            }
+            Self::Unserved(_)
+            | Self::Unsendable(_)
+            | Self::Denied(_)
+            | Self::Forbidden(_)
+            | Self::LedgerAway(_) => PassOutcome::Refused,
             Self::BadCursor(_) | Self::OldCursor(_) | Self::Failed(_) => PassOutcome::Failed,
             Self::Busy(_) => PassOutcome::Busy,
             Self::Interrupted(_) => PassOutcome::Interrupted,
@@ -69,6 +74,7 @@ impl StopReason {
         match self {
             Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),
             Self::Unserved(_)
+            | Self::Unsendable(_)
             | Self::Denied(_)
             | Self::Forbidden(_)
             | Self::LedgerAway(_)

@@ -146,6 +146,15 @@ pub trait PassReader: Send + Sync {
         now: Timestamp,
     ) -> Result<Vec<Option<KnownList>>, CatalogError>;
 
+    /// Whether the list of a step of an unfinished pass has any record that an earlier pass returned which tells about the list, as
+    /// [`AtKnown`] says.
+    async fn meets_known(
+        &self,
+        pass: PassId,
+        step: usize,
+        request: &str,
+    ) -> Result<bool, CatalogError>;
+
     /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
     async fn last_fetched(
         &self,

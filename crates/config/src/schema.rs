@@ -29,7 +29,9 @@ fn tidy(schema: &mut Value) {
             members.values_mut().for_each(tidy);
             without_null(members);
             // The largest number and the bits of Rust's types say nothing to a reader.
-            members.remove("format");
+            if members.get("format").is_some_and(Value::is_string) {
+                members.remove("format");
+            }
             let described = members.get("description").and_then(Value::as_str);
             if let Some((description, example)) = described.map(with_example) {
                 members.insert("description".to_owned(), description.into());

@@ -207,6 +207,9 @@ pub enum Failure {
     /// No request can be built, now or later. It costs nothing.
     #[error("{0}")]
     NotSent(String),
+    /// No request can be built for these ids, now or later. It costs nothing, and other ids are not to blame.
+    #[error("{0}")]
+    Unsendable(String),
     /// The grant expired before the request could be sent. It costs nothing.
     #[error("the grant expired before the request could be sent")]
     TooLate,

@@ -454,10 +454,13 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     let path = template.path(&values(request));
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
-        return Err(Failure::NotSent(format!(
-            "the path of `{}` leads outside base_url: `{template}` with these values",
-            call.name
-        )));
+        let name = &call.name;
+        let why =
+            format!("the path of `{name}` leads outside base_url: `{template}` with these values");
+        return Err(match request.ids {
+            [] => Failure::NotSent(why),
+            ids => Failure::Unsendable(format!("{}: {why}", ids.join(", "))),
+        });
     }
     Ok(path.to_owned())
 }

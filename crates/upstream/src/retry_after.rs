@@ -44,12 +44,12 @@ impl Wait {
 }
 
 /// Reads a `Retry-After`: seconds from now, a time since 1970 in seconds or parts of them, an HTTP date or RFC 3339; a time is compared
-/// with `now`, the upstream's. Of several, which an upstream and its proxies wrote, the latest holds. Zero if it has passed; at most
+/// with `now`, the upstream's. Of several numbers, which an upstream and its proxies wrote, the latest holds. Zero if it has passed; at most
 /// [`Period::longest`]. `None` if it is nothing of these.
 #[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
-    // An HTTP date has a comma too.
-    let latest = || value.split(',').filter_map(|one| instant(one, now)).max();
+    let numbers = value.split(',').filter_map(|one| seconds(one.trim()));
+    let latest = || numbers.map(|number| instant_of(number, now)).max();
     let at = instant(value, now).or_else(latest)?;
     Some(at_most_the_longest(at.since(now)))
 }

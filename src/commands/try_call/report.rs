@@ -258,7 +258,10 @@ fn shown_value(at: &Pointer, record: &Value) -> Option<String> {
 
 const fn class_of(failure: &Failure) -> &'static str {
     match failure {
-        Failure::Unreachable(_) | Failure::NotSent(_) | Failure::TooLate => "not_sent",
+        Failure::Unreachable(_)
+        | Failure::NotSent(_)
+        | Failure::Unsendable(_)
+        | Failure::TooLate => "not_sent",
         Failure::Spent { .. } => "spent",
         Failure::SlowDown { .. } => "slow_down",
         Failure::Denied(_) => "denied",

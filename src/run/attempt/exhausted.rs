@@ -122,6 +122,7 @@ impl Attempt<'_> {
             | Failure::Transient { .. }
             | Failure::Unreachable(_)
             | Failure::NotSent(_)
+            | Failure::Unsendable(_)
             | Failure::TooLate
             | Failure::Denied(_)
             | Failure::Skip(_)

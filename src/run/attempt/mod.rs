@@ -131,6 +131,7 @@ impl PassedOver {
             | StopReason::Exhausted(..)
             | StopReason::Paused(..)
             | StopReason::Unserved(_)
+            | StopReason::Unsendable(_)
             | StopReason::LedgerAway(_)
             | StopReason::BadCursor(_)
             | StopReason::OldCursor(_)

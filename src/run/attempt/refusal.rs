@@ -146,6 +146,10 @@ impl Attempt<'_> {
                 self.release(permit).await?;
                 Err(StopReason::Failed(why))
             }
+            Failure::Unsendable(why) => {
+                self.release(permit).await?;
+                Err(StopReason::Unsendable(why))
+            }
             Failure::TooLate => {
                 self.release(permit).await?;
                 Ok(Retry::too_late(failure.to_string()))

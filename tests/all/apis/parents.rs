@@ -259,3 +259,36 @@ fn try_takes_an_id_and_then_the_values_that_are_sent_with_it() {
     let tried = world.ingest(&["try", "api", "issues", "--id", "1", "--id", "a"]);
     assert_eq!(tried.code, 2, "{tried:?}");
 }
+
+#[test]
+fn an_id_that_cannot_be_requested_keeps_no_later_run_from_what_is_new() {
+    let repos = std::sync::Arc::new(std::sync::Mutex::new(vec![
+        repo(1, "octo", "a"),
+        repo(2, "octo", ".."),
+    ]));
+    let stub = StubUpstream::start({
+        let repos = std::sync::Arc::clone(&repos);
+        move |request: &StubRequest| match request.path.as_str() {
+            "/repos" => StubAnswer::json(&json!(*repos.lock().unwrap())),
+            path => StubAnswer::json(&json!([{ "id": path }])),
+        }
+    });
+    let mut world = world(&stub, PATH, "/id");
+    world.set("jobs.j.every=1ms");
+    let first = world.json(&[]);
+    assert!(
+        first.to_string().contains("leads outside base_url"),
+        "{first}"
+    );
+    repos.lock().unwrap().push(repo(3, "octo", "new"));
+    let second = world.json(&[]);
+    assert!(
+        paths(&stub).contains(&"/repos/octo/new/issues".to_owned()),
+        "{second}"
+    );
+    assert_eq!(
+        world.charged("daily"),
+        stub.requests().len() as u64,
+        "what is not sent is not charged"
+    );
+}

@@ -101,3 +101,15 @@ fn a_name_that_neither_has_is_refused_with_the_nearest_of_both() {
     assert!(job.contains("did you mean `trending`?"), "{job}");
     assert!(job.contains("; in the catalog: former"), "{job}");
 }
+
+#[test]
+fn the_units_of_a_job_that_the_configuration_has_no_longer_count_once() {
+    let world = world();
+    let rows = history(&world, &[]);
+    let units = rows.iter().filter_map(|row| row["units"]["daily"].as_u64());
+    assert_eq!(units.sum::<u64>(), world.counted("daily"), "{rows:?}");
+    assert!(
+        rows.iter().all(|row| row["account"] == "youtube"),
+        "{rows:?}"
+    );
+}

@@ -499,3 +499,67 @@ fn the_stand_in_serves_a_feed_whose_newest_records_come_first() {
     assert_eq!(dry["limits"][0]["expected"], 1, "{dry}");
     assert_eq!(run(&world), complete(1, 10));
 }
+
+/// The same feed by full pages of three, of which some records can be hidden.
+fn hiding(feed: &Shared, hidden: &Arc<Mutex<Vec<i64>>>) -> StubUpstream {
+    let (feed, hidden) = (Arc::clone(feed), Arc::clone(hidden));
+    StubUpstream::start(move |request: &StubRequest| {
+        let page = request
+            .param("page")
+            .map_or(1, |page| page.parse().unwrap());
+        let (feed, hidden) = (feed.lock().unwrap(), hidden.lock().unwrap());
+        let of_page = feed.0.iter().skip(3 * (page - 1)).take(3);
+        let shown = of_page.filter(|(id, _)| !hidden.contains(id));
+        let items: Vec<Value> = shown
+            .map(|(id, version)| json!({ "id": id, "version": version }))
+            .collect();
+        StubAnswer::json(&json!({ "items": items }))
+    })
+}
+
+#[test]
+fn a_page_that_is_not_full_ends_no_list_before_what_is_known() {
+    let feed = feed();
+    let hidden = Arc::default();
+    let stub = hiding(&feed, &hidden);
+    let mut world = world(NEVER, &stub);
+    world.set("upstreams.feed.calls.list.page={ kind = \"number\", param = \"page\", size = 3 }");
+    run(&world);
+    (9..=24).for_each(|id| feed.lock().unwrap().add(id));
+    // It would be on the second page, which is short without it.
+    hidden.lock().unwrap().push(20);
+    assert_eq!(run(&world).0, "complete");
+    let mut held = held(&feed);
+    held.retain(|(id, _)| *id != 20);
+    assert_eq!(stored(&world), held);
+    hidden.lock().unwrap().clear();
+    feed.lock().unwrap().add(25);
+    run(&world);
+    run(&world);
+    let gone = "select count(*) from record where gone_at is not null";
+    assert_eq!(world.count(gone), 0);
+}
+
+#[test]
+fn a_list_that_ends_before_what_is_known_tells_nothing() {
+    let feed = feed();
+    let hidden = Arc::default();
+    let stub = hiding(&feed, &hidden);
+    let mut world = world(NEVER, &stub);
+    world.set("upstreams.feed.calls.list.page={ kind = \"number\", param = \"page\", size = 3 }");
+    run(&world);
+    (9..=20).for_each(|id| feed.lock().unwrap().add(id));
+    hidden.lock().unwrap().extend(1..=17);
+    let ended = world.json(&["--region", "US"])["passes"][0].clone();
+    assert!(
+        ended["detail"]
+            .to_string()
+            .contains("before any record that earlier passes knew"),
+        "{ended}"
+    );
+    hidden.lock().unwrap().clear();
+    assert_eq!(run(&world).0, "complete");
+    assert_eq!(stored(&world), held(&feed));
+    run(&world);
+    assert_eq!(stored(&world), held(&feed), "none of them is gone");
+}

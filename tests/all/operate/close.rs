@@ -162,3 +162,24 @@ fn a_ledger_that_cannot_be_reached_is_said_and_hears_of_the_closing_later() {
     assert_eq!(here.ingest(&CHARGE).code, 75);
     assert_eq!(elsewhere.ingest(&CHARGE).code, 75, "now it has");
 }
+
+#[test]
+fn a_limit_is_not_said_to_be_open_while_the_ledger_cannot_be_reached() {
+    let mut redis = RedisServer::start();
+    let world = over(&redis);
+    assert_eq!(world.ingest(&closing("6h")).code, 0);
+    redis.kill();
+    let reopen = ["reopen", "youtube", "daily"];
+    let reopened = world.ingest(&reopen);
+    assert_eq!(reopened.code, 1, "{reopened:?}");
+    assert!(
+        reopened.stdout.contains("of this machine alone"),
+        "{reopened:?}"
+    );
+    let json = world.json(&reopen);
+    assert_eq!(json["reopened"], false, "{json}");
+    assert!(json["unreachable"].is_string(), "{json}");
+    redis.restart();
+    assert_eq!(world.ingest(&reopen).code, 0);
+    assert_eq!(world.ingest(&CHARGE).code, 0);
+}

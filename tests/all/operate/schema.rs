@@ -195,3 +195,10 @@ fn what_the_program_takes_the_schema_takes() {
     assert_eq!(complaints(&text), Vec::<String>::new());
     assert_eq!(schema()["additionalProperties"], json!(false));
 }
+
+#[test]
+fn a_key_that_is_named_as_a_word_of_json_schema_is_in_it() {
+    let text = "[upstreams.u]\nbase_url = \"https://u.example.com\"\n[upstreams.u.calls.c]\npath = \"c\"\ncost = 1\n\
+                records = { kind = \"k\", id = \"/id\", format = \"csv\" }\n";
+    assert_eq!(complaints(text), Vec::<String>::new());
+}

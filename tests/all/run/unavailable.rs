@@ -80,6 +80,7 @@ pass_on! { PassReader:
     unseen(upstream: &str, since: Timestamp) -> u64;
     call_facts() -> Vec<CallFacts>;
     lasting_cursors(passes: &[PassId]) -> LastingCursors;
+    meets_known(pass: PassId, step: usize, request: &str) -> bool;
     known_lists(job: &str, lists: &[(String, String)], now: Timestamp) -> Vec<Option<KnownList>>;
 }
 

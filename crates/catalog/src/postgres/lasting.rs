@@ -5,6 +5,7 @@ use super::sql::{Columns, Values, all_stored, parameters, stored, time};
 use super::{PostgresError, Transaction};
 use crate::page::LandingPage;
 use crate::rows::known_list;
+use crate::values::integer;
 use crate::{AtKnown, KnownList, LastingCursor, LastingCursors, PassId};
 use ingest_quota::Timestamp;
 
@@ -13,6 +14,13 @@ const OF_PASSES: &str =
 const STORE: &str =
     "insert into lasting_cursor (pass, step, request, cursor, stopped) values ($1, $2, $3, $4, $5)
     on conflict (pass, request) do update set step = excluded.step, cursor = excluded.cursor, stopped = excluded.stopped";
+/// Whether a list has a record that a pass returned which tells about the list.
+const MEETS: &str = "select exists (select 1 from listing mine
+    join listing told on told.id = mine.id and told.kind = mine.kind and told.upstream = mine.upstream and told.pass <> mine.pass
+    join lasting_cursor own on own.pass = told.pass and own.request = $3 and own.step = told.step
+    join pass on pass.id = told.pass and pass.outcome = 'complete' and not pass.cut
+        and (pass.job, pass.region) = (select job, region from pass where id = $1)
+    where mine.pass = $1 and mine.step = $2)";
 const KNOWN: &str = "select known.*, list.place from unnest($2, $3) with ordinality list (region, request, place)
     cross join lateral (
         select pass.id, pass.started_at, last.page, last.empty_pages,
@@ -24,7 +32,7 @@ const KNOWN: &str = "select known.*, list.place from unnest($2, $3) with ordinal
         join checkpoint last on last.pass = own.pass and last.step = own.step and last.page = (
             select max(page) from checkpoint where checkpoint.pass = own.pass and checkpoint.step = own.step)
         where own.request = list.request and not own.stopped and pass.job = $1 and pass.region = list.region
-            and pass.outcome = 'complete' and pass.started_at <= $4
+            and pass.outcome = 'complete' and not pass.cut and pass.started_at <= $4
         order by pass.started_at desc, pass.id desc limit 1) known";
 const FORGET: &str = "update lasting_cursor set cursor = null
     where request = $3 and pass in (select id from pass where job = $1 and region = $2)";
@@ -65,6 +73,20 @@ pub async fn store(
         parameters![pass.0, page.step, request, cursor, stopped],
     )
     .await
+}
+
+/// Whether the list of a step has a record that an earlier pass knew.
+pub async fn meets_known(
+    tx: &Transaction<'_>,
+    pass: PassId,
+    step: usize,
+    request: &str,
+) -> Result<bool, PostgresError> {
+    let request = stored(request);
+    let rows = tx
+        .query(MEETS, parameters![pass.0, integer(step as u64), request])
+        .await?;
+    rows.first().map_or(Ok(false), |row| row.value(0))
 }
 
 /// How far lists of a job were read.

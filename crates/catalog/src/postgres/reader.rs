@@ -94,6 +94,15 @@ impl PassReader for PostgresCatalog {
         reading!(self, tx => lasting::known(&tx, job, lists, now))
     }
 
+    async fn meets_known(
+        &self,
+        pass: PassId,
+        step: usize,
+        request: &str,
+    ) -> Result<bool, CatalogError> {
+        reading!(self, tx => lasting::meets_known(&tx, pass, step, request))
+    }
+
     async fn last_fetched(
         &self,
         records: RecordIds,

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use super::columns;
 use crate::page::LandingPage;
 use crate::rows::known_list;
+use crate::values::integer;
 use crate::{AtKnown, KnownList, LastingCursor, LastingCursors, PassId};
 use ingest_quota::Timestamp;
 
@@ -24,6 +25,14 @@ const VERSION: &str = "select listing.version from listing indexed by listing_of
         and (pass.job, pass.region) = (select job, region from pass where id = ?5)
     where listing.id = ?1 and listing.kind = ?2 and listing.upstream = ?3
     order by listing.pass desc limit 1";
+/// Whether a list has a record that a pass returned which tells about the list.
+const MEETS: &str = "select exists (select 1 from listing mine
+    cross join listing told indexed by listing_of_record
+        on told.id = mine.id and told.kind = mine.kind and told.upstream = mine.upstream and told.pass <> mine.pass
+    cross join lasting_cursor own on own.pass = told.pass and own.request = ?3 and own.step = told.step
+    cross join pass on pass.id = told.pass and pass.outcome = 'complete' and pass.cut = 0
+        and (pass.job, pass.region) = (select job, region from pass where id = ?1)
+    where mine.pass = ?1 and mine.step = ?2)";
 const KNOWN: &str = "select pass.id, pass.started_at, last.page, last.empty_pages,
         exists (select 1 from lasting_cursor any cross join pass told on told.id = any.pass
             where any.request = own.request and any.stopped is not null and told.job = pass.job and told.region = pass.region
@@ -33,13 +42,13 @@ const KNOWN: &str = "select pass.id, pass.started_at, last.page, last.empty_page
     cross join checkpoint last on last.pass = own.pass and last.step = own.step and last.page = (
         select max(page) from checkpoint where checkpoint.pass = own.pass and checkpoint.step = own.step)
     where own.request = ?3 and own.stopped = 0 and pass.job = ?1 and pass.region = ?2 and pass.outcome = 'complete'
-        and pass.started_at <= ?4
+        and pass.cut = 0 and pass.started_at <= ?4
     order by pass.started_at desc, pass.id desc limit 1";
 const FORGET: &str = "update lasting_cursor set cursor = null
     where request = ?3 and pass in (select id from pass where job = ?1 and region = ?2)";
 const FORGET_OF_ID: &str =
     "update id_since set request = null, cursor = null where job = ?1 and call = ?2 and id = ?3";
-pub const STATEMENTS: &[&str] = &[OF_PASS, VERSION, KNOWN];
+pub const STATEMENTS: &[&str] = &[OF_PASS, VERSION, MEETS, KNOWN];
 
 pub fn of_passes(connection: &Connection, passes: &[PassId]) -> rusqlite::Result<LastingCursors> {
     let mut statement = connection.prepare_cached(OF_PASS)?;
@@ -97,6 +106,17 @@ pub fn is_known(tx: &Transaction<'_>, page: &LandingPage, pass: PassId) -> rusql
         versions.insert(row.id.clone(), last);
     }
     Ok(page.is_known(&versions))
+}
+
+/// Whether the list of a step has a record that an earlier pass knew.
+pub fn meets_known(
+    connection: &Connection,
+    pass: PassId,
+    step: usize,
+    request: &str,
+) -> rusqlite::Result<bool> {
+    let mut meets = connection.prepare_cached(MEETS)?;
+    meets.query_row((pass.0, integer(step as u64), request), |row| row.get(0))
 }
 
 /// How far lists of a job were read.

@@ -116,6 +116,17 @@ impl<A: Send + Sync> PassReader for SqliteCatalog<A> {
             .await
     }
 
+    async fn meets_known(
+        &self,
+        pass: PassId,
+        step: usize,
+        request: &str,
+    ) -> Result<bool, CatalogError> {
+        let request = request.to_owned();
+        self.read_few(move |connection| lasting::meets_known(connection, pass, step, &request))
+            .await
+    }
+
     async fn last_fetched(
         &self,
         records: RecordIds,

@@ -268,7 +268,7 @@ pub(crate) fn ids(page: &Page) -> Vec<&str> {
 pub(crate) fn told(failure: &Failure) -> String {
     let kind = match failure {
         Failure::TooLate => "too late",
-        Failure::Unreachable(_) | Failure::NotSent(_) => "not sent",
+        Failure::Unreachable(_) | Failure::NotSent(_) | Failure::Unsendable(_) => "not sent",
         Failure::Spent { .. } => "spent",
         Failure::SlowDown { .. } => "slow down",
         Failure::Denied(_) => "denied",

@@ -200,6 +200,17 @@ impl World {
         command
     }
 
+    /// The binary at another time, in UTC.
+    pub fn command_at(&self, when: &str, arguments: &[&str]) -> Command {
+        let mut command = self.command(arguments);
+        command
+            .env("TZ", "UTC")
+            .env("LD_PRELOAD", FAKETIME)
+            .env("FAKETIME", format!("@{when}"))
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        command
+    }
+
     pub fn ingest(&self, arguments: &[&str]) -> Ran {
         Ran::of(self.command(arguments).output().unwrap())
     }

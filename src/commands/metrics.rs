@@ -1,6 +1,6 @@
 //! `--metrics-file` and `/metrics`: the state now, in Prometheus' text format
-//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>). Counters are sums of the passes of a month, which begin anew with
-//! the next one, as after any restart of a program that counts.
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>). A counter is the sum over the passes of a month, and returns
+//! to 0 with the next month, which Prometheus takes for a restart.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

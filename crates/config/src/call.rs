@@ -50,7 +50,7 @@ struct CallKeys {
     #[serde(default)]
     params: Params,
     /// A JSON body. Every string in it is a template; numbers stay numbers. `{ number = "{since:%s}" }`, a table with this member
-    /// alone, is the number that the template becomes, or null where that is empty, as the cursor of a first page. In a list, an element with `{ids}` stands for one
+    /// alone and a variable in it, is the number that the template becomes, or null where that is empty, as the cursor of a first page. In a list, an element with `{ids}` stands for one
     /// element for each id. Example: `json = { filter = { country = "{region}" }, limit = 100 }`.
     json: Option<JsonTemplate>,
     /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field. Example: `form = { country = "{region}", tag = ["new", "free"] }`.

@@ -301,7 +301,18 @@ pub trait Upstream: Send + Sync {
 
 impl From<NoNumber> for Failure {
     fn from(error: NoNumber) -> Self {
-        Self::NotSent(error.to_string())
+        Self::Unsendable(error.to_string())
+    }
+}
+
+impl Failure {
+    /// Names the ids that no request can be built for. Without ids, no request of the call can be built.
+    fn of_ids(self, ids: &[String]) -> Self {
+        match self {
+            Self::Unsendable(why) if ids.is_empty() => Self::NotSent(why),
+            Self::Unsendable(why) => Self::Unsendable(format!("{}: {why}", ids.join(", "))),
+            other => other,
+        }
     }
 }
 

@@ -54,7 +54,8 @@ impl<'a> RequestParts<'a> {
             upstream,
             limits,
             request,
-            rendered: Rendered::new(upstream, &request, &without_secrets)?,
+            rendered: Rendered::new(upstream, &request, &without_secrets)
+                .map_err(|failure| failure.of_ids(request.ids))?,
         })
     }
 
@@ -157,7 +158,8 @@ impl<'a> RequestParts<'a> {
             let text = template.reveal(Some(values), |name| carried.secrets.get(name));
             Ok(text.ok_or_else(|| no_value(template))?.to_string())
         };
-        let sent = Rendered::new(self.upstream, &self.request, &revealed)?;
+        let sent = Rendered::new(self.upstream, &self.request, &revealed)
+            .map_err(|failure| failure.of_ids(self.request.ids))?;
         let headers = sent.all_headers(self.format());
         let mut request = Request::new(self.request.step.call.method.clone(), sent.url);
         *request.headers_mut() = headers;
@@ -454,13 +456,10 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     let path = template.path(&values(request));
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
-        let name = &call.name;
-        let why =
-            format!("the path of `{name}` leads outside base_url: `{template}` with these values");
-        return Err(match request.ids {
-            [] => Failure::NotSent(why),
-            ids => Failure::Unsendable(format!("{}: {why}", ids.join(", "))),
-        });
+        return Err(Failure::Unsendable(format!(
+            "the path of `{}` leads outside base_url: `{template}` with these values",
+            call.name
+        )));
     }
     Ok(path.to_owned())
 }

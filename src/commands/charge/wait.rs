@@ -44,7 +44,7 @@ impl Waiting {
         }
         let stop = match self.stop.take() {
             Some(stop) => stop,
-            None => signals::listen("nothing was charged", Waits::default())?,
+            None => signals::listen("the wait for units ends", Waits::default())?,
         };
         tracing::info!(
             limit = rejection.limit,

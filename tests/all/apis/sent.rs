@@ -171,3 +171,52 @@ fn a_secret_is_no_number() {
     assert!(said.contains("list.json.a.number"), "{said}");
     assert!(said.contains("a secret is a text"), "{said}");
 }
+
+#[test]
+fn an_id_that_makes_no_number_is_left_out_and_the_others_are_requested() {
+    let stub = StubUpstream::start(|request: &StubRequest| match request.path.as_str() {
+        "/names" => StubAnswer::json(&json!([{ "id": "seven" }, { "id": "8" }])),
+        _ => StubAnswer::json(&json!([{ "id": request.json()["id"].to_string() }])),
+    });
+    let text = r#"
+[upstreams.api]
+base_url = "https://api.example.com"
+[upstreams.api.calls.names]
+path = "names"
+cost = 1
+records = { kind = "name", id = "/id" }
+[upstreams.api.calls.get]
+path = "get"
+method = "POST"
+cost = 1
+json = { id = { number = "{id}" } }
+records = { kind = "thing", id = "/id" }
+[credentials.api]
+upstream = "api"
+limits = { daily = { quota = 100, window = "24h" } }
+[jobs.j]
+credential = "api"
+every = "1ms"
+steps = [{ call = "names" }, { call = "get", ids = { from = "names", at = "/id", batch = 1 } }]
+"#;
+    let mut world = World::written(text, &[]);
+    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let first = world.ingest(&[]);
+    assert_eq!(first.code, 1, "{first:?}");
+    assert!(
+        first.stdout.contains("seven: `{id}` is no number"),
+        "{first:?}"
+    );
+    assert_eq!(
+        world.count("select count(*) from record where kind = 'thing'"),
+        1
+    );
+    world.ingest(&[]);
+    let names = stub
+        .requests()
+        .iter()
+        .filter(|one| one.path == "/names")
+        .count();
+    assert_eq!(names, 2, "the next run lists the names again");
+    assert_eq!(world.charged("daily"), stub.requests().len() as u64);
+}

@@ -517,14 +517,20 @@ fn hiding(feed: &Shared, hidden: &Arc<Mutex<Vec<i64>>>) -> StubUpstream {
     })
 }
 
+/// A world that read the feed by pages of three.
+fn by_three(stub: &StubUpstream) -> World {
+    let mut world = world(NEVER, stub);
+    world.set("upstreams.feed.calls.list.page={ kind = \"number\", param = \"page\", size = 3 }");
+    run(&world);
+    world
+}
+
 #[test]
 fn a_page_that_is_not_full_ends_no_list_before_what_is_known() {
     let feed = feed();
     let hidden = Arc::default();
     let stub = hiding(&feed, &hidden);
-    let mut world = world(NEVER, &stub);
-    world.set("upstreams.feed.calls.list.page={ kind = \"number\", param = \"page\", size = 3 }");
-    run(&world);
+    let world = by_three(&stub);
     (9..=24).for_each(|id| feed.lock().unwrap().add(id));
     // It would be on the second page, which is short without it.
     hidden.lock().unwrap().push(20);
@@ -545,9 +551,7 @@ fn a_list_that_ends_before_what_is_known_tells_nothing() {
     let feed = feed();
     let hidden = Arc::default();
     let stub = hiding(&feed, &hidden);
-    let mut world = world(NEVER, &stub);
-    world.set("upstreams.feed.calls.list.page={ kind = \"number\", param = \"page\", size = 3 }");
-    run(&world);
+    let world = by_three(&stub);
     (9..=20).for_each(|id| feed.lock().unwrap().add(id));
     hidden.lock().unwrap().extend(1..=17);
     let ended = world.json(&["--region", "US"])["passes"][0].clone();

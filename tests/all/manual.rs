@@ -8,12 +8,14 @@ use ingest_config::manual;
 #[test]
 fn the_committed_manual_of_the_configuration_is_the_generated_one() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
-    if std::env::var_os("INGEST_WRITE_DOCS").is_some() {
-        std::fs::write(&path, manual::markdown()).unwrap();
-    }
     let committed = std::fs::read_to_string(&path).unwrap();
+    let (guide, _) = committed.split_once("## All keys\n").unwrap();
+    let written = format!("{guide}{}", manual::markdown());
+    if std::env::var_os("INGEST_WRITE_DOCS").is_some() {
+        return std::fs::write(&path, written).unwrap();
+    }
     assert!(
-        committed == manual::markdown(),
+        committed == written,
         "docs/configuration.md is not what the program generates: run this test with INGEST_WRITE_DOCS=1"
     );
 }

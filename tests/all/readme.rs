@@ -45,12 +45,13 @@ fn shell(world: &World, home: &Path, line: &str) -> Output {
     } else {
         redirected
     };
-    let line = line.replace("$ ", "").replace(BUILD_AND_RUN, &binary)
-        + if line.contains("sqlite3") || line.contains("redis-server") {
-            ""
-        } else {
-            &real
-        };
+    let mut line = match line.trim_start_matches("$ ").strip_prefix("ingest ") {
+        Some(rest) => format!("{binary} {rest}"),
+        None => line.replace(BUILD_AND_RUN, &binary),
+    };
+    if !line.contains("sqlite3") && !line.contains("redis-server") {
+        line += &real;
+    }
     let mut command = Command::new("sh");
     command
         .args(["-c", &line])

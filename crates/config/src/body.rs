@@ -263,10 +263,12 @@ fn number(template: &Template, text: String) -> Result<Value, NoNumber> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Graphql {
-    /// The query. It is sent as it is written: its braces are not templates. Example: `query = "query ($after: String) { things(after: $after) { id } }"`.
+    /// The query, as it is written: its braces are no templates. Example: `query = "query ($after: String) { things(after: $after) {
+    /// id } }"`.
     #[serde(with = "As::<Query>")]
     query: String,
-    /// The variables of the query, by name. Every string in them is a template; numbers stay numbers, and `{ number = "{id}" }` is one. Example: `variables = { first = 100, country = "{region}" }`.
+    /// The variables of the query. Their strings are templates, and `{ number = "{id}" }` is a number. Example: `variables = { first =
+    /// 100, country = "{region}" }`.
     #[serde(default, with = "As::<Option<Variables>>")]
     variables: Option<JsonTemplate>,
 }

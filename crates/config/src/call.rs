@@ -29,10 +29,10 @@ use ingest_quota::{Cost, LimitName, Outage, Units};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CallKeys {
-    /// The path below `base_url`, a template, without a query. Omit it for a call that is only charged by hand. Example: `path = "things/{region}"`.
+    /// The path below `base_url`, without a query. Omit it for a call that is only charged by hand. Example: `path = "things/{region}"`.
     #[serde(default, with = "As::<Option<Path>>")]
     path: Option<Template>,
-    /// The cost of one request, by limit; every page is one request. A plain number is units of the limit `daily`. Example: `cost = 1`.
+    /// The cost of one request, by limit; every page is one. Example: `cost = 1`.
     #[serde(with = "As::<ByLimit<SomeUnits>>")]
     cost: Cost,
     /// Whether a request may be sent unmetered during an outage of the ledger. If unset, it may if its cost is at most
@@ -45,13 +45,13 @@ struct CallKeys {
     /// Headers of this call, besides those of the upstream. Their values are templates. Example: `headers = { x-language = "{language}" }`.
     #[serde(default, with = "As::<Headers>")]
     headers: BTreeMap<String, Template>,
-    /// Query parameters of every request. Their values are templates; a list repeats a parameter, and a template with `{ids}`
-    /// in a list stands for one for each id. A step can override them. Example: `params = { fields = "id,title", tag = ["new", "free"] }`.
+    /// Query parameters of every request. Their values are templates; a list repeats a parameter, once for each id where a template in
+    /// it has `{ids}`. A step can override them. Example: `params = { fields = "id,title", tag = ["new", "free"] }`.
     #[serde(default)]
     params: Params,
-    /// A JSON body. Every string in it is a template; numbers stay numbers. `{ number = "{since:%s}" }`, a table with this member
-    /// alone and a variable in it, is the number that the template becomes, or null where that is empty, as the cursor of a first page. In a list, an element with `{ids}` stands for one
-    /// element for each id. Example: `json = { filter = { country = "{region}" }, limit = 100 }`.
+    /// A JSON body, whose strings are templates. `{ number = "{since:%s}" }`, a table with this member alone and a variable in it, is
+    /// the number that the template becomes, or null where that is empty, as the cursor of a first page. In a list, an element with
+    /// `{ids}` stands for one for each id. Example: `json = { filter = { country = "{region}" }, limit = 100 }`.
     json: Option<JsonTemplate>,
     /// A form as the body (`application/x-www-form-urlencoded`). Its values are templates; a list repeats the field. Example: `form = { country = "{region}", tag = ["new", "free"] }`.
     form: Option<Params>,
@@ -61,17 +61,17 @@ struct CallKeys {
     page: Option<Table<Paging>>,
     /// What a response contains. Omit it for a call that is only charged by hand. Example: `records = { at = "/items", kind = "thing", id = "/id" }`.
     records: Option<Table<Records>>,
-    /// The doubts about its lists that are accepted. A list with a doubt is not complete: its pass ends as `doubtful`. Accept one
-    /// only if you know that the list is right. Example: `trust = ["cursor-repeats"]`.
+    /// The doubts that are accepted. A list with any other is not complete: its pass is `doubtful`. Accept one only if you know that
+    /// the list is right. Example: `trust = ["cursor-repeats"]`.
     #[serde(default)]
     trust: Vec<Doubt>,
-    /// Whether requests send the `ETag` of the stored page (`If-None-Match`). If unset, they do not. Example: `etag = "free"`.
+    /// Whether requests send the `ETag` of the stored page (`If-None-Match`). If unset, no. Example: `etag = "free"`.
     etag: Option<Etag>,
-    /// Where a response reports what it cost, by limit: a header, or a JSON pointer into the body. `cost` is then an
-    /// estimate. Example: `settle = { daily = "/cost/actual" }`.
+    /// Where a response reports what it cost, by limit. `cost` is then an estimate. Example: `settle = { daily = "/cost/actual" }`.
     #[serde(default, with = "Named::<ResponseField>")]
     settle: BTreeMap<LimitName, ResponseField>,
-    /// Rules that classify the refusals of this call, before the `errors` of the upstream: where two match, that of the call applies. Its keys are those of `upstreams.NAME.errors`. Example: `errors = [{ status = 404, class = "end" }]`.
+    /// Rules for the refusals of this call, before those of the upstream. Their keys are those of `upstreams.NAME.errors`. Example:
+    /// `errors = [{ status = 404, class = "end" }]`.
     #[serde(default)]
     errors: Vec<Rule>,
 }
@@ -116,12 +116,12 @@ pub struct Call {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Records {
-    /// Where the records are: a list of them, or one object, which is one record. Null, there or on the way there, is an
-    /// empty list. `*` stands for every element of a list and for every member of an object. If unset, the whole response. Example: `at = "/items"`.
+    /// Where the records are: a list, or an object, which is one record. Null, there or on the way there, is an empty list. `*` stands
+    /// for every element and member. If unset, the whole response. Example: `at = "/items"`.
     #[serde(default)]
     pub at: Pointer,
-    /// The field in which a record stores the name of the member that it was found under: that of the last `*` in `at` that
-    /// matches members. A member that is no object becomes a record with this field and the field `value`. Example: `key = "date"`.
+    /// The field in which a record stores the name of the member that it was found under, by the last `*` in `at` that matches
+    /// members. A member that is no object becomes a record with this field and the field `value`. Example: `key = "date"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     pub key: Option<String>,
     /// The format of the response. Example: `format = "csv"`.
@@ -130,30 +130,30 @@ pub struct Records {
     /// How the records at `at` are arranged. Example: `layout = "columns"`.
     #[serde(default)]
     pub layout: Layout,
-    /// The names of the fields with `layout = "rows"`, in the order of the values, where the response does not name them. If
-    /// unset, its first row does. Example: `fields = ["open_time", "open", "high"]`.
+    /// The names of the fields with `layout = "rows"`, in their order. If unset, the first row has them. Example: `fields =
+    /// ["open_time", "open", "high"]`.
     #[serde(default, with = "As::<List<Filled, 0>>")]
     pub fields: Vec<String>,
-    /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts of a
-    /// record that come in several responses are not merged, so give each part a kind of its own. The view of the kind in
-    /// the catalog, if it has columns, is `UPSTREAM_KIND`. Example: `kind = "thing"`.
+    /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts from several
+    /// responses are not merged, so give each part a kind of its own. The view of a kind with `columns` is `UPSTREAM_KIND`. Example:
+    /// `kind = "thing"`.
     #[serde(with = "As::<Filled>")]
     pub kind: String,
-    /// Where a record has its id: a JSON pointer, or a template such as `{region}` for a value of the request. Several
-    /// values are joined by `/`. Example: `id = "/id"`.
+    /// Where a record has its id, or a template such as `{region}` for a value of the request. Several are joined by `/`. Example: `id
+    /// = "/id"`.
     #[serde(with = "As::<Id>")]
     pub id: Vec<Field>,
-    /// How a record says that it was removed, in a list that names what changed: a place with a value, or a place and its
-    /// values. The stored record is marked as gone and keeps its body. Example: `removed = { at = "/status", is = "cancelled" }`.
+    /// How a record says that it was removed, in a list of what changed: a place with a value, or a place and its values. The stored
+    /// record is marked as gone and keeps its body. Example: `removed = { at = "/status", is = "cancelled" }`.
     pub removed: Option<Removed>,
-    /// Whether the catalog keeps former bodies of a record in its table `record_version`, as long as `keep` keeps records. Example: `history = true`.
+    /// Whether the table `record_version` keeps former bodies, as long as `keep` keeps records. Example: `history = true`.
     #[serde(default)]
     pub history: bool,
     /// The text of a record that `ingest search` finds. Example: `text = ["/title", "/tags/*"]`.
     #[serde(default)]
     pub text: Vec<Pointer>,
-    /// The columns of the kind's SQL view, by name: a JSON pointer, a pointer with a type, or a template such as `{region}`,
-    /// whose text is stored in the record under the column's name. Example: `columns = { title = "/title", views = { at = "/views", type = "integer" } }`.
+    /// The columns of the kind's SQL view: a JSON pointer, one with a type, or a template such as `{region}`, whose text is stored in
+    /// the record under the column's name. Example: `columns = { title = "/title", views = { at = "/views", type = "integer" } }`.
     #[serde(default, with = "Columns")]
     pub columns: BTreeMap<String, Column>,
 }
@@ -402,9 +402,9 @@ impl Leaf for Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Etag {
-    /// Requests send the `ETag`, because a response 304 (not modified) costs nothing.
+    /// Yes: a response 304 (not modified) costs nothing.
     Free,
-    /// Requests do not send it, because a response 304 (not modified) costs something, or may.
+    /// No: a response 304 costs something, or may.
     #[default]
     Unused,
 }

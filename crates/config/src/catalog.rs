@@ -15,21 +15,22 @@ use super::values::{As, Leaf, Span, Text, Whole, default, leaf, leaves, text};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogConfig {
-    /// `"sqlite"`, a file in the state directory for one machine; or the URL of a PostgreSQL database that several machines
-    /// share: `postgres://ROLE@HOST/DATABASE`. See [docs/postgres.md](postgres.md). Example: `url = "postgres://ingest@db.example/ingest?sslmode=verify-full"`.
+    /// A file in the state directory for one machine, or a PostgreSQL that several machines share: `postgres://ROLE@HOST/DATABASE`
+    /// ([docs/postgres.md](postgres.md)). Example: `url = "postgres://ingest@db.example/ingest?sslmode=verify-full"`.
     #[serde(rename = "url", default)]
     pub store: CatalogStore,
-    /// Where to read the password of PostgreSQL from; never the password itself. If unset, `$PGPASSWORD` or a password file. Example: `password = { credential = "catalog" }`.
+    /// Where the password of PostgreSQL is read from. If unset, `$PGPASSWORD` or a password file. Example: `password = { credential =
+    /// "catalog" }`.
     pub password: Option<SecretSource>,
-    /// How long a machine that died keeps its regions from the others, from 1s to 1h. A machine that cannot reach the
-    /// database stops sending requests after three quarters of it. Example: `lease = "5min"`.
+    /// How long a machine that died keeps its regions, from 1s to 1h. A machine that cannot reach the database sends nothing after
+    /// three quarters of it. Example: `lease = "5min"`.
     #[serde(default = "default::seconds::<60>", with = "As::<Lease>")]
     pub lease: Duration,
-    /// The schema of PostgreSQL in which the catalog is: lower-case letters, digits and `_`. Example: `schema = "news"`.
+    /// The schema of the catalog: lower-case letters, digits and `_`. Example: `schema = "news"`.
     #[serde(default = "ingest", with = "As::<SchemaName>")]
     pub schema: String,
-    /// The most connections of a process to PostgreSQL for pages, from 1 to 64; its leases have one more, and the merging of
-    /// words another one. One is enough: tasks wait for each other's. Example: `connections = 1`.
+    /// The most connections of a process for pages; its leases have one more, and so has the merging of words. One is enough: tasks
+    /// then wait for each other. Example: `connections = 1`.
     #[serde(default = "default::small::<4>", with = "As::<Whole<u32, 1, 64>>")]
     pub connections: u32,
 }

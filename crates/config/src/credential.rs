@@ -143,13 +143,14 @@ pub struct CredentialKeys {
     /// The upstream that the secret belongs to. Example: `upstream = "things"`.
     #[serde(with = "As::<Filled>")]
     upstream: String,
-    /// Where to read the secret from; never the secret itself. An upstream without `auth` needs none. Example: `secret = { env = "THINGS_KEY" }`.
+    /// Where the secret is read from. An upstream without `auth` needs none. Example: `secret = { env = "THINGS_KEY" }`.
     secret: Option<SecretSource>,
-    /// Further secrets, by name. `{secret:NAME}` in `auth`, in a header or in a query parameter is one of them. Example: `secrets = { app = { env = "APP_KEY" } }`.
+    /// Further secrets, for `{secret:NAME}` in `auth`, headers, query parameters and bodies. Example: `secrets = { app = { env =
+    /// "APP_KEY" } }`.
     #[serde(default, with = "Named::<SecretSource>")]
     secrets: BTreeMap<String, SecretSource>,
-    /// The account whose quota the credential uses. Two keys of one project share a quota: give both the same account. If
-    /// unset, the name of the credential. Example: `account = "my-project"`.
+    /// The account whose quota the credential uses; keys that share a quota have the same. If unset, the name of the credential.
+    /// Example: `account = "my-project"`.
     #[serde(default, with = "As::<Option<AccountName>>")]
     account: Option<String>,
     /// The limits of the account, by name. Example: `limits = { daily = { quota = 10_000, window = "24h" } }`.
@@ -175,7 +176,7 @@ pub enum SecretSource {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 struct SecretKeys {
-    /// The environment variable with the secret. The variable with `_FILE` appended may name a file instead. Example: `env = "THINGS_KEY"`.
+    /// The environment variable with the secret; the one with `_FILE` appended may name a file instead. Example: `env = "THINGS_KEY"`.
     #[serde(default, with = "As::<Option<EnvName>>")]
     pub env: Option<String>,
     /// The file with the secret. Only its owner may be able to read it. Example: `file = "/etc/ingest/things.key"`.

@@ -19,13 +19,14 @@ pub enum Doubt {
     NextUnnamed,
     /// The list ends, and its last response has a value elsewhere that looks like a next page.
     NextUnread,
-    /// The list ends with one full page that names a next page and says that it is the last one, and no response of the call ever led on.
+    /// The list ends with one full page that names a next page and says that it is the last, and no response of the call ever led on.
     NextMissing,
     /// The responses lack a place that earlier ones of the call had, or have it under another name.
     PlaceMissing,
     /// The list has fewer records than the response reports. A difference of 1, or of 1%, is a note outside of slices.
     FewerThanTotal,
-    /// The list of a slice moved while it was read, so that it perhaps passed over records: the number of all records fell, or records of earlier pages came again.
+    /// The list of a slice moved while it was read, perhaps past records: the number of all records fell, or records of earlier pages
+    /// came again.
     ListMoved,
     /// A response has no list at `records.at`, and does not say that there is none. One that has other members than the call's empty lists is no empty list; a table without a byte is none once the call had rows.
     NoRecords,

@@ -114,7 +114,7 @@ pub struct Column {
 struct ColumnKeys {
     /// Where a record has the value. Example: `at = "/statistics/viewCount"`.
     pub at: Pointer,
-    /// The type of the value. A value that is not of the type is null. If unset, values are as they are in the record. Example: `type = "integer"`.
+    /// The type of the value; one of another type is null. If unset, values are as they came. Example: `type = "integer"`.
     #[serde(rename = "type")]
     pub kind: Option<ColumnType>,
 }
@@ -151,7 +151,7 @@ pub enum ColumnType {
     Real,
     /// 1 for `true` and `1`, 0 for `false` and `0`.
     Boolean,
-    /// Text that begins with a date, as it is; a number of seconds or milliseconds since 1970, which can be negative, as `2024-05-31T07:00:00Z`.
+    /// Text that begins with a date, as it is; a number of seconds or milliseconds since 1970, also negative, as `2024-05-31T07:00:00Z`.
     Timestamp,
     /// JSON text.
     Json,

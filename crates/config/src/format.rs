@@ -8,13 +8,13 @@ impl Words for Format {
         (
             "ndjson",
             Format::Ndjson,
-            "One JSON value per line; the whole response is a list of them.",
+            "One JSON value per line; the response is their list.",
         ),
         (
             "csv",
             Format::Csv(b','),
-            "Values separated by commas; the whole response is a list with one object per row. The first row names its members, \
-        and every value is text.",
+            "Values separated by commas; the response is a list with one object per row. The first row names the members, and \
+        every value is text.",
         ),
         (
             "csv_semicolon",
@@ -25,10 +25,10 @@ impl Words for Format {
         (
             "xml",
             Format::Xml,
-            "XML; the whole response is an object whose only member is the root element. An element with neither attributes nor \
-        child elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there \
-        are several, and `#text` the text. Namespaces are left out. Where a pointer has `*` or a number behind the name of an \
-        element, that element is a list however often it occurs: `/author/*/name` finds one author, none and several.",
+            "XML; the response is an object whose only member is the root element. An element without attributes and child \
+        elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there are \
+        several, and `#text` the text. Namespaces are left out. Where a pointer has `*` or a number behind an element's name, \
+        that element is a list however often it occurs: `/author/*/name` finds none, one and several.",
         ),
     ];
 }

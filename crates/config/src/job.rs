@@ -210,39 +210,39 @@ impl Ids {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobKeys {
-    /// The credential of the requests. Its upstream has the calls of the steps. Required, unless there are `credentials`. Example: `credential = "things"`.
+    /// The credential of the requests, whose upstream has the calls. Required, unless there are `credentials`. Example: `credential =
+    /// "things"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     credential: Option<String>,
-    /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the
-    /// upstream rejects it, then the next. A pass continues with another credential at the same cursor, so the upstream's cursors must not belong to one
-    /// credential. Use this only if the terms of the upstream allow it: most forbid several accounts that evade one quota. Example: `credentials = ["things", "more_things"]`.
+    /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the upstream
+    /// rejects it, then the next, at the same cursor, which must not belong to one credential. Most upstreams forbid several accounts
+    /// that evade one quota: read their terms. Example: `credentials = ["things", "more_things"]`.
     #[serde(default, with = "As::<Option<List<Filled, 1>>>")]
     credentials: Option<Vec<String>>,
     /// The regions to walk. If unset, all of them. Example: `regions = ["US", "GB"]`.
     #[serde(default, with = "As::<Option<List<Filled, 0>>>")]
     regions: Option<Vec<String>>,
-    /// A region is due this long after the start of its last complete pass. If unset, at every run. Example: `every = "1h"`.
+    /// How long after the start of its last complete pass a region is due. If unset, at every run. Example: `every = "1h"`.
     #[serde(default, with = "As::<Option<Span>>")]
     every: Option<Duration>,
-    /// The units of each limit that this job leaves to others. A plain number is units of the limit `daily`. If unset, none; a job
-    /// with `slices` then leaves what the other jobs need. Example: `leave = { daily = 1_000 }`.
+    /// The units of each limit that this job leaves to others. If unset, none; a job with `slices` then leaves what the other jobs
+    /// need. Example: `leave = { daily = 1_000 }`.
     #[serde(default, with = "As::<Option<ByLimit<AnyUnits>>>")]
     leave: Option<Cost>,
-    /// How long an unfinished pass can be resumed. After that a new pass starts. Example: `resume_within = "7d"`.
+    /// How long an unfinished pass can be resumed; then a new one starts. Example: `resume_within = "7d"`.
     #[serde(default = "default::seconds::<{ 36 * 60 * 60 }>", with = "As::<Span>")]
     resume_within: Duration,
-    /// The value of `{since}` before the first complete pass: a date or a time. Or where the records have the value of the
-    /// next pass. `usage.md` has a section on it. If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step of
-    /// `ids` with `batch = 1`, each id has a value of its own: a list that `max_pages` cut, or that failed or was refused, does not
-    /// advance it, and an id that is new begins with the first value. Example: `since = "2024-01-01"`.
+    /// The value of `{since}` before the first complete pass, or where the records have the value of the next pass (`usage.md` has a
+    /// section on it). If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step
+    /// of `ids` with `batch = 1`, each id has a value of its own, a new id the first one; a list that was cut by `max_pages`, failed
+    /// or was refused does not advance it. Example: `since = "2024-01-01"`.
     since: Option<Since>,
-    /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. A
-    /// slice is complete when its pass is; the others are fetched by the next runs, after everything else that is due. The other
-    /// jobs of the account keep the units that they are going to need before units that are spent now return; with `leave`,
-    /// they keep that number instead. `every` is the time after which a slice is requested again that the upstream refused; if unset, a day.
+    /// A backfill: the job fetches each span of time once, and its steps name the span by `{slice.from}` and `{slice.to}`. Slices are
+    /// fetched after everything else that is due. The account's other jobs keep the units that they need before units that are spent
+    /// now return; with `leave`, that number. `every` is the time after which a refused slice is requested again; if unset, a day.
     /// What the newest slice does not contain yet is for another job. Example: `slices = { from = "2024-01-01", step = "30d" }`.
     slices: Option<Table<Slices>>,
-    /// The steps, in order. The first lists; later ones list too, or fetch the ids that an earlier one listed. Example: `steps = [{ call = "things.list" }]`.
+    /// The steps, in order. Each lists, or fetches the ids that an earlier one listed. Example: `steps = [{ call = "things.list" }]`.
     steps: Vec<Table<StepKeys>>,
 }
 
@@ -252,24 +252,25 @@ struct StepKeys {
     /// The call, of the upstream of the job's credential. Example: `call = "things.list"`.
     #[serde(with = "As::<Filled>")]
     call: String,
-    /// Query parameters, which override those of the call. Their values are templates; a list repeats a parameter. Example: `params = { sort = "popular", country = "{region}" }`.
+    /// Query parameters, which override those of the call. Example: `params = { sort = "popular", country = "{region}" }`.
     #[serde(default)]
     params: Params,
-    /// Values of the JSON body, which override those of the call at the same places. Other values of the call remain. Example: `json = { filter = { country = "US" } }`.
+    /// Values of the JSON body, which override those of the call at the same places. Example: `json = { filter = { country = "US" } }`.
     json: Option<JsonTemplate>,
     /// Fields of the form, which override those of the call. Example: `form = { sort = "popular" }`.
     form: Option<Params>,
     /// What differs from the GraphQL request of the call. Example: `graphql = { variables = { sort = "POPULAR" } }`.
     graphql: Option<Table<StepGraphql>>,
-    /// The most pages of a pass. If unset, until the list ends. Example: `max_pages = 4`.
+    /// The most pages of a pass. If unset, no such bound. Example: `max_pages = 4`.
     #[serde(default, with = "As::<Option<Count>>")]
     max_pages: Option<u64>,
-    /// For a list that has its newest records first, by when they were added or changed, and that takes no `{since}`: a pass ends at the
-    /// first page of which all records are known and unchanged, so it mostly has one page. Nothing behind that page is taken as gone,
-    /// and a record that changes without moving to the front is found by the passes that read the whole list. Example: `stop_at_known = { complete_every = "7d" }`.
+    /// For a list that has its newest records first, by when they were added or changed, and takes no `{since}`: a pass ends at the
+    /// first page of which all records are known and unchanged. Nothing behind it is taken as gone; a record that changes without
+    /// moving to the front is found by the passes that read the whole list. Example: `stop_at_known = { complete_every = "7d" }`.
     stop_at_known: Option<Table<StopAtKnown>>,
-    /// The ids to fetch, from the records of an earlier step. A parameter, the path or the body uses them as `{ids}`; with `batch = 1`
-    /// also as `{id}`, with other values of the record that names it, `{parent:/owner/login}`. Example: `ids = { from = "things.list", at = "/owner/id", batch = 50 }`.
+    /// The ids to fetch, from the records of an earlier step, for `{ids}` in a parameter, the path or the body; with `batch = 1` also
+    /// for `{id}`, and `{parent:/owner/login}` is a value of the record that names it. Example: `ids = { from = "things.list", at =
+    /// "/owner/id", batch = 50 }`.
     ids: Option<Table<IdsKeys>>,
 }
 
@@ -284,8 +285,8 @@ struct IdsKeys {
     /// The number of ids in one request. Example: `batch = 50`.
     #[serde(with = "As::<Count>")]
     batch: u64,
-    /// Ids that were fetched within this time are skipped. If unset, each id is fetched once in a pass, and one that the upstream forbids
-    /// once a day. Example: `fresh_for = "7d"`.
+    /// Ids fetched within this time are skipped. If unset, each is fetched once in a pass, and one that the upstream forbids once a
+    /// day. Example: `fresh_for = "7d"`.
     #[serde(default, with = "As::<Option<SpanOrZero>>")]
     fresh_for: Option<Duration>,
 }

@@ -18,25 +18,25 @@ use ingest_quota::Units;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerKeys {
-    /// `"sqlite"`, a file in the state directory for one machine; or the URL of a Redis that several machines share:
+    /// A file in the state directory for one machine, or a Redis that several machines share:
     /// `redis://`, `rediss://` (TLS), `redis+sentinel://HOST,HOST/SERVICE`, `redis+cluster://HOST,HOST` or `unix://PATH`. Example: `url = "redis://ingest@host:6379/0"`.
     #[serde(default)]
     url: LedgerStore,
-    /// Where to read the Redis password from; never the password itself. Example: `password = { file = "/etc/ingest/redis.key" }`.
+    /// Where the password of Redis is read from. Example: `password = { file = "/etc/ingest/redis.key" }`.
     password: Option<SecretSource>,
-    /// Where to read the password of the Sentinels from, if they require one. Example: `sentinel_password = { env = "SENTINEL_PASSWORD" }`.
+    /// Where the password of the Sentinels is read from, if they require one. Example: `sentinel_password = { env = "SENTINEL_PASSWORD" }`.
     sentinel_password: Option<SecretSource>,
     /// Certificate files (PEM) for a connection with TLS. Example: `tls = { ca = "ca.crt", cert = "client.crt", key = "client.key" }`.
     #[serde(default)]
     tls: LedgerTls,
-    /// The timeout of one ledger operation, including the connection. A report of many limits may take it once more
-    /// for each 250 of them. Example: `timeout = "1s"`.
+    /// The timeout of one ledger operation, the connection included. A report may take it once more for each 250 limits. Example:
+    /// `timeout = "1s"`.
     #[serde(default = "default::milliseconds::<250>", with = "As::<Span>")]
     timeout: Duration,
-    /// The highest cost of a call, in units, that may go unmetered during an outage of the ledger. Example: `cheap_max = 0`.
+    /// The highest cost of a call, in units, that may go unmetered in an outage of the ledger. Example: `cheap_max = 0`.
     #[serde(default = "default::units::<5>", with = "As::<AnyUnits>")]
     cheap_max: Units,
-    /// The most units of an account that may go unmetered on this machine within a window. Example: `unmetered_max = 0`.
+    /// The most units of an account that go unmetered on this machine within a window. Example: `unmetered_max = 0`.
     #[serde(default = "default::units::<50>", with = "As::<AnyUnits>")]
     unmetered_max: Units,
     /// A larger difference between the ledger's clock and this machine's is an outage. Example: `max_skew = "30s"`.
@@ -59,7 +59,7 @@ pub struct LedgerConfig {
     pub timeout: Duration,
     /// The highest cost of a call that may go unmetered during an outage.
     pub cheap_max: Units,
-    /// The most units of an account that may go unmetered on this machine within a window.
+    /// The most units of an account that go unmetered on this machine within a window.
     pub unmetered_max: Units,
     /// A larger difference between the ledger's clock and this machine's is an outage.
     pub max_skew: Duration,
@@ -100,7 +100,7 @@ pub struct ClientCertificate {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TlsKeys {
-    /// The certificate authorities that may sign the server's certificate. If unset, those of the system. Example: `ca = "/etc/ingest/redis-ca.crt"`.
+    /// Who may sign the server's certificate. If unset, the system's authorities. Example: `ca = "/etc/ingest/redis-ca.crt"`.
     #[serde(default, with = "As::<Option<File>>")]
     pub ca: Option<PathBuf>,
     /// The client certificate. Requires `key`. Example: `cert = "/etc/ingest/redis-client.crt"`.

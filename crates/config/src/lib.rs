@@ -99,8 +99,8 @@ pub struct Config {
     /// The file it came from.
     #[schemars(skip)]
     pub path: PathBuf,
-    /// The partitions that jobs walk, in the order of the file: a list of codes, or a table of regions with values, which templates use
-    /// by their names: `[regions.GB]` with `city = "London"` is used as `{city}`. Or where to read them from: `{ file = "places.csv" }`.
+    /// The partitions that jobs walk, in the order of the file: a list of codes, a table of regions with values for templates
+    /// (`[regions.GB]` with `city = "London"` is used as `{city}`), or `{ file = "places.csv" }`.
     /// If unset, each job makes one pass, whose region is shown as `-`. Example: `regions = ["US", "GB", "DE"]`.
     #[schemars(with = "Option<region::Regions>")]
     pub regions: Vec<Arc<Region>>,

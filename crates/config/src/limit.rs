@@ -104,47 +104,46 @@ struct LimitKeys {
     /// The units that the upstream grants. Example: `quota = 10_000`.
     #[serde(with = "As::<SomeUnits>")]
     pub quota: Units,
-    /// Units of the quota that are never used: for other clients of the account, and for requests that the two sides count
-    /// on different sides of midnight. Example: `headroom = 500`.
+    /// Units that are never used: for other clients of the account, and for requests around midnight that the two sides count in
+    /// different days. Example: `headroom = 500`.
     #[serde(default = "default::units::<0>", with = "As::<AnyUnits>")]
     pub headroom: Units,
-    /// The length of the sliding window: no span of this length contains more than the quota. A limit has `window`,
-    /// `resets`, or both. Example: `window = "24h"`.
+    /// The length of the sliding window: no span of it contains more than the quota. A limit has `window`, `resets`, or both. Example:
+    /// `window = "24h"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pub window: Option<Duration>,
-    /// The time zone whose calendar resets the quota: at midnight, unless `period` names another. Example: `resets = "America/Los_Angeles"`.
+    /// The time zone whose calendar resets the quota: at midnight, or by `period`. Example: `resets = "America/Los_Angeles"`.
     #[serde(default, with = "As::<Option<Zone>>")]
     pub resets: Option<chrono_tz::Tz>,
-    /// The calendar period over which a limit with `resets` counts. Example: `period = "month"`.
+    /// The period of a limit with `resets`. Example: `period = "month"`.
     #[serde(default, with = "As::<Option<OneOf<Period>>>")]
     pub period: Option<Period>,
-    /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis for as long as it counts: choose
-    /// `buckets` for more than a million charges in a window. It needs a `window` without `resets`. An account remembers
-    /// the ids of its charges for the longest of its limits that count exactly, or else for ten minutes: a repeat after
-    /// that is charged again. The counting can be changed at any time. Example: `counting = "buckets"`.
+    /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis while it counts: choose `buckets` for more than a
+    /// million charges in a window without `resets`. An account remembers the ids of its charges for the longest limit that counts
+    /// exactly, or else for ten minutes: a repeat after that is charged again. The counting can be changed at any time. Example:
+    /// `counting = "buckets"`.
     #[serde(default)]
     pub counting: CountingWord,
     /// The number of parts of the window with `counting = "buckets"`. If unset, 60. Example: `buckets = 24`.
     #[serde(default, with = "As::<Option<Buckets>>")]
     pub buckets: Option<u32>,
-    /// Each value of this template has a quota of its own: `"{region}"`, or values of the regions. The ledger and the
-    /// reports name such a limit with its value: `hourly/12345`. A step with `ids` cannot charge it, because one request
-    /// then serves several regions. If unset, the account has one quota. Example: `scope = "{property}"`.
+    /// Each value of this template has a quota of its own: `"{region}"`, or values of the regions. Such a limit is named with its
+    /// value: `hourly/12345`. A step with `ids` cannot charge it, since its requests serve several regions. If unset, the account has
+    /// one quota. Example: `scope = "{property}"`.
     #[serde(default, with = "As::<Option<Scope>>")]
     pub scope: Option<Template>,
-    /// The longest time that a run sleeps for this limit. A longer wait stops the run. Example: `wait = "1min"`.
+    /// The longest time that a run sleeps for this limit; a longer wait stops it. Example: `wait = "1min"`.
     #[serde(default = "default::seconds::<2>", with = "As::<SpanOrZero>")]
     pub wait: Duration,
     /// The upstream's name for this limit, in responses that report it exhausted. Example: `upstream_name = "defaultPerDayPerProject"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     pub upstream_name: Option<String>,
-    /// Whether the limit is your own, and the upstream does not know it. A refusal that names no limit closes the limits of its
-    /// call that have an `upstream_name`; where none has, all of the call but your own; and your own only where the call charges
-    /// no other. Example: `own = true`.
+    /// Whether the limit is your own, unknown to the upstream. A refusal that names no limit closes the limits of its call that have
+    /// an `upstream_name`; without such, all but your own; and your own only where the call charges no other. Example: `own = true`.
     #[serde(default)]
     pub own: bool,
-    /// Where responses report the remaining units: in headers or in the body. If less is reported than the ledger counts,
-    /// the ledger takes the reported value. Example: `reported = { remaining = "x-ratelimit-remaining" }`.
+    /// Where responses report the remaining units. If that is less than the ledger counts, the ledger takes it. Example: `reported = {
+    /// remaining = "x-ratelimit-remaining" }`.
     pub reported: Option<Table<ReportedState>>,
 }
 
@@ -165,11 +164,11 @@ impl Words for Period {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CountingWord {
-    /// Each by itself: as many entries as charges.
+    /// Each by itself.
     #[default]
     Exact,
-    /// Those of each part of the window together, and the oldest part in full: few entries, never more than the quota, and up to
-    /// one part of the window too strict.
+    /// Each part of the window as one sum, the oldest in full: little memory, never more than the quota, up to one part of the window
+    /// too strict.
     Buckets,
 }
 
@@ -192,26 +191,25 @@ pub type Buckets = Whole<u32, 1, 10_000>;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportedState {
-    /// The header with the remaining units, or a JSON pointer into the body. If neither this nor `used` is set, nor read
-    /// by `pattern`, `reset` alone closes the limit. Example: `remaining = "x-ratelimit-remaining"`.
+    /// The remaining units. If neither this nor `used` is set, nor read by `pattern`, `reset` alone closes the limit. Example:
+    /// `remaining = "x-ratelimit-remaining"`.
     pub remaining: Option<ResponseField>,
-    /// The header with the used units of the current window, or a JSON pointer into the body, where the upstream reports
-    /// those: `quota` less these units remain. It replaces `remaining`. Example: `used = "x-mbx-used-weight-1m"`.
+    /// The used units of the current window, instead of `remaining`: `quota` less these remain. Example: `used = "x-mbx-used-weight-1m"`.
     pub used: Option<ResponseField>,
-    /// A header with several values: its name, a colon and its text, with `{remaining}`, `{used}`, `{quota}` or `{reset}`
-    /// for the parts that are read, and `*` for any text. The text must begin like the pattern; what stands behind the
-    /// pattern, and blanks, do not matter. Headers of the same name are read as one, with commas between them. With
+    /// A header with several values: its name, a colon and its text, with `{remaining}`, `{used}`, `{quota}` or `{reset}` for the
+    /// parts that are read, and `*` for any text. What stands behind the pattern, and blanks, do not matter. Headers of one name are
+    /// read as one, with commas between them. With
     /// `{used}/{quota}`, the reported quota less the used units remain. It replaces `remaining` and `used`, and with
     /// `{reset}` also `reset`. For `total=10; remaining=9; resets=54`, write
     /// `"x-index: *remaining={remaining}; resets={reset}"`; for `"minute";r=3, "default";r=50;t=30`, write
     /// `'ratelimit: *"default";r={remaining};t={reset}'`. Example: `pattern = "sforce-limit-info: api-usage={used}/{quota}"`.
     pub pattern: Option<HeaderPattern>,
-    /// Where the response reports the time at which all units return: in RFC 3339, as an HTTP date, in seconds since 1970 or
-    /// thousandths, millionths or billionths of them, or in seconds from now. Without units left, the limit is closed until then.
-    /// Without `remaining` and `used`, a response that has it allows no
-    /// further request until then, such as the `backoff` of Stack Exchange: the limit is closed until that time. Example: `reset = "x-ratelimit-reset"`.
+    /// The time at which all units return: in RFC 3339, as an HTTP date, in seconds since 1970 or thousandths, millionths or
+    /// billionths of them, or in seconds from now. Without units left, the limit is closed until then; without `remaining` and `used`,
+    /// by every response that has it, such as the `backoff` of Stack Exchange. Example: `reset = "x-ratelimit-reset"`.
     pub reset: Option<ResponseField>,
-    /// The header with the `upstream_name` (or else the name) of the limit. If unset, every response is about this limit. Example: `resource = "x-ratelimit-resource"`.
+    /// The `upstream_name`, or else the name, of the limit that a response is about. If unset, it is this one. Example: `resource =
+    /// "x-ratelimit-resource"`.
     pub resource: Option<ResponseField>,
 }
 

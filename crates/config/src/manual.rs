@@ -8,23 +8,20 @@ use super::Template;
 use super::check::SAYS;
 use super::schema::{example_of, inline, schema, words};
 
-const INTRODUCTION: &str = "This file defines what `ingest` fetches, from where, and within which quota. It is TOML. \
-    `ingest init` writes one, `ingest check` validates it, and `--set PATH=VALUE` overrides any value for one run by its \
-    dotted path. In paths, a word in capitals is a name that the file chooses.";
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
     written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is \
-    a value of the region: `[regions.GB]` with `city = \"London\"` is used as `{city}`. In a path and in the query, the value of \
-    a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`. So are the slashes \
-    of a value in a path; `{id:path}`, `{NAME:path}` and `{parent:/full_name:path}` keep them.";
+    a value of the region. In a path and in the query, the value of \
+    a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`. So are slashes in \
+    a path, unless it has `{id:path}`, `{NAME:path}` or `{parent:/full_name:path}`.";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
     element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty \
     pointer is the whole response.";
 
-/// Its keys are those of the upstream's rules, which describe them.
-const RULES_OF_CALL: &str = "upstreams.NAME.calls.CALL.errors[]";
-
-/// What a first reader needs, in Markdown alone.
-const GUIDE: &str = include_str!("guide.md");
+/// Tables whose keys are those of another one, which describes them.
+const DESCRIBED: [&str; 2] = [
+    "upstreams.NAME.calls.CALL.errors[]",
+    "upstreams.NAME.calls.CALL.page.then.graphql",
+];
 
 const SECRETS: &str = "A secret is never in this file, but in one of these places. Exactly one of the keys is present.";
 
@@ -63,14 +60,11 @@ struct ManualEntry {
     text: String,
 }
 
-/// Returns the manual as Markdown.
+/// Returns the contents and the keys as Markdown: what `docs/configuration.md` has below its guide.
 #[must_use]
 pub fn markdown() -> String {
     let blocks = blocks();
-    let mut text = format!(
-        "# quotas.toml\n\n<!-- Generated from the program; see tests/all/manual.rs. -->\n\n{INTRODUCTION}\n\n{GUIDE}{}",
-        contents(&blocks)
-    );
+    let mut text = contents(&blocks);
     for block in blocks {
         // Writing to a string cannot fail.
         let _ = match block {
@@ -100,7 +94,7 @@ pub fn markdown() -> String {
 
 /// The table of contents: every table with its keys.
 fn contents(blocks: &[Block]) -> String {
-    let mut text = "\n## All keys\n".to_owned();
+    let mut text = "## All keys\n".to_owned();
     let mut between = "";
     for block in blocks {
         let _ = match block {
@@ -145,7 +139,7 @@ fn blocks() -> Vec<Block> {
 
 /// Adds the tables within a value at `path`, each with its keys.
 fn describe(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
-    if is_secret(schema) || path == RULES_OF_CALL {
+    if is_secret(schema) || DESCRIBED.contains(&path) {
         return;
     }
     if let Some(properties) = schema["properties"].as_object() {

@@ -59,11 +59,11 @@ pub struct OAuthClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientPlace {
-    /// In the header `authorization: Basic`, which every server should accept (RFC 6749).
+    /// In `authorization: Basic`, which every server should accept (RFC 6749).
     #[default]
     #[serde(rename = "header")]
     Basic,
-    /// In the body, as `client_id` and `client_secret`, which some servers require.
+    /// In the body, as `client_id` and `client_secret`.
     Body,
 }
 
@@ -71,12 +71,12 @@ pub enum ClientPlace {
 #[derive(Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Kind {
-    /// The client's own id and secret are exchanged for an access token.
+    /// The client's own id and secret.
     ClientCredentials,
-    /// A refresh token, which a person got once, is exchanged for an access token. If the server replaces the refresh token, the new
-    /// one is stored in the state directory; another one in the configuration replaces that.
+    /// A refresh token, which a person got once. If the server replaces it, the new one is stored in the state directory; another one
+    /// in the configuration replaces that.
     RefreshToken,
-    /// A Google service account: a claim that is signed with its private key is exchanged for an access token.
+    /// A claim that is signed with the private key of a Google service account.
     ServiceAccount,
 }
 
@@ -85,7 +85,8 @@ enum Kind {
 struct OAuthKeys {
     /// What is exchanged for an access token. Example: `kind = "client_credentials"`.
     kind: Kind,
-    /// The token endpoint. It is https, or http to this machine. Only a service account needs none: its key names it. Example: `token_url = "https://id.example.com/oauth/token"`.
+    /// The token endpoint: https, or http to this machine. A service account needs none: its key names it. Example: `token_url =
+    /// "https://id.example.com/oauth/token"`.
     #[serde(default, with = "As::<Option<TokenUrl>>")]
     token_url: Option<Url>,
     /// The id of the client: text, `{secret}` or `{secret:NAME}`. Required, except for a service account. Example: `client_id = "my-client"`.
@@ -102,14 +103,15 @@ struct OAuthKeys {
     /// The key of a service account: the JSON document that Google issues. If unset, `{secret}`. Example: `key = "{secret:account}"`.
     #[serde(default, with = "As::<Option<SecretTemplate>>")]
     key: Option<Template>,
-    /// The user on whose behalf a service account acts, by domain-wide delegation. If unset, the account itself. Example: `subject = "someone@example.com"`.
+    /// The user for whom a service account acts, by domain-wide delegation. If unset, the account itself. Example: `subject =
+    /// "someone@example.com"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     subject: Option<String>,
     /// The scopes, separated by spaces. If unset, the server chooses, or those of the refresh token; a service account must have some. Example: `scope = "read"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     scope: Option<String>,
-    /// More parameters of the token request. One named `grant_type` or `scope` replaces the usual one, such as
-    /// `grant_type = "account_credentials"` for Zoom. Not for a service account. Example: `params = { audience = "https://api.example.com" }`.
+    /// More parameters of the token request. `grant_type` and `scope` replace the usual ones, as `grant_type = "account_credentials"`
+    /// for Zoom. Not for a service account. Example: `params = { audience = "https://api.example.com" }`.
     params: Option<BTreeMap<String, SecretText>>,
 }
 

@@ -24,44 +24,42 @@ pub const MOST_EMPTY_PAGES: u64 = 20;
 pub struct Paging {
     /// How pages follow each other. Example: `kind = "token"`.
     pub kind: PageKind,
-    /// The parameter that carries the token, the number of records to skip, or the number of the page. A JSON pointer is a place in
-    /// the body: `/variables/after`. Required with `token`, `offset` and `number`. Example: `param = "pageToken"`.
+    /// The parameter of `token`, `offset` and `number`, which require it. A JSON pointer is a place in the body: `/variables/after`.
+    /// Example: `param = "pageToken"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     pub param: Option<String>,
     /// Where the response contains the token or the URL of the next page, with `token` and `next_url`. In a body, a token that is a
-    /// number stays a number, and a list stays a list. In a query, the token may be an object with a member that is named as `param`:
-    /// each member is sent as a parameter. A URL without a host is relative to that of the request: `/v1/things?page=2` is a path of
-    /// the host, `?page=2` has the path of the request. Example: `next = "/nextPageToken"`.
+    /// number or a list stays one. In a query, the token may be an object with a member named as `param`: each member is sent as a
+    /// parameter. A URL without a host is relative to that of the request. Example: `next = "/nextPageToken"`.
     pub next: Option<Pointer>,
-    /// The response header with the token of the next page, instead of `next`, with `token`. Example: `next_header = "x-next-page"`.
+    /// The header with the token of the next page, instead of `next`, with `token`. Example: `next_header = "x-next-page"`.
     #[serde(default, with = "As::<Option<HeaderName>>")]
     pub next_header: Option<String>,
-    /// Where the last record of a page has the token of the next page, instead of `next`, with `token`. Such a list ends at an empty
-    /// page; without `more`, it also ends at one that is not full. Example: `last = "/id"`.
+    /// Where the last record of a page has the token of the next one, instead of `next`, with `token`. Such a list ends at an empty
+    /// page; without `more`, also at one that is not full. Example: `last = "/id"`.
     pub last: Option<Pointer>,
-    /// What `param` carries in the request of the first page. With `token`, a text; if unset, the first request has no token, or where
-    /// a list begins at a stored value, the one that `params` has under the same name: `params = { since_id = "{since}" }` with
-    /// `param = "since_id"`. With `offset`, 1 where the parameter carries the number of a page's first record, counted from 1; if
-    /// unset, 0. With `number`, the number of the first page; if unset, 1. Example: `first = "*"`.
+    /// What `param` carries in the first request. With `token`, a text; if unset, nothing, or what `params` has under the same name:
+    /// `params = { since_id = "{since}" }` with `param = "since_id"`. With `offset`, 1 where records are counted from 1; if unset, 0.
+    /// With `number`, the number of the first page; if unset, 1. Example: `first = "*"`.
     #[serde(default, with = "As::<Option<Scalar>>")]
     pub first: Option<String>,
-    /// Whether the request of the first page leaves `param` out, with `offset` and `number`: some upstreams refuse the number of the
-    /// first page. The second page has the number behind it all the same. Example: `omit_first = true`.
+    /// Whether the first request leaves `param` out, with `offset` and `number`, as some upstreams refuse the number of the first
+    /// page. The second page has the number behind it all the same. Example: `omit_first = true`.
     #[serde(default)]
     pub omit_first: bool,
-    /// Where the response says whether there are more pages: true or false. It takes precedence over `total`, `pages` and `size`. A
-    /// list that ends while there are more is not complete. Not with `link`. Example: `more = "/has_more"`.
+    /// Where the response says whether there are more pages, true or false. It goes before `total`, `pages` and `size`. A list that
+    /// ends while there are more is not complete. Not with `link`. Example: `more = "/has_more"`.
     pub more: Option<Pointer>,
-    /// Where the response says whether this is the last page: true or false, the opposite of `more`. Not with `link`. Example: `done = "/is_last"`.
+    /// The opposite of `more`: whether this is the last page. Not with `link`. Example: `done = "/is_last"`.
     pub done: Option<Pointer>,
-    /// Where the response reports the number of all records, at which a list with `offset` or `number` ends. A list that has fewer
-    /// different records is not complete. Example: `total = "/total"`.
+    /// Where the response reports the number of all records, at which a list with `offset` or `number` ends. One with fewer different
+    /// records is not complete. Example: `total = "/total"`.
     pub total: Option<Pointer>,
     /// Where the response reports the number of all pages, instead of `total`, with `number`. Example: `pages = "/total_pages"`.
     pub pages: Option<Pointer>,
-    /// Where the last page of a list has the token or the URL with which the next pass begins, with `token` and `next_url`: such a
-    /// list names everything once, and from then on what changed. `last`: it is that of the last page, and without `more` and `done`
-    /// an empty page is the last. Example: `lasting = "/nextSyncToken"`.
+    /// Where the last page has the token or the URL with which the next pass begins, with `token` and `next_url`: such a list names
+    /// everything once, then what changed. `last`: that of the last page, which without `more` and `done` is an empty one. Example:
+    /// `lasting = "/nextSyncToken"`.
     pub lasting: Option<Lasting>,
     /// The parameter that carries that token, in all requests of the next pass. If unset, `param` in its first request. Example: `lasting_param = "syncToken"`.
     #[serde(default, with = "As::<Option<Filled>>")]
@@ -69,30 +67,30 @@ pub struct Paging {
     /// Where paging parameters are sent. If unset, in the query, or in the body where `param` is a JSON pointer. Example: `in = "body"`.
     #[serde(rename = "in")]
     pub place: Option<Place>,
-    /// The requests behind the first page, where they differ from it, with `token`: a path of their own, and no parameters, no body
-    /// and no size but those that are written here, and the token. Example: `then = { path = "things/continue" }`.
+    /// The requests behind the first page, where they differ from it, with `token`: they have the parameters, the body and the size
+    /// that are written here, and the token, no others. Example: `then = { path = "things/continue" }`.
     pub then: Option<Arc<Then>>,
-    /// The parameter that requests the size of a page, or a JSON pointer to its place in the body. If unset, the size is not
-    /// requested. Example: `size_param = "maxResults"`.
+    /// The parameter for the size of a page, or a JSON pointer to its place in the body. If unset, no size is requested. Example:
+    /// `size_param = "maxResults"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     pub size_param: Option<String>,
     /// The number of records on a full page. Required with `offset`. Example: `size = 50`.
     #[serde(default, with = "As::<Option<Count>>")]
     pub size: Option<u64>,
     /// Whether an empty page ends the list although it names a next one, as event feeds and scrolls always do; with `token`, `link`
-    /// and `next_url`. If unset or false, a list goes on behind empty pages, and one with more than 20 of them in a row is not
-    /// complete. Example: `empty_page_ends = true`.
+    /// and `next_url`. Otherwise a list goes on behind empty pages, and one with more than 20 in a row is not complete. Example:
+    /// `empty_page_ends = true`.
     pub empty_page_ends: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PageKind {
-    /// The response contains an opaque token for the next page, which a parameter carries. The list ends when there is no token.
+    /// The response contains a token of the next page, which a parameter carries. The list ends without one.
     Token,
-    /// The response header `Link: <URL>; rel="next"` names the next page, on the same host. The list ends without it.
+    /// The header `Link: <URL>; rel="next"` names the next page, on the same host. The list ends without it.
     Link,
-    /// The response body contains the URL of the next page, on the same host. The list ends when there is none.
+    /// The body contains the URL of the next page, on the same host. The list ends without one.
     NextUrl,
     /// A parameter carries the number of records to skip. The list ends at the reported total; without one, at a page that is not
     /// full.
@@ -226,7 +224,7 @@ struct ThenKeys {
     json: Option<JsonTemplate>,
     /// A form, likewise. Example: `form = { scroll = "1m" }`.
     form: Option<Params>,
-    /// A GraphQL request, likewise. Example: `graphql = { query = "{ more { id } }" }`.
+    /// A GraphQL request, likewise; its keys are those of the call's. Example: `graphql = { query = "{ more { id } }" }`.
     graphql: Option<Table<Graphql>>,
 }
 

@@ -185,7 +185,7 @@ impl Region {
 #[serde(deny_unknown_fields)]
 struct RegionSource {
     /// The file with the regions, relative to the directory of this file: CSV whose first column is `code` and whose others are
-    /// values of the regions; one code a line; or JSON, as this key itself could have it, or a list of objects with `code`. Example: `file = "places.csv"`.
+    /// values; one code a line; or JSON, as `regions` could be, or a list of objects with `code`. Example: `file = "places.csv"`.
     #[serde(with = "As::<Filled>")]
     file: String,
 }

@@ -86,7 +86,7 @@ impl Free {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RuleKeys {
-    /// The status codes that the rule matches: `403`, `"5xx"`, or several in a list. If unset, any status except 2xx. Example: `status = [403, "5xx"]`.
+    /// The statuses that match: `403`, `"5xx"`, or a list. If unset, any but 2xx. Example: `status = [403, "5xx"]`.
     #[serde(default, with = "As::<Option<OneOrMore<StatusMatch>>>")]
     status: Option<Vec<StatusMatch>>,
     /// A place in the response body, whose value must be one of `is`. Example: `at = "/error/errors/*/reason"`.
@@ -95,10 +95,10 @@ struct RuleKeys {
     /// that contain `api_key`. Example: `is = "quotaExceeded"`.
     #[serde(default, with = "As::<Option<OneOrMore<Scalar>>>")]
     is: Option<Vec<String>>,
-    /// Several conditions on the response body. All of them must hold. Example: `all = [{ at = "/error/code", is = 403 }]`.
+    /// Several conditions on the body, which must all hold. Example: `all = [{ at = "/error/code", is = 403 }]`.
     #[serde(default)]
     all: Vec<Table<BodyKeys>>,
-    /// Text that the body contains: as it came, whatever its format is (names of members and numbers too), or in a value of it. Example: `text = "quota exceeded"`.
+    /// Text that the body contains, as it came (names of members and numbers too) or in a value of it. Example: `text = "quota exceeded"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     text: Option<String>,
     /// A header that the response has. Example: `header = "x-ratelimit-remaining"`.
@@ -115,19 +115,19 @@ struct RuleKeys {
     limit: Option<String>,
     /// Where the response contains the upstream's name of the limit. Example: `limit_at = "/error/details/0/metadata/quota_limit"`.
     limit_at: Option<Pointer>,
-    /// The response header with the time to retry: in RFC 3339, as an HTTP date, in seconds since 1970 or thousandths, millionths or
-    /// billionths of them, or in seconds from now. `Retry-After` is always understood, in the same forms. Example: `until_header = "x-ratelimit-reset"`.
+    /// The header with the time to retry, in a form that `reported.reset` takes. `Retry-After` is always read so. Example:
+    /// `until_header = "x-ratelimit-reset"`.
     #[serde(default, with = "As::<Option<HeaderName>>")]
     until_header: Option<String>,
     /// Where the body has the time to retry, instead of `until_header`. Example: `until_at = "/retry_after"`.
     until_at: Option<Pointer>,
-    /// How long to wait before the request is repeated, where the response does not say when to retry: as long as a
-    /// `Retry-After` of this length. Only for `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
+    /// How long to wait before the request is repeated, where the response does not say: it works as a `Retry-After`. Only for
+    /// `spent`, `slow_down` and `transient`. If unset, the upstream's `pause`, which grows
     /// with each attempt. Example: `pause = "60s"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pause: Option<Duration>,
-    /// What the upstream does not count, so that it is not charged: `true`, the whole request; a list, its units of these
-    /// limits. `free = ["monthly"]`: a refused request counts in every limit but `monthly`. Example: `free = ["monthly"]`.
+    /// What the upstream does not count, and so is not charged: `true`, the whole request; a list, its units of these limits. Example:
+    /// `free = ["monthly"]`.
     #[serde(default)]
     free: Free,
 }
@@ -310,21 +310,21 @@ pub enum Condition {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Class {
-    /// There is nothing more to list: the response counts as an empty last page.
+    /// Nothing more to list: the response is an empty last page.
     End,
-    /// The limit is exhausted. The run stops for it, and nothing that charges it is requested until it resets.
+    /// The limit is exhausted: nothing that charges it is requested until it resets.
     Spent,
     /// Requests came too fast. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute closes the limit that `limit` or `limit_at` names, or else those of the call that the upstream can mean: the outcome is `stopped`, and no run requests it before that time, or before its window and a day are over.
     SlowDown,
-    /// The credential is not accepted. Nothing that uses it is requested again in this run, which fails.
+    /// The credential is not accepted: nothing that uses it is requested again in this run, which fails.
     Denied,
-    /// This region, or this id, cannot be served. The run continues with the others.
+    /// This region, or this id, cannot be served; the others can.
     Skip,
-    /// The cursor is no longer accepted. The list starts again, once.
+    /// The cursor is no longer accepted: the list starts again, once.
     BadCursor,
     /// The cursor with which the pass began (`page.lasting`) is too old: the pass starts again, once, and lists everything. A list that began without a cursor treats it as `bad_cursor`.
     OldCursor,
-    /// A failure of the upstream or the network. The request is repeated after a pause, up to `attempts` times. A `Retry-After` above one minute has the effect that it has for `slow_down`.
+    /// A failure of the upstream or the network. The request is repeated, and `Retry-After` works, as for `slow_down`.
     Transient,
 }
 

@@ -79,22 +79,23 @@ impl ServeClient {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ServeKeys {
-    /// The address on which `ingest serve` listens. An address beyond loopback requires a client with a token, and then
-    /// every request except `/healthz` needs a token. Example: `listen = "0.0.0.0:8080"`.
+    /// The address on which `ingest serve` listens. Beyond loopback it requires a client with a token, and every request except
+    /// `/healthz` needs one. Example: `listen = "0.0.0.0:8080"`.
     #[serde(default = "usual_address", with = "As::<Address>")]
     pub listen: SocketAddr,
-    /// Names of this server that a `Host` header may have, besides those of loopback and the address. A request with any
-    /// other name is refused, since a web page can make its own name resolve to this machine. Example: `hosts = ["ingest.example.org"]`.
+    /// Names of this server that a `Host` header may have, besides loopback and the address. Any other is refused: a web page can make
+    /// its own name resolve to this machine. Example: `hosts = ["ingest.example.org"]`.
     #[serde(default, with = "As::<List<Host, 0>>")]
     pub hosts: Vec<String>,
-    /// The number of proxies in front of the server. The client is counted by the address at this place from the right of
-    /// `X-Forwarded-For` or `Forwarded`; with 0 by the address of the connection. Example: `trusted_hops = 1`.
+    /// The number of proxies in front of the server: the client is the address at this place from the right of `X-Forwarded-For` or
+    /// `Forwarded`; with 0, that of the connection. Example: `trusted_hops = 1`.
     #[serde(default, with = "As::<Hops>")]
     pub trusted_hops: usize,
-    /// The longest time that a query may take. A longer one is cancelled, and the response is 503. Example: `query_timeout = "500ms"`.
+    /// The longest time of a query. A longer one is cancelled, with 503. Example: `query_timeout = "500ms"`.
     #[serde(default = "default::seconds::<2>", with = "As::<Span>")]
     pub query_timeout: Duration,
-    /// The limit on the requests of each client without a token, by its address (IPv6: by its /64 network). Example: `readers = { quota = 600, window = "1min", counting = "buckets" }`.
+    /// The limit on requests of each client without a token, by its address (IPv6: its /64 network). Example: `readers = { quota =
+    /// 600, window = "1min", counting = "buckets" }`.
     #[serde(default)]
     pub readers: Table<ReaderLimitKeys>,
     /// Clients with a token, by name. Example: `clients = { dashboards = { token = { credential = "dashboards" } } }`.
@@ -122,13 +123,13 @@ struct ReaderLimitKeys {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClientKeys {
-    /// Where to read the token from; never the token itself. The client presents it as `Authorization: Bearer`, or for
-    /// reading as the password of HTTP Basic. Example: `token = { credential = "dashboards" }`.
+    /// Where the token is read from. The client sends it as `Authorization: Bearer`, or for reading as the password of HTTP Basic.
+    /// Example: `token = { credential = "dashboards" }`.
     pub token: SecretSource,
     /// What the client may do. Example: `may = ["read", "charge"]`.
     #[serde(default = "read")]
     pub may: Vec<May>,
-    /// The credentials that a client with `may = ["charge"]` may charge. If unset, all of them. Example: `charge = ["things"]`.
+    /// The credentials that the client may charge. If unset, all. Example: `charge = ["things"]`.
     #[serde(default, with = "As::<Option<List<Filled, 1>>>")]
     pub charge: Option<Vec<String>>,
     /// The most requests within any window. If unset, as for `serve.readers`. Example: `quota = 600`.

@@ -201,8 +201,8 @@ pub struct Slices {
     pub from: Timestamp,
     /// The length of a slice: a duration, or `week`, `month`, `3 months`, `year` of the calendar, in UTC. Example: `step = "30d"`.
     pub step: SliceStep,
-    /// The end of the last slice: a date or a time, `now`, or `now-2d` for an upstream that has its figures two days later. A
-    /// slice is fetched when it is over, so with `now` a new one appears after each `step`. Example: `to = "2025-01-01"`.
+    /// The end of the last slice, or `now-2d` for an upstream that has its figures two days later. A slice is fetched when it is over,
+    /// so with `now` a new one appears after each `step`. Example: `to = "2025-01-01"`.
     #[serde(default)]
     pub to: SliceEnd,
     /// Which slice is fetched first. Example: `order = "oldest_first"`.

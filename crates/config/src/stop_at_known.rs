@@ -14,9 +14,9 @@ use ingest_quota::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StopAtKnown {
-    /// How long after the start of a pass that read the list to its end the next one does that: it finds the records that changed
-    /// in place, and those that are gone. `never`: only the first pass, and `--relist`. A `keep` of the upstream is at least
-    /// this and the job's `every` together. Example: `complete_every = "7d"`.
+    /// How long after the start of a pass that read the list to its end the next one does so, which finds the records that changed in
+    /// place or are gone. `never`: only the first pass, and `--relist`. `keep` of the upstream is at least this and `every` together.
+    /// Example: `complete_every = "7d"`.
     #[serde(with = "As::<Recurs>")]
     pub complete_every: Recurs,
 }

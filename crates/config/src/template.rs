@@ -134,15 +134,13 @@ impl Template {
         (
             "ids",
             Variable::Ids,
-            "The ids of the request, joined by commas. Only in a step with `ids`. `{ids:|}` joins them by `|` or any other \
-            separator, and `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one text for \
-            each id.",
+            "The ids of the request, joined by commas, in a step with `ids`. `{ids:|}` joins them by `|` or any other separator, and \
+            `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one for each id.",
         ),
         (
             "cursor",
             Variable::Cursor,
-            "The cursor of the page, as its parameter carries it: a number of the first page too where pages are counted; otherwise \
-            empty for a first page without `first`.",
+            "The cursor of the page, as its parameter carries it; empty for a first page without `first`, unless pages are counted.",
         ),
         (
             "now",
@@ -153,10 +151,10 @@ impl Template {
             "since",
             Variable::Since,
             "The start of the job's last complete pass over the region, in UTC; `1970-01-01T00:00:00Z` before the first one. The \
-            job's `since` changes both. In a step of `ids` with `batch = 1`, the same of the last complete list of the id. An offset and a format may follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, \
-            `{since:-5m:%s}` in seconds and `{since:%s%3f}` in milliseconds since 1970. Without a format, a value of records keeps \
-            the form that it has there. No offset goes back from the start of 1970 itself, which stands for the beginning. \
-            `usage.md` lists the forms that are read.",
+            job's `since` changes both. In a step of `ids` with `batch = 1`, the same of each id. An offset and a format may \
+            follow, as for `{date}`: `{since:-5m}`, `{since:%Y-%m-%d}`, `{since:-5m:%s}` in seconds and `{since:%s%3f}` in \
+            milliseconds since 1970. Without a format, a value of records keeps its form (`usage.md` lists those that are read). \
+            No offset goes back from the start of 1970, which stands for the beginning.",
         ),
         (
             "date",
@@ -167,8 +165,7 @@ impl Template {
         (
             "slice.from",
             Variable::SliceFrom,
-            "The start of the slice, in UTC: `2024-01-01T00:00:00Z`. Only in a job with `slices`. An offset and a format may follow, \
-            as for `{since}`.",
+            "The start of the slice, in UTC: `2024-01-01T00:00:00Z`. An offset and a format may follow, as for `{since}`.",
         ),
         (
             "slice.to",
@@ -179,14 +176,14 @@ impl Template {
         (
             "id",
             Variable::Id,
-            "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its call, which so \
-            know what they belong to. In other steps, a value of the region that has this name.",
+            "The only id of the request, in a step with `ids` and `batch = 1`; also in `records.id` and `columns` of its call. In other \
+            steps, a value of the region that has this name.",
         ),
         (
             "parent",
             Variable::Parent(Pointer::ROOT),
             "`{parent:/owner/login}` is the value at this place of the record that names the id, in a step of `ids` with `batch = 1`. \
-            Each id is then requested with the values of its record, once for each combination; a record that lacks one names no id.",
+            Each id is requested once for each combination of values; a record that lacks one names no id.",
         ),
         (
             "secret",

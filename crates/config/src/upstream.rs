@@ -32,14 +32,14 @@ pub struct Upstream {
     /// The name of the upstream.
     #[serde(skip)]
     pub name: String,
-    /// The URL to which the paths of the calls are joined, with or without a trailing slash. A secret is sent only over
-    /// https, or over http to this machine. Example: `base_url = "https://api.example.com/v1"`.
+    /// The URL to which the paths of the calls are joined. A secret is sent only over https, or over http to this machine. Example:
+    /// `base_url = "https://api.example.com/v1"`.
     #[serde(with = "As::<BaseUrl>")]
     pub base_url: Url,
-    /// How requests carry the secret of a credential; `"none"` for an API that requires no secret. Example: `auth = { header = "x-api-key" }`.
+    /// How requests carry the secret; `"none"` for an API that requires none. Example: `auth = { header = "x-api-key" }`.
     #[serde(default)]
     pub auth: Auth,
-    /// The timeout of one request, including the connection. Example: `timeout = "10s"`.
+    /// The timeout of one request, the connection included. Example: `timeout = "10s"`.
     #[serde(default = "default::seconds::<30>", with = "As::<Span>")]
     pub timeout: Duration,
     /// The most attempts for one request, the first one included. Every attempt is charged. Example: `attempts = 2`.
@@ -48,31 +48,33 @@ pub struct Upstream {
     /// The pause before the second attempt. It doubles with each further attempt. Example: `pause = "2s"`.
     #[serde(default = "default::milliseconds::<500>", with = "As::<Span>")]
     pub pause: Duration,
-    /// The most requests that one run sends to the upstream at the same time, whatever `--concurrency` says. If unset, no
-    /// such bound. Example: `max_concurrency = 2`.
+    /// The most requests of a run at a time, whatever `--concurrency` says. If unset, no such bound. Example: `max_concurrency = 2`.
     #[serde(default, with = "As::<Option<Count>>")]
     pub max_concurrency: Option<u64>,
     /// The largest accepted response body, after decompression. Example: `max_body = "100MiB"`.
     #[serde(default = "default::number::<USUAL_BODY>", with = "As::<Bytes>")]
     pub max_body: u64,
-    /// The most values that a response may contain, as a count of the separators of its format: a value takes up to a hundred times
-    /// as many bytes of memory as its text. A table of 50,000 rows and 6 columns has 300,000. Example: `max_values = 1_000_000`.
+    /// The most values of a response, as a count of the separators of its format: a value takes up to a hundred times the memory of
+    /// its text. A table of 50,000 rows and 6 columns has 300,000. Example: `max_values = 1_000_000`.
     #[serde(default = "default::number::<USUAL_VALUES>", with = "As::<Count>")]
     pub max_values: u64,
-    /// Records that no response contained for this long are deleted. If unset, records are kept forever. Example: `keep = "30d"`.
+    /// Records that no response contained for this long are deleted. If unset, none. Example: `keep = "30d"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pub keep: Option<Duration>,
-    /// Headers of every request. Their values are templates. A secret is `{secret}` or `{secret:NAME}`. Example: `headers = { accept = "application/vnd.example+json" }`.
+    /// Headers of every request. Their values are templates, also with `{secret}` or `{secret:NAME}`. Example: `headers = { accept =
+    /// "application/vnd.example+json" }`.
     #[serde(default, with = "As::<Headers>")]
     pub headers: BTreeMap<String, Template>,
-    /// Query parameters of every request, those behind the first page too, except where the response has the whole URL of the next page. They are as those of a call, which can override them, and so can a step. Example: `params = { api-version = "2024-05" }`.
+    /// Query parameters of every request, except of a next page whose whole URL the response has. A call and a step can override them.
+    /// Example: `params = { api-version = "2024-05" }`.
     #[serde(default)]
     pub params: Params,
-    /// Rules that classify the refusals of all calls; the first rule that matches applies, those of the call before these. A refusal that no rule matches is classified by its status: 401, 403 and 407 are `denied`, 429 is `slow_down`,
+    /// Rules that classify refusals; the first that matches applies, those of the call before these. Without one, the status decides:
+    /// 401, 403 and 407 are `denied`, 429 is `slow_down`,
     /// 408, 425 and 5xx are `transient`, and any other is `skip`. Example: `errors = [{ status = 429, class = "slow_down" }]`.
     #[serde(default)]
     pub errors: Vec<Rule>,
-    /// The metered methods of the API by name, at least one. Example: `calls = { "things.list" = { path = "things", cost = 1 } }`.
+    /// The metered methods of the API, at least one. Example: `calls = { "things.list" = { path = "things", cost = 1 } }`.
     #[serde(default, with = "Named::<Arc<Call>>")]
     #[schemars(extend("minProperties" = 1))]
     pub calls: BTreeMap<String, Arc<Call>>,
@@ -146,8 +148,9 @@ struct AuthKeys {
     pub bearer: Option<()>,
     /// Send `authorization: Basic` with a user and a password. Example: `basic = { user = "{secret}", password = "" }`.
     pub basic: Option<Table<BasicKeys>>,
-    /// Send an access token of OAuth 2 as a bearer token. It is requested when it is needed, stored in the state directory
-    /// for its owner alone, and renewed before it expires and once after a 401. Token requests are not charged. Example: `oauth = { kind = "client_credentials", token_url = "https://id.example.com/token", client_id = "me", client_secret = "{secret}" }`.
+    /// Send an access token of OAuth 2 as a bearer token. It is stored in the state directory for its owner alone, and renewed before
+    /// it expires and once after a 401. Token requests are not charged. Example: `oauth = { kind = "client_credentials", token_url =
+    /// "https://id.example.com/token", client_id = "me", client_secret = "{secret}" }`.
     pub oauth: Option<OAuth>,
 }
 

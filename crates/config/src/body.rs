@@ -263,8 +263,7 @@ fn number(template: &Template, text: String) -> Result<Value, NoNumber> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Graphql {
-    /// The query, as it is written: its braces are no templates. Example: `query = "query ($after: String) { things(after: $after) {
-    /// id } }"`.
+    /// The query, as it is written: its braces are no templates. Example: `query = "query ($after: String) { things(after: $after) { id } }"`.
     #[serde(with = "As::<Query>")]
     query: String,
     /// The variables of the query. Their strings are templates, and `{ number = "{id}" }` is a number. Example: `variables = { first =

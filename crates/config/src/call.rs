@@ -135,12 +135,10 @@ pub struct Records {
     #[serde(default, with = "As::<List<Filled, 0>>")]
     pub fields: Vec<String>,
     /// The kind of record. Ids are unique within a kind, and a newer record replaces an older one as a whole: parts from several
-    /// responses are not merged, so give each part a kind of its own. The view of a kind with `columns` is `UPSTREAM_KIND`. Example:
-    /// `kind = "thing"`.
+    /// responses are not merged, so give each part a kind of its own. The view of a kind with `columns` is `UPSTREAM_KIND`. Example: `kind = "thing"`.
     #[serde(with = "As::<Filled>")]
     pub kind: String,
-    /// Where a record has its id, or a template such as `{region}` for a value of the request. Several are joined by `/`. Example: `id
-    /// = "/id"`.
+    /// Where a record has its id, or a template such as `{region}` for a value of the request. Several are joined by `/`. Example: `id = "/id"`.
     #[serde(with = "As::<Id>")]
     pub id: Vec<Field>,
     /// How a record says that it was removed, in a list of what changed: a place with a value, or a place and its values. The stored

@@ -19,8 +19,7 @@ pub struct CatalogConfig {
     /// ([docs/postgres.md](postgres.md)). Example: `url = "postgres://ingest@db.example/ingest?sslmode=verify-full"`.
     #[serde(rename = "url", default)]
     pub store: CatalogStore,
-    /// Where the password of PostgreSQL is read from. If unset, `$PGPASSWORD` or a password file. Example: `password = { credential =
-    /// "catalog" }`.
+    /// Where the password of PostgreSQL is read from. If unset, `$PGPASSWORD` or a password file. Example: `password = { credential = "catalog" }`.
     pub password: Option<SecretSource>,
     /// How long a machine that died keeps its regions, from 1s to 1h. A machine that cannot reach the database sends nothing after
     /// three quarters of it. Example: `lease = "5min"`.

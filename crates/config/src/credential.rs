@@ -145,8 +145,7 @@ pub struct CredentialKeys {
     upstream: String,
     /// Where the secret is read from. An upstream without `auth` needs none. Example: `secret = { env = "THINGS_KEY" }`.
     secret: Option<SecretSource>,
-    /// Further secrets, for `{secret:NAME}` in `auth`, headers, query parameters and bodies. Example: `secrets = { app = { env =
-    /// "APP_KEY" } }`.
+    /// Further secrets, for `{secret:NAME}` in `auth`, headers, query parameters and bodies. Example: `secrets = { app = { env = "APP_KEY" } }`.
     #[serde(default, with = "Named::<SecretSource>")]
     secrets: BTreeMap<String, SecretSource>,
     /// The account whose quota the credential uses; keys that share a quota have the same. If unset, the name of the credential.

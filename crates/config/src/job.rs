@@ -210,8 +210,7 @@ impl Ids {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobKeys {
-    /// The credential of the requests, whose upstream has the calls. Required, unless there are `credentials`. Example: `credential =
-    /// "things"`.
+    /// The credential of the requests, whose upstream has the calls. Required, unless there are `credentials`. Example: `credential = "things"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     credential: Option<String>,
     /// Several credentials of one upstream, each with its own quota. A run uses the first until its quota is exhausted or the upstream

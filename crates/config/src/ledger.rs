@@ -29,8 +29,7 @@ pub struct LedgerKeys {
     /// Certificate files (PEM) for a connection with TLS. Example: `tls = { ca = "ca.crt", cert = "client.crt", key = "client.key" }`.
     #[serde(default)]
     tls: LedgerTls,
-    /// The timeout of one ledger operation, the connection included. A report may take it once more for each 250 limits. Example:
-    /// `timeout = "1s"`.
+    /// The timeout of one ledger operation, the connection included. A report may take it once more for each 250 limits. Example: `timeout = "1s"`.
     #[serde(default = "default::milliseconds::<250>", with = "As::<Span>")]
     timeout: Duration,
     /// The highest cost of a call, in units, that may go unmetered in an outage of the ledger. Example: `cheap_max = 0`.

@@ -108,8 +108,7 @@ struct LimitKeys {
     /// different days. Example: `headroom = 500`.
     #[serde(default = "default::units::<0>", with = "As::<AnyUnits>")]
     pub headroom: Units,
-    /// The length of the sliding window: no span of it contains more than the quota. A limit has `window`, `resets`, or both. Example:
-    /// `window = "24h"`.
+    /// The length of the sliding window: no span of it contains more than the quota. A limit has `window`, `resets`, or both. Example: `window = "24h"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pub window: Option<Duration>,
     /// The time zone whose calendar resets the quota: at midnight, or by `period`. Example: `resets = "America/Los_Angeles"`.
@@ -120,8 +119,7 @@ struct LimitKeys {
     pub period: Option<Period>,
     /// How charges are remembered. With `exact`, each takes some 180 bytes in Redis while it counts: choose `buckets` for more than a
     /// million charges in a window without `resets`. An account remembers the ids of its charges for the longest limit that counts
-    /// exactly, or else for ten minutes: a repeat after that is charged again. The counting can be changed at any time. Example:
-    /// `counting = "buckets"`.
+    /// exactly, or else for ten minutes: a repeat after that is charged again. The counting can be changed at any time. Example: `counting = "buckets"`.
     #[serde(default)]
     pub counting: CountingWord,
     /// The number of parts of the window with `counting = "buckets"`. If unset, 60. Example: `buckets = 24`.
@@ -208,8 +206,7 @@ pub struct ReportedState {
     /// billionths of them, or in seconds from now. Without units left, the limit is closed until then; without `remaining` and `used`,
     /// by every response that has it, such as the `backoff` of Stack Exchange. Example: `reset = "x-ratelimit-reset"`.
     pub reset: Option<ResponseField>,
-    /// The `upstream_name`, or else the name, of the limit that a response is about. If unset, it is this one. Example: `resource =
-    /// "x-ratelimit-resource"`.
+    /// The `upstream_name`, or else the name, of the limit that a response is about. If unset, it is this one. Example: `resource = "x-ratelimit-resource"`.
     pub resource: Option<ResponseField>,
 }
 

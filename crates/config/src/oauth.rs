@@ -103,8 +103,7 @@ struct OAuthKeys {
     /// The key of a service account: the JSON document that Google issues. If unset, `{secret}`. Example: `key = "{secret:account}"`.
     #[serde(default, with = "As::<Option<SecretTemplate>>")]
     key: Option<Template>,
-    /// The user for whom a service account acts, by domain-wide delegation. If unset, the account itself. Example: `subject =
-    /// "someone@example.com"`.
+    /// The user for whom a service account acts, by domain-wide delegation. If unset, the account itself. Example: `subject = "someone@example.com"`.
     #[serde(default, with = "As::<Option<Filled>>")]
     subject: Option<String>,
     /// The scopes, separated by spaces. If unset, the server chooses, or those of the refresh token; a service account must have some. Example: `scope = "read"`.

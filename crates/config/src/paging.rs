@@ -78,8 +78,7 @@ pub struct Paging {
     #[serde(default, with = "As::<Option<Count>>")]
     pub size: Option<u64>,
     /// Whether an empty page ends the list although it names a next one, as event feeds and scrolls always do; with `token`, `link`
-    /// and `next_url`. Otherwise a list goes on behind empty pages, and one with more than 20 in a row is not complete. Example:
-    /// `empty_page_ends = true`.
+    /// and `next_url`. Otherwise a list goes on behind empty pages, and one with more than 20 in a row is not complete. Example: `empty_page_ends = true`.
     pub empty_page_ends: Option<bool>,
 }
 

@@ -126,8 +126,7 @@ struct RuleKeys {
     /// with each attempt. Example: `pause = "60s"`.
     #[serde(default, with = "As::<Option<Span>>")]
     pause: Option<Duration>,
-    /// What the upstream does not count, and so is not charged: `true`, the whole request; a list, its units of these limits. Example:
-    /// `free = ["monthly"]`.
+    /// What the upstream does not count, and so is not charged: `true`, the whole request; a list, its units of these limits. Example: `free = ["monthly"]`.
     #[serde(default)]
     free: Free,
 }

@@ -220,16 +220,14 @@ pub fn moment(text: &str) -> Option<Timestamp> {
 #[serde(deny_unknown_fields)]
 struct SinceKeys {
     /// Where a record has the value. `{since}` is the greatest that the last complete pass over the region saw, as the record has it;
-    /// in a step of `ids`, that of the complete lists of the same id. A time is never after the start of that pass. Example: `at =
-    /// "/updated_at"`.
+    /// in a step of `ids`, that of the complete lists of the same id. A time is never after the start of that pass. Example: `at = "/updated_at"`.
     pub at: Pointer,
     /// The value before the first complete pass, and of a new id, sent as it is written here unless there is a `format`. If unset,
     /// `1970-01-01T00:00:00Z`. Example: `first = "2024-01-01T00:00:00Z"`.
     #[serde(default, with = "As::<Option<Scalar>>")]
     pub first: Option<String>,
     /// The format of strftime of the values, for a form that `usage.md` does not list. A time without an offset (`%z`) is in UTC; `%s`
-    /// and `%s%3f` are seconds and milliseconds. `{since}` without a format of its own is written in it, and so is `first`. Example:
-    /// `format = "%d.%m.%Y"`.
+    /// and `%s%3f` are seconds and milliseconds. `{since}` without a format of its own is written in it, and so is `first`. Example: `format = "%d.%m.%Y"`.
     #[serde(default, with = "As::<Option<ReadFormat>>")]
     pub format: Option<TimeFormat>,
 }

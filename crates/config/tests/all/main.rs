@@ -89,6 +89,15 @@ fn problems(text: &str, sets: &[&str]) -> Vec<Problem> {
     }
 }
 
+/// All that is said of a wrong file, a line each.
+fn said(text: &str, sets: &[&str]) -> String {
+    let said: Vec<String> = problems(text, sets)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    said.join("\n")
+}
+
 /// `SMALL` with one text, which must be in it once, replaced by another.
 fn small_with(before: &str, after: &str) -> String {
     assert_eq!(

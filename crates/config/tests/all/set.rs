@@ -160,54 +160,6 @@ fn a_wrong_value_is_told_by_the_flag_that_set_it() {
 }
 
 #[test]
-fn a_wrong_path_is_refused_with_what_to_write() {
-    let cases = [
-        (
-            "ledger.timeout",
-            "expected a dotted path",
-            "--set ledger.timeout=1s",
-        ),
-        ("=5", "expected a dotted path", "--set ledger.timeout=1s"),
-        ("a..b=5", "expected a dotted path", "in quotes"),
-        ("[a]\nb=5", "expected a dotted path", "in quotes"),
-        ("a b=5", "expected a dotted path", "in quotes"),
-        ("ledger.url.x=5", "is not a table", "--set ledger.url=VALUE"),
-        (
-            "regions.GB.city=London",
-            "is a list without this element",
-            "--set regions=VALUE",
-        ),
-        (
-            "regions.5=GB",
-            "is a list without this element",
-            "--set regions=VALUE",
-        ),
-        ("lodger.timeout=5s", "unknown key", "did you mean ledger?"),
-        (
-            "upstreams.thing.timeout=5s",
-            "check its path",
-            "write base_url",
-        ),
-        (
-            "upstreams.things.calls.owners.list.cost=5",
-            "contains a dot in quotes",
-            "one of path, cost",
-        ),
-    ];
-    for (set, expected, instead) in cases {
-        let said = problems(SMALL, &[set])
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n");
-        assert!(
-            said.starts_with("--set ") && said.contains(expected) && said.contains(instead),
-            "{set}: {said}"
-        );
-    }
-}
-
-#[test]
 fn a_password_in_a_set_is_in_no_message() {
     for set in [
         "ledger.url=redis://:hush@host:port/0",

@@ -115,7 +115,7 @@ def sizes(checkout, files):
     for path, text in listed(checkout, "*.rs").items():
         if {"tests", "benches", "examples", "testing"} & set(path.parts):
             count("tests" if "tests" in path.parts else "benches and examples" if "testing" not in path.parts else "crates/testing", text)
-    for text in listed(checkout, "*/cases/*.toml").values():
+    for text in listed(checkout, "*/cases/*").values():
         count("tests", text)
     for path, text in listed(checkout, "lua/*.lua").items():
         count("lua", text)

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use ingest_quota::{Cost, Decision};
 
 use crate::Store;
-use crate::books::{Books, account, at, cost, daily, fresh_id, id, secs, sliding};
+use crate::books::{Books, account, at, cost, daily, fresh_id, id};
 
 fn handles(store: &impl Store, count: usize, quota: u64) -> Vec<Books> {
     let account = account([("daily", daily(quota))]);
@@ -65,25 +65,4 @@ pub(crate) async fn many_repeating_one_id_are_counted_once(store: &impl Store) {
     assert_eq!(handles[0].used("daily", at(0.0)).await, 4);
     handles[0].settle(&fresh_id(), &none, at(0.0)).await;
     assert_eq!(handles[0].used("daily", at(0.0)).await, 4);
-}
-
-/// Two configurations of one account, one of which lets charges go sooner.
-pub(crate) async fn a_charge_counts_by_a_longer_window_though_a_shorter_one_let_it_go(
-    store: &impl Store,
-) {
-    let long = account([("burst", sliding(10, secs(1000)))]);
-    let mut short = long.clone();
-    short.limits = [("burst".to_owned(), sliding(10, secs(10)))].into();
-    let (long, short) = (
-        Books::new(store.ledger(), long),
-        Books::new(store.ledger(), short),
-    );
-    long.take(&cost([("burst", 3)]), at(0.0)).await;
-    short.take(&cost([("burst", 1)]), at(100.0)).await;
-    assert_eq!(short.used("burst", at(100.0)).await, 1);
-    assert_eq!(long.used("burst", at(100.0)).await, 4);
-    long.reject(&cost([("burst", 7)]), at(100.0)).await;
-    long.take(&cost([("burst", 6)]), at(100.0)).await;
-    assert_eq!(long.used("burst", at(101.0)).await, 10);
-    assert_eq!(short.used("burst", at(101.0)).await, 7);
 }

@@ -1,25 +1,10 @@
 //! What a ledger tells about its limits.
 
-use ingest_quota::{Closing, Return, Timestamp, Units};
+use ingest_quota::{Return, Timestamp, Units};
 
 use crate::Store;
-use crate::books::{
-    Books, MICROSECOND, account, at, cost, daily, floor, limit, secs, sliding, time,
-};
-use crate::books::{LOS_ANGELES, entry, fresh_id};
-
-pub(crate) async fn an_unknown_account_has_used_nothing(store: &impl Store) {
-    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
-    let usage = books.standing("daily", at(0.0)).await;
-    assert_eq!(
-        (usage.used.get(), usage.remaining.get(), usage.closed_until),
-        (0, 10, None)
-    );
-    assert_eq!(
-        (usage.since_reset, usage.returns),
-        (Some(Units::ZERO), vec![])
-    );
-}
+use crate::books::{Books, MICROSECOND, account, at, cost, daily, floor, secs, sliding};
+use crate::books::{entry, fresh_id};
 
 pub(crate) async fn limits_are_told_in_the_order_of_their_names(store: &impl Store) {
     let limits = [
@@ -96,93 +81,6 @@ pub(crate) async fn units_return_at_the_very_instant_that_was_told(store: &impl 
     }
 }
 
-pub(crate) async fn a_calendar_limit_returns_everything_in_one(store: &impl Store) {
-    let books = Books::new(store.ledger(), account([("daily", daily(100))]));
-    let morning = time("2026-06-10T15:00:00Z");
-    for hour in 0..8 {
-        books
-            .take(&cost([("daily", 2)]), morning + secs(hour * 3600))
-            .await;
-    }
-    let reset = time("2026-06-11T07:00:00Z") + books.account.limits["daily"].grace();
-    let usage = books.standing("daily", morning + secs(8 * 3600)).await;
-    assert_eq!(
-        usage.returns,
-        [Return {
-            at: reset,
-            units: Units::new(16)
-        }]
-    );
-}
-
-pub(crate) async fn since_reset_counts_the_calendar_day_alone(store: &impl Store) {
-    let both = limit(100, Some(secs(24 * 3600)), Some(LOS_ANGELES));
-    let books = Books::new(
-        store.ledger(),
-        account([("daily", both), ("minute", sliding(100, secs(60)))]),
-    );
-    let midnight = time("2026-06-11T07:00:00Z");
-    for (instant, units) in [
-        (midnight - MICROSECOND, 1),
-        (midnight, 2),
-        (midnight + secs(60), 4),
-    ] {
-        books
-            .take(&cost([("daily", units), ("minute", units)]), instant)
-            .await;
-    }
-    let usage = books.standing("daily", midnight + secs(61)).await;
-    assert_eq!(
-        (usage.used.get(), usage.since_reset),
-        (7, Some(Units::new(6)))
-    );
-    assert_eq!(
-        books
-            .standing("minute", midnight + secs(61))
-            .await
-            .since_reset,
-        None
-    );
-}
-
-pub(crate) async fn what_is_charged_at_a_reset_counts_since_then(store: &impl Store) {
-    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
-    let midnight = time("2026-06-11T07:00:00Z");
-    for (instant, since_reset) in [(midnight - MICROSECOND, 1), (midnight, 1)] {
-        books.take(&cost([("daily", 1)]), instant).await;
-        let usage = books.standing("daily", instant).await;
-        assert_eq!(
-            usage.since_reset,
-            Some(Units::new(since_reset)),
-            "{instant}"
-        );
-    }
-}
-
-/// Other charges of its account remove them from the log.
-pub(crate) async fn a_limit_that_was_not_charged_for_long_has_used_nothing(store: &impl Store) {
-    let limits = [
-        ("daily", sliding(1000, secs(60))),
-        ("rare", sliding(1000, secs(60))),
-    ];
-    let books = Books::new(store.ledger(), account(limits));
-    for nth in 0..70 {
-        books
-            .take(
-                &cost([("daily", 1), ("rare", 1)]),
-                at(f64::from(nth) / 10.0),
-            )
-            .await;
-    }
-    for nth in 0..140 {
-        books
-            .take(&cost([("daily", 1)]), at(200.0 + f64::from(nth) / 10.0))
-            .await;
-    }
-    assert_eq!(books.used("rare", at(214.0)).await, 0);
-    assert_eq!(books.used("daily", at(214.0)).await, 140);
-}
-
 pub(crate) async fn returns_of_many_charges_are_few(store: &impl Store) {
     let books = Books::new(
         store.ledger(),
@@ -232,24 +130,28 @@ pub(crate) async fn what_returns_in_an_hour_in_six_and_in_a_day_is_told_apart(st
     );
 }
 
-pub(crate) async fn a_closed_limit_has_nothing_remaining(store: &impl Store) {
-    let books = Books::new(store.ledger(), account([("daily", daily(10))]));
-    books.take(&cost([("daily", 1)]), at(0.0)).await;
-    books
-        .close("daily", Closing::Until(at(10.0)), at(0.0))
-        .await;
-    let closed = books.standing("daily", at(1.0)).await;
-    assert_eq!(
-        (
-            closed.used.get(),
-            closed.remaining.get(),
-            closed.closed_until
-        ),
-        (1, 0, Some(at(10.0)))
+pub(crate) async fn retry_after_is_exact_where_charges_came_unevenly(store: &impl Store) {
+    let books = Books::new(
+        store.ledger(),
+        account([("daily", sliding(1_000_000, secs(3600)))]),
     );
-    let open = books.standing("daily", at(10.0)).await;
-    assert_eq!(
-        (open.used.get(), open.remaining.get(), open.closed_until),
-        (1, 9, None)
-    );
+    // Those of the window before are over.
+    let over = (0..20).map(|nth| (f64::from(nth) - 5000.0, 50));
+    let burst = (0..90).map(|nth| (f64::from(nth / 3) / 1000.0, [1, 7, 300][nth as usize % 3]));
+    let slower = (0..12).map(|nth| (f64::from(1 << nth), 1 << (11 - nth)));
+    for (moment, units) in over.chain(burst.clone()).chain(slower.clone()) {
+        books.take(&cost([("daily", units)]), at(moment)).await;
+    }
+    let charged: Vec<(f64, u64)> = burst.chain(slower).collect();
+    let grace = secs(3600) / 1000;
+    let mut left = 1_000_000 - charged.iter().map(|(_, units)| units).sum::<u64>();
+    for (moment, units) in charged {
+        for more in [1, units] {
+            let rejection = books
+                .reject(&cost([("daily", left + more)]), at(2048.5))
+                .await;
+            assert_eq!(rejection.retry_at, at(moment) + secs(3600) + grace);
+        }
+        left += units;
+    }
 }

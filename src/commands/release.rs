@@ -65,8 +65,8 @@ async fn one_of(
     }
 }
 
-/// Returns the account that has the id, and the charge unless it was released. A ledger that cannot look up an id, and did not
-/// charge it from this machine, is used only if there is no doubt.
+/// Returns the account that has the id, and the charge unless it was released. Where a shared ledger cannot be asked for a charge
+/// of another machine, an account is taken only if there is no other.
 async fn find(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
@@ -85,8 +85,8 @@ async fn find(
         (Some(account), _, _) => Ok((account, None)),
         (None, true, [only]) => Ok((Arc::clone(only), Some(id.clone()))),
         (None, true, _) => Err(Error::Usage(format!(
-            "`{id}` was not charged from this machine, and this ledger cannot look up an id \
-            without its account; add --account, or over HTTP `credential`"
+            "`{id}` was not charged from this machine, and the ledger cannot be asked for it now; add --account, or over \
+            HTTP `credential`"
         ))),
         (None, false, _) => Err(unknown_charge("no account", id)),
     }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::open::{JOURNAL_FILE, LEDGER_FILE};
-use super::{Journal, Mode, OpenLedgerError, SqliteLedger};
+use super::open::{JOURNAL_FILE, LEDGER_FILE, open_file, open_journal};
+use super::{Mode, OpenLedgerError};
 use ingest_config::LedgerStore;
 use ingest_quota::{Account, Cost, Entry, Origin, Timestamp};
 
@@ -29,46 +29,29 @@ pub async fn carried_over(
     now: Timestamp,
     mode: Mode,
 ) -> Result<CarryOver, OpenLedgerError> {
-    let file = |name: &str| Some(state_dir.join(name)).filter(|file| file.exists());
-    let mut carried = match store {
-        LedgerStore::Sqlite => match file(JOURNAL_FILE) {
-            Some(journal) => {
-                let journal = match mode {
-                    Mode::ReadWrite => Journal::open(&journal)?,
-                    Mode::ReadOnly => Journal::open_read_only(&journal)?,
-                };
-                // A new file is also charged with what the passes of the catalog spent, and these units must not count
-                // twice.
-                let by_passes = journal.spent_by_passes(account, now).await?;
-                CarryOver {
-                    charges: journal.charges(account, now).await?,
-                    by_passes,
-                }
-            }
-            None => CarryOver::default(),
-        },
-        LedgerStore::Redis(_) => match file(LEDGER_FILE) {
-            Some(ledger) => {
-                let ledger = match mode {
-                    Mode::ReadWrite => SqliteLedger::open(&ledger)?,
-                    Mode::ReadOnly => SqliteLedger::open_read_only(&ledger)?,
-                };
-                let charges = ledger.charges(account, now).await?;
-                CarryOver {
-                    charges,
-                    ..CarryOver::default()
-                }
-            }
-            None => CarryOver::default(),
-        },
+    let other = match store {
+        LedgerStore::Sqlite => state_dir.join(JOURNAL_FILE),
+        LedgerStore::Redis(_) => state_dir.join(LEDGER_FILE),
     };
+    let mut carried = CarryOver::default();
+    if !other.exists() {
+        return Ok(carried);
+    }
+    if store.is_file() {
+        let journal = open_journal(&other, mode)?;
+        carried.charges = journal.charges(account, now).await?;
+        // A new file is also charged with what the passes of the catalog spent, and these units must not count twice.
+        carried.by_passes = journal.spent_by_passes(account, now).await?;
+    } else {
+        let ledger = open_file(&other, mode)?;
+        carried.charges = ledger.entries(account, now).await?;
+    }
     // What was taken back is not carried over: in a ledger that never had the charge, it has nothing to release.
     carried.charges.retain(|entry| !entry.cost.is_none());
     for entry in &mut carried.charges {
-        entry.origin = match entry.origin {
-            Origin::Charged | Origin::CarriedOver => Origin::CarriedOver,
-            Origin::Reported => Origin::Reported,
-        };
+        if entry.origin == Origin::Charged {
+            entry.origin = Origin::CarriedOver;
+        }
     }
     Ok(carried)
 }

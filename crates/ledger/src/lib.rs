@@ -31,7 +31,7 @@ use ingest_quota::{
     Units,
 };
 
-pub use client::local::LocalClient;
+pub use client::local::{LocalClient, Watch};
 pub use client::read_only::ReadOnlyClient;
 pub use client::shared::{CircuitBreaker, Policy, SharedClient};
 pub use client::{
@@ -39,7 +39,7 @@ pub use client::{
     Spending, fresh_id, random_id,
 };
 pub use journal::{Journal, JournalError};
-pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_seen, open_with};
+pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
 pub use shared::{
     Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,
 };
@@ -108,16 +108,6 @@ pub struct Spent {
     pub purpose: Arc<Purpose>,
     /// Where the ledger has it from.
     pub origin: Origin,
-}
-
-/// What became of the charge of an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChargeStatus {
-    Counts,
-    /// It was settled to nothing: its id names no charge any more (L12).
-    TakenBack,
-    /// There is none of that id, or it is so old that it is forgotten.
-    Unknown,
 }
 
 /// Returns an id for an entry of units that the upstream reported as used by others.
@@ -215,51 +205,4 @@ pub trait Ledger: Send + Sync {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError>;
-}
-
-/// A ledger of one machine: it knows every charge, and what each was for.
-#[async_trait]
-pub trait LocalLedger: Ledger {
-    /// Returns the first instant, now or later, at which no more than `most` units of a limit count if nothing is charged;
-    /// `None` for a limit that the account lacks. Writes nothing.
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError>;
-
-    /// Returns what was charged since `from`, limit by limit, oldest first. Writes nothing.
-    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError>;
-
-    /// Whether it holds no charge of any account. Writes nothing.
-    async fn is_empty(&self) -> Result<bool, LedgerError>;
-
-    /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file.
-    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError>;
-
-    /// Returns when the backup was made that its file was restored from; `None` for one that was not restored.
-    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError>;
-
-    /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
-    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError>;
-
-    /// Sets the true cost of a charge that counts, and returns what had become of it: one that was taken back, or is unknown,
-    /// stays so.
-    async fn correct(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError>;
-
-    /// Returns what became of the charge of an id. Writes nothing.
-    async fn look_up(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError>;
 }

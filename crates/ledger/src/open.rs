@@ -9,10 +9,10 @@ use thiserror::Error;
 use super::redis::RedisLedger;
 use super::{
     ClientError, ForgottenLedger, Journal, JournalError, Ledger, LedgerClient, LedgerError,
-    LocalClient, Policy, ReadOnlyClient, SharedClient, SqliteLedger, Witness,
+    LocalClient, Policy, ReadOnlyClient, SharedClient, SqliteLedger,
 };
 use ingest_base::clock::Clock;
-use ingest_config::{LedgerConfig, LedgerStore, RedisUrl};
+use ingest_config::{LedgerConfig, LedgerStore};
 use ingest_quota::{Account, Entry};
 use ingest_sqlite::OpenError;
 
@@ -68,26 +68,6 @@ impl From<ForgottenLedger> for OpenLedgerError {
     }
 }
 
-/// Opens the ledger that `config` names for charging, unless it is a file that no longer knows what `witness` saw. A shared
-/// ledger notices that by itself.
-///
-/// # Errors
-/// As [`open`]; and when the file is gone, was replaced or emptied.
-pub fn open_seen(
-    config: &LedgerConfig,
-    state_dir: &Path,
-    witness: &Witness,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
-    match &config.store {
-        LedgerStore::Sqlite => {
-            let ledger = SqliteLedger::open_seen(&state_dir.join(LEDGER_FILE), witness)?;
-            Ok(Arc::new(LocalClient::new(Arc::new(ledger), clock)))
-        }
-        LedgerStore::Redis(_) => open(config, state_dir, Mode::ReadWrite, clock),
-    }
-}
-
 /// Opens the ledger that `config` names: `ledger.db` in the state directory, or a shared one with `journal.db` there. A
 /// shared ledger is connected to at the first operation.
 ///
@@ -99,11 +79,38 @@ pub fn open(
     mode: Mode,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
-    match &config.store {
-        LedgerStore::Sqlite => open_sqlite(&state_dir.join(LEDGER_FILE), mode, clock),
-        LedgerStore::Redis(url) => {
-            open_shared(config, url, &state_dir.join(JOURNAL_FILE), mode, clock)
+    let url = match &config.store {
+        LedgerStore::Sqlite => {
+            let ledger = open_file(&state_dir.join(LEDGER_FILE), mode)?;
+            return Ok(Arc::new(LocalClient::new(ledger, clock)));
         }
+        LedgerStore::Redis(url) => url,
+    };
+    let ledger = Arc::new(RedisLedger::configured(url, config)?);
+    let journal = open_journal(&state_dir.join(JOURNAL_FILE), mode)?;
+    Ok(match mode {
+        Mode::ReadWrite => {
+            let journal = journal.of_ledger(url.identity());
+            let policy = Policy::from(config);
+            Arc::new(SharedClient::new(ledger, journal, policy, clock))
+        }
+        Mode::ReadOnly => Arc::new(ReadOnlyClient::new(ledger, journal, clock)),
+    })
+}
+
+/// Opens the file of a ledger.
+pub(super) fn open_file(path: &Path, mode: Mode) -> Result<SqliteLedger, OpenError> {
+    match mode {
+        Mode::ReadWrite => SqliteLedger::open(path),
+        Mode::ReadOnly => SqliteLedger::open_read_only(path),
+    }
+}
+
+/// Opens the file of a journal.
+pub(super) fn open_journal(path: &Path, mode: Mode) -> Result<Journal, JournalError> {
+    match mode {
+        Mode::ReadWrite => Journal::open(path),
+        Mode::ReadOnly => Journal::open_read_only(path),
     }
 }
 
@@ -125,7 +132,7 @@ pub async fn open_with(
             for (account, entries) in charges {
                 copy.absorb(account, entries, &[], clock.now()).await?;
             }
-            Ok(Arc::new(LocalClient::new(Arc::new(copy), clock)))
+            Ok(Arc::new(LocalClient::new(copy, clock)))
         }
         LedgerStore::Redis(url) => {
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
@@ -138,41 +145,4 @@ pub async fn open_with(
             Ok(Arc::new(ReadOnlyClient::new(ledger, copy, clock)))
         }
     }
-}
-
-fn open_sqlite(
-    path: &Path,
-    mode: Mode,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
-    let ledger = match mode {
-        Mode::ReadWrite => SqliteLedger::open(path)?,
-        Mode::ReadOnly => SqliteLedger::open_read_only(path)?,
-    };
-    Ok(Arc::new(LocalClient::new(Arc::new(ledger), clock)))
-}
-
-fn open_shared(
-    config: &LedgerConfig,
-    url: &RedisUrl,
-    journal: &Path,
-    mode: Mode,
-    clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
-    let ledger = Arc::new(RedisLedger::configured(url, config)?);
-    Ok(match mode {
-        Mode::ReadWrite => {
-            let journal = Journal::open(journal)?.of_ledger(url.identity());
-            Arc::new(SharedClient::new(
-                ledger,
-                journal,
-                Policy::from(config),
-                clock,
-            ))
-        }
-        Mode::ReadOnly => {
-            let journal = Journal::open_read_only(journal)?;
-            Arc::new(ReadOnlyClient::new(ledger, journal, clock))
-        }
-    })
 }

@@ -44,7 +44,10 @@ impl Waiting {
         }
         let stop = match self.stop.take() {
             Some(stop) => stop,
-            None => signals::listen("the wait for units ends", Waits::default())?,
+            None => signals::listen(
+                "the wait for units ends; a charge that was sent already may still be made, and the answer says so",
+                Waits::default(),
+            )?,
         };
         tracing::info!(
             limit = rejection.limit,

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ingest_ledger::{
-    ClientError, Ledger, LedgerClient, LedgerError, Origin, Spent, SqliteLedger, fresh_id,
-};
-use ingest_quota::{Account, Closing, Cost, Entry, Limit, LimitName, LimitUsage, Timestamp, Units};
+use ingest_ledger::{ClientError, Ledger, LedgerClient, LedgerError, Spent, SqliteLedger};
+use ingest_quota::{Account, Closing, Limit, LimitName, LimitUsage, Timestamp, Units};
+
+/// What was charged to each limit, and when.
+type Charges = Vec<(LimitName, Vec<(Timestamp, Units)>)>;
 
 /// What accounts have left at the start of a simulation.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl Balances {
         };
         for account in accounts {
             if let Ok((usages, charges)) = balance(ledger, account, now).await {
-                balances.add(account, &usages, &charges, now).await?;
+                balances.add(account, &usages, charges, now).await?;
             }
         }
         Ok(balances)
@@ -81,10 +82,12 @@ impl Balances {
         &mut self,
         account: &Account,
         usages: &[LimitUsage],
-        charges: &[Entry],
+        charges: Charges,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        self.ledger.absorb(account, charges, &[], now).await?;
+        for (limit, charges) in charges {
+            self.ledger.fill(account, &limit, charges).await?;
+        }
         let closed = self.closed.entry(account.name.clone()).or_default();
         for usage in usages {
             if let Some(until) = usage.closed_until {
@@ -104,7 +107,7 @@ async fn balance(
     ledger: &dyn LedgerClient,
     account: &Account,
     now: Timestamp,
-) -> Result<(Vec<LimitUsage>, Vec<Entry>), ClientError> {
+) -> Result<(Vec<LimitUsage>, Charges), ClientError> {
     let usages = ledger.usage(account).await?;
     let spent = ledger
         .spent(account, now - account.longest_window())
@@ -114,19 +117,13 @@ async fn balance(
     for spent in &spent {
         spent_of.entry(&spent.limit).or_default().push(spent);
     }
-    let mut charges = Vec::new();
-    for usage in &usages {
-        if let Some(limit) = account.limits.get(&usage.limit) {
-            let spent = spent_of.remove(&usage.limit).unwrap_or_default();
-            let counted = counted(&spent, usage, limit, now);
-            charges.extend(counted.into_iter().map(|(at, units)| Entry {
-                id: fresh_id(),
-                at,
-                cost: Cost::from_iter([(usage.limit.clone(), units)]),
-                origin: Origin::CarriedOver,
-            }));
-        }
-    }
+    let counted = |usage: &LimitUsage| {
+        let limit = account.limits.get(&usage.limit)?;
+        let spent = spent_of.remove(&usage.limit).unwrap_or_default();
+        let counted = counted(&spent, usage, limit, now);
+        Some((usage.limit.clone(), counted))
+    };
+    let charges = usages.iter().filter_map(counted).collect();
     Ok((usages, charges))
 }
 
@@ -139,7 +136,8 @@ fn counted(
 ) -> Vec<(Timestamp, Units)> {
     let from = limit.window().counted_from(now);
     let own = spent.iter().filter(|spent| spent.at >= from);
-    let own: Vec<(Timestamp, Units)> = own.map(|spent| (spent.at, spent.units)).collect();
+    let own = own.map(|spent| (spent.at.min(now), spent.units));
+    let own: Vec<(Timestamp, Units)> = own.collect();
     let total: Units = own.iter().map(|(_, units)| *units).sum();
     if total == usage.used {
         own

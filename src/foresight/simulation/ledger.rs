@@ -3,17 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::run::{Signal, StopSender};
+use ingest_base::clock::Clock;
 use ingest_config::Credential;
-use ingest_ledger::{
-    Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, Purpose, Spent, SqliteLedger,
-};
+use ingest_ledger::{Charge, Ledger, LedgerError, LocalClient, Purpose, SqliteLedger, Watch};
 use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, LimitName, LimitUsage,
-    Rejection, Timestamp, Units,
+    Account, ChargeId, Cost, Decision, Grant, LimitName, LimitUsage, Rejection, Timestamp, Units,
 };
 
 /// A charge that was granted in a simulation.
@@ -101,6 +98,12 @@ impl SimulatedLedger {
             run,
             until,
         }
+    }
+
+    /// A client that charges it, at the time of `clock`.
+    pub fn client(self: &Arc<Self>, clock: Arc<dyn Clock>) -> LocalClient {
+        let watch = Arc::clone(self) as Arc<dyn Watch>;
+        LocalClient::new(self.ledger.clone(), clock).watched(watch)
     }
 
     pub fn granted(&self) -> Vec<Granted> {
@@ -236,19 +239,18 @@ impl Decisions {
     }
 }
 
-#[async_trait]
-impl Ledger for SimulatedLedger {
-    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
+impl Watch for SimulatedLedger {
+    fn decide(&self) -> Option<Decision> {
         let is_over = |until| Instant::now() >= until || self.decisions().are_many();
         if self.until.is_some_and(is_over) {
             self.run.send(Signal::Terminate);
         }
-        let decision = match self.bounds {
-            Bounds::Enforced | Bounds::Decisive => self.ledger.charge(charge, now).await?,
-            // What no limit bounds need not be counted.
-            Bounds::Lifted => Decision::Granted(Grant::default()),
-        };
-        match &decision {
+        // What no limit bounds need not be counted.
+        (self.bounds == Bounds::Lifted).then(|| Decision::Granted(Grant::default()))
+    }
+
+    fn decided(&self, charge: Charge<'_>, decision: &Decision, now: Timestamp) {
+        match decision {
             Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
             Decision::Rejected(rejection) if !self.is_waited_for(charge.account, rejection) => {
                 self.decisions().refuse(charge, rejection, now);
@@ -259,113 +261,18 @@ impl Ledger for SimulatedLedger {
             // A grant that is repeated charges nothing, and what a run waits for is not refused.
             _ => {}
         }
-        Ok(decision)
     }
 
-    async fn settle(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
+    fn settled(&self, id: &ChargeId, cost: &Cost) {
         self.decisions().settle(id, cost);
-        self.ledger.settle(account, id, cost, now).await
     }
 
-    async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-        floors: &[Floor],
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.ledger.absorb(account, entries, floors, now).await
-    }
-
-    async fn close(
-        &self,
-        account: &Account,
-        limit: &str,
-        closing: Closing,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.ledger.close(account, limit, closing, now).await
-    }
-
-    async fn reopen(
-        &self,
-        account: &Account,
-        limit: &str,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        self.ledger.reopen(account, limit, now).await
-    }
-
-    async fn usage(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<LimitUsage>, LedgerError> {
-        let mut usage = self.ledger.usage(account, now).await?;
+    fn report(&self, limits: &mut [LimitUsage]) {
         // The run admits regions by what remains.
         if self.bounds == Bounds::Lifted {
-            for limit in &mut usage {
+            for limit in limits {
                 limit.remaining = Units::new(u64::MAX);
             }
         }
-        Ok(usage)
-    }
-}
-
-#[async_trait]
-impl LocalLedger for SimulatedLedger {
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        self.ledger.falls_to(account, limit, most, now).await
-    }
-
-    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
-        self.ledger.spent(account, from).await
-    }
-
-    async fn is_empty(&self) -> Result<bool, LedgerError> {
-        self.ledger.is_empty().await
-    }
-
-    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
-        self.ledger.entries(account, now).await
-    }
-
-    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
-        self.ledger.newest_charge(account).await
-    }
-
-    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
-        self.ledger.restored_from().await
-    }
-
-    async fn correct(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError> {
-        self.ledger.correct(account, id, cost, now).await
-    }
-
-    async fn look_up(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError> {
-        self.ledger.look_up(account, id, now).await
     }
 }

@@ -28,7 +28,7 @@ use ingest_base::clock::Clock;
 use ingest_catalog::memory::{MemoryCatalog, RegionAtStart};
 use ingest_catalog::{CatalogError, OpenPass, PassReader};
 use ingest_config::{Job, Region};
-use ingest_ledger::{LedgerError, LocalClient};
+use ingest_ledger::LedgerError;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::Upstream;
 
@@ -248,7 +248,7 @@ impl Simulation {
             .map(|credential| credential.name.clone());
         Context {
             catalog: self.catalog.clone(),
-            ledger: Arc::new(LocalClient::new(self.ledger.clone(), Arc::clone(&clock))),
+            ledger: Arc::new(self.ledger.client(Arc::clone(&clock))),
             upstreams: credentials
                 .map(|name| (name, Ok(Arc::clone(&upstream))))
                 .collect(),

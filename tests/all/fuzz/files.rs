@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ingest_catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
-use ingest_ledger::{Charge, Journal, Ledger, LocalLedger, Purpose, SqliteLedger};
+use ingest_ledger::{Charge, Journal, Ledger, Purpose, SqliteLedger};
 use ingest_quota::Cost;
 use ingest_sqlite as sqlite;
 use proptest::prelude::*;

@@ -176,15 +176,26 @@ fn a_charge_of_this_machine_is_released_by_its_id_alone() {
     world.json(&["release", "mine"]);
     assert_eq!(searches(&world), 0);
 
-    let elsewhere = world.ingest(&["release", "of-another-machine"]);
-    assert_eq!(elsewhere.code, 2);
-    assert!(elsewhere.stderr.contains("add --account"), "{elsewhere:?}");
-    assert_eq!(
-        world
-            .ingest(&["release", "of-another-machine", "--account", "other"])
-            .code,
-        0
-    );
+    for account in [&[][..], &["--account", "other"]] {
+        let nowhere = world.ingest(&[&["release", "charged-by-nobody"], account].concat());
+        assert_eq!(nowhere.code, 1, "{nowhere:?}");
+        let why = "charge `charged-by-nobody` in its window";
+        assert!(nowhere.stderr.contains(why), "{nowhere:?}");
+    }
+}
+
+#[test]
+fn a_charge_of_another_machine_is_released_by_its_id_unless_the_ledger_cannot_be_asked() {
+    let mut server = RedisServer::start();
+    let [here, there] = [&[], &[SECOND_ACCOUNT][..]].map(|sets| world(&server, sets));
+    here.json(&["charge", "youtube", "search.list", "--id", "mine"]);
+    assert_eq!(there.json(&["release", "mine"])["account"], "youtube");
+    assert_eq!(searches(&here), 0);
+
+    server.kill();
+    let away = there.ingest(&["release", "of-another-machine"]);
+    assert_eq!(away.code, 2, "{away:?}");
+    assert!(away.stderr.contains("add --account"), "{away:?}");
 }
 
 #[test]

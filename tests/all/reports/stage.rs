@@ -126,7 +126,7 @@ impl Stage {
 
     pub fn ledger(&self) -> LocalClient {
         LocalClient::new(
-            Arc::new(self.ledger.clone()),
+            self.ledger.clone(),
             Arc::clone(&self.clock) as Arc<dyn Clock>,
         )
     }

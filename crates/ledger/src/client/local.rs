@@ -7,24 +7,54 @@ use async_trait::async_trait;
 use super::{
     Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
 };
-use crate::journal::Journal;
-use crate::{Charge, ChargeStatus, LocalLedger, reported_of};
+use crate::{Charge, Ledger, SqliteLedger, reported_of};
 use ingest_base::clock::{Clock, Monotonic};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
 };
 
+/// What a simulation sees of its ledger, and does in its place.
+pub trait Watch: Send + Sync {
+    /// Decides on a charge in the ledger's place; `None` where the ledger decides.
+    fn decide(&self) -> Option<Decision> {
+        None
+    }
+
+    /// Sees what was decided on a charge.
+    fn decided(&self, _charge: Charge<'_>, _decision: &Decision, _now: Timestamp) {}
+
+    /// Sees the true cost of a charge.
+    fn settled(&self, _id: &ChargeId, _cost: &Cost) {}
+
+    /// Changes what is reported of the limits.
+    fn report(&self, _limits: &mut [LimitUsage]) {}
+}
+
+/// Nobody watches.
+impl Watch for () {}
+
 /// A ledger of this machine, and the clock that it goes by.
 pub struct LocalClient {
-    ledger: Arc<dyn LocalLedger>,
+    ledger: SqliteLedger,
     clock: Arc<dyn Clock>,
+    watch: Arc<dyn Watch>,
 }
 
 impl LocalClient {
     /// A client of `ledger` at the time of `clock`.
     #[must_use]
-    pub fn new(ledger: Arc<dyn LocalLedger>, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, clock }
+    pub fn new(ledger: SqliteLedger, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            ledger,
+            clock,
+            watch: Arc::new(()),
+        }
+    }
+
+    /// The same client, watched by a simulation.
+    #[must_use]
+    pub fn watched(self, watch: Arc<dyn Watch>) -> Self {
+        Self { watch, ..self }
     }
 }
 
@@ -38,8 +68,13 @@ impl LedgerClient for LocalClient {
         let (mut id, mut taken_back) = (given.clone(), 0);
         loop {
             let requested_at = Monotonic::now();
-            let charge = Charge::new(&request, &id);
-            let acquired = match self.ledger.charge(charge, self.clock.now()).await? {
+            let (charge, now) = (Charge::new(&request, &id), self.clock.now());
+            let decision = match self.watch.decide() {
+                Some(decision) => decision,
+                None => self.ledger.charge(charge, now).await?,
+            };
+            self.watch.decided(charge, &decision, now);
+            let acquired = match decision {
                 Decision::Granted(grant) => {
                     Acquired::Permitted(Permit::new(&request, id, grant, true, requested_at))
                 }
@@ -62,6 +97,7 @@ impl LedgerClient for LocalClient {
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<(), ClientError> {
+        self.watch.settled(id, cost);
         let now = self.clock.now();
         Ok(self.ledger.settle(account, id, cost, now).await?)
     }
@@ -72,17 +108,8 @@ impl LedgerClient for LocalClient {
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<Found, ClientError> {
-        let (mut candidate, mut taken_back) = (id.clone(), 0);
-        loop {
-            let now = self.clock.now();
-            match self.ledger.correct(account, &candidate, cost, now).await? {
-                ChargeStatus::Counts => return Ok(Found::Counting(candidate)),
-                ChargeStatus::TakenBack => taken_back += 1,
-                ChargeStatus::Unknown if taken_back > 0 => return Ok(Found::TakenBack),
-                ChargeStatus::Unknown => return Ok(Found::Unknown),
-            }
-            candidate = id.again(taken_back);
-        }
+        let now = self.clock.now();
+        Ok(self.ledger.correct(account, id, cost, now).await?)
     }
 
     async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
@@ -110,7 +137,9 @@ impl LedgerClient for LocalClient {
     }
 
     async fn usage(&self, account: &Account) -> Result<Vec<LimitUsage>, ClientError> {
-        Ok(self.ledger.usage(account, self.clock.now()).await?)
+        let mut limits = self.ledger.usage(account, self.clock.now()).await?;
+        self.watch.report(&mut limits);
+        Ok(limits)
     }
 
     async fn usage_of(
@@ -139,18 +168,7 @@ impl LedgerClient for LocalClient {
     }
 
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
-        let (mut candidate, mut taken_back) = (id.clone(), 0);
-        loop {
-            let now = self.clock.now();
-            match self.ledger.look_up(account, &candidate, now).await? {
-                ChargeStatus::Counts => return Ok(Found::Counting(candidate)),
-                // The id names no charge any more: the next of its kind can (L12).
-                ChargeStatus::TakenBack => taken_back += 1,
-                ChargeStatus::Unknown if taken_back > 0 => return Ok(Found::TakenBack),
-                ChargeStatus::Unknown => return Ok(Found::Unknown),
-            }
-            candidate = id.again(taken_back);
-        }
+        Ok(self.ledger.find(account, id, self.clock.now()).await?)
     }
 
     async fn is_empty(&self) -> Result<bool, ClientError> {
@@ -163,9 +181,5 @@ impl LedgerClient for LocalClient {
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
         Ok(self.ledger.restored_from().await?)
-    }
-
-    fn journal(&self) -> Option<&Journal> {
-        None
     }
 }

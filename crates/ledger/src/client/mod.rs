@@ -132,7 +132,7 @@ pub enum Found {
     TakenBack,
     /// There is none.
     Unknown,
-    /// This machine did not make it, and the ledger cannot look an id up.
+    /// This machine did not make it, and the ledger that may have it is away or lost its data.
     CannotTell,
 }
 
@@ -162,48 +162,60 @@ impl ClientError {
 }
 
 /// A process's way to the ledger. Every method fails when the store fails in a way that no outage policy covers, or when
-/// this machine's journal cannot be used.
+/// this machine's journal cannot be used. What would write fails in a client that only reads.
 #[async_trait]
 pub trait LedgerClient: Send + Sync {
     /// Charges once, under `id` or one made from it. Returns `None` when the grant is void (L21): charge again under a
     /// fresh id.
     async fn charge(
         &self,
-        request: ChargeRequest<'_>,
-        id: ChargeId,
-    ) -> Result<Option<Acquired>, ClientError>;
+        _request: ChargeRequest<'_>,
+        _id: ChargeId,
+    ) -> Result<Option<Acquired>, ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Sets the true cost of a charge. While the ledger cannot be reached, the journal keeps it for the next contact.
     async fn settle(
         &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-    ) -> Result<(), ClientError>;
+        _account: &Account,
+        _id: &ChargeId,
+        _cost: &Cost,
+    ) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Sets the true cost of a charge that a caller names, and returns what had become of it: one that was taken back stays so.
     /// A charge of another machine is corrected unseen.
     async fn correct(
         &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-    ) -> Result<Found, ClientError>;
+        _account: &Account,
+        _id: &ChargeId,
+        _cost: &Cost,
+    ) -> Result<Found, ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Adds charges made elsewhere, each at its own time, once, even beyond the limit. While the ledger cannot be reached,
     /// the journal keeps them for the next contact.
-    async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError>;
+    async fn absorb(&self, _account: &Account, _entries: &[Entry]) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Closes a limit that the upstream reported exhausted.
     async fn close(
         &self,
-        account: &Account,
-        limit: &str,
-        closing: Closing,
-    ) -> Result<(), ClientError>;
+        _account: &Account,
+        _limit: &str,
+        _closing: Closing,
+    ) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Ends the closing of a limit.
-    async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError>;
+    async fn reopen(&self, _account: &Account, _limit: &str) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// Returns the entries of a limit for units that responses reported as used by others. Of a shared ledger, those that this
     /// machine added.
@@ -249,17 +261,24 @@ pub trait LedgerClient: Send + Sync {
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError>;
 
     /// Whether this is a ledger of this machine without a charge of any account: it is new, or was deleted.
-    async fn is_empty(&self) -> Result<bool, ClientError>;
+    async fn is_empty(&self) -> Result<bool, ClientError> {
+        // Machines add what they charged to a shared ledger that lost its data: it is never refilled.
+        Ok(false)
+    }
 
     /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file of this machine.
-    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, ClientError>;
+    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
+        Ok(None)
+    }
 
     /// Returns when the backup was made that the ledger's file on this machine, or the journal, was restored from; `None` for one
     /// that was not restored.
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError>;
 
     /// The journal of this machine; `None` when the ledger itself is on this machine.
-    fn journal(&self) -> Option<&Journal>;
+    fn journal(&self) -> Option<&Journal> {
+        None
+    }
 
     /// Charges one request. A grant that arrives after its deadline is released and requested again a few times: the
     /// upstream would count the request later than the ledger does. The deadline of each grant counts from its own request.
@@ -337,19 +356,6 @@ async fn spent_by_journal(
     Ok(Spending {
         charges: journal.spent(account, from).await?,
         source: ChargeSource::Journal,
-    })
-}
-
-/// Returns what the journal knows of the charge of an id. A shared ledger cannot look up a charge of another machine.
-async fn find_in_journal(
-    journal: &Journal,
-    account: &Account,
-    id: &ChargeId,
-) -> Result<Found, ClientError> {
-    Ok(match journal.counting(account, id).await? {
-        Some(id) => Found::Counting(id),
-        None if journal.remembers(account, id).await? => Found::TakenBack,
-        None => Found::CannotTell,
     })
 }
 

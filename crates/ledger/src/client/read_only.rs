@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{
-    Acquired, ChargeRequest, ClientError, Found, LedgerClient, Spending, find_in_journal,
-    spent_by_journal,
-};
+use super::{ClientError, Found, LedgerClient, Spending, spent_by_journal};
 use crate::journal::Journal;
 use crate::{SharedLedger, UsageReply, reported_of};
 use ingest_base::clock::Clock;
-use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, LimitUsage, Return, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, Entry, LimitUsage, Return, Timestamp, Units};
 
 /// A shared ledger and this machine's journal, for reading.
 pub struct ReadOnlyClient {
@@ -74,49 +71,6 @@ impl ReadOnlyClient {
 
 #[async_trait]
 impl LedgerClient for ReadOnlyClient {
-    async fn charge(
-        &self,
-        _request: ChargeRequest<'_>,
-        _id: ChargeId,
-    ) -> Result<Option<Acquired>, ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
-    async fn settle(
-        &self,
-        _account: &Account,
-        _id: &ChargeId,
-        _cost: &Cost,
-    ) -> Result<(), ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
-    async fn correct(
-        &self,
-        _account: &Account,
-        _id: &ChargeId,
-        _cost: &Cost,
-    ) -> Result<Found, ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
-    async fn absorb(&self, _account: &Account, _entries: &[Entry]) -> Result<(), ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
-    async fn close(
-        &self,
-        _account: &Account,
-        _limit: &str,
-        _closing: Closing,
-    ) -> Result<(), ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
-    async fn reopen(&self, _account: &Account, _limit: &str) -> Result<(), ClientError> {
-        Err(ClientError::ReadOnly)
-    }
-
     async fn reported(&self, account: &Account, limit: &str) -> Result<Vec<Entry>, ClientError> {
         let entries = self.journal.charges(account, self.clock.now()).await?;
         Ok(reported_of(limit, entries))
@@ -161,15 +115,7 @@ impl LedgerClient for ReadOnlyClient {
     }
 
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
-        find_in_journal(&self.journal, account, id).await
-    }
-
-    async fn is_empty(&self) -> Result<bool, ClientError> {
-        Ok(false)
-    }
-
-    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
-        Ok(None)
+        Ok(self.journal.find(account, id).await?)
     }
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {

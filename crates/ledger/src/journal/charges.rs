@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::closings::{self, Binding};
 use super::position::{self, StoredPosition, SyncState, sync_state};
-use super::rows::{NAMELESS, counting, entry, has_id, valid_id};
+use super::rows::{NAMELESS, entry, found, valid_id};
 use super::{Journal, JournalError, JournalTime, write};
 use crate::{Charge, Found, Granted, Purpose, repeats};
 use ingest_quota::admission::{kept_from, remembered_from};
@@ -68,23 +68,20 @@ impl Journal {
             JournalTime::new(charge.account, now),
             ChargeRow::new(charge, now),
         );
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let row = row.valid(&tx)?;
-            let in_doubt = has_state(&tx, &moment.account, &row.id, "asked")?;
+        self.write(move |tx| {
+            let row = row.valid(tx)?;
+            let in_doubt = has_state(tx, &moment.account, &row.id, "asked")?;
             // A charge that may be sent already stays as it is: the ledger grants its id again, and counts it once.
             row.insert(
-                &tx,
+                tx,
                 "insert into charge (account, id, at, cost, state, asked_at, owner, job, region, call)
                  values (?1, ?2, ?3, ?4, 'asked', ?3, ?5, ?6, ?7, ?8)
                  on conflict do update set owner = excluded.owner, asked_at = excluded.asked_at where state = 'asked'",
             )?;
-            let state = sync_state(&tx, &moment, &row.id)?;
-            tx.commit()?;
             Ok(Begun {
+                state: sync_state(tx, &moment, &row.id)?,
                 id: row.id,
                 in_doubt,
-                state,
             })
         })
         .await
@@ -100,16 +97,14 @@ impl Journal {
     ) -> Result<Marked, JournalError> {
         let (moment, id) = (JournalTime::new(account, now), id.clone());
         let ledger = self.ledger.clone();
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let marked = mark(&tx, &moment, &id, &granted)?;
+        self.write(move |tx| {
+            let marked = mark(tx, &moment, &id, &granted)?;
             match marked {
-                Marked::Void => void(&tx, &moment.account, &id)?,
+                Marked::Void => void(tx, &moment.account, &id)?,
                 Marked::MayBeSent => {
-                    position::record_ledger(&tx, &moment.account, ledger.as_deref())?;
+                    position::record_ledger(tx, &moment.account, ledger.as_deref())?;
                 }
             }
-            tx.commit()?;
             Ok(marked)
         })
         .await
@@ -118,17 +113,15 @@ impl Journal {
     /// Voids a charge that the ledger may hold: it is settled to nothing at the next contact.
     pub async fn void(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        self.with(move |connection| void(connection, &account, &id))
-            .await
+        self.write(move |tx| void(tx, &account, &id)).await
     }
 
     /// Deletes a charge that the ledger has not recorded.
     pub async fn forget(&self, account: &Account, id: &ChargeId) -> Result<(), JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        self.with(move |connection| {
+        self.write(move |tx| {
             let delete = "delete from charge where account = ? and id = ? and state = 'asked'";
-            connection
-                .prepare_cached(delete)?
+            tx.prepare_cached(delete)?
                 .execute(params![account, id.as_str()])
                 .map(drop)
         })
@@ -144,10 +137,10 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Unmetered, JournalError> {
         let (account, row) = (charge.account.clone(), ChargeRow::new(charge, now));
-        self.with(move |connection| {
+        self.change(move |connection| {
             // The request leaves at once, so the row must be on the disk and not only in the system's cache.
             connection.pragma_update(None, "synchronous", "full")?;
-            let unmetered = charge_unmetered(connection, &account, row, most);
+            let unmetered = write(connection, |tx| charge_unmetered(tx, &account, row, most));
             connection.pragma_update(None, "synchronous", "normal")?;
             unmetered
         })
@@ -161,7 +154,7 @@ impl Journal {
         from: Timestamp,
     ) -> Result<Units, JournalError> {
         let account = account.name.clone();
-        self.with(move |connection| unmetered_since(connection, &account, from))
+        self.look(move |connection| unmetered_since(connection, &account, from))
             .await
     }
 
@@ -174,12 +167,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(), JournalError> {
         let row = ChargeRow::settled(account, id, now, cost);
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            settle(&tx, &row)?;
-            tx.commit()
-        })
-        .await
+        self.write(move |tx| settle(tx, &row)).await
     }
 
     /// Records the true cost of a charge of this machine that counts, and returns what had become of it: one that was taken back
@@ -192,23 +180,12 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Found, JournalError> {
         let row = ChargeRow::settled(account, id, now, cost);
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let found = match counting(&tx, &row.account, &row.id)? {
-                Some(id) => {
-                    settle(
-                        &tx,
-                        &ChargeRow {
-                            id: id.clone(),
-                            ..row
-                        },
-                    )?;
-                    Found::Counting(id)
-                }
-                None if has_id(&tx, &row.account, &row.id)? => Found::TakenBack,
-                None => Found::CannotTell,
-            };
-            tx.commit()?;
+        self.write(move |tx| {
+            let found = found(tx, &row.account, &row.id)?;
+            if let Found::Counting(id) = &found {
+                let id = id.clone();
+                settle(tx, &ChargeRow { id, ..row })?;
+            }
             Ok(found)
         })
         .await
@@ -223,31 +200,23 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let (name, charged) = (account.name.clone(), id.clone());
         let found = self.look(move |connection| named(connection, &name, &charged));
-        let Some(named) = found.await?.flatten() else {
+        let Some(named) = found.await? else {
             return Ok(());
         };
         if named.is_remembered(account, now) {
             return Ok(());
         }
         let (name, id) = (account.name.clone(), id.clone());
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            free(&tx, &name, &id, named.at)?;
-            tx.commit()
-        })
-        .await
+        self.write(move |tx| free(tx, &name, &id, named.at)).await
     }
 
     /// Records charges made elsewhere, each once.
     pub async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
         let row = |entry: &Entry| ChargeRow::of_entry(account, entry);
         let rows: Vec<ChargeRow> = entries.iter().map(row).collect();
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            for row in &rows {
-                row.upsert_settled(&tx, "on conflict do nothing")?;
-            }
-            tx.commit()
+        self.write(move |tx| {
+            let add = |row: &ChargeRow| row.upsert_settled(tx, "on conflict do nothing");
+            rows.iter().try_for_each(add)
         })
         .await
     }
@@ -499,46 +468,41 @@ pub fn void(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::
 }
 
 fn charge_unmetered(
-    connection: &mut Connection,
+    tx: &Transaction<'_>,
     account: &Account,
     row: ChargeRow,
     most: Units,
 ) -> rusqlite::Result<Unmetered> {
-    let tx = write(connection)?;
     let moment = JournalTime::new(account, row.at);
-    let mut row = row.valid(&tx)?;
+    let mut row = row.valid(tx)?;
     // Before closings and allowance: a repeated id is granted again, whatever else holds (L11).
-    if let Some(held) = held(&tx, &row)? {
+    if let Some(charged) = charged(tx, &row)? {
+        let held = charged.cost;
         return Ok(Unmetered::Repeated { id: row.id, held });
     }
-    let probing = match closings::binding(&tx, account, &row.cost, moment.now)? {
+    let probing = match closings::binding(tx, account, &row.cost, moment.now)? {
         Binding::Open(probing) => probing,
         Binding::Closed(limit, until) => return Ok(Unmetered::Closed { limit, until }),
     };
-    let used = unmetered_since(&tx, &account.name, moment.now - moment.window)?;
+    let used = unmetered_since(tx, &account.name, moment.now - moment.window)?;
     if used + row.cost.largest() > most {
         return Ok(Unmetered::Exhausted);
     }
+    closings::close_for_probes(tx, account, &probing, moment.now)?;
     // By the ledger's clock where that was ahead, and never before the last contact: no unit is forgotten too early (L32).
-    let stored = position::stored(&tx, &moment)?;
+    let stored = position::stored(tx, &moment)?;
     row.at = (moment.now + stored.ahead).max(stored.at);
     row.insert(
-        &tx,
+        tx,
         "insert into charge (account, id, at, cost, state, unmetered, told, asked_at, owner, job, region, call)
          values (?1, ?2, ?3, ?4, 'sent', 1, 0, ?3, ?5, ?6, ?7, ?8)
          on conflict do update set at = excluded.at, cost = excluded.cost, state = 'sent', unmetered = 1, told = 0,
              version = version + 1",
     )?;
-    tx.commit()?;
     Ok(Unmetered::Allowed {
         id: row.id,
         probing,
     })
-}
-
-/// Returns what an id that may have been sent was charged; `None` when there is no such charge.
-fn held(tx: &Transaction<'_>, row: &ChargeRow) -> rusqlite::Result<Option<Cost>> {
-    Ok(charged(tx, row)?.map(|entry| entry.cost))
 }
 
 /// Returns the charge of an id that may have been sent; `None` when there is none.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Journal, JournalError, JournalTime, write};
+use super::{Journal, JournalError, JournalTime};
 use crate::Granted;
 use ingest_quota::admission::ClosingState;
 use ingest_quota::{Account, Closing, Cost, LimitName, Timestamp};
@@ -30,14 +30,13 @@ impl Journal {
         now: Timestamp,
     ) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let existing = closed(&tx, &account, &limit)?;
+        self.write(move |tx| {
+            let existing = closed(tx, &account, &limit)?;
             let state = closing.over(existing, now);
-            if existing != Some(state) {
-                store(&tx, &account, &limit, Some(state), InLedger::No)?;
+            match existing == Some(state) {
+                true => Ok(()),
+                false => store(tx, &account, &limit, Some(state), InLedger::No),
             }
-            tx.commit()
         })
         .await
     }
@@ -46,7 +45,7 @@ impl Journal {
     /// a loss machines send what is closed, not what was reopened, since nobody can tell which of the two is newer.
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.with(move |connection| store(connection, &account, &limit, None, InLedger::No))
+        self.write(move |tx| store(tx, &account, &limit, None, InLedger::No))
             .await
     }
 
@@ -59,11 +58,11 @@ impl Journal {
         until: Timestamp,
     ) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.with(move |connection| {
+        self.write(move |tx| {
             let insert = "insert into closing (account, limit_name, until, probing, told) values (?, ?, ?, 0, 1)
                  on conflict do update set until = excluded.until, version = version + 1
                  where told and (until is null or excluded.until > until)";
-            connection.prepare_cached(insert)?.execute(params![account, limit, until.micros()]).map(drop)
+            tx.prepare_cached(insert)?.execute(params![account, limit, until.micros()]).map(drop)
         })
         .await
     }
@@ -74,7 +73,7 @@ impl Journal {
         account: &Account,
     ) -> Result<Vec<PendingClosing>, JournalError> {
         let account = account.name.clone();
-        self.with(move |connection| {
+        self.look(move |connection| {
             let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and told = 0";
             connection.prepare_cached(select)?.query_map([&account], read)?.collect()
         })
@@ -88,11 +87,10 @@ impl Journal {
         synced: &PendingClosing,
     ) -> Result<(), JournalError> {
         let (account, synced) = (account.name.clone(), synced.clone());
-        self.with(move |connection| {
+        self.write(move |tx| {
             let update =
                 "update closing set told = 1 where account = ? and limit_name = ? and version = ?";
-            connection
-                .prepare_cached(update)?
+            tx.prepare_cached(update)?
                 .execute(params![account, synced.limit, synced.version])
                 .map(drop)
         })
@@ -109,13 +107,9 @@ pub fn holding(
     let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and (until > ? or probing)";
     let mut statement = connection.prepare_cached(select)?;
     let closings = statement.query_map(params![account, now.micros()], read)?;
-    closings
-        .filter_map(|pending| {
-            pending
-                .map(|pending| pending.closing.map(|closing| (pending.limit, closing)))
-                .transpose()
-        })
-        .collect()
+    let closings = closings.collect::<rusqlite::Result<Vec<PendingClosing>>>()?;
+    let holding = |one: PendingClosing| Some((one.limit, one.closing?));
+    Ok(closings.into_iter().filter_map(holding).collect())
 }
 
 /// Whether the ledger has a closing as it is stored here.
@@ -192,7 +186,7 @@ pub enum Binding {
 }
 
 /// Returns the limit that keeps an unmetered charge from going ahead. A limit whose reset is unknown grants a probe after
-/// its interval, and is closed again for a minute (L19).
+/// its interval (L19).
 pub fn binding(
     tx: &Transaction<'_>,
     account: &Account,
@@ -208,17 +202,24 @@ pub fn binding(
             state => probing.extend(state.and_then(|state| Some((limit.clone(), state.interval?)))),
         }
     }
-    for (limit, interval) in &probing {
-        let update = "update closing set until = ?, probe_interval = ?, version = version + 1 where account = ? and limit_name = ?";
-        let state = ClosingState::after_probe(*interval, now);
-        tx.prepare_cached(update)?.execute(params![
-            state.until.micros(),
-            state.interval_micros(),
-            account.name,
-            limit
-        ])?;
-    }
     Ok(Binding::Open(probing))
+}
+
+/// Closes again, for a minute, the limits that an unmetered charge probes (L19).
+pub fn close_for_probes(
+    tx: &Transaction<'_>,
+    account: &Account,
+    probing: &BTreeMap<LimitName, Duration>,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let update = "update closing set until = ?, probe_interval = ?, version = version + 1 where account = ? and limit_name = ?";
+    for (limit, interval) in probing {
+        let state = ClosingState::after_probe(*interval, now);
+        let (until, interval) = (state.until.micros(), state.interval_micros());
+        tx.prepare_cached(update)?
+            .execute(params![until, interval, account.name, limit])?;
+    }
+    Ok(())
 }
 
 fn closed(

@@ -61,8 +61,7 @@ impl From<sqlite::OpenError> for JournalError {
 /// The journal of this machine.
 #[derive(Clone)]
 pub struct Journal {
-    /// `None` when it is open read-only and the file does not exist yet.
-    database: Arc<Mutex<Option<Database>>>,
+    database: Arc<Mutex<Database>>,
     /// The ledger that the configuration names; `None` when the client did not name one.
     ledger: Option<Arc<str>>,
 }
@@ -93,9 +92,14 @@ impl JournalTime {
     }
 }
 
-/// Begins a transaction that writes: it takes the file's lock at once, since one that read first could not wait for it.
-fn write(connection: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
-    connection.transaction_with_behavior(TransactionBehavior::Immediate)
+/// Writes all or nothing. The transaction takes the file's lock at once, since one that read first could not wait for it.
+fn write<T>(
+    connection: &mut Connection,
+    act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<T> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = act(&tx)?;
+    tx.commit().map(|()| done)
 }
 
 /// After how many pages of its log SQLite writes them into the file, which takes milliseconds: four times its default, so that
@@ -110,18 +114,22 @@ impl Journal {
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let database = sqlite::open(path, schema::SCHEMA)?;
         database.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
-        Ok(Self::over(Some(database)))
+        Ok(Self::over(database))
     }
 
-    /// Opens the journal for reading.
+    /// Opens the journal for reading. When there is no file yet, it is an empty journal.
     ///
     /// # Errors
     /// When the file cannot be opened.
     pub fn open_read_only(path: &Path) -> Result<Self, JournalError> {
-        Ok(Self::over(sqlite::open_read_only(path, schema::SCHEMA)?))
+        let database = match sqlite::open_read_only(path, schema::SCHEMA)? {
+            Some(database) => database,
+            None => sqlite::open_empty(schema::SCHEMA)?,
+        };
+        Ok(Self::over(database))
     }
 
-    fn over(database: Option<Database>) -> Self {
+    fn over(database: Database) -> Self {
         Self {
             database: Arc::new(Mutex::new(database)),
             ledger: None,
@@ -147,7 +155,7 @@ impl Journal {
     /// # Errors
     /// When the file cannot be read.
     pub async fn restored_from(&self) -> Result<Option<Timestamp>, JournalError> {
-        let made_at = self.look(sqlite::restored_from).await?.flatten();
+        let made_at = self.look(sqlite::restored_from).await?;
         Ok(made_at.map(Timestamp::from_micros))
     }
 
@@ -156,18 +164,22 @@ impl Journal {
     /// # Errors
     /// When the file cannot be read.
     pub async fn in_memory(&self) -> Result<Self, JournalError> {
-        let database = match self.on_own_thread(Database::in_memory).await? {
-            Some(copy) => copy,
-            None => sqlite::in_memory(schema::SCHEMA)?,
-        };
+        let copy = self.on_own_thread(Database::in_memory).await?;
         Ok(Self {
             ledger: self.ledger.clone(),
-            ..Self::over(Some(database))
+            ..Self::over(copy)
         })
     }
 
-    /// Writes to the file, on a thread that may wait for the disk.
-    async fn with<T: Send + 'static>(
+    /// Writes to the file in one transaction, on a thread that may wait for the disk.
+    async fn write<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.change(move |connection| write(connection, act)).await
+    }
+
+    async fn change<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, JournalError> {
@@ -176,26 +188,23 @@ impl Journal {
             // An error says "damaged" only if the integrity check of SQLite agrees.
             changed.map_err(|error| database.confirmed(error))
         })
-        .await?
-        .ok_or_else(|| JournalError::Failed("it is open read-only".to_owned()))
+        .await
     }
 
-    /// Reads from one state of the file; `None` when there is no file.
+    /// Reads from one state of the file.
     async fn look<T: Send + 'static>(
         &self,
         act: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<Option<T>, JournalError> {
+    ) -> Result<T, JournalError> {
         self.on_own_thread(move |database| database.read(act)).await
     }
 
     async fn on_own_thread<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Database) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<Option<T>, JournalError> {
+    ) -> Result<T, JournalError> {
         let database = Arc::clone(&self.database);
-        let done = apart(move || database.lock().as_mut().map(act).transpose());
-        Ok(done
-            .await
-            .map_err(|error| JournalError::Failed(error.to_string()))??)
+        let done = apart(move || act(&mut database.lock())).await;
+        Ok(done.map_err(|error| JournalError::Failed(error.to_string()))??)
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use super::merge::merge;
 use super::rows::entry;
-use super::{Journal, JournalError, charges, write};
+use super::{Journal, JournalError, charges};
 use ingest_quota::{Account, ChargeId, Entry, Timestamp};
 
 /// A charge that was requested longer ago than this is abandoned, whatever its process does (L22).
@@ -40,7 +40,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Vec<Pending>, JournalError> {
         let account = account.name.clone();
-        self.with(move |connection| {
+        self.change(move |connection| {
             void_abandoned(connection, &account, now)?;
             pending(connection, &account, BATCH)
         })
@@ -54,8 +54,7 @@ impl Journal {
         synced: &[Pending],
     ) -> Result<(), JournalError> {
         let (account, synced) = (account.name.clone(), synced.to_vec());
-        self.with(move |connection| {
-            let tx = write(connection)?;
+        self.write(move |tx| {
             let known =
                 "update charge set known = 1 where account = ? and id = ? and state = 'sent'";
             // One that changed since it was read has another version, and is sent again as it is now.
@@ -66,7 +65,7 @@ impl Journal {
                 tx.prepare_cached(told)?
                     .execute(params![account, id, version])?;
             }
-            tx.commit()
+            Ok(())
         })
         .await
     }
@@ -75,8 +74,7 @@ impl Journal {
     pub async fn unsynced(&self, account: &Account) -> Result<Vec<Entry>, JournalError> {
         let account = account.name.clone();
         let pending = self.look(move |connection| pending(connection, &account, ALL));
-        let pending = pending.await?.unwrap_or_default().into_iter();
-        let unsynced = pending.filter(|pending| pending.absorb);
+        let unsynced = pending.await?.into_iter().filter(|pending| pending.absorb);
         Ok(unsynced.map(|pending| pending.entry).collect())
     }
 
@@ -84,14 +82,12 @@ impl Journal {
     pub async fn prune(&self, account: &Account, now: Timestamp) -> Result<(), JournalError> {
         let before = now - account.longest_window().saturating_mul(2);
         let account = account.clone();
-        self.with(move |connection| {
-            let tx = write(connection)?;
+        self.write(move |tx| {
             let delete =
                 "delete from charge where account = ? and at < ? and told = 1 and state != 'asked'";
             tx.prepare_cached(delete)?
                 .execute(params![account.name, before.micros()])?;
-            merge(&tx, &account, now)?;
-            tx.commit()
+            merge(tx, &account, now)
         })
         .await
     }

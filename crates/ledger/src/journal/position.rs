@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::{Journal, JournalError, JournalTime, write};
+use super::{Journal, JournalError, JournalTime};
 use crate::{LedgerPosition, Report, Seen};
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Timestamp, Units};
 
@@ -39,7 +39,7 @@ impl Journal {
         now: Timestamp,
     ) -> Result<SyncState, JournalError> {
         let (moment, charging) = (JournalTime::new(account, now), charging.clone());
-        self.with(move |connection| sync_state(connection, &moment, &charging))
+        self.look(move |connection| sync_state(connection, &moment, &charging))
             .await
     }
 
@@ -47,7 +47,7 @@ impl Journal {
     pub async fn seen(&self, account: &Account, now: Timestamp) -> Result<Seen, JournalError> {
         let moment = JournalTime::new(account, now);
         let stored = self.look(move |connection| stored(connection, &moment));
-        Ok(stored.await?.unwrap_or_default().seen)
+        Ok(stored.await?.seen)
     }
 
     /// Returns until when this machine charges nothing after a loss; `None` when it does not wait.
@@ -58,8 +58,7 @@ impl Journal {
     ) -> Result<Option<Timestamp>, JournalError> {
         let moment = JournalTime::new(account, now);
         let stored = self.look(move |connection| stored(connection, &moment));
-        let until = stored.await?.map(|stored| stored.wait_until);
-        Ok(until.filter(|until| *until > now))
+        Ok(Some(stored.await?.wait_until).filter(|until| *until > now))
     }
 
     /// Records where the ledger stood when it took an update: a machine that was granted nothing, or nothing lately, must
@@ -72,15 +71,14 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let (moment, position) = (JournalTime::new(account, now), position.clone());
         let ledger = self.ledger.clone();
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let before = stored(&tx, &moment)?;
+        self.write(move |tx| {
+            let before = stored(tx, &moment)?;
             if before.continues_in(&position) {
                 let ahead = position.at.since(now);
-                record(&tx, &moment, &position, &before, ahead)?;
-                record_ledger(&tx, &moment.account, ledger.as_deref())?;
+                record(tx, &moment, &position, &before, ahead)?;
+                record_ledger(tx, &moment.account, ledger.as_deref())?;
             }
-            tx.commit()
+            Ok(())
         })
         .await
     }
@@ -94,9 +92,8 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let moment = JournalTime::new(account, now);
         let ledger = self.ledger.clone();
-        self.with(move |connection| {
-            let tx = write(connection)?;
-            let before = stored(&tx, &moment)?;
+        self.write(move |tx| {
+            let before = stored(tx, &moment)?;
             let position = &report.position;
             if before.continues_in(position) && !position.epoch.is_empty() {
                 // A report does not renew the lives of the ledger's keys.
@@ -104,11 +101,11 @@ impl Journal {
                     at: report.renewed,
                     ..position.clone()
                 };
-                record(&tx, &moment, &renewed, &before, position.at.since(now))?;
-                record_ledger(&tx, &moment.account, ledger.as_deref())?;
-                record_used(&tx, &moment.account, position.at, &report.used)?;
+                record(tx, &moment, &renewed, &before, position.at.since(now))?;
+                record_ledger(tx, &moment.account, ledger.as_deref())?;
+                record_used(tx, &moment.account, position.at, &report.used)?;
             }
-            tx.commit()
+            Ok(())
         })
         .await
     }

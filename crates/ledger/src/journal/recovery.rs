@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::position::{self, record_ledger};
-use super::{Journal, JournalError, JournalTime, closings, rows, write};
+use super::{Journal, JournalError, JournalTime, closings, rows};
 use crate::{LedgerPosition, Seen};
 use ingest_quota::admission::remembered_from;
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp};
@@ -37,17 +37,14 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Option<Recovery>, JournalError> {
         let (account, epoch) = (account.clone(), epoch.to_owned());
-        self.with(move |connection| {
-            let tx = write(connection)?;
+        self.write(move |tx| {
             let moment = JournalTime::new(&account, now);
-            if position::stored(&tx, &moment)?.seen.epoch != epoch {
+            if position::stored(tx, &moment)?.seen.epoch != epoch {
                 return Ok(None);
             }
             let start = "update contact set recovering = 1 where account = ?";
             tx.execute(start, [&account.name])?;
-            let recovery = collect(&tx, &account, &moment)?;
-            tx.commit()?;
-            Ok(Some(recovery))
+            collect(tx, &account, &moment).map(Some)
         })
         .await
     }
@@ -62,8 +59,8 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Vec<Entry>, JournalError> {
         let moment = JournalTime::new(account, now);
-        let charges = self.look(move |connection| own_charges(connection, &moment));
-        Ok(charges.await?.unwrap_or_default())
+        self.look(move |connection| own_charges(connection, &moment))
+            .await
     }
 
     /// Returns the units of those charges that passes of the catalog record too: not what was charged by hand, nor what an
@@ -77,8 +74,8 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Cost, JournalError> {
         let moment = JournalTime::new(account, now);
-        let spent = self.look(move |connection| spent_by_passes(connection, &moment));
-        Ok(spent.await?.unwrap_or_default())
+        self.look(move |connection| spent_by_passes(connection, &moment))
+            .await
     }
 
     /// Records that everything was sent again, and the epoch in which. What another process has recorded before stays.
@@ -96,8 +93,7 @@ impl Journal {
         let (account, position) = (account.name.clone(), position.clone());
         let wait_until = wait_until.map_or(0, Timestamp::micros);
         let ledger = self.ledger.clone();
-        self.with(move |connection| {
-            let tx = write(connection)?;
+        self.write(move |tx| {
             let sequence = i64::try_from(position.sequence).unwrap_or(i64::MAX);
             let at = position.at.micros();
             tx.execute(
@@ -113,8 +109,7 @@ impl Journal {
                     params![account, settled_from],
                 )?;
             }
-            record_ledger(&tx, &account, ledger.as_deref())?;
-            tx.commit()
+            record_ledger(tx, &account, ledger.as_deref())
         })
         .await
     }
@@ -126,8 +121,8 @@ impl Journal {
         now: Timestamp,
     ) -> Result<Cost, JournalError> {
         let account = account.clone();
-        let used = self.look(move |connection| recorded_use(connection, &account, now));
-        Ok(used.await?.unwrap_or_default())
+        self.look(move |connection| recorded_use(connection, &account, now))
+            .await
     }
 }
 

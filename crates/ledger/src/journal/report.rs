@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, params};
 
-use super::rows::{counting, has_id};
+use super::rows::found;
 use super::{Journal, JournalError};
-use crate::{Origin, Purpose, Spent};
+use crate::{Found, Origin, Purpose, Spent};
 use ingest_quota::{Account, ChargeId, Cost, Timestamp};
 use ingest_sqlite::Json;
 
@@ -18,39 +18,22 @@ impl Journal {
         from: Timestamp,
     ) -> Result<Vec<Spent>, JournalError> {
         let account = account.name.clone();
-        let spent = self
-            .look(move |connection| spent(connection, &account, from))
-            .await?;
-        Ok(spent.unwrap_or_default())
+        self.look(move |connection| spent(connection, &account, from))
+            .await
     }
 
     /// Returns the units that went unmetered and that the ledger does not have yet.
     pub async fn unrepaid(&self, account: &Account) -> Result<Cost, JournalError> {
         let account = account.name.clone();
-        let sum = self
-            .look(move |connection| unrepaid(connection, &account))
-            .await?;
-        Ok(sum.unwrap_or_else(Cost::none))
+        self.look(move |connection| unrepaid(connection, &account))
+            .await
     }
 
-    /// Returns the id under which a charge counts that was made here under `id` or under one made from it.
-    pub async fn counting(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-    ) -> Result<Option<ChargeId>, JournalError> {
+    /// Returns what became of the charge that was made here under `id`, or under one made from it.
+    pub async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, JournalError> {
         let (account, id) = (account.name.clone(), id.clone());
-        Ok(self
-            .look(move |connection| counting(connection, &account, &id))
-            .await?
-            .flatten())
-    }
-
-    /// Whether a charge of this id was made here, even if it was voided or released.
-    pub async fn remembers(&self, account: &Account, id: &ChargeId) -> Result<bool, JournalError> {
-        let (account, id) = (account.name.clone(), id.clone());
-        let remembers = self.look(move |connection| has_id(connection, &account, &id));
-        Ok(remembers.await?.unwrap_or(false))
+        self.look(move |connection| found(connection, &account, &id))
+            .await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, Row, params};
 
+use crate::Found;
 use ingest_quota::{ChargeId, Cost, Entry, Origin, Timestamp};
 use ingest_sqlite::Json;
 
@@ -18,21 +19,18 @@ pub fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
-/// Whether a charge of this id was made here.
-pub fn has_id(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<bool> {
-    connection
-        .prepare_cached("select 1 from charge where account = ? and id = ?")?
-        .exists(params![account, id.as_str()])
-}
-
-/// Returns the id under which a charge counts that was made here under `id` or under one made from it.
-pub fn counting(
-    connection: &Connection,
-    account: &str,
-    id: &ChargeId,
-) -> rusqlite::Result<Option<ChargeId>> {
-    let id = valid_id(connection, account, id)?;
-    Ok(has_id(connection, account, &id)?.then_some(id))
+/// Returns what became of the charge that was made here under `id`, or under one made from it. A charge of another machine is
+/// not known here.
+pub fn found(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<Found> {
+    let mut statement =
+        connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
+    let mut has = |id: &ChargeId| statement.exists(params![account, id.as_str()]);
+    let valid = valid_id(connection, account, id)?;
+    Ok(match (has(&valid)?, has(id)?) {
+        (true, _) => Found::Counting(valid),
+        (false, true) => Found::TakenBack,
+        (false, false) => Found::CannotTell,
+    })
 }
 
 /// Returns the id under which a charge can be made. One that was voided or taken back stays settled in the ledger and would

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::carry_over::carried_over;
-use super::open::{Mode, OpenLedgerError, open, open_seen, open_with};
-use super::{ClientError, LedgerClient, Witness};
+use super::open::{LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
+use super::{ClientError, LedgerClient, LocalClient, SqliteLedger, Witness};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::{LedgerConfig, LedgerStore};
 use ingest_quota::{Account, ChargeId, Cost, Entry, Origin, Timestamp};
@@ -83,12 +83,14 @@ impl<P: Passes> Refill<'_, P> {
         &self,
         witness: &Witness,
     ) -> Result<(Arc<dyn LedgerClient>, Option<Charging>), P::Error> {
-        let ledger = open_seen(self.config, self.state_dir, witness, self.ledger_clock())?;
-        let is_empty = ledger.is_empty().await?;
         if !self.config.store.is_file() {
-            self.fill(&*ledger, is_empty).await?;
+            let ledger = self.opened(Mode::ReadWrite)?;
+            self.fill(&*ledger, false).await?;
             return Ok((ledger, None));
         }
+        let file = SqliteLedger::open_seen(&self.state_dir.join(LEDGER_FILE), witness)?;
+        let ledger = Arc::new(LocalClient::new(file, self.ledger_clock()));
+        let is_empty = ledger.is_empty().await?;
         let charging = Charging::begin(self.state_dir).await?;
         // Only a ledger that is empty needs the other processes to be gone, and hardly any is.
         let is_empty = is_empty && charging.alone_while_empty(&*ledger).await?;
@@ -132,12 +134,11 @@ impl<P: Passes> Refill<'_, P> {
     /// # Errors
     /// When it cannot be opened.
     pub fn recorded(&self) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
-        open(
-            self.config,
-            self.state_dir,
-            Mode::ReadOnly,
-            self.ledger_clock(),
-        )
+        self.opened(Mode::ReadOnly)
+    }
+
+    fn opened(&self, mode: Mode) -> Result<Arc<dyn LedgerClient>, OpenLedgerError> {
+        open(self.config, self.state_dir, mode, self.ledger_clock())
     }
 
     /// A file always goes by this machine's clock: under another one, what it holds would return too early.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use rusqlite::Result;
 
 use super::Moment;
-use super::rows::{LogPosition, Rows};
-use crate::ChargeStatus;
+use super::rows::{LogPosition, Rows, signed};
+use crate::{Found, fresh_id};
 use ingest_quota::admission::{History, kept_from};
-use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Origin, Timestamp};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, Origin, Timestamp, Units};
 
 /// The end of time.
 const END: Timestamp = Timestamp::from_micros(i64::MAX);
@@ -44,20 +44,19 @@ pub fn settle(
     Ok(())
 }
 
-/// Returns what became of the charge of an id.
-pub fn status(
-    rows: Rows<'_>,
-    account: &Account,
-    id: &ChargeId,
-    now: Timestamp,
-) -> Result<ChargeStatus> {
-    let Some(known) = rows.known(account, id, now)? else {
-        return Ok(ChargeStatus::Unknown);
-    };
-    Ok(if rows.held(account, known.place)?.is_none() {
-        ChargeStatus::TakenBack
-    } else {
-        ChargeStatus::Counts
+/// Returns what became of the charge of an id, or of one made from it: an id that was taken back names no charge any more (L12).
+pub fn find(rows: Rows<'_>, account: &Account, id: &ChargeId, now: Timestamp) -> Result<Found> {
+    let (mut candidate, mut taken_back) = (id.clone(), 0);
+    while let Some(known) = rows.known(account, &candidate, now)? {
+        if !rows.held(account, known.place)?.is_none() {
+            return Ok(Found::Counting(candidate));
+        }
+        taken_back += 1;
+        candidate = id.again(taken_back);
+    }
+    Ok(match taken_back {
+        0 => Found::Unknown,
+        _ => Found::TakenBack,
     })
 }
 
@@ -68,12 +67,12 @@ pub fn correct(
     id: &ChargeId,
     cost: &Cost,
     now: Timestamp,
-) -> Result<ChargeStatus> {
-    let status = status(rows, account, id, now)?;
-    if status == ChargeStatus::Counts {
+) -> Result<Found> {
+    let found = find(rows, account, id, now)?;
+    if let Found::Counting(id) = &found {
         settle(rows, account, id, cost, now)?;
     }
-    Ok(status)
+    Ok(found)
 }
 
 /// Adds charges that the ledger does not have yet, and floors (L17, L40).
@@ -111,6 +110,27 @@ pub fn absorb(
             ..floor.clone()
         })
     })
+}
+
+/// Counts charges of a limit, oldest first, where nothing of it counts yet: by their times and units alone.
+pub fn fill(rows: Rows<'_>, limit: &str, charges: &[(Timestamp, Units)]) -> Result<()> {
+    let mut total = Units::ZERO;
+    let mut last: Option<LogPosition> = None;
+    for (at, units) in charges {
+        let n = last.filter(|last| last.at == *at);
+        let n = n.map_or(0, |last| last.n.saturating_add(1));
+        let place = LogPosition { at: *at, n };
+        total += *units;
+        rows.take(limit, place, *units, signed(total)?)?;
+        last = Some(place);
+    }
+    // The ledger's time is that of the newest charge.
+    match last {
+        Some(place) if rows.newest()?.charge < last => {
+            rows.add_charge(place, &fresh_id(), (Origin::CarriedOver, None))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn add(rows: Rows<'_>, (id, origin): (&ChargeId, Origin), at: Timestamp) -> Result<LogPosition> {

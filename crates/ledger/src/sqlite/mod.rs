@@ -25,7 +25,7 @@ use self::charge::Charged;
 use self::rows::{Newest, Rows};
 pub use self::schema::KEEP;
 use self::schema::SCHEMA;
-use super::{Charge, ChargeStatus, Ledger, LedgerError, LocalLedger, OpenLedgerError, Spent};
+use super::{Charge, Found, Ledger, LedgerError, OpenLedgerError, Spent};
 use ingest_base::apart::apart;
 use ingest_quota::admission::{LimitState, kept_from, ledger_time};
 use ingest_quota::{
@@ -116,18 +116,150 @@ impl SqliteLedger {
         Ok(Self::over(&self.path, copy))
     }
 
-    /// Returns what was charged to an account within its longest window, each charge with its id.
+    /// Returns the first instant, now or later, at which no more than `most` units of a limit count if nothing is charged;
+    /// `None` for a limit that the account lacks. Writes nothing.
     ///
     /// # Errors
     /// When the file fails.
-    pub async fn charges(
+    pub async fn falls_to(
+        &self,
+        account: &Account,
+        limit: &str,
+        most: Units,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, LedgerError> {
+        let (account, name) = (account.clone(), limit.to_owned());
+        self.read(move |connection| {
+            let Some(limit) = account.limits.get(&name) else {
+                return Ok(None);
+            };
+            let rows = Rows::new(connection, &account.name);
+            let moment = Moment::read(rows, now)?;
+            let history = rows.limit(&name, moment.newest);
+            let state = LimitState::read(&name, limit, history, moment.now)?;
+            state.falls_to(most).map(Some)
+        })
+        .await
+    }
+
+    /// Returns what was charged since `from`, limit by limit, oldest first. Writes nothing.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn spent(
+        &self,
+        account: &Account,
+        from: Timestamp,
+    ) -> Result<Vec<Spent>, LedgerError> {
+        let account = account.clone();
+        self.read(move |connection| {
+            spent::spent(Rows::new(connection, &account.name), &account, from)
+        })
+        .await
+    }
+
+    /// Whether it holds no charge of any account. Writes nothing.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn is_empty(&self) -> Result<bool, LedgerError> {
+        let none = "select not exists (select 1 from charge)";
+        self.read_few(move |connection| connection.query_row(none, [], |row| row.get(0)))
+            .await
+    }
+
+    /// Returns when the newest charge of an account was made; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
+        let name = account.name.clone();
+        let newest = self.read_few(move |connection| Rows::new(connection, &name).newest());
+        Ok(newest.await?.charge.map(|charge| charge.at))
+    }
+
+    /// Returns when the backup was made that its file was restored from; `None` for one that was not restored.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
+        let made_at = self.read_few(sqlite::restored_from).await?;
+        Ok(made_at.map(Timestamp::from_micros))
+    }
+
+    /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn entries(
         &self,
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Entry>, LedgerError> {
-        let (name, from) = (account.name.clone(), kept_from(account, now));
-        self.read(move |connection| Rows::new(connection, &name).entries(from))
-            .await
+        let account = account.clone();
+        self.read(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            let now = Moment::read(rows, now)?.now;
+            rows.entries(kept_from(&account, now))
+        })
+        .await
+    }
+
+    /// Sets the true cost of the charge of an id, or of one made from it, and returns what had become of it: one that was taken
+    /// back, or is unknown, stays so.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn correct(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        cost: &Cost,
+        now: Timestamp,
+    ) -> Result<Found, LedgerError> {
+        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::correct(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
+        })
+        .await
+    }
+
+    /// Returns what became of the charge of an id, or of one made from it. Writes nothing.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn find(
+        &self,
+        account: &Account,
+        id: &ChargeId,
+        now: Timestamp,
+    ) -> Result<Found, LedgerError> {
+        let (account, id) = (account.clone(), id.clone());
+        let reading = move |connection: &Connection| {
+            let rows = Rows::new(connection, &account.name);
+            afterwards::find(rows, &account, &id, Moment::read(rows, now)?.now)
+        };
+        self.read(reading).await
+    }
+
+    /// Counts charges of a limit, of which this ledger counts nothing yet: by their times and units alone, so that none of them can
+    /// be repeated or corrected. For the beginning of a simulation, in a small part of the time that `absorb` takes.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn fill(
+        &self,
+        account: &Account,
+        limit: &str,
+        mut charges: Vec<(Timestamp, Units)>,
+    ) -> Result<(), LedgerError> {
+        charges.sort_by_key(|(at, _)| *at);
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |connection| {
+            afterwards::fill(Rows::new(connection, &account), &limit, &charges)
+        })
+        .await
     }
 
     fn over(path: &Path, database: Database) -> Self {
@@ -412,93 +544,5 @@ impl Ledger for SqliteLedger {
             usage(rows, &account, Moment::read(rows, now)?)
         })
         .await
-    }
-}
-
-#[async_trait]
-impl LocalLedger for SqliteLedger {
-    async fn falls_to(
-        &self,
-        account: &Account,
-        limit: &str,
-        most: Units,
-        now: Timestamp,
-    ) -> Result<Option<Timestamp>, LedgerError> {
-        let (account, name) = (account.clone(), limit.to_owned());
-        self.read(move |connection| {
-            let Some(limit) = account.limits.get(&name) else {
-                return Ok(None);
-            };
-            let rows = Rows::new(connection, &account.name);
-            let moment = Moment::read(rows, now)?;
-            let history = rows.limit(&name, moment.newest);
-            let state = LimitState::read(&name, limit, history, moment.now)?;
-            state.falls_to(most).map(Some)
-        })
-        .await
-    }
-
-    async fn spent(&self, account: &Account, from: Timestamp) -> Result<Vec<Spent>, LedgerError> {
-        let account = account.clone();
-        self.read(move |connection| {
-            spent::spent(Rows::new(connection, &account.name), &account, from)
-        })
-        .await
-    }
-
-    async fn is_empty(&self) -> Result<bool, LedgerError> {
-        let none = "select not exists (select 1 from charge)";
-        self.read_few(move |connection| connection.query_row(none, [], |row| row.get(0)))
-            .await
-    }
-
-    async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
-        let name = account.name.clone();
-        let newest = self.read_few(move |connection| Rows::new(connection, &name).newest());
-        Ok(newest.await?.charge.map(|charge| charge.at))
-    }
-
-    async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
-        let made_at = self.read_few(sqlite::restored_from).await?;
-        Ok(made_at.map(Timestamp::from_micros))
-    }
-
-    async fn entries(&self, account: &Account, now: Timestamp) -> Result<Vec<Entry>, LedgerError> {
-        let account = account.clone();
-        self.read(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            let now = Moment::read(rows, now)?.now;
-            rows.entries(kept_from(&account, now))
-        })
-        .await
-    }
-
-    async fn correct(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError> {
-        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::correct(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
-        })
-        .await
-    }
-
-    async fn look_up(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        now: Timestamp,
-    ) -> Result<ChargeStatus, LedgerError> {
-        let (account, id) = (account.clone(), id.clone());
-        let reading = move |connection: &Connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::status(rows, &account, &id, Moment::read(rows, now)?.now)
-        };
-        self.read(reading).await
     }
 }

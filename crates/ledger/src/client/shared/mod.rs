@@ -18,7 +18,7 @@ use async_trait::async_trait;
 
 use super::{
     Acquired, Available, ChargeRequest, ClientError, Found, LedgerClient, Permit, Spending,
-    find_in_journal, spent_by_journal,
+    spent_by_journal,
 };
 use crate::journal::{Journal, Marked, SyncState};
 use crate::{Charge, ChargeReply, Granted, LedgerError, SharedLedger, reported_of};
@@ -448,16 +448,20 @@ impl LedgerClient for SharedClient {
     }
 
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
-        find_in_journal(&self.journal, account, id).await
-    }
-
-    /// Machines add what they charged to a shared ledger that lost its data: it is never refilled.
-    async fn is_empty(&self) -> Result<bool, ClientError> {
-        Ok(false)
-    }
-
-    async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
-        Ok(None)
+        let found = self.journal.find(account, id).await?;
+        if found != Found::CannotTell || self.breaker.open_reason().is_some() {
+            return Ok(found);
+        }
+        // Another machine can have charged it: the ledger knows.
+        let now = self.clock.now();
+        let (seen, ids) = (self.journal.seen(account, now).await?, [id.clone()]);
+        match self.ledger.usage(account, Some(&seen), &ids, now).await {
+            Ok(reply) if reply.recorded == [true] => Ok(Found::Counting(id.clone())),
+            Ok(reply) if !reply.lost => Ok(Found::Unknown),
+            // What was lost may hold it, and so may a ledger that does not answer.
+            Ok(_) | Err(LedgerError::Unreachable(_) | LedgerError::Skewed { .. }) => Ok(found),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {

@@ -4,7 +4,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ingest_ledger::LocalLedger;
 use ingest_quota::{Closing, Cost};
 use rusqlite::{Connection, TransactionBehavior};
 

@@ -1,6 +1,5 @@
 //! A limit that counts in parts: old charges of a part become one row of the file, and reports say what they said before.
 
-use ingest_ledger::LocalLedger;
 use ingest_quota::{Counting, Limit, Units, Window};
 
 use super::File;

@@ -61,7 +61,10 @@ async fn one_of(
         Found::Counting(charge) => Ok((account, Some(charge))),
         Found::TakenBack => Ok((account, None)),
         Found::CannotTell => Ok((account, Some(id.clone()))),
-        Found::Unknown => Err(unknown_charge(&format!("account {}", account.name), id)),
+        Found::Unknown => {
+            let who = format!("account {} has no", account.name);
+            Err(unknown_charge(&who, id))
+        }
     }
 }
 
@@ -88,16 +91,11 @@ async fn find(
             "`{id}` was not charged from this machine, and the ledger cannot be asked for it now; add --account, or over \
             HTTP `credential`"
         ))),
-        (None, false, _) => Err(unknown_charge("no account", id)),
+        (None, false, _) => Err(unknown_charge("no account has", id)),
     }
 }
 
 fn unknown_charge(who: &str, id: &ChargeId) -> Error {
-    let knows = if who.starts_with("no ") {
-        "has"
-    } else {
-        "has no"
-    };
     let id = plain::one_line(id.as_str());
-    Error::Refused(format!("{who} {knows} charge `{id}` in its window"))
+    Error::Refused(format!("{who} charge `{id}` in its window"))
 }

@@ -156,7 +156,7 @@ const SECOND_ACCOUNT: &str = "credentials.other={ upstream = \"youtube\", secret
 
 #[test]
 fn a_charge_of_this_machine_is_released_by_its_id_alone() {
-    let server = RedisServer::start();
+    let mut server = RedisServer::start();
     let world = world(&server, &[SECOND_ACCOUNT]);
     let charge = ["charge", "youtube", "search.list", "--id", "mine"];
     assert_eq!(world.json(&charge)["decision"], "granted");
@@ -177,24 +177,12 @@ fn a_charge_of_this_machine_is_released_by_its_id_alone() {
     assert_eq!(searches(&world), 0);
 
     for account in [&[][..], &["--account", "other"]] {
-        let nowhere = world.ingest(&[&["release", "charged-by-nobody"], account].concat());
-        assert_eq!(nowhere.code, 1, "{nowhere:?}");
-        let why = "charge `charged-by-nobody` in its window";
+        let nowhere = world.ingest(&[&["release", "nobodys"], account].concat());
+        let why = "charge `nobodys` in its window";
         assert!(nowhere.stderr.contains(why), "{nowhere:?}");
     }
-}
-
-#[test]
-fn a_charge_of_another_machine_is_released_by_its_id_unless_the_ledger_cannot_be_asked() {
-    let mut server = RedisServer::start();
-    let [here, there] = [&[], &[SECOND_ACCOUNT][..]].map(|sets| world(&server, sets));
-    here.json(&["charge", "youtube", "search.list", "--id", "mine"]);
-    assert_eq!(there.json(&["release", "mine"])["account"], "youtube");
-    assert_eq!(searches(&here), 0);
-
     server.kill();
-    let away = there.ingest(&["release", "of-another-machine"]);
-    assert_eq!(away.code, 2, "{away:?}");
+    let away = world.ingest(&["release", "of-another-machine"]);
     assert!(away.stderr.contains("add --account"), "{away:?}");
 }
 
@@ -224,15 +212,12 @@ fn a_charge_that_another_machine_released_charges_anew() {
     let server = RedisServer::start();
     let [here, there, elsewhere] = [
         world(&server, &[]),
-        world(&server, &[]),
+        world(&server, &[SECOND_ACCOUNT]),
         world(&server, &[]),
     ];
     let charge = ["charge", "youtube", "search.list", "--id", "mine"];
     assert_eq!(here.json(&charge)["id"], "mine");
-    assert_eq!(
-        there.json(&["release", "mine", "--account", "youtube"])["released"],
-        true
-    );
+    assert_eq!(there.json(&["release", "mine"])["account"], "youtube");
     assert_eq!(searches(&here), 0);
     for world in [&here, &there, &elsewhere] {
         let again = world.json(&charge);

@@ -57,14 +57,12 @@ async fn one_of(
     account: Arc<Account>,
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+    let name = &account.name;
     match ledger.find(&account, id).await? {
         Found::Counting(charge) => Ok((account, Some(charge))),
         Found::TakenBack => Ok((account, None)),
         Found::CannotTell => Ok((account, Some(id.clone()))),
-        Found::Unknown => {
-            let who = format!("account {} has no", account.name);
-            Err(unknown_charge(&who, id))
-        }
+        Found::Unknown => Err(unknown_charge(&format!("account {name} has no"), id)),
     }
 }
 

@@ -9,7 +9,7 @@ use super::check::SAYS;
 use super::schema::{example_of, inline, schema, words};
 
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
-    written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this table is \
+    written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this list is \
     a value of the region. In a path and in the query, the value of \
     a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`. So are slashes in \
     a path, unless it has `{id:path}`, `{NAME:path}` or `{parent:/full_name:path}`.";
@@ -23,7 +23,7 @@ const DESCRIBED: [&str; 2] = [
     "upstreams.NAME.calls.CALL.page.then.graphql",
 ];
 
-const SECRETS: &str = "A secret is never in this file, but in one of these places. Exactly one of the keys is present.";
+const SECRETS: &str = "A secret is never in this file, but in one of these places: a table with exactly one of the keys.";
 
 const TOGETHER: &str =
     "Beside each value by itself, these rules are checked whenever the file is read:";
@@ -47,8 +47,8 @@ enum Block {
     Heading(String, String),
     Text(String),
     Key(ManualEntry),
-    /// The heads of the two columns, and the rows.
-    Table([&'static str; 2], Vec<(String, String)>),
+    /// Words, each with its meaning.
+    Words(Vec<(String, String)>),
 }
 
 /// A key of a table.
@@ -81,12 +81,10 @@ pub fn markdown() -> String {
                 text,
                 "\n<a id=\"{anchor}\"></a>**`{name}`** ({of}): {about}"
             ),
-            Block::Table([left, right], rows) => {
-                let _ = writeln!(text, "\n| {left} | {right} |\n| --- | --- |");
-                rows.iter().try_for_each(|(word, meaning)| {
-                    writeln!(text, "| `{word}` | {} |", meaning.replace('|', "\\|"))
-                })
-            }
+            Block::Words(words) => words
+                .iter()
+                .try_for_each(|(word, meaning)| write!(text, "\n- `{word}`: {meaning}"))
+                .and_then(|()| writeln!(text)),
         };
     }
     text
@@ -94,7 +92,9 @@ pub fn markdown() -> String {
 
 /// The table of contents: every table with its keys.
 fn contents(blocks: &[Block]) -> String {
-    let mut text = "## All keys\n".to_owned();
+    let mut text =
+        "## All keys\n\nA key that is not `required` may be left out. Each ends with an example; a word is one of those below it.\n"
+            .to_owned();
     let mut between = "";
     for block in blocks {
         let _ = match block {
@@ -107,7 +107,7 @@ fn contents(blocks: &[Block]) -> String {
                 between = ", ";
                 written
             }
-            Block::Text(_) | Block::Table(..) => Ok(()),
+            Block::Text(_) | Block::Words(_) => Ok(()),
         };
     }
     text + "\n"
@@ -128,7 +128,7 @@ fn blocks() -> Vec<Block> {
     blocks.extend([
         Block::Heading(table_anchor("templates"), "Templates".to_owned()),
         Block::Text(TEMPLATES.to_owned()),
-        Block::Table(["variable", "value"], rows.collect()),
+        Block::Words(rows.collect()),
         Block::Heading(table_anchor("pointers"), "JSON pointers".to_owned()),
         Block::Text(POINTERS.to_owned()),
         Block::Heading(table_anchor("rules"), "What belongs together".to_owned()),
@@ -211,28 +211,24 @@ fn keys(blocks: &mut Vec<Block>, path: &str, table: &Value) {
     let path = if path.is_empty() { TOP } else { path };
     for (key, schema) in table["properties"].as_object().into_iter().flatten() {
         let presence = match schema.get("default") {
-            _ if is_required(key) => "required".to_owned(),
-            Some(default) => format!("default `{}`", inline(default)),
-            None => "optional".to_owned(),
-        };
-        let secret = match is_secret(schema) || is_secret(&schema["additionalProperties"]) {
-            true => " Its keys: see Secrets.",
-            false => "",
+            _ if is_required(key) => "; required".to_owned(),
+            Some(default) => format!("; default `{}`", inline(default)),
+            None => String::new(),
         };
         let about = schema["description"].as_str().unwrap_or_default();
         let example = inline(example_of(schema));
         blocks.push(Block::Key(ManualEntry {
             anchor: format!("{}.{key}", in_anchors(path)),
             name: key.clone(),
-            of: format!("{}; {presence}", label(schema)),
-            text: format!("{about}{secret} Example: `{key} = {example}`"),
+            of: format!("{}{presence}", label(schema)),
+            text: format!("{about} `{key} = {example}`"),
         }));
         let words: Vec<_> = words_within(schema)
             .into_iter()
             .map(|(word, doc)| (format!("\"{word}\""), doc.to_owned()))
             .collect();
         if words.len() > 1 {
-            blocks.push(Block::Table(["value", "meaning"], words));
+            blocks.push(Block::Words(words));
         }
     }
 }
@@ -248,6 +244,9 @@ fn words_within(schema: &Value) -> Vec<(&str, &str)> {
 
 /// The type of a value, as the manual calls it.
 fn label(schema: &Value) -> String {
+    if is_secret(schema) {
+        return "[secret](#table.secrets)".to_owned();
+    }
     if let Some(title) = schema["title"].as_str() {
         return title.to_owned();
     }
@@ -256,7 +255,7 @@ fn label(schema: &Value) -> String {
         return either.join(", or ");
     }
     if words(schema).next().is_some() {
-        return "one of the words below".to_owned();
+        return "word".to_owned();
     }
     match schema["type"].as_str() {
         Some("object") if schema["additionalProperties"].is_object() => {

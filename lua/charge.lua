@@ -12,9 +12,8 @@
 --             that this charge probes, how long its last closing lasted; 'differs', the place of a limit, the rule by which it was
 --             charged before
 --   repeated  of a known id: '1' if it lasts, else '0'; the time; the above, of its charge; fields of limits, units that it holds
---   rejected  epoch or '', sequence, time, when lives were renewed, the clock; of each limit: number, total, closed until, interval,
---             floors, ahead; then the place of each limit that falls far enough in a later chunk: what it counts before, the chunk. Nothing
---             was written
+--   rejected  epoch or '', sequence, time, when lives were renewed, the clock; of each limit what is stored; then the place of each
+--             limit that falls far enough in a later chunk: what it counts before, the chunk. Nothing was written
 -- Cost: one HMGET, one HGET, one HSET. Every 16th charge reads one chunk for each limit, and writes and removes one.
 
 -- The window in a rule.
@@ -90,7 +89,7 @@ local function rejected(units, most)
         append(chunks_needed, index, before, chunk)
       end
     end
-    append(reply, pack(limit[NUMBER], limit[TOTAL], limit[CLOSED], limit[PROBING], limit[FLOORS], limit[AHEAD]))
+    append(reply, pack(unpack(limit)))
   end
   append(reply, unpack(chunks_needed))
   return reply

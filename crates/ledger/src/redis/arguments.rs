@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rmpv::Value;
+use uuid::Uuid;
 
 use crate::{Charge, Seen};
 use ingest_quota::{
@@ -16,17 +17,23 @@ const LARGEST: u64 = Units::MOST_COUNTED.get();
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The arguments of one call.
-pub struct Arguments(Vec<Vec<u8>>);
+pub struct Arguments {
+    /// The number of limits that are sent.
+    pub limits: usize,
+    pub packed: Vec<Vec<u8>>,
+}
 
-/// The first argument of every operation.
+/// Who calls, and on which terms: the first argument of every operation.
+#[derive(Clone, Copy)]
 pub struct Terms<'a> {
     pub account: &'a Account,
+    /// What this machine has seen of the ledger.
+    pub seen: Option<&'a Seen>,
+    /// This machine's clock.
     pub now: Timestamp,
     pub max_skew: Option<Duration>,
     /// A time to use instead of the server's; `None` in production.
     pub server_time: Option<Timestamp>,
-    pub seen: Option<&'a Seen>,
-    pub fresh_epoch: String,
     /// How long the keys live at least.
     pub least_life: Duration,
     /// The id that is charged or settled.
@@ -38,17 +45,12 @@ pub struct Terms<'a> {
 impl Arguments {
     /// The caller's terms, then the fields of the limits that the operation needs.
     pub fn new<'n>(terms: &Terms<'_>, limits: impl IntoIterator<Item = &'n LimitName>) -> Self {
-        let fields: Vec<Vec<u8>> = limits
-            .into_iter()
-            .map(|name| format!("limit:{name}").into_bytes())
-            .collect();
-        let mut arguments = vec![terms.packed(fields.len())];
-        arguments.extend(fields);
-        Self(arguments)
-    }
-
-    pub fn into_bytes(self) -> Vec<Vec<u8>> {
-        self.0
+        let fields = limits.into_iter();
+        let fields = fields.map(|name| format!("limit:{name}").into_bytes());
+        let mut packed: Vec<Vec<u8>> = fields.collect();
+        let limits = packed.len();
+        packed.insert(0, terms.packed(limits));
+        Self { limits, packed }
     }
 
     /// What a charge takes of each limit.
@@ -61,12 +63,12 @@ impl Arguments {
                 Value::from(rule(limit)),
             ];
             values.extend(terms.window(limit.window()));
-            self.0.push(packed(&values));
+            self.packed.push(packed(&values));
         }
         if charge.account.forgets_ids() {
             let windows = charge.account.windows().into_iter();
             let windows = windows.map(|(_, window)| packed(&terms.window(window)));
-            self.0.extend(windows);
+            self.packed.extend(windows);
         }
         self
     }
@@ -81,7 +83,8 @@ impl Arguments {
         let truth = limits.into_iter().map(|name| units(cost.of(name)));
         let truth = Value::Array(truth.collect());
         let releases = cost.is_none();
-        self.0.push(packed(&[releases.into(), asks.into(), truth]));
+        self.packed
+            .push(packed(&[releases.into(), asks.into(), truth]));
         self
     }
 
@@ -98,12 +101,12 @@ impl Arguments {
         let place = |name: &LimitName| Value::from(places.get(name).copied().unwrap_or_default());
         let of_floor = |floor: &Floor| [place(&floor.limit), time(floor.at), units(floor.used)];
         let floors = Value::Array(floors.iter().flat_map(of_floor).collect());
-        self.0.push(packed(&[mode.into(), floors]));
+        self.packed.push(packed(&[mode.into(), floors]));
         for entry in entries {
             let cost = entry.cost.iter();
             let cost = cost.flat_map(|(name, taken)| [place(name), units(taken)]);
             let cost = Value::Array(cost.collect());
-            self.0
+            self.packed
                 .push(packed(&[stored_id(&entry.id).into(), time(entry.at), cost]));
         }
         self
@@ -119,14 +122,14 @@ impl Arguments {
                 vec!["copied".into(), time(until), micros(interval)]
             }
         };
-        self.0.push(packed(&values));
+        self.packed.push(packed(&values));
         self
     }
 
     /// Which part of the log is read, and ids.
     pub fn usage(mut self, from: Timestamp, most_chunks: usize, ids: &[ChargeId]) -> Self {
-        self.0.push(packed(&[time(from), most_chunks.into()]));
-        self.0
+        self.packed.push(packed(&[time(from), most_chunks.into()]));
+        self.packed
             .extend(ids.iter().map(|id| stored_id(id).into_bytes()));
         self
     }
@@ -145,7 +148,8 @@ impl Terms<'_> {
             epoch.into(),
             sequence.into(),
             newest.map(stored_id).unwrap_or_default().into(),
-            self.fresh_epoch.as_str().into(),
+            // With every operation: the one that finds a loss begins a new epoch (L36).
+            Uuid::now_v7().simple().to_string().into(),
             micros(self.account.longest_window()),
             micros(sliding_memory(self.account)),
             self.forgets(),

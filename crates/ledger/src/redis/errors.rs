@@ -1,9 +1,12 @@
-//! What a failure of Redis means: an outage (L26), or a bug (L27).
+//! Why a command got no reply, and what that means: an outage (L26), or a bug (L27).
+
+use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::LedgerError;
 use ingest_base::plain::plain;
+use ingest_config::RedisUrl;
 
 /// Codes of a server that cannot work now, or lacks a permission.
 const OUTAGES: [&str; 9] = [
@@ -41,22 +44,77 @@ const NO_FUNCTIONS: [&str; 5] = [
     "command is disabled",
 ];
 
-/// What the failure of a script means. A script's own error is a bug and never looks like an outage.
-pub fn of_script(error: &RedisError) -> LedgerError {
-    match is_outage(error) {
-        true => of_connection(error),
-        false => LedgerError::Broken(format!("the ledger failed: {}", words(error))),
+/// Why a command got no reply.
+pub enum Failure {
+    /// No answer came within this time.
+    Silent(Duration),
+    /// No Sentinel watches a service of this name.
+    UnknownService(String),
+    /// A Sentinel failed: the Redis was not reached.
+    Sentinel(RedisError),
+    /// The Redis was not connected to: nothing was executed.
+    Connecting(RedisError),
+    /// The Redis failed, or the connection to it.
+    Redis(RedisError),
+}
+
+impl Failure {
+    /// How much it says about the cause: that a Sentinel is down says little, and that a Redis refuses says most.
+    pub fn weight(&self) -> u8 {
+        match self {
+            Self::Sentinel(error) if error.is_io_error() => 0,
+            Self::Connecting(error) if error.is_io_error() => 1,
+            Self::UnknownService(_) => 2,
+            Self::Sentinel(_) => 3,
+            Self::Silent(_) | Self::Connecting(_) | Self::Redis(_) => 4,
+        }
+    }
+
+    /// Whether the server does not know the function or the script: it never did, or it lost it in a restart.
+    pub fn is_unknown_text(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+            || said(error, "Function not found"))
+    }
+
+    /// What it means of the ledger at `url`. A script's own error is a bug and never looks like an outage.
+    pub fn meaning(&self, url: &RedisUrl) -> LedgerError {
+        let why = match self {
+            Self::Redis(error) if !is_outage(error) => {
+                return LedgerError::Broken(format!("the ledger failed: {}", words(error)));
+            }
+            Self::Silent(deadline) => format!("no answer within {deadline:?}"),
+            Self::UnknownService(service) => {
+                format!("the Sentinels do not monitor a service `{service}`; correct ledger.url")
+            }
+            Self::Sentinel(error) => words_of_sentinel(error),
+            Self::Connecting(error) | Self::Redis(error) => words(error),
+        };
+        LedgerError::Unreachable(format!("{url}: {why}{}", self.hint(url)))
+    }
+
+    /// Whether TLS on one side only may be the cause: such a server closes the connection, or does not answer.
+    fn hint(&self, url: &RedisUrl) -> &'static str {
+        match self {
+            Self::Silent(_) if url.is_tls() => {
+                " (rediss:// requires TLS: does the server support it?)"
+            }
+            Self::Sentinel(error) | Self::Connecting(error) | Self::Redis(error)
+                if !url.is_tls() && may_expect_tls(error) =>
+            {
+                match url.expose().scheme() {
+                    "redis" => " (if the server expects TLS, write rediss://)",
+                    "unix" => "",
+                    _ => " (if the server expects TLS, append ?tls=true)",
+                }
+            }
+            _ => "",
+        }
     }
 }
 
-/// What the failure of a connection means: nothing was executed.
-pub fn of_connection(error: &RedisError) -> LedgerError {
-    LedgerError::Unreachable(words(error))
-}
-
-/// What the failure of a Sentinel means: the Redis was not reached. Its password is another one than that of the Redis.
-pub fn of_sentinel(error: &RedisError) -> LedgerError {
-    LedgerError::Unreachable(match error.kind() {
+/// What a Sentinel's failure means. Its password is another one than that of the Redis.
+fn words_of_sentinel(error: &RedisError) -> String {
+    match error.kind() {
         ErrorKind::AuthenticationFailed => {
             "the Sentinel rejected the password; correct ledger.sentinel_password".to_owned()
         }
@@ -64,11 +122,11 @@ pub fn of_sentinel(error: &RedisError) -> LedgerError {
             "the Sentinel requires a password; set ledger.sentinel_password".to_owned()
         }
         _ => format!("Sentinel: {}", words(error)),
-    })
+    }
 }
 
 /// Whether the connection broke, or brought what is not Redis' protocol: a server that expects TLS does so.
-pub fn may_expect_tls(error: &RedisError) -> bool {
+fn may_expect_tls(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Parse
         || (error.is_connection_dropped() && !error.is_connection_refusal())
 }
@@ -112,7 +170,7 @@ fn words(error: &RedisError) -> String {
 }
 
 /// The server's words without control characters: they go to terminals and logs.
-fn own_words(error: &RedisError) -> String {
+pub fn own_words(error: &RedisError) -> String {
     plain(&match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         (Some(code), None) => code.to_owned(),
@@ -126,21 +184,10 @@ pub fn needs_another_connection(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-/// Whether the server does not know the function or the script: it never did, or it lost it in a restart.
-pub fn is_unknown(error: &RedisError) -> bool {
-    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
-        || said(error, "Function not found")
-}
-
 /// Whether the server runs no functions: Redis before 7, some proxies and hosted services; or a user may not run any.
 pub fn lacks_functions(error: &RedisError) -> bool {
     let words = own_words(error).to_lowercase();
     NO_FUNCTIONS.iter().any(|without| words.contains(without)) || error.code() == Some("NOPERM")
-}
-
-/// The server's words.
-pub fn shown(error: &RedisError) -> String {
-    own_words(error)
 }
 
 fn is_outage(error: &RedisError) -> bool {

@@ -1,15 +1,16 @@
 //! Checks whether a Redis is fit for a ledger.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{InfoDict, Value};
 use thiserror::Error;
 
 use super::access::Access;
 use super::arguments::{Arguments, Terms};
-use super::errors;
 use super::library::{Operation, keys_of};
-use super::link::{Link, Way};
+use super::link::Way;
+use super::{RedisLedger, errors};
 use crate::LedgerError;
 use ingest_config::{LedgerConfig, RedisUrl};
 use ingest_quota::{Account, Timestamp};
@@ -77,24 +78,35 @@ pub async fn inspect(
     config: &LedgerConfig,
     now: Timestamp,
 ) -> Result<Fitness, LedgerError> {
-    let link = Link::new(url, &config.access, config.timeout)?;
-    let keys = keys_of(url.prefix(), PROBED);
+    let ledger = RedisLedger::configured(url, config)?;
+    let link = &ledger.link;
     let mut findings = Vec::new();
-    let info = link.ask(redis::cmd("INFO").arg("all")).await?;
-    findings.extend(match info {
-        Ok(info) => settings(&text(info)),
-        Err(error) => vec![lacks("INFO", &error)],
-    });
+    match link.ask(redis::cmd("INFO").arg("all")).await? {
+        Ok(info) => findings.extend(settings(&InfoDict::new(&text(info)))),
+        Err(error) => findings.push(lacks("INFO", &error)),
+    }
     match link.ask(&redis::cmd("TIME")).await? {
         Ok(time) => findings.extend(skew(time, config.max_skew, now)),
         Err(error) => findings.push(lacks("TIME", &error)),
     }
-    for command in commands(&keys) {
-        if let Err(error) = link.ask(&command).await? {
-            findings.push(lacks(&name(&command), &error));
+    for command in commands(&keys_of(url.prefix(), PROBED)) {
+        let (name, words) = command.split_once(' ').unwrap_or_default();
+        let words: Vec<&str> = words.split(' ').collect();
+        if let Err(error) = link.ask(redis::cmd(name).arg(words)).await? {
+            findings.push(lacks(name, &error));
         }
     }
-    let ran = read_nothing(&link, &keys, now).await;
+    // Runs an operation that writes nothing: then it is known how.
+    let account = Account {
+        name: PROBED.to_owned(),
+        limits: BTreeMap::new(),
+    };
+    let terms = Terms {
+        max_skew: None,
+        ..ledger.terms(&account, None, now)
+    };
+    let arguments = Arguments::new(&terms, []).usage(now, 1, &[]);
+    let ran = ledger.run(Operation::Usage, &account, arguments).await;
     if findings.is_empty() {
         ran?;
     }
@@ -102,29 +114,6 @@ pub async fn inspect(
         way: way(&link.way()),
         findings,
     })
-}
-
-/// Runs an operation that writes nothing: then it is known how.
-async fn read_nothing(link: &Link, keys: &[String; 3], now: Timestamp) -> Result<(), LedgerError> {
-    let account = Account {
-        name: PROBED.to_owned(),
-        limits: std::collections::BTreeMap::new(),
-    };
-    let terms = Terms {
-        account: &account,
-        now,
-        max_skew: None,
-        server_time: None,
-        seen: None,
-        fresh_epoch: String::new(),
-        least_life: Duration::ZERO,
-        id: None,
-        forgotten: Timestamp::from_micros(0),
-    };
-    let arguments = Arguments::new(&terms, []).usage(now, 1, &[]);
-    link.run(Operation::Usage, keys, &arguments.into_bytes())
-        .await
-        .map(drop)
 }
 
 fn way(way: &Way) -> String {
@@ -136,11 +125,8 @@ fn way(way: &Way) -> String {
     }
 }
 
-fn settings(info: &str) -> Vec<Finding> {
-    let field = |name: &str| {
-        let mut lines = info.lines();
-        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-    };
+fn settings(info: &InfoDict) -> Vec<Finding> {
+    let field = |name: &str| info.get::<String>(name);
     let mut findings = Vec::new();
     if field("master_replid").is_none() {
         findings.push(Finding::Lacks {
@@ -148,10 +134,8 @@ fn settings(info: &str) -> Vec<Finding> {
             why: "it reports no replication id".to_owned(),
         });
     }
-    if let Some(policy) = field("maxmemory_policy").filter(|policy| *policy != "noeviction") {
-        findings.push(Finding::MayEvict {
-            policy: policy.to_owned(),
-        });
+    if let Some(policy) = field("maxmemory_policy").filter(|policy| policy != "noeviction") {
+        findings.push(Finding::MayEvict { policy });
     }
     if field("aof_enabled").is_some_and(|enabled| enabled != "1") {
         findings.push(Finding::KeepsNothing);
@@ -167,41 +151,25 @@ fn skew(time: Value, most: Duration, now: Timestamp) -> Option<Finding> {
 }
 
 /// The commands that the operations run, on keys that hold nothing afterwards.
-fn commands([hash, set, other]: &[String; 3]) -> Vec<Cmd> {
-    let words = [
-        vec!["HSET", hash, "field", "1"],
-        vec!["HGET", hash, "field"],
-        vec!["HMGET", hash, "field"],
-        vec!["PEXPIRE", hash, "60000"],
-        vec!["HDEL", hash, "field"],
-        vec!["ZADD", set, "1", "one"],
-        vec!["ZCARD", set],
-        vec!["ZRANGEBYSCORE", set, "-inf", "+inf"],
-        vec!["ZREM", set, "one"],
-        vec!["DEL", set, other],
-    ];
-    let command = |words: Vec<&str>| {
-        let mut command = Cmd::new();
-        for word in words {
-            command.arg(word);
-        }
-        command
-    };
-    words.into_iter().map(command).collect()
-}
-
-fn name(command: &Cmd) -> String {
-    let first = command.args_iter().next();
-    match first {
-        Some(redis::Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
-        Some(_) | None => String::new(),
-    }
+fn commands([hash, set, other]: &[String; 3]) -> [String; 10] {
+    [
+        format!("HSET {hash} field 1"),
+        format!("HGET {hash} field"),
+        format!("HMGET {hash} field"),
+        format!("PEXPIRE {hash} 60000"),
+        format!("HDEL {hash} field"),
+        format!("ZADD {set} 1 one"),
+        format!("ZCARD {set}"),
+        format!("ZRANGEBYSCORE {set} -inf +inf"),
+        format!("ZREM {set} one"),
+        format!("DEL {set} {other}"),
+    ]
 }
 
 fn lacks(command: &str, error: &redis::RedisError) -> Finding {
     Finding::Lacks {
         command: command.to_owned(),
-        why: errors::shown(error),
+        why: errors::own_words(error),
     }
 }
 

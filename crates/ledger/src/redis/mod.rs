@@ -19,18 +19,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use uuid::Uuid;
 
 use super::{Ack, Charge, ChargeReply, LedgerError, Seen, SharedLedger, Update, UsageReply};
 use ingest_base::clock::Clock;
 use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
 use ingest_quota::admission::LimitState;
-use ingest_quota::{Account, ChargeId, Closing, Cost, LimitName, LimitUsage, Timestamp, Units};
+use ingest_quota::{Account, ChargeId, Cost, LimitName, LimitUsage, Timestamp, Units};
 
 use arguments::{Arguments, Terms};
 pub use inspect::{Finding, Fitness, inspect, ready};
 use library::{Operation, keys_of};
-use link::{Link, Sent};
+use link::{Call, Link, Sent};
 use records::{LimitRecords, Unknown};
 use reply::{Charged, Disagreement, Holdings, Updated};
 
@@ -58,14 +57,6 @@ pub enum ServerTime {
     Callers,
     /// Another clock, for tests in which the server's is wrong.
     Told(Arc<dyn Clock>),
-}
-
-/// Who calls: the account, what this machine has seen of the ledger, its clock.
-#[derive(Clone, Copy)]
-struct Caller<'a> {
-    account: &'a Account,
-    seen: Option<&'a Seen>,
-    now: Timestamp,
 }
 
 /// The ledger of many machines.
@@ -133,22 +124,19 @@ impl RedisLedger {
         }
     }
 
-    fn terms<'a>(&self, caller: Caller<'a>, id: Option<&'a ChargeId>) -> Terms<'a> {
-        let server_time = match &self.time {
-            ServerTime::Own => None,
-            ServerTime::Callers => Some(caller.now),
-            ServerTime::Told(clock) => Some(clock.now()),
-        };
+    fn terms<'a>(&self, account: &'a Account, seen: Option<&'a Seen>, now: Timestamp) -> Terms<'a> {
         Terms {
-            account: caller.account,
-            now: caller.now,
+            account,
+            seen,
+            now,
             max_skew: self.max_skew,
-            server_time,
-            seen: caller.seen,
-            // With every operation: the one that finds a loss begins a new epoch (L36).
-            fresh_epoch: Uuid::now_v7().simple().to_string(),
+            server_time: match &self.time {
+                ServerTime::Own => None,
+                ServerTime::Callers => Some(now),
+                ServerTime::Told(clock) => Some(clock.now()),
+            },
             least_life: self.least_life,
-            id,
+            id: None,
             forgotten: Timestamp::from_micros(0),
         }
     }
@@ -158,11 +146,14 @@ impl RedisLedger {
         operation: Operation,
         account: &Account,
         arguments: Arguments,
-        limits: usize,
     ) -> Result<Sent, LedgerError> {
-        let keys = keys_of(self.prefix, &account.name);
-        let link = self.link.for_limits(limits);
-        link.run(operation, &keys, &arguments.into_bytes()).await
+        let call = Call {
+            operation,
+            keys: &keys_of(self.prefix, &account.name),
+            arguments: &arguments.packed,
+            limits: arguments.limits,
+        };
+        self.link.run(&call).await
     }
 
     fn warn(&self, account: &Account, disagreements: Vec<Disagreement>) {
@@ -182,21 +173,17 @@ impl RedisLedger {
 
     /// Reads what the ledger holds of the account's limits, and whether these charges are recorded. A long log comes in several
     /// parts, each by a call of its own, so that none holds the server for long; what was charged before the first one is complete.
-    async fn holdings(
-        &self,
-        caller: Caller<'_>,
-        ids: &[ChargeId],
-    ) -> Result<Holdings, LedgerError> {
-        let names: Vec<&LimitName> = caller.account.limits.keys().collect();
-        let terms = self.terms(caller, None);
-        let windows = caller.account.windows().into_iter();
+    async fn holdings(&self, terms: Terms<'_>, ids: &[ChargeId]) -> Result<Holdings, LedgerError> {
+        let account = terms.account;
+        let names: Vec<&LimitName> = account.limits.keys().collect();
         // The ledger's clock may be behind.
-        let earliest = caller.now - self.max_skew.unwrap_or_default();
+        let earliest = terms.now - self.max_skew.unwrap_or_default();
+        let windows = account.windows().into_iter();
         let from = windows.map(|(_, window)| window.counted_from(earliest));
-        let from = from.min().unwrap_or(caller.now);
+        let from = from.min().unwrap_or(terms.now);
         let arguments = Arguments::new(&terms, names.iter().copied()).usage(from, MOST_CHUNKS, ids);
-        let sent = self.run(Operation::Usage, caller.account, arguments, names.len());
-        let mut holdings = reply::usage(sent.await?, &names, ids.len())?;
+        let sent = self.run(Operation::Usage, account, arguments).await?;
+        let mut holdings = reply::usage(sent, &names, ids.len())?;
         let mut parts = 1;
         while let Some(next) = holdings.next {
             parts += 1;
@@ -204,53 +191,46 @@ impl RedisLedger {
                 return Err(reply::broken("the log does not end"));
             }
             let arguments = Arguments::new(&terms, []).usage(next, MOST_CHUNKS, &[]);
-            let sent = self.run(Operation::Usage, caller.account, arguments, 0);
-            holdings.extend(reply::usage(sent.await?, &[], 0)?);
+            let sent = self.run(Operation::Usage, account, arguments).await?;
+            holdings.extend(reply::usage(sent, &[], 0)?);
         }
         Ok(holdings)
     }
 
     /// Decides on a rejected charge whose reply does not reach the instant at which it fits.
-    async fn decide(
-        &self,
-        charge: &Charge<'_>,
-        caller: Caller<'_>,
-    ) -> Result<Charged, LedgerError> {
+    async fn decide(&self, charge: &Charge<'_>, terms: Terms<'_>) -> Result<Charged, LedgerError> {
         let limits = charge.account.charged(charge.cost);
-        let charged = Account {
+        let account = &Account {
             name: charge.account.name.clone(),
             limits: limits.map(|(name, limit)| (name.clone(), *limit)).collect(),
         };
-        let caller = Caller {
-            account: &charged,
-            ..caller
-        };
-        let holdings = self.holdings(caller, &[]).await?;
+        let holdings = self.holdings(Terms { account, ..terms }, &[]).await?;
         if holdings.is_lost() {
             return Ok(Charged::Decided(ChargeReply::Lost, Vec::new()));
         }
         let (report, clock) = (holdings.report.clone(), holdings.clock);
-        let records = holdings.records(&charged)?;
-        let records: Vec<_> = records.iter().map(|(name, known)| (*name, known)).collect();
+        let records = holdings.records(account)?;
         reply::decide(charge, &records, report, clock, false)
     }
 
     async fn settle(
         &self,
-        caller: Caller<'_>,
+        terms: Terms<'_>,
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<Ack, LedgerError> {
-        let known = &caller.account.limits;
+        let id = Some(id);
+        let terms = Terms { id, ..terms };
+        let known = &terms.account.limits;
         let mut names: BTreeSet<&LimitName> = cost.limits().collect();
         let mut asks = known.len() > MOST_SETTLED;
         if !asks {
             names.extend(known.keys());
         }
         loop {
-            let arguments = Arguments::new(&self.terms(caller, Some(id)), names.iter().copied());
+            let arguments = Arguments::new(&terms, names.iter().copied());
             let arguments = arguments.settle(cost, names.iter().copied(), asks);
-            let sent = self.run(Operation::Settle, caller.account, arguments, names.len());
+            let sent = self.run(Operation::Settle, terms.account, arguments);
             match reply::updated(sent.await?)? {
                 Updated::Acknowledged(ack) => return Ok(ack),
                 // Those that this configuration does not know keep their units.
@@ -266,28 +246,13 @@ impl RedisLedger {
     async fn amend(
         &self,
         operation: Operation,
-        caller: Caller<'_>,
-        names: &BTreeSet<&LimitName>,
-        complete: impl FnOnce(Arguments) -> Arguments,
+        account: &Account,
+        arguments: Arguments,
     ) -> Result<Ack, LedgerError> {
-        let arguments = Arguments::new(&self.terms(caller, None), names.iter().copied());
-        let sent = self.run(operation, caller.account, complete(arguments), names.len());
-        match reply::updated(sent.await?)? {
+        match reply::updated(self.run(operation, account, arguments).await?)? {
             Updated::Acknowledged(ack) => Ok(ack),
             Updated::TakesFrom(_) => Err(reply::broken("nobody asked for limits")),
         }
-    }
-
-    async fn close(
-        &self,
-        caller: Caller<'_>,
-        limit: &str,
-        closing: Option<Closing>,
-    ) -> Result<Ack, LedgerError> {
-        let limit = limit.to_owned();
-        let names = BTreeSet::from([&limit]);
-        let complete = |arguments: Arguments| arguments.close(closing);
-        self.amend(Operation::Close, caller, &names, complete).await
     }
 }
 
@@ -300,21 +265,16 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<ChargeReply, LedgerError> {
         let account = charge.account;
-        let caller = Caller { account, seen, now };
-        let mut forgotten = Timestamp::from_micros(0);
+        let mut terms = Terms {
+            id: Some(charge.id),
+            ..self.terms(account, seen, now)
+        };
         for _ in 0..MOST_TRIES {
-            let terms = Terms {
-                forgotten,
-                ..self.terms(caller, Some(charge.id))
-            };
-            let limits = charge.account.charged(charge.cost).map(|(name, _)| name);
+            let limits = account.charged(charge.cost).map(|(name, _)| name);
             let arguments = Arguments::new(&terms, limits).charge(charge, &terms);
-            let limits = charge.cost.limits().count();
-            let sent = self
-                .run(Operation::Charge, account, arguments, limits)
-                .await?;
+            let sent = self.run(Operation::Charge, account, arguments).await?;
             let charged = match reply::charge(sent, &charge)? {
-                Charged::TooFar => self.decide(&charge, caller).await?,
+                Charged::TooFar => self.decide(&charge, terms).await?,
                 charged => charged,
             };
             match charged {
@@ -322,7 +282,7 @@ impl SharedLedger for RedisLedger {
                     self.warn(account, disagreements);
                     return Ok(reply);
                 }
-                Charged::Forgotten(made) => forgotten = made,
+                Charged::Forgotten(made) => terms.forgotten = made,
                 Charged::TooFar => {}
             }
         }
@@ -338,22 +298,26 @@ impl SharedLedger for RedisLedger {
         seen: Option<&Seen>,
         now: Timestamp,
     ) -> Result<Ack, LedgerError> {
-        let caller = Caller { account, seen, now };
+        let terms = self.terms(account, seen, now);
         let (mode, entries, floors) = match update {
-            Update::Settle { id, cost } => return self.settle(caller, id, cost).await,
+            Update::Settle { id, cost } => return self.settle(terms, id, cost).await,
             Update::Close { limit, closing } => {
-                return self.close(caller, limit, Some(closing)).await;
+                let arguments = Arguments::new(&terms, [&limit.to_owned()]).close(Some(closing));
+                return self.amend(Operation::Close, account, arguments).await;
             }
-            Update::Reopen { limit } => return self.close(caller, limit, None).await,
+            Update::Reopen { limit } => {
+                let arguments = Arguments::new(&terms, [&limit.to_owned()]).close(None);
+                return self.amend(Operation::Close, account, arguments).await;
+            }
             Update::Absorb(entries) => ("tell", entries, &[][..]),
             Update::Recover(entries, floors) => ("recover", entries, floors),
         };
         let charged = entries.iter().flat_map(|entry| entry.cost.limits());
         let names = charged.chain(floors.iter().map(|floor| &floor.limit));
         let names: BTreeSet<&LimitName> = names.collect();
-        let complete = |arguments: Arguments| arguments.absorb(mode, &names, entries, floors);
-        self.amend(Operation::Absorb, caller, &names, complete)
-            .await
+        let arguments = Arguments::new(&terms, names.iter().copied());
+        let arguments = arguments.absorb(mode, &names, entries, floors);
+        self.amend(Operation::Absorb, account, arguments).await
     }
 
     async fn usage(
@@ -364,7 +328,7 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
         let holdings = self
-            .holdings(Caller { account, seen, now }, charges)
+            .holdings(self.terms(account, seen, now), charges)
             .await?;
         let (lost, recorded) = (holdings.is_lost(), holdings.recorded.clone());
         let mut report = holdings.report.clone();
@@ -393,8 +357,7 @@ impl SharedLedger for RedisLedger {
         now: Timestamp,
     ) -> Result<Option<Timestamp>, LedgerError> {
         let account = &account.only(limit);
-        let seen = None;
-        let holdings = self.holdings(Caller { account, seen, now }, &[]).await?;
+        let holdings = self.holdings(self.terms(account, None, now), &[]).await?;
         let now = holdings.report.position.at;
         let records = holdings.records(account)?;
         let Some((name, records)) = records.first() else {

@@ -8,11 +8,11 @@ use std::task::{Context, Poll, ready};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
-    RedisError, RedisResult, TlsCertificates, Value,
+    RedisResult, TlsCertificates, Value,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use ingest_base::bounded::too_long;
 
@@ -23,17 +23,8 @@ const ANSWER: u64 = 4 << 20;
 #[derive(Clone)]
 pub struct Node {
     connection: MultiplexedConnection,
-    /// `None`: the library drives it.
-    _driver: Option<Arc<Driver>>,
-}
-
-/// The task that reads and writes the connection; it ends with the last user.
-struct Driver(AbortHandle);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// The task that reads and writes it, which ends with its last user; none where the library drives it.
+    _driver: Arc<JoinSet<()>>,
 }
 
 impl Node {
@@ -48,12 +39,14 @@ impl Node {
             ConnectionAddr::Unix(path) => {
                 Self::over(UnixStream::connect(path).await?, settings).await
             }
-            _ => Ok(Self {
-                connection: client
-                    .get_multiplexed_async_connection_with_config(&patient())
-                    .await?,
-                _driver: None,
-            }),
+            _ => {
+                let config = patient();
+                let connection = client.get_multiplexed_async_connection_with_config(&config);
+                Ok(Self {
+                    connection: connection.await?,
+                    _driver: Arc::default(),
+                })
+            }
         }
     }
 
@@ -64,21 +57,17 @@ impl Node {
         let stream = Bounded { stream, read: 0 };
         let (connection, driver) =
             MultiplexedConnection::new_with_config(settings, stream, patient()).await?;
-        let driver = Driver(tokio::spawn(driver).abort_handle());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(driver);
         Ok(Self {
             connection,
-            _driver: Some(Arc::new(driver)),
+            _driver: Arc::new(tasks),
         })
     }
 
     /// Sends a command.
     pub async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
         self.connection.req_packed_command(command).await
-    }
-
-    /// The connection, for commands of the library's own.
-    pub const fn connection(&mut self) -> &mut MultiplexedConnection {
-        &mut self.connection
     }
 }
 
@@ -124,33 +113,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
-
-/// Why there is no connection.
-pub enum ConnectError {
-    /// The failure of the Redis itself.
-    Redis(RedisError),
-    /// The failure of a Sentinel.
-    Sentinel(RedisError),
-    /// No Sentinel watches a service of this name.
-    UnknownService(String),
-}
-
-impl ConnectError {
-    /// Whether it says less about the cause: that a Sentinel is down says little, and that a Redis refuses says most.
-    pub fn says_less_than(&self, other: &Self) -> bool {
-        self.weight() < other.weight()
-    }
-
-    fn weight(&self) -> u8 {
-        match self {
-            Self::Sentinel(error) if error.is_io_error() => 0,
-            Self::Redis(error) if error.is_io_error() => 1,
-            Self::UnknownService(_) => 2,
-            Self::Sentinel(_) => 3,
-            Self::Redis(_) => 4,
-        }
     }
 }
 

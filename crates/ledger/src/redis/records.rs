@@ -12,6 +12,10 @@ use ingest_quota::{Timestamp, Units};
 /// One limit, with records from the beginning of its window on.
 #[derive(Debug, Default)]
 pub struct LimitRecords {
+    /// By which records name it.
+    pub number: u64,
+    /// Times and units of the records that the total counts first, as far as they are stored.
+    ahead: Vec<Value>,
     /// The units of all its records in the window.
     total: Units,
     /// The records, oldest first: time, and the units up to and with it. Where only some are known, `total` is more.
@@ -33,22 +37,37 @@ struct StoredFloor {
 pub struct Unknown;
 
 impl LimitRecords {
-    /// A limit with a total, and without records as yet.
-    pub fn new(
-        total: Units,
-        closed: &Value,
-        interval: &Value,
-        floors: &Value,
-    ) -> Result<Self, LedgerError> {
+    /// A limit as it is stored, without records as yet; `None` where nothing is stored.
+    pub fn stored(packed: &[u8]) -> Result<Option<Self>, LedgerError> {
+        let values = unpacked(packed)?;
+        let [number, _, total, _, ahead, _, closed, interval, floors] = values.as_slice() else {
+            return match values.is_empty() {
+                true => Ok(None),
+                false => Err(broken("a limit has nine values")),
+            };
+        };
         let interval = interval.as_u64().map(std::time::Duration::from_micros);
         let until = time(closed)?;
         let is_closing = until > Timestamp::from_micros(0) || interval.is_some();
-        Ok(Self {
-            total,
+        Ok(Some(Self {
+            number: number.as_u64().unwrap_or_default(),
+            total: units(total)?,
+            ahead: unpacked(ahead.as_slice().unwrap_or_default())?,
             charges: Vec::new(),
-            floors: stored_floors(floors)?,
+            floors: in_threes(floors)?,
             closing: is_closing.then_some(ClosingState { until, interval }),
-        })
+        }))
+    }
+
+    /// Adds the records that the total counts first.
+    pub fn push_ahead(&mut self) -> Result<(), LedgerError> {
+        for record in std::mem::take(&mut self.ahead).chunks(2) {
+            let [at, taken] = record else {
+                return Err(broken("a record ahead has two values"));
+            };
+            self.push(time(at)?, units(taken)?);
+        }
+        Ok(())
     }
 
     /// Adds a later record, which follows the last one that is known.
@@ -58,15 +77,10 @@ impl LimitRecords {
     }
 
     /// Adds those records of a chunk that are later than the last one that is known; these units were charged before them.
-    pub fn push_piece<'r>(
-        &mut self,
-        mut before: Units,
-        number: u64,
-        records: impl Iterator<Item = &'r Record>,
-    ) {
+    pub fn push_piece<'r>(&mut self, mut before: Units, records: impl Iterator<Item = &'r Record>) {
         let known = self.charges.last().map(|(at, _)| *at);
         for record in records.filter(|record| Some(record.at) > known) {
-            if let Some(units) = record.units.get(&number) {
+            if let Some(units) = record.units.get(&self.number) {
                 before += *units;
                 self.charges.push((record.at, before));
             }
@@ -117,7 +131,7 @@ impl History for &LimitRecords {
     }
 }
 
-fn stored_floors(floors: &Value) -> Result<Vec<StoredFloor>, LedgerError> {
+fn in_threes(floors: &Value) -> Result<Vec<StoredFloor>, LedgerError> {
     let values = floors.as_array().map_or(&[][..], Vec::as_slice);
     let floor = |values: &[Value]| match values {
         [at, used, after] => Ok(StoredFloor {
@@ -167,7 +181,7 @@ fn record(record: &Value) -> Result<Record, LedgerError> {
 }
 
 /// The values of a text in MessagePack, one after another.
-pub fn unpacked(mut packed: &[u8]) -> Result<Vec<Value>, LedgerError> {
+fn unpacked(mut packed: &[u8]) -> Result<Vec<Value>, LedgerError> {
     let mut values = Vec::new();
     while !packed.is_empty() {
         let value = rmpv::decode::read_value(&mut packed);
@@ -176,12 +190,12 @@ pub fn unpacked(mut packed: &[u8]) -> Result<Vec<Value>, LedgerError> {
     Ok(values)
 }
 
-pub fn units(value: &Value) -> Result<Units, LedgerError> {
+fn units(value: &Value) -> Result<Units, LedgerError> {
     let units = value.as_u64().map(Units::new);
     units.ok_or_else(|| broken(&format!("{value} is no number of units")))
 }
 
-pub fn time(value: &Value) -> Result<Timestamp, LedgerError> {
+fn time(value: &Value) -> Result<Timestamp, LedgerError> {
     let at = value.as_i64().map(Timestamp::from_micros);
     at.ok_or_else(|| broken(&format!("{value} is no instant")))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{FromRedisValue, Value};
 
 use super::link::Sent;
-use super::records::{self, LimitRecords, Unknown, unpacked};
+use super::records::{self, LimitRecords, Unknown};
 use crate::{Ack, Charge, ChargeReply, Granted, LedgerError, LedgerPosition, Report, repeats};
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{Account, Cost, Decision, Grant, LimitName, Timestamp, Units};
@@ -31,9 +31,16 @@ impl Reply {
     }
 
     fn read<T: FromRedisValue>(&mut self) -> Result<T, LedgerError> {
-        let value = self.0.next();
-        let value = value.ok_or_else(|| broken("the reply is too short"))?;
-        T::from_redis_value(value).map_err(|error| broken(&error.to_string()))
+        let value = self.more()?;
+        value.ok_or_else(|| broken("the reply is too short"))
+    }
+
+    /// The next value; `None` behind the last.
+    fn more<T: FromRedisValue>(&mut self) -> Result<Option<T>, LedgerError> {
+        let value = self.0.next().map(T::from_redis_value);
+        value
+            .transpose()
+            .map_err(|error| broken(&error.to_string()))
     }
 
     fn time(&mut self) -> Result<Timestamp, LedgerError> {
@@ -42,11 +49,6 @@ impl Reply {
 
     fn units(&mut self) -> Result<Units, LedgerError> {
         self.read().map(Units::new)
-    }
-
-    /// MessagePack; none in an empty text.
-    fn unpacked(&mut self) -> Result<Vec<rmpv::Value>, LedgerError> {
-        unpacked(&self.read::<Vec<u8>>()?)
     }
 
     fn position(&mut self) -> Result<LedgerPosition, LedgerError> {
@@ -66,16 +68,19 @@ impl Reply {
         })
     }
 
-    /// The name of a limit, by its field in the ledger.
+    /// The name of a limit, by its field in the ledger; `None` behind the last.
     fn limit(&mut self) -> Result<Option<LimitName>, LedgerError> {
-        let field = self.0.next().map(String::from_redis_value);
-        let field = field
-            .transpose()
-            .map_err(|error| broken(&error.to_string()))?;
+        let field = self.more::<String>()?;
         let name = |field: String| field.strip_prefix("limit:").map(str::to_owned);
-        field
-            .map(|field| name(field).ok_or_else(|| broken("a limit has no name")))
-            .transpose()
+        let name = field.map(|field| name(field).ok_or_else(|| broken("a limit has no name")));
+        name.transpose()
+    }
+
+    /// The place of a limit in a charge, from 1 on; `None` behind the last.
+    fn place(&mut self) -> Result<Option<usize>, LedgerError> {
+        let place = self.more::<usize>()?;
+        let place = place.map(|place| place.checked_sub(1).ok_or_else(|| broken("place 0")));
+        place.transpose()
     }
 }
 
@@ -126,14 +131,11 @@ fn grant(reply: &mut Reply, charge: &Charge<'_>) -> Result<Granted, LedgerError>
 fn granted(reply: &mut Reply, charge: &Charge<'_>) -> Result<Charged, LedgerError> {
     let mut granted = grant(reply, charge)?;
     let mut disagreements = Vec::new();
-    while let Some(remark) = reply.0.next() {
-        let remark =
-            String::from_redis_value(remark).map_err(|error| broken(&error.to_string()))?;
-        let place: usize = reply.read()?;
-        let charged = place
-            .checked_sub(1)
-            .and_then(|place| charge.account.charged(charge.cost).nth(place));
-        let (limit, _) = charged.ok_or_else(|| broken(&format!("unknown limit {place}")))?;
+    while let Some(remark) = reply.more::<String>()? {
+        let charged = reply
+            .place()?
+            .map(|place| charge.account.charged(charge.cost).nth(place));
+        let (limit, _) = charged.flatten().ok_or_else(|| broken("unknown limit"))?;
         match remark.as_str() {
             "probes" => {
                 let interval = Duration::from_micros(reply.read()?);
@@ -188,45 +190,30 @@ fn rejected(
     let report = reply.report()?;
     let clock = reply.time()?;
     let mut limits = Vec::new();
-    for (name, limit) in charge.account.charged(charge.cost) {
-        let values = reply.unpacked()?;
-        let [number, total, closed, interval, floors, ahead] = values.as_slice() else {
-            return Err(broken("a limit of a rejection has six values"));
-        };
-        let total = records::units(total)?;
-        let mut known = LimitRecords::new(total, closed, interval, floors)?;
-        let ahead = unpacked(ahead.as_slice().unwrap_or_default())?;
-        for record in ahead.chunks(2) {
-            let [at, taken] = record else {
-                return Err(broken("a record ahead has two values"));
-            };
-            known.push(records::time(at)?, records::units(taken)?);
-        }
-        limits.push((name, limit, number.as_u64(), known));
+    for (name, _) in charge.account.charged(charge.cost) {
+        let stored = LimitRecords::stored(&reply.read::<Vec<u8>>()?)?;
+        let mut known = stored.ok_or_else(|| broken("a limit is not stored"))?;
+        known.push_ahead()?;
+        limits.push((name, known));
     }
-    while let Some(place) = reply.0.next() {
-        let place = usize::from_redis_value(place).map_err(|error| broken(&error.to_string()))?;
+    while let Some(place) = reply.place()? {
         let before = reply.units()?;
         let chunk = records::of_chunk(&reply.read::<Vec<u8>>()?)?;
-        let limit = place.checked_sub(1).and_then(|place| limits.get_mut(place));
-        let (_, limit, Some(number), known) = limit.ok_or_else(|| broken("unknown limit"))? else {
-            return Err(broken("a limit without a number"));
-        };
-        let from = limit.window().counted_from(report.position.at);
-        let records = chunk.iter().filter(|record| record.at >= from);
-        known.push_piece(before, *number, records);
+        let (name, known) = limits
+            .get_mut(place)
+            .ok_or_else(|| broken("unknown limit"))?;
+        let limit = charge.account.limits.get(*name);
+        let from = limit.map(|limit| limit.window().counted_from(report.position.at));
+        let records = chunk.iter().filter(|record| Some(record.at) >= from);
+        known.push_piece(before, records);
     }
-    let records: Vec<_> = limits
-        .iter()
-        .map(|(name, _, _, known)| (*name, known))
-        .collect();
-    decide(charge, &records, report, clock, repeated)
+    decide(charge, &limits, report, clock, repeated)
 }
 
 /// Decides on a charge that the ledger did not grant, by the records of its limits.
 pub fn decide(
     charge: &Charge<'_>,
-    records: &[(&LimitName, &LimitRecords)],
+    records: &[(&LimitName, LimitRecords)],
     mut report: Report,
     clock: Timestamp,
     repeated: bool,
@@ -234,7 +221,7 @@ pub fn decide(
     let now = report.position.at;
     let states = records.iter().filter_map(|(name, known)| {
         let (name, limit) = charge.account.limits.get_key_value(*name)?;
-        Some(LimitState::read(name, limit, *known, now))
+        Some(LimitState::read(name, limit, known, now))
     });
     let Ok(states) = states.collect::<Result<Vec<_>, Unknown>>() else {
         return Ok(Charged::TooFar);
@@ -304,7 +291,7 @@ pub struct Holdings {
     /// Where the log goes on; `None` where this is the last part.
     pub next: Option<Timestamp>,
     /// By name; without those that the ledger does not know.
-    limits: HashMap<LimitName, (u64, LimitRecords)>,
+    limits: HashMap<LimitName, LimitRecords>,
     pub recorded: Vec<bool>,
     pieces: Vec<Vec<u8>>,
 }
@@ -323,23 +310,15 @@ pub fn usage(
     let (clock, next) = (reply.time()?, reply.read()?);
     let mut limits = HashMap::new();
     for name in names {
-        let values = reply.unpacked()?;
-        let [number, _, total, _, _, _, closed, interval, floors] = values.as_slice() else {
-            if values.is_empty() {
-                continue;
-            }
-            return Err(broken("a limit has nine values"));
-        };
-        let known = LimitRecords::new(records::units(total)?, closed, interval, floors)?;
-        limits.insert(
-            (*name).clone(),
-            (number.as_u64().unwrap_or_default(), known),
-        );
+        let stored = LimitRecords::stored(&reply.read::<Vec<u8>>()?)?;
+        limits.extend(stored.map(|known| ((*name).clone(), known)));
     }
     let recorded = (0..ids).map(|_| Ok(reply.read::<String>()? == "1"));
     let recorded = recorded.collect::<Result<Vec<bool>, LedgerError>>()?;
-    let pieces = reply.0.map(Vec::<u8>::from_redis_value);
-    let pieces = pieces.collect::<Result<Vec<_>, _>>();
+    let mut pieces = Vec::new();
+    while let Some(piece) = reply.more()? {
+        pieces.push(piece);
+    }
     Ok(Holdings {
         loss,
         report,
@@ -347,7 +326,7 @@ pub fn usage(
         next: (next > 0).then(|| Timestamp::from_micros(next)),
         limits,
         recorded,
-        pieces: pieces.map_err(|error| broken(&error.to_string()))?,
+        pieces,
     })
 }
 
@@ -370,15 +349,15 @@ impl Holdings {
         let now = self.report.position.at;
         if self.loss == "torn" {
             // What the total stands for is in no record any more.
-            for (_, known) in self.limits.values_mut() {
+            for known in self.limits.values_mut() {
                 known.hold(now);
             }
         }
         let mut by_number: HashMap<u64, (Timestamp, &mut LimitRecords)> = HashMap::new();
-        for (name, (number, known)) in &mut self.limits {
+        for (name, known) in &mut self.limits {
             if let Some(limit) = account.limits.get(name) {
                 let from = limit.window().counted_from(now);
-                by_number.insert(*number, (from, known));
+                by_number.insert(known.number, (from, known));
             }
         }
         for piece in &self.pieces {
@@ -393,7 +372,7 @@ impl Holdings {
             }
         }
         let limits = account.limits.keys().map(|name| {
-            let (_, mut known) = self.limits.remove(name).unwrap_or_default();
+            let mut known = self.limits.remove(name).unwrap_or_default();
             known.complete();
             (name, known)
         });

@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use redis::aio::ConnectionLike;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
 use redis::{
-    Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, TlsMode, Value,
+    Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
 use super::access::Keys;
-use super::node::{ConnectError, Node, open};
+use super::errors::Failure;
+use super::node::{Node, open};
 use super::sentinel::Sentinels;
 use ingest_config::RedisUrl;
 
@@ -50,151 +49,93 @@ impl Connection {
 impl Route {
     pub fn new(url: &RedisUrl, keys: Keys, deadline: Duration) -> RedisResult<Self> {
         if url.is_tls() {
-            install_tls();
+            // An error means that a provider of cryptography is installed.
+            let _ = rustls::crypto::ring::default_provider().install_default();
         }
         match url.expose().scheme() {
             "redis+sentinel" => sentinels(url, keys),
             "redis+cluster" => cluster(url, keys, deadline),
-            _ => node(url, keys),
+            _ => {
+                let info = url.expose().clone().into_connection_info()?;
+                let info = with_password(info, keys.password.as_ref());
+                let client = open(info, keys.certificates.as_ref())?;
+                Ok(Self::Node(Box::new(client)))
+            }
         }
     }
 
-    pub async fn connect(&self) -> Result<Connection, ConnectError> {
+    pub async fn connect(&self) -> Result<Connection, Failure> {
         match self {
-            Self::Node(client) => Node::connect(client)
-                .await
-                .map(Connection::Node)
-                .map_err(ConnectError::Redis),
-            Self::Sentinels(sentinels) => sentinels.connect().await.map(Connection::Node),
-            Self::Cluster(client) => client
-                .get_async_connection()
-                .await
-                .map(Connection::Cluster)
-                .map_err(ConnectError::Redis),
+            Self::Node(client) => Node::connect(client).await.map(Connection::Node),
+            Self::Sentinels(sentinels) => {
+                return sentinels.connect().await.map(Connection::Node);
+            }
+            Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
+        .map_err(Failure::Connecting)
     }
-}
-
-fn node(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
-    let info = url.expose().clone().into_connection_info()?;
-    // Without CLIENT SETINFO, as in `login`.
-    let mut settings = info.redis_settings().clone().set_skip_set_lib_name();
-    if let Some(password) = keys.password {
-        settings = settings.set_password(password.expose_secret());
-    }
-    let client = open(
-        info.set_redis_settings(settings),
-        keys.certificates.as_ref(),
-    )?;
-    Ok(Route::Node(Box::new(client)))
-}
-
-/// Installs the provider of cryptography that rustls requires; an error means that one is installed.
-fn install_tls() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn sentinels(url: &RedisUrl, keys: Keys) -> RedisResult<Route> {
     let path = url.path();
-    let service = path.first().copied().unwrap_or_default().to_owned();
-    let mut primary = login(keys.password.as_ref());
-    if let Some(database) = path.get(1).and_then(|number| number.parse().ok()) {
-        primary = primary.set_db(database);
-    }
-    if let Some(user) = user(url) {
-        primary = primary.set_username(user);
-    }
-    if let (None, Some(password)) = (&keys.password, password(url)) {
-        primary = primary.set_password(password);
-    }
-    let logins = (login(keys.sentinel_password.as_ref()), primary);
-    let addresses = addresses(url, SENTINEL_PORT)?;
-    let sentinels = Sentinels::new(addresses, service, logins, keys.certificates)?;
-    Ok(Route::Sentinels(Box::new(sentinels)))
-}
-
-/// Without CLIENT SETINFO: the permissions in deploy/redis need not allow it.
-fn login(password: Option<&SecretString>) -> RedisConnectionInfo {
-    let settings = RedisConnectionInfo::default().set_skip_set_lib_name();
-    match password {
-        Some(password) => settings.set_password(password.expose_secret()),
-        None => settings,
-    }
+    let part = |place: usize| path.get(place).copied().unwrap_or_default();
+    let hosts = servers(url, SENTINEL_PORT, part(1))?;
+    // The user, the password and the database of the URL are those of the Redis.
+    let primary = hosts.first().cloned();
+    let primary = primary.map(|primary| with_password(primary, keys.password.as_ref()));
+    let sentinels = hosts.into_iter().map(|host| {
+        let nobody = host.set_redis_settings(RedisConnectionInfo::default());
+        let info = with_password(nobody, keys.sentinel_password.as_ref());
+        open(info, keys.certificates.as_ref())
+    });
+    Ok(Route::Sentinels(Box::new(Sentinels {
+        sentinels: sentinels.collect::<RedisResult<_>>()?,
+        service: part(0).to_owned(),
+        primary: primary.map_or_else(RedisConnectionInfo::default, |info| {
+            info.redis_settings().clone()
+        }),
+        is_tls: url.is_tls(),
+        certificates: keys.certificates,
+    })))
 }
 
 fn cluster(url: &RedisUrl, keys: Keys, deadline: Duration) -> RedisResult<Route> {
-    let nodes = addresses(url, REDIS_PORT)?
-        .into_iter()
-        .map(IntoConnectionInfo::into_connection_info);
-    let nodes = nodes.collect::<RedisResult<Vec<ConnectionInfo>>>()?;
+    let nodes = servers(url, REDIS_PORT, "")?.into_iter();
+    let nodes = nodes.map(|node| with_password(node, keys.password.as_ref()));
     // A node that is down must leave time for the others.
     let mut builder = ClusterClientBuilder::new(nodes)
         .connection_timeout(deadline / 2)
         .response_timeout(deadline);
-    if let Some(user) = user(url) {
-        builder = builder.username(user);
-    }
-    let configured = keys
-        .password
-        .as_ref()
-        .map(|key| key.expose_secret().to_owned());
-    if let Some(password) = configured.or_else(|| password(url)) {
-        builder = builder.password(password);
-    }
-    if url.is_tls() {
-        builder = builder.tls(TlsMode::Secure);
-    }
     if let Some(certificates) = keys.certificates {
         builder = builder.certs(certificates);
     }
     Ok(Route::Cluster(Box::new(builder.build()?)))
 }
 
-fn addresses(url: &RedisUrl, usual_port: u16) -> RedisResult<Vec<ConnectionAddr>> {
-    url.hosts()
-        .iter()
-        .map(|host| address(host, usual_port, url.is_tls()))
-        .collect()
-}
-
-fn address(host: &str, usual_port: u16, tls: bool) -> RedisResult<ConnectionAddr> {
-    let (host, port) = match host
-        .rsplit_once(':')
-        .filter(|(_, port)| !port.ends_with(']'))
-    {
-        Some((host, port)) => (host, port.parse().map_err(|_| bad_port())?),
-        None => (host, usual_port),
+/// Each server of a URL that names several, with the URL's user and password.
+fn servers(url: &RedisUrl, usual_port: u16, database: &str) -> RedisResult<Vec<ConnectionInfo>> {
+    let scheme = if url.is_tls() { "rediss" } else { "redis" };
+    let login = match (url.expose().username(), url.expose().password()) {
+        ("", None) => String::new(),
+        (user, password) => format!("{user}:{}@", password.unwrap_or_default()),
     };
-    let host = host.trim_matches(['[', ']']).to_owned();
-    Ok(match tls {
-        true => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: false,
-            tls_params: None,
-        },
-        false => ConnectionAddr::Tcp(host, port),
+    let server = |host: String| {
+        let has_port = host.contains(':') && !host.ends_with(']');
+        let port = if has_port {
+            String::new()
+        } else {
+            format!(":{usual_port}")
+        };
+        format!("{scheme}://{login}{host}{port}/{database}").into_connection_info()
+    };
+    url.hosts().into_iter().map(server).collect()
+}
+
+/// With the password that is configured beside the URL. Without CLIENT SETINFO: the permissions in deploy/redis need not allow it.
+fn with_password(info: ConnectionInfo, password: Option<&SecretString>) -> ConnectionInfo {
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    info.set_redis_settings(match password {
+        Some(password) => settings.set_password(password.expose_secret()),
+        None => settings,
     })
-}
-
-fn bad_port() -> redis::RedisError {
-    (
-        ErrorKind::InvalidClientConfig,
-        "a port is a number of at most 65535",
-    )
-        .into()
-}
-
-fn user(url: &RedisUrl) -> Option<String> {
-    Some(url.expose().username())
-        .filter(|user| !user.is_empty())
-        .map(decoded)
-}
-
-fn password(url: &RedisUrl) -> Option<String> {
-    url.expose().password().map(decoded)
-}
-
-fn decoded(text: &str) -> String {
-    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::figures::count;
 use crate::run;
-use ingest_config::{Call, Config, Credential, Doubt, Lasting, Variable};
+use ingest_config::{Call, Config, Credential, Doubt, Job, Lasting, Region, Step, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
@@ -18,16 +18,37 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
     let advice = counting.chain(never);
-    advice.chain(cuts(config)).chain(kept(config)).collect()
+    let advice = advice.chain(cuts(config)).chain(kept(config));
+    let same = steps(config).filter_map(|(job, step)| {
+        let said = same_for_all(job, step, job.regions.first()?)?;
+        let detail = format!("{}: {said}", step.call.name);
+        Some((format!("job {}", job.name), detail))
+    });
+    advice.chain(same).collect()
+}
+
+/// The steps of all jobs.
+fn steps(config: &Config) -> impl Iterator<Item = (&Job, &Step)> {
+    let jobs = config.jobs.iter();
+    jobs.flat_map(|job| job.steps.iter().map(move |step| (&**job, step)))
+}
+
+/// Says so if another region of the job requests the same list as this one.
+pub fn same_for_all(job: &Job, step: &Step, region: &Region) -> Option<String> {
+    let other = job.regions.iter().find(|other| other.code != region.code)?;
+    let request = |region| run::request_of(job, step, region);
+    (step.ids.is_none() && request(region) == request(other)).then(|| {
+        format!(
+            "the request for the region {} is the same: no parameter, path or body contains {{region}} or a value of it, so each region \
+            requests the same list",
+            other.code
+        )
+    })
 }
 
 /// Advice where `keep` deletes records that did not change: a list that goes on where the last one ended does not return them.
 fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
-    let steps = config
-        .jobs
-        .iter()
-        .flat_map(|job| job.steps.iter().map(move |step| (job, step)));
-    steps.filter_map(|(job, step)| {
+    steps(config).filter_map(|(job, step)| {
         job.credential.upstream.keep?;
         step.call.paging.lasting()?;
         let detail = format!(
@@ -73,11 +94,7 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
 /// Advice where `max_pages` can cut a list that names `{since}`, or has the cursor of the next pass at its end: what it leaves out
 /// is on no later list, or on each.
 fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
-    let steps = config
-        .jobs
-        .iter()
-        .flat_map(|job| job.steps.iter().map(move |step| (job, step)));
-    steps.filter_map(|(job, step)| {
+    steps(config).filter_map(|(job, step)| {
         let most = step.max_pages?;
         let what = match step.call.paging.lasting() {
             _ if job.names(step, &Variable::Since) => "names {since}",

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use chrono::Datelike;
+use strum::VariantArray;
 
 use super::Error;
 use super::environment::Environment;
@@ -129,8 +130,8 @@ fn families_of_run(last: LastRun) -> String {
         help,
         one(took),
     );
-    let outcomes = RunOutcome::ALL.map(|outcome| {
-        let is_it = f64::from(u8::from(outcome == last.outcome));
+    let outcomes = RunOutcome::VARIANTS.iter().map(|outcome| {
+        let is_it = f64::from(u8::from(*outcome == last.outcome));
         (labels(&[("outcome", outcome.name())]), is_it)
     });
     let help = "1 for the outcome of the last run, 0 for every other";

@@ -57,7 +57,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     tracing::debug!("configuration read");
     let selection = environment.select(args)?;
     environment.create_state_dir()?;
-    let waits = Waits::default();
+    let waits = Waits::listed();
     let stop = signals::listen("the page in flight is stored first", waits.clone())?;
     let _stalls = tokio::spawn(waits.clone().report_stalls());
     let catalog = waits.on("the run", "the catalog", environment.catalog());

@@ -6,6 +6,7 @@ mod report;
 use std::sync::Arc;
 
 use self::report::Report;
+use super::advice::same_for_all;
 use super::environment::Environment;
 use super::names::unknown_region;
 use super::output::Message;
@@ -160,35 +161,16 @@ impl Tried {
         let request = self.request(environment.clock.now(), since, None)?;
         let trial = client.examine_saved(request, saved).await;
         let mut report = self.report(client.show(request), request, Some(trial));
-        report.notes.extend(self.unread_since(request));
-        report.notes.extend(self.same_for_all(&client, request));
+        report.notes.extend(self.notes(request));
         Ok(report)
     }
 
-    /// A note if another region of the job has the same request.
-    fn same_for_all(&self, client: &upstream::Client, request: PageRequest<'_>) -> Option<String> {
-        let other = self
-            .job
-            .regions
-            .iter()
-            .find(|other| other.code != self.region.code)?;
-        let same = PageRequest {
-            region: other,
-            ..request
-        };
-        let is_same = request.ids.is_empty() && client.show(request).ok() == client.show(same).ok();
-        is_same.then(|| {
-            format!(
-                "the request for the region {} is the same: no parameter, path or body contains {{region}} or a value of it, so \
-                each region requests the same list",
-                other.code
-            )
-        })
-    }
-
-    /// A note if the `{since}` of the request could not be shifted or formatted.
-    fn unread_since(&self, request: PageRequest<'_>) -> Option<String> {
-        review::sent_unread(&self.job, request.step, request.since?)
+    /// Notes on the request: its `{since}` could not be shifted or formatted, or another region has the same.
+    fn notes(&self, request: PageRequest<'_>) -> impl Iterator<Item = String> {
+        let since = request.since;
+        let unread = since.and_then(|since| review::sent_unread(&self.job, request.step, since));
+        let same = same_for_all(&self.job, request.step, &self.region);
+        unread.into_iter().chain(same)
     }
 
     /// Sends the request, charged like any other.
@@ -207,8 +189,7 @@ impl Tried {
         let client = self.client(environment)?;
         let trial = recorder.last();
         let mut report = self.report(client.show(request), request, trial);
-        report.notes.extend(self.unread_since(request));
-        report.notes.extend(self.same_for_all(&client, request));
+        report.notes.extend(self.notes(request));
         report.charged = Some(charged);
         match fetched {
             Err(mut reason) if report.status.is_none() => {

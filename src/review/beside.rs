@@ -1,6 +1,6 @@
 //! What a response says beside its records: an error, that it is a part, or nothing of a list at all.
 
-use super::{Review, Turn, Verdict};
+use super::{Review, Said, Turn};
 use ingest_config::{Doubt, Lasting};
 use ingest_upstream::{End, Page, is_setback, says_failure};
 
@@ -9,11 +9,11 @@ const MESSAGE: &str = "a message beside an empty list";
 
 impl Review<'_> {
     /// Adds the doubts about a page that is a part, or that has an error beside its records.
-    pub fn check_beside(&mut self, page: &Page, verdict: &mut Verdict) {
+    pub fn check_beside(&mut self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
         if let Some(part) = &page.part {
             let text = format!("{name}: a response is a part of the list: {part}");
-            self.doubt(Doubt::Partial, text, verdict);
+            said.add(self.find(Doubt::Partial, text));
         }
         let errors = page.unread.beside.errors.iter();
         let mut unknown =
@@ -24,17 +24,17 @@ impl Review<'_> {
             was.is_some_and(|was| is_setback(place, was, now))
         });
         let message = page.unread.beside.message.as_ref();
-        let refusal = message.filter(|said| self.refuses(page, said));
-        let refusal = refusal.map(|said| (MESSAGE, said));
+        let refusal = message.filter(|words| self.refuses(page, words));
+        let refusal = refusal.map(|words| (MESSAGE, words));
         let error = unknown.next().or_else(|| setback.next());
-        let error = error.map(|(place, said)| (place.as_str(), said));
-        if let Some((place, said)) = error.or(refusal).filter(|_| !self.has_error) {
+        let error = error.map(|(place, words)| (place.as_str(), words));
+        if let Some((place, words)) = error.or(refusal).filter(|_| !self.has_error) {
             let text = format!(
-                "{name}: a response has an error at `{place}`: \"{said}\"; match it in `errors` if the upstream refuses the \
+                "{name}: a response has an error at `{place}`: \"{words}\"; match it in `errors` if the upstream refuses the \
                 request with it"
             );
             self.has_error = true;
-            self.doubt(Doubt::ErrorReported, text, verdict);
+            said.add(self.find(Doubt::ErrorReported, text));
         }
     }
 
@@ -45,13 +45,7 @@ impl Review<'_> {
 
     /// Adds the doubt about a page that ends its list and has none where the configuration looks for it: a typing error there, or a
     /// refusal with the status of a success, would otherwise pass for an empty list. `was_asked`: it was requested to prove the end.
-    pub fn check_list(
-        &mut self,
-        page: &Page,
-        turn: Turn<'_>,
-        was_asked: bool,
-        verdict: &mut Verdict,
-    ) {
+    pub fn check_list(&mut self, page: &Page, turn: Turn<'_>, was_asked: bool, said: &mut Said) {
         let Some(records) = self
             .call
             .records
@@ -66,7 +60,7 @@ impl Review<'_> {
                 let text = format!(
                     "{name}: a response has no byte, and earlier ones had at least the names of columns"
                 );
-                self.doubt(Doubt::NoRecords, text, verdict);
+                said.add(self.find(Doubt::NoRecords, text));
             }
             return;
         }
@@ -80,24 +74,22 @@ impl Review<'_> {
         if is_of_ids && !names.iter().any(|name| self.known.is_new(name)) {
             return;
         }
-        let said = page.unread.beside.message.as_ref();
-        let said = said.map_or_else(String::new, |said| format!(", and says \"{said}\""));
-        let text = match verdict.has_no_list {
+        let words = page.unread.beside.message.as_ref();
+        let words = words.map_or_else(String::new, |words| format!(", and says \"{words}\""));
+        let text = match self.without_list == self.fetched {
             true => format!(
-                "no response of {name} has a list at `{}`{said}; check its records.at",
+                "no response of {name} has a list at `{}`{words}; check its records.at",
                 records.at
             ),
             false => format!(
-                "{name}: the last response has no list at `{}`{said}",
+                "{name}: the last response has no list at `{}`{words}",
                 records.at
             ),
         };
         match page.lacks_elements {
             // An empty list in XML: its elements are left out.
-            true => verdict.notes.push(text),
-            false => {
-                self.doubt(Doubt::NoRecords, text, verdict);
-            }
+            true => said.note(text),
+            false => said.add(self.find(Doubt::NoRecords, text)),
         }
     }
 

@@ -1,56 +1,54 @@
 //! The end of a list: whether it is proved, and what speaks against it.
 
 use super::moves::is_small;
-use super::{Asked, Finding, Review, Turn, Verdict};
+use super::{Asked, Onward, Reading, Review, Said, Turn};
 use ingest_base::record::Doubted;
 use ingest_config::{Doubt, Lasting, Lead, PageKind, Place};
-use ingest_upstream::{End, Missing, Page, signs_of_end};
+use ingest_upstream::{End, Page, SignKind, signs_of_end};
 
 /// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
 const NEXT: [&str; 3] = ["next", "next_header", "link"];
 
 impl Review<'_> {
     /// Decides about a page behind which the response names no further one.
-    pub fn end(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
-        let further = match &page.end {
-            End::Assumed(further) => self.beyond_assumed(page, turn).map(|why| (further, why)),
+    pub fn end(&mut self, page: &Page, turn: Turn<'_>, said: &mut Said) -> Onward {
+        let mut is_open = false;
+        match &page.end {
+            End::Assumed(further) => match self.beyond_assumed(page, turn) {
+                Some(Beyond::Page) => return Onward::Next(further.clone()),
+                Some(Beyond::Proof(asked)) => return self.ask(asked, further),
+                Some(Beyond::Nothing) => is_open = true,
+                None => {}
+            },
             End::Said(further) if self.is_told_first(page, turn) => {
-                Some((further, Beyond::Proof(Asked::Said)))
+                return self.ask(Asked::Said, further);
             }
-            End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => None,
-        };
-        match further {
-            Some((further, Beyond::Page)) => {
-                verdict.next = Some(further.clone());
-                return;
-            }
-            Some((further, Beyond::Proof(asked))) => {
-                verdict.next = Some(further.clone());
-                verdict.is_proof = true;
-                self.asked = Some(asked);
-                return;
-            }
-            Some((_, Beyond::Nothing)) | None => {}
+            End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => {}
         }
-        let is_open = matches!(further, Some((_, Beyond::Nothing)));
         if page.dead_end.is_none() {
-            self.check(page, turn, verdict);
+            self.check(page, turn, said);
         }
         if let Some(Lasting::At(at)) = self.call.paging.lasting()
             && page.lasting.is_none()
             && page.listed > 0
-            && verdict.doubts.is_empty()
+            && !said.is_doubtful()
         {
-            verdict.notes.push(format!(
-                "{}: the last page has no cursor at `{at}` (`page.lasting`), so the next pass lists everything",
-                self.call.name
-            ));
+            said.note(self.text(&format!(
+                "the last page has no cursor at `{at}` (`page.lasting`), so the next pass lists everything"
+            )));
         }
-        self.shown.full = match self.cap {
-            Some(cap) => page.size.map(|size| (size, cap)),
-            None => self.shown.full.or(self.known.full),
+        self.shown.full = match self.reading {
+            Reading::Capped(cap) => page.size.map(|size| (size, cap)),
+            Reading::Pages | Reading::Asked(_) => self.shown.full.or(self.known.full),
         };
-        verdict.is_proved = !is_open && verdict.doubts.is_empty() && page.dead_end.is_none();
+        Onward::End {
+            is_proved: !is_open && !said.is_doubtful() && page.dead_end.is_none(),
+        }
+    }
+
+    fn ask(&mut self, asked: Asked, further: &str) -> Onward {
+        self.reading = Reading::Asked(asked);
+        Onward::Proof(further.to_owned())
     }
 
     /// What is beyond a page that is not full and where the upstream says nothing; `None` if the list ends there by what is known.
@@ -60,7 +58,8 @@ impl Review<'_> {
         let full = self.shown.full.or(self.known.full);
         let full = full.filter(|(size, _)| Some(*size) == page.size);
         let full = full.map(|(_, full)| full);
-        let is_capped = self.cap.is_some() || full.is_some_and(|full| page.listed >= full);
+        let is_capped = matches!(self.reading, Reading::Capped(_))
+            || full.is_some_and(|full| page.listed >= full);
         let is_whole = !self.is_shorter() && page.unread.next.is_none();
         if all_came || (!is_capped && is_whole && self.tells(page.listed, full)) {
             return None;
@@ -71,6 +70,29 @@ impl Review<'_> {
             (_, true) => Beyond::Page,
             (_, false) => Beyond::Proof(Asked::Assumed(page.listed)),
         })
+    }
+
+    /// Whether what is known of the call tells that a page of so many records is the last one. `full`: the records of a full page.
+    ///
+    /// An empty further page proves that no page with fewer records than the one before it is capped. Of one with more it proves
+    /// nothing, and no request can tell a list with as many records as a cap from a capped one but a further page for each list. A
+    /// right configuration pays once for its call, so what is proved of one list holds for the others, with two exceptions: a list too
+    /// short for any cap told nothing about caps, and half of a full page is what an upstream has that lowers its cap. Lost is what
+    /// an upstream caps at more records than the proved list has, where no page was full, no total and no next page is reported, and
+    /// the region had no more pages before.
+    pub(super) fn tells(&self, listed: u64, full: Option<u64>) -> bool {
+        let proved = self.shown.proved.max(self.known.proved);
+        let is_proved = proved.is_some_and(|proved| listed <= proved);
+        match full {
+            Some(_) if self.shown.full.is_some() => true,
+            // Where the upstream halves its pages, a list that was never longer would end there.
+            Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
+            None => {
+                let size = self.call.paging.page_size();
+                let told = |proved| proved >= FEWEST || !can_be_cap(listed, size);
+                is_proved || proved.is_some_and(told)
+            }
+        }
     }
 
     /// Whether a first page says that it is the last one, and something else in it says that it is not, in a call whose word was
@@ -87,49 +109,42 @@ impl Review<'_> {
     /// `{since}`, and the next list had only what is newer than this one; in a slice, of which no other pass lists the rest; and
     /// where the last page has the cursor of the next pass.
     #[must_use]
-    pub fn cut(&self) -> Option<Finding> {
-        let call = &self.call.name;
-        let text = match (self.region.slice.is_some(), self.names_since()) {
-            (true, _) => format!(
-                "{call} stopped at max_pages before the end of its list, and no pass lists the rest of the slice; raise max_pages, or \
-                choose shorter slices for what is left (`slices.step`)"
-            ),
-            (false, true) => format!(
-                "{call} stopped at max_pages before the end of its list, and the next pass uses the same {{since}}; raise max_pages"
-            ),
-            (false, false) if matches!(self.call.paging.lasting(), Some(Lasting::At(_))) => {
-                format!(
-                    "{call} stopped at max_pages before the end of its list, where the cursor of the next pass is; raise max_pages"
-                )
+    pub fn cut(&self) -> Said {
+        let why = match (self.region.slice.is_some(), self.names_since()) {
+            (true, _) => {
+                "and no pass lists the rest of the slice; raise max_pages, or choose shorter slices for what is left (`slices.step`)"
             }
-            (false, false) => return None,
+            (false, true) => "and the next pass uses the same {since}; raise max_pages",
+            (false, false) if matches!(self.call.paging.lasting(), Some(Lasting::At(_))) => {
+                "where the cursor of the next pass is; raise max_pages"
+            }
+            (false, false) => return Said::default(),
         };
-        Some(self.find(Doubt::Cut, text))
+        let name = &self.call.name;
+        let text = format!("{name} stopped at max_pages before the end of its list, {why}");
+        self.find(Doubt::Cut, text)
     }
 
-    fn check(&mut self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+    fn check(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
         // A further page means nothing where one is wanted, or where each requested id can have come.
         let is_only = self.step.max_pages == Some(1);
         let is_wanted = is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
         if !is_wanted {
-            self.check_next(page, turn, verdict);
+            said.add(self.check_next(page, turn));
         }
+        self.note_caps(page, said);
         // A request for ids has another shape than a list.
-        if turn.ids.is_empty() {
-            self.check_places(page, verdict);
+        if !turn.ids.is_empty() {
+            return;
         }
-        self.note_caps(page, verdict);
-        let is_whole = self.fetched == turn.before.saturating_add(1);
-        if turn.ids.is_empty() && !self.is_last(turn) && !self.is_unchanged {
-            self.check_total(page, is_whole, verdict);
-        }
-        if is_whole {
-            self.note_overlaps(page, verdict);
+        self.check_places(page, said);
+        if !self.is_last(turn) && !self.is_unchanged {
+            self.check_total(page, turn, said);
         }
     }
 
     /// What looks like a next page although the list ends.
-    fn check_next(&self, page: &Page, turn: Turn<'_>, verdict: &mut Verdict) {
+    fn check_next(&self, page: &Page, turn: Turn<'_>) -> Said {
         let paging = &self.call.paging;
         let is_single = turn.before == 0 && !self.known.led_on;
         let is_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
@@ -138,55 +153,45 @@ impl Review<'_> {
         let unread = &page.unread;
         let can_lead = (unread.url.as_ref()).or(unread.token.as_ref().filter(|_| is_full));
         if let Some(at) = can_lead.filter(|_| is_single && is_unnamed && page.listed > 0) {
-            let text = format!(
-                "{}: the list ends here, and the response has a value at {at} that can lead to a next page (`page`)",
-                self.call.name
-            );
-            self.doubt(Doubt::NextUnread, text, verdict);
-            return;
+            let text = self.text(&format!(
+                "the list ends here, and the response has a value at {at} that can lead to a next page (`page`)"
+            ));
+            return self.find(Doubt::NextUnread, text);
         }
         let Some(sign) = signs_of_end(paging, page) else {
-            return;
+            return Said::default();
         };
-        let text = format!("{}: {sign}", self.call.name);
-        let doubt = match &sign {
-            Missing::Next {
-                unread: Some(_), ..
+        let total = unread.total.as_ref().map_or(0, |(_, total)| *total);
+        let is_small = is_small(total, page.listed);
+        // What a feed names on its last page is where the next pass begins.
+        let begins_next = turn.begins_at_cursor && paging.lasting() == Some(&Lasting::Last);
+        let is_only = is_single && is_unnamed;
+        let doubt = match sign.kind {
+            SignKind::FullPage { is_elsewhere: true } | SignKind::NamedElsewhere if is_unnamed => {
+                Some(Doubt::NextUnread)
             }
-            | Missing::UnreadNext { .. }
-                if is_unnamed =>
-            {
-                Doubt::NextUnread
+            SignKind::Denied if is_single && !begins_next => Some(Doubt::NextMissing),
+            // The list can have exactly one full page.
+            SignKind::FullPage { .. } if is_only => Some(Doubt::FewerThanTotal),
+            SignKind::MoreRecords if is_only || is_one_page => Some(Doubt::FewerThanTotal),
+            SignKind::NamedElsewhere => None,
+            SignKind::MoreRecords if !paging.counts_itself() => None,
+            SignKind::FullPage { .. } | SignKind::Denied | SignKind::MoreRecords => {
+                return Said::default();
             }
-            // What a feed names on its last page is where the next pass begins.
-            Missing::Next { is_flag: true, .. }
-                if turn.begins_at_cursor && paging.lasting() == Some(&Lasting::Last) =>
-            {
-                return;
-            }
-            Missing::Next { is_flag: true, .. } if is_single => Doubt::NextMissing,
-            Missing::UnreadNext { .. } => return verdict.notes.push(text),
-            Missing::Next { .. } if is_single && is_unnamed => match &unread.total {
-                Some((_, total)) if *total > page.listed && !is_small(*total, page.listed) => {
-                    Doubt::FewerThanTotal
-                }
-                // The list can have exactly one full page.
-                Some(_) | None => return verdict.notes.push(text),
+        };
+        let text = self.text(&sign.text);
+        match doubt.filter(|doubt| *doubt != Doubt::FewerThanTotal || !is_small) {
+            Some(doubt) => self.find(doubt, text),
+            None => Said {
+                notes: vec![text],
+                ..Said::default()
             },
-            Missing::Rest { total, records, .. } if is_one_page || (is_single && is_unnamed) => {
-                if is_small(*total, *records) {
-                    return verdict.notes.push(text);
-                }
-                Doubt::FewerThanTotal
-            }
-            Missing::Rest { .. } if !paging.counts_itself() => return verdict.notes.push(text),
-            _ => return,
-        };
-        self.doubt(doubt, text, verdict);
+        }
     }
 
     /// Places that earlier responses of the call had, or that this list has under another name.
-    fn check_places(&self, page: &Page, verdict: &mut Verdict) {
+    fn check_places(&self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
         for (key, always) in &self.shown.places {
             // A list that `max_pages` cut never shows a page without a next one.
@@ -196,7 +201,7 @@ impl Review<'_> {
                     "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
                     renamed it"
                 );
-                self.doubt(Doubt::PlaceMissing, text, verdict);
+                said.add(self.find(Doubt::PlaceMissing, text));
             }
         }
         for (key, (pages, instead)) in &self.lacking {
@@ -204,11 +209,11 @@ impl Review<'_> {
                 let text = format!(
                     "{name}: no response has true or false at the place of `page.{key}`; {instead} looks like it"
                 );
-                self.doubt(Doubt::PlaceMissing, text, verdict);
+                said.add(self.find(Doubt::PlaceMissing, text));
             }
         }
         if let Some(text) = self.renamed_next(page) {
-            self.doubt(Doubt::PlaceMissing, text, verdict);
+            said.add(self.find(Doubt::PlaceMissing, text));
         }
     }
 
@@ -241,41 +246,41 @@ impl Review<'_> {
     }
 
     /// Whether the list has as many records as the response reports.
-    fn check_total(&self, page: &Page, is_whole: bool, verdict: &mut Verdict) {
+    fn check_total(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
+        let is_whole = self.fetched == turn.before.saturating_add(1);
+        let paging = &self.call.paging;
         let unread = page.unread.total.as_ref();
-        let unread = unread.filter(|_| self.call.paging.counts_itself() && is_whole);
+        let unread = unread.filter(|_| paging.counts_itself() && is_whole);
         let reached = match page.before {
             Some(before) => before.saturating_add(page.listed),
             None if is_whole => self.listed,
             None => return,
         };
         // What leads on by itself can have fewer records than its last page reports, if others came while it was read.
-        let paging = &self.call.paging;
         let is_compared = paging.counts_itself() || (is_whole && self.fetched == 1);
-        let at = paging.total().filter(|_| is_compared);
-        let (at, total) = match (page.total, unread, at) {
-            (Some(total), None, Some(at)) => (format!("`{at}`"), total),
-            (Some(total), Some((_, unread)), Some(at)) if total >= *unread => {
+        let read = paging.total().filter(|_| is_compared).zip(page.total);
+        let (at, total) = match (read, unread) {
+            (Some((at, total)), None) => (format!("`{at}`"), total),
+            (Some((at, total)), Some((_, unread))) if total >= *unread => {
                 (format!("`{at}`"), total)
             }
-            (_, Some((at, total)), _) => (at.clone(), *total),
-            _ => return,
+            (_, Some((at, total))) => (at.clone(), *total),
+            (None, None) => return,
         };
         let has_doubt = |doubt: &Doubted| doubt.doubt == Doubt::FewerThanTotal.name();
         // What a list of a few records less means is judged of the list as a whole.
-        if total <= reached || is_small(total, reached) || verdict.doubts.iter().any(has_doubt) {
+        if total <= reached || is_small(total, reached) || said.doubts.iter().any(has_doubt) {
             return;
         }
-        let text = format!(
-            "{}: the list ended after {reached} records, and the response has {total} at {at}: if that is the number of all \
-            records, check `page.first`, `page.size` and `page.size_param`",
-            self.call.name
-        );
-        self.doubt(Doubt::FewerThanTotal, text, verdict);
+        let text = self.text(&format!(
+            "the list ended after {reached} records, and the response has {total} at {at}: if that is the number of all records, check \
+            `page.first`, `page.size` and `page.size_param`"
+        ));
+        said.add(self.find(Doubt::FewerThanTotal, text));
     }
 
     /// Notes that the pages have fewer records than were requested.
-    fn note_caps(&self, page: &Page, verdict: &mut Verdict) {
+    fn note_caps(&self, page: &Page, said: &mut Said) {
         let param = self.call.paging.size().and_then(|size| size.param);
         let (Some(param), Some(size)) = (param, page.size) else {
             return;
@@ -286,9 +291,13 @@ impl Review<'_> {
             .filter(|(requested, full)| *requested == size && *full < size);
         let alike = self.sizes.first().filter(|_| self.sizes.len() == 1);
         let alike = alike.filter(|records| **records < size && self.led > 1);
-        let seen = self.cap.or(known.map(|(_, full)| full)).or(alike.copied());
+        let cap = match self.reading {
+            Reading::Capped(cap) => Some(cap),
+            Reading::Pages | Reading::Asked(_) => None,
+        };
+        let seen = cap.or(known.map(|(_, full)| full)).or(alike.copied());
         if let Some(seen) = seen {
-            verdict.notes.push(format!(
+            said.note(format!(
                 "{}: pages have {seen} records although `{param}` requests {size}; the list goes on by {seen}. Check the name of \
                 `page.size_param`, or write size = {seen}{}",
                 self.call.name,
@@ -314,23 +323,17 @@ impl Review<'_> {
             value of the call: {fixed}"
         )
     }
+}
 
-    /// Notes that every page begins with records of the page before.
-    fn note_overlaps(&self, page: &Page, verdict: &mut Verdict) {
-        if !self.call.paging.counts_itself() || self.fetched < 2 {
-            return;
-        }
-        // The first page follows none, and an empty last one begins with no record.
-        let turns = self.fetched - u64::from(page.listed == 0) - 1;
-        let total = page.unread.total.as_ref().map(|(_, total)| *total);
-        let has_too_many = self.overlapping > 0 && total.is_some_and(|total| total < self.listed);
-        if turns > 0 && (self.overlapping >= turns || has_too_many) {
-            verdict.notes.push(format!(
-                "{}: pages begin with records of the page before; check `page.param` and `page.first`",
-                self.call.name
-            ));
-        }
-    }
+/// The fewest records that a page which an upstream caps has, in practice.
+const FEWEST: u64 = 10;
+
+/// Records of pages that upstreams have where a request does not say how many it wants, or says it wrongly.
+const USUAL: [u64; 8] = [20, 25, 30, 50, 100, 250, 500, 1_000];
+
+/// Whether upstreams cap pages at so many records where `size` are requested.
+fn can_be_cap(records: u64, size: u64) -> bool {
+    records >= FEWEST && (size.is_multiple_of(records) || USUAL.contains(&records))
 }
 
 /// What is beyond a page that seems to be the last.

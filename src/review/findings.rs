@@ -1,14 +1,14 @@
 //! Signs of a mistake in the configuration that show in the pages of a pass: values that no page of a call contained, and ids
-//! whose record differs between regions.
+//! whose record differs between regions, of which only one is kept.
 
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use ingest_base::record::Record;
 use ingest_config::{Ids, Job, Pointer, Region, Step};
-use ingest_upstream::{Missing, Page, ReportedCost, missing};
+use ingest_upstream::{Missing, MissingFrom, Page, ReportedCost, missing};
 use parking_lot::Mutex;
 
 /// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
@@ -25,19 +25,13 @@ struct OfCall {
     /// Pages whose response was "not modified", which reports no cost.
     unchanged: u64,
     with_records: u64,
-    /// How many pages did not contain something.
-    lacking: BTreeMap<Missing, u64>,
     /// Pages with as many records as a page can have.
     full: u64,
-    /// Records of all pages, and those left out because an earlier one of their page has the same id.
-    listed: u64,
+    /// What pages did not contain, and how many, by what it is without an example.
+    lacking: BTreeMap<String, (Missing, u64)>,
+    /// Records left out because an earlier one of their page has the same id.
     repeated: u64,
-    /// Records that were compared with those of other pages and regions.
-    landed: u64,
     regions: BetweenRegions,
-    /// Records that came again in one walk of a list with another body, and the id of the first one.
-    rewritten: u64,
-    first_rewritten: Option<String>,
 }
 
 /// Ids that another region of the run returned too, or in a step of ids another request for one id.
@@ -47,9 +41,6 @@ struct BetweenRegions {
     of_ids: bool,
     shared: u64,
     differing: u64,
-    /// Ids whose record is the same, and the regions that returned them first.
-    same: u64,
-    same_as: BTreeSet<Arc<str>>,
     /// The first id with another body, and its regions.
     example: Option<(String, Arc<str>, Arc<str>)>,
 }
@@ -60,34 +51,17 @@ impl Findings {
         let found = self.0.entry(step.call.name.clone()).or_default();
         found.pages += 1;
         found.unchanged += u64::from(page.unchanged);
-        found.listed += page.listed;
         found.full += u64::from(page.listed >= step.call.paging.page_size());
         found.with_records += u64::from(!page.records.is_empty());
+        found.repeated += page.repeated;
         for one in missing(&step.call, page, reported) {
-            let is_expected = match &one {
-                // The review of the list says what they mean.
-                Missing::Next { .. } | Missing::Rest { .. } | Missing::UnreadNext { .. } => true,
-                Missing::Reported { .. } | Missing::Reset { .. } | Missing::Settle { .. } => {
-                    page.unchanged
-                }
-                // The last page says that it is the last one, others need not say anything.
-                Missing::Paging { key: "done", .. } => page.next.is_some(),
-                Missing::Paging { .. } | Missing::Size { .. } | Missing::NoObject { .. } => false,
-                // They are found when the records are landed.
-                Missing::Ids { .. } | Missing::Parent { .. } | Missing::Since { .. } => false,
-                Missing::Column { .. }
-                | Missing::NoMembers { .. }
-                | Missing::ColumnType { .. }
-                | Missing::Text { .. } => false,
-                // The pager and the count of skipped records report these.
-                Missing::List { .. } | Missing::Id { .. } => true,
-                Missing::DistinctId { records } => {
-                    found.repeated += *records;
-                    true
-                }
-            };
-            if !is_expected {
-                *found.lacking.entry(one).or_default() += 1;
+            match one.from {
+                MissingFrom::NoneOfAList => {}
+                MissingFrom::AllReports if page.unchanged => {}
+                MissingFrom::AnyPage
+                | MissingFrom::AllWithRecords
+                | MissingFrom::AllFull
+                | MissingFrom::AllReports => found.lack(one, 1),
             }
         }
     }
@@ -99,7 +73,7 @@ impl Findings {
             if let Some(missing) = missing_of(ids, records)
                 && let Some(found) = self.0.get_mut(call)
             {
-                *found.lacking.entry(missing).or_default() += 1;
+                found.lack(missing, 1);
             }
         }
     }
@@ -111,22 +85,14 @@ impl Findings {
             found.pages += more.pages;
             found.unchanged += more.unchanged;
             found.with_records += more.with_records;
-            for (one, pages) in &more.lacking {
-                *found.lacking.entry(one.clone()).or_default() += pages;
-            }
-            found.listed += more.listed;
             found.full += more.full;
             found.repeated += more.repeated;
-            found.landed += more.landed;
-            found.rewritten += more.rewritten;
-            let first = more.first_rewritten.clone();
-            found.first_rewritten = found.first_rewritten.take().or(first);
+            for (one, pages) in more.lacking.values() {
+                found.lack(one.clone(), *pages);
+            }
             found.regions.of_ids |= more.regions.of_ids;
-            found.regions.same += more.regions.same;
             found.regions.shared += more.regions.shared;
             found.regions.differing += more.regions.differing;
-            let same_as = more.regions.same_as.iter().cloned();
-            found.regions.same_as.extend(same_as);
             let example = more.regions.example.clone();
             found.regions.example = found.regions.example.take().or(example);
         }
@@ -137,101 +103,61 @@ impl Findings {
     pub fn notes(&self, resumed: bool) -> impl Iterator<Item = String> {
         self.0.iter().flat_map(move |(call, found)| {
             let absent = found.absent().filter(move |_| !resumed);
-            let absent = absent.map(move |missing| format!("{call}: {missing}"));
-            let repeated = Missing::DistinctId {
-                records: found.repeated,
-            };
-            let repeated = (found.repeated > 0).then(|| format!("{call}: {repeated}"));
-            let regions = found
-                .regions
-                .note(call)
-                .or(found.regions.note_same(call, found.landed));
-            let rewritten = found.note_rewritten(call);
-            absent.chain(repeated).chain(regions).chain(rewritten)
+            let repeated = Missing::distinct_ids(found.repeated).text;
+            let repeated = Some(repeated).filter(|_| found.repeated > 0);
+            let texts = absent.cloned().chain(repeated);
+            let texts = texts.map(move |text| format!("{call}: {text}"));
+            texts.chain(found.regions.note(call))
         })
     }
 }
 
 impl OfCall {
-    /// Returns a note if many records came again with another body: a record that is updated during the walk is no mistake.
-    fn note_rewritten(&self, call: &str) -> Option<String> {
-        const FEW: u64 = 3;
-        let id = self.first_rewritten.as_ref()?;
-        let is_often = self.rewritten >= FEW && self.rewritten.saturating_mul(5) >= self.landed;
-        is_often.then(|| {
-            format!(
-                "{call}: {} of {} records came again in the same list with another body, such as `{id}`; only the last body is \
-                kept: if each page has another part of a record, request all parts in one page, or in calls of their own",
-                self.rewritten, self.landed
-            )
-        })
+    fn lack(&mut self, one: Missing, pages: u64) {
+        let known = self.lacking.entry(one.what.clone());
+        known.or_insert((one, 0)).1 += pages;
     }
 
     /// Returns what no page contained.
-    fn absent(&self) -> impl Iterator<Item = &Missing> {
-        let lacking = self.lacking.iter();
-        let in_all = lacking.filter(|(missing, pages)| match missing {
-            Missing::Column { .. }
-            | Missing::NoMembers { .. }
-            | Missing::ColumnType { .. }
-            | Missing::Text { .. } => **pages == self.with_records,
-            Missing::Reported { .. } | Missing::Reset { .. } | Missing::Settle { .. } => {
-                **pages == self.pages - self.unchanged
-            }
-            Missing::Paging { key: "done", .. } => true,
-            // A page that is not full may be the last one, and lack it rightly.
-            Missing::Paging { .. } => **pages >= self.full,
-            Missing::Ids { .. } | Missing::Since { .. } => **pages == self.with_records,
-            Missing::UnreadNext { .. }
-            | Missing::Rest { .. }
-            | Missing::Size { .. }
-            | Missing::Parent { .. }
-            | Missing::NoObject { .. } => true,
-            Missing::Next { .. }
-            | Missing::List { .. }
-            | Missing::Id { .. }
-            | Missing::DistinctId { .. } => **pages == self.pages,
+    fn absent(&self) -> impl Iterator<Item = &String> {
+        let in_all = self.lacking.values().filter(|(one, pages)| match one.from {
+            MissingFrom::AnyPage => true,
+            MissingFrom::AllWithRecords => *pages == self.with_records,
+            MissingFrom::AllFull => *pages >= self.full,
+            MissingFrom::AllReports => *pages == self.pages - self.unchanged,
+            MissingFrom::NoneOfAList => false,
         });
-        in_all.map(|(missing, _)| missing)
+        in_all.map(|(one, _)| &one.text)
     }
 }
 
 impl BetweenRegions {
-    /// Adds a record that two regions returned.
-    fn add(&mut self, id: &str, is_same: bool, (first, second): (Arc<str>, Arc<str>)) {
-        self.shared += 1;
-        if is_same {
-            self.same += 1;
-            self.same_as.insert(first);
-        } else {
-            self.differing += 1;
-            self.example
-                .get_or_insert_with(|| (id.to_owned(), first, second));
-        }
-    }
-
     /// Returns a note if at least half of the shared ids differ: a count that changes between two requests is no mistake.
     fn note(&self, call: &str) -> Option<String> {
         let (id, first, second) = self.example.as_ref()?;
-        let is_mistake = self.differing.saturating_mul(2) >= self.shared;
-        is_mistake.then(|| {
-            let (differing, shared) = (self.differing, self.shared);
-            if self.of_ids {
-                return format!(
-                    "{call}: {differing} of {shared} ids that requests for two ids returned have different records, such as \
-                    `{id}` of {first} and {second}; only the last one is kept: if a record belongs to the requested id, add \
-                    \"{{id}}\" to records.id"
-                );
-            }
+        let (differing, shared) = (self.differing, self.shared);
+        let (two, of, remedy) = match self.of_ids {
+            true => (
+                "requests for two ids",
+                "of",
+                "if a record belongs to the requested id, add \"{id}\" to records.id",
+            ),
+            false => (
+                "two regions",
+                "in",
+                "if the region makes the difference, add it to records.id",
+            ),
+        };
+        (differing.saturating_mul(2) >= shared).then(|| {
             format!(
-                "{call}: {differing} of {shared} ids that two regions returned have different records, such as `{id}` in \
-                {first} and {second}; only the last one is kept: if the region makes the difference, add it to records.id"
+                "{call}: {differing} of {shared} ids that {two} returned have different records, such as `{id}` {of} {first} and \
+                {second}; only the last one is kept: {remedy}"
             )
         })
     }
 }
 
-/// The records of a run that are compared between the pages of a list, and between regions: by the hash of call and id.
+/// The records of a run that are compared between regions: by the hash of call and id.
 #[derive(Debug, Default)]
 pub struct RegionalRecords(Mutex<BTreeMap<u64, SeenRecord>>);
 
@@ -240,50 +166,28 @@ pub struct RegionalRecords(Mutex<BTreeMap<u64, SeenRecord>>);
 struct SeenRecord {
     /// The region, or the requested id.
     origin: Arc<str>,
-    /// The hash of the list.
-    list: u64,
     /// The hash of its body.
     body: u64,
 }
 
-/// The list to which a page belongs.
-#[derive(Debug, Clone, Copy)]
-pub struct ListRef<'a> {
-    pub job: &'a Job,
-    pub step: &'a Step,
-    pub region: &'a Region,
-    pub request: &'a str,
-    /// The ids that it requests; none in a step that lists.
-    pub ids: &'a [String],
-}
-
-impl ListRef<'_> {
-    /// Returns what its records are compared by: its region, or the only id that it requests. `None` for a batch of several ids,
-    /// which belongs to no region.
-    fn origin(&self) -> Option<Arc<str>> {
-        match self.ids {
-            [] => Some(&*self.region.code).filter(|code| *code != Region::SHARED),
-            [id] => Some(id.as_str()),
-            _ => None,
-        }
-        .map(Arc::from)
-    }
-}
-
 impl RegionalRecords {
-    /// Compares the records of a page with those of earlier pages, and with those that other regions returned; in a step that
-    /// requests ids one by one, with those of the other ids.
-    pub fn compare(&self, list: ListRef<'_>, records: &[Record], findings: &mut Findings) {
-        let ListRef {
-            job, step, region, ..
-        } = list;
-        let Some(origin) = list.origin() else { return };
-        let of_ids = !list.ids.is_empty();
-        let list = hash(&(&job.name, region.key(), list.request, list.ids));
+    /// Compares the records of a page with those that other regions returned; in a step that requests `ids` one by one, with those
+    /// of the other ids. A batch of several ids belongs to no region.
+    pub fn compare(
+        &self,
+        (job, step, region): (&Job, &Step, &Region),
+        ids: &[String],
+        records: &[Record],
+        findings: &mut Findings,
+    ) {
+        let origin: Arc<str> = match ids {
+            [] if *region.code != *Region::SHARED => Arc::from(&*region.code),
+            [id] => Arc::from(id.as_str()),
+            _ => return,
+        };
         let (upstream, call) = (&job.credential.upstream.name, &step.call.name);
-        let of_call = findings.0.entry(call.clone()).or_default();
-        of_call.regions.of_ids |= of_ids;
-        of_call.landed += u64::try_from(records.len()).unwrap_or(u64::MAX);
+        let found = &mut findings.0.entry(call.clone()).or_default().regions;
+        found.of_ids |= !ids.is_empty();
         let mut all = self.0.lock();
         for record in records {
             let key = hash(&(upstream, call, &record.id));
@@ -295,50 +199,26 @@ impl RegionalRecords {
             match all.entry(key) {
                 Entry::Vacant(free) => {
                     let origin = Arc::clone(&origin);
-                    free.insert(SeenRecord { origin, list, body });
+                    free.insert(SeenRecord { origin, body });
                     if is_full {
                         all.pop_last();
                     }
                 }
-                Entry::Occupied(mut first) if first.get().list == list => {
-                    if first.get().body != body {
-                        of_call.rewritten += 1;
-                        let id = &mut of_call.first_rewritten;
-                        id.get_or_insert_with(|| record.id.clone());
-                    }
+                // A later page of the region can have the record once more, as it is now.
+                Entry::Occupied(mut first) if first.get().origin == origin => {
                     first.get_mut().body = body;
                 }
-                Entry::Occupied(first) if first.get().origin != origin => {
-                    let is_same = first.get().body == body;
-                    let regions = (Arc::clone(&first.get().origin), Arc::clone(&origin));
-                    of_call.regions.add(&record.id, is_same, regions);
+                Entry::Occupied(first) => {
+                    found.shared += 1;
+                    if first.get().body != body {
+                        found.differing += 1;
+                        let regions = (Arc::clone(&first.get().origin), Arc::clone(&origin));
+                        let example = || (record.id.clone(), regions.0, regions.1);
+                        found.example.get_or_insert_with(example);
+                    }
                 }
-                Entry::Occupied(_) => {}
             }
         }
-    }
-}
-
-impl BetweenRegions {
-    /// Returns a note if the records of a region are those of other ones.
-    ///
-    /// Of regions that walk the same list at the same time, each may be the first that returns a part of it. One of two has half
-    /// of its records from the other one, one of three two thirds from the others. Charts of neighbours share as much by chance,
-    /// but with several of them, and not nine tenths.
-    fn note_same(&self, call: &str, landed: u64) -> Option<String> {
-        const FEW: u64 = 3;
-        // Several parents often have the same child.
-        let first = self.same_as.first().filter(|_| !self.of_ids)?;
-        let others = u64::try_from(self.same_as.len()).unwrap_or(u64::MAX).min(9);
-        let is_mistake = self.same.saturating_mul(others + 1) >= landed.saturating_mul(others);
-        (self.same >= FEW && is_mistake).then(|| {
-            format!(
-                "{call}: {} of {landed} records are the same as those of {first}{}: if the region should make a difference, check \
-                that a parameter or the path contains it, and the parameter's name",
-                self.same,
-                if others > 1 { " and other regions" } else { "" }
-            )
-        })
     }
 }
 
@@ -352,10 +232,16 @@ pub fn missing_of(ids: &Ids, records: &[Record]) -> Option<Missing> {
     let has = |record: &&Record, at: &Pointer| at.has_text_in(&record.body);
     let naming: Vec<&Record> = records.iter().filter(|one| has(one, ids.at.at())).collect();
     if naming.is_empty() {
-        let at = ids.at.at().to_string();
-        return Some(Missing::Ids { at });
+        let text = format!(
+            "no record has an id at `{}` (`ids.at`) for a later step, which so requests nothing",
+            ids.at.at()
+        );
+        return Some(Missing::new(MissingFrom::AllWithRecords, text));
     }
     let is_lacking = |at: &&Pointer| !naming.iter().all(|record| has(record, at));
-    let lacking = ids.at.parent().iter().find(is_lacking);
-    lacking.map(|at| Missing::Parent { at: at.to_string() })
+    let at = ids.at.parent().iter().find(is_lacking)?;
+    let text = format!(
+        "records that name an id have no value at `{at}` (`{{parent:{at}}}`), so nothing is requested for them"
+    );
+    Some(Missing::new(MissingFrom::AnyPage, text))
 }

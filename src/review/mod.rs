@@ -1,5 +1,21 @@
 //! What the pages of a list show: whether its end is proved, and what cannot happen in a list that is read correctly. Pure: it
 //! knows the page, what the pages before it showed, and what earlier lists of the call did. Of these it keeps counts and names.
+//!
+//! How a list is read on. A page that is not full, behind which the upstream says nothing, is an assumed end.
+//!
+//! | reading | page | then |
+//! | --- | --- | --- |
+//! | any | leads on | `Pages` (`Capped` stays) |
+//! | `Pages` | the end, as the upstream says | ends, proved |
+//! | `Pages` | an assumed end, as earlier lists of the call had it | ends, proved |
+//! | `Pages` | an assumed end of which nobody knows | `Asked(Assumed)` |
+//! | `Pages` | the first says that it is the last, and denies it elsewhere | `Asked(Said)` |
+//! | `Asked` | empty, or refused | ends, proved; the call is known to end so |
+//! | `Asked(Assumed)` | has records | `Capped`: the upstream caps its pages |
+//! | `Asked(Said)` | has records | ends, doubtful (`end-refuted`) |
+//! | `Capped` | an assumed end | `Capped`, until a page is empty |
+//! | any | shows a doubt that makes further pages worthless | ends, doubtful |
+//! | any | leads on behind `max_pages` | ends, cut |
 
 mod beside;
 mod end;
@@ -8,6 +24,8 @@ mod known;
 mod moves;
 mod order;
 mod since;
+#[cfg(test)]
+mod tests;
 mod tried;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +35,7 @@ use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Page};
 
 use findings::missing_of;
-pub use findings::{Findings, ListRef, RegionalRecords};
+pub use findings::{Findings, RegionalRecords};
 pub use known::Known;
 pub use moves::Judged as ListJudged;
 use order::{Previous, Repeats};
@@ -32,22 +50,39 @@ const REORDERED: u64 = 2;
 /// Pages in a row that repeat an earlier page behind a new cursor until that is a doubt.
 const REPEATED: u64 = 3;
 
-/// The fewest records that a page which an upstream caps has, in practice.
-const FEWEST: u64 = 10;
-
-/// Records of pages that upstreams have where a request does not say how many it wants, or says it wrongly.
-const USUAL: [u64; 8] = [20, 25, 30, 50, 100, 250, 500, 1_000];
-
-/// Whether upstreams cap pages at so many records where `size` are requested.
-fn can_be_cap(records: u64, size: u64) -> bool {
-    records >= FEWEST && (size.is_multiple_of(records) || USUAL.contains(&records))
+/// What is said of a list, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// What speaks against it: it is not complete.
+    pub doubts: Vec<Doubted>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
 }
 
-fn refused_by(call: &str) -> String {
-    format!(
-        "{call}: the upstream refused a page that its own response named, or said to be there (a rule with class = \"end\"), so it has \
-        more records than it lists; request shorter lists, such as one for each of several values of a parameter, or `slices`"
-    )
+impl Said {
+    /// Adds a note.
+    pub fn note(&mut self, note: impl Into<String>) {
+        let note = note.into();
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Adds what else is said.
+    pub fn add(&mut self, more: Self) {
+        for doubt in more.doubts {
+            if !self.doubts.contains(&doubt) {
+                self.doubts.push(doubt);
+            }
+        }
+        more.notes.into_iter().for_each(|note| self.note(note));
+    }
+
+    /// Whether something speaks against the list.
+    #[must_use]
+    pub const fn is_doubtful(&self) -> bool {
+        !self.doubts.is_empty()
+    }
 }
 
 /// One list while it is read.
@@ -66,6 +101,7 @@ pub struct Review<'a> {
     landed_before: u64,
     /// What this list shows.
     shown: Known,
+    reading: Reading,
     /// Pages, those with records, and those that had no list where the configuration expects one.
     fetched: u64,
     with_records: u64,
@@ -74,23 +110,28 @@ pub struct Review<'a> {
     listed: u64,
     previous: Previous,
     reordered: u64,
-    /// Pages that begin with a record of the page before.
-    overlapping: u64,
     /// Pages with records that lack a place, by the key of `page`; and a place that looks like it.
     lacking: BTreeMap<&'static str, (u64, Option<String>)>,
     /// The numbers of records on the pages that led on.
     sizes: BTreeSet<u64>,
     /// How many of them have records.
     led: u64,
-    /// Why the next page is requested although this one seems to be the last.
-    asked: Option<Asked>,
-    /// The number of records on a page that the upstream capped.
-    cap: Option<u64>,
     is_unchanged: bool,
     /// Whether an error beside the records was found.
     has_error: bool,
     /// Whether the upstream named the next page, or said that there is one.
     is_named: bool,
+}
+
+/// How a list is read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// By its pages.
+    Pages,
+    /// By a further page that tells whether it ended.
+    Asked(Asked),
+    /// Behind pages with this many records, to which the upstream caps them.
+    Capped(u64),
 }
 
 /// Why a further page is requested.
@@ -120,43 +161,52 @@ pub struct Turn<'a> {
 /// What follows from a page.
 #[derive(Debug)]
 pub struct Verdict {
-    /// The cursor of the next page; `None` if the list ends.
-    pub next: Option<String>,
-    /// Whether `max_pages` ends the list here although it continues.
-    pub is_cut: bool,
-    /// Whether the next page is requested only to prove that the list ended.
-    pub is_proof: bool,
-    /// Whether the page is empty and was requested only to prove that.
+    pub onward: Onward,
+    /// Whether the page is empty and was requested only to prove the end.
     pub has_proved: bool,
-    /// Whether the end is proved.
-    pub is_proved: bool,
     /// Whether no page so far has a list where the configuration expects one.
     pub has_no_list: bool,
-    /// What speaks against the list if the catalog finds that the page repeats its cursor without a new record.
-    pub if_repeats: Finding,
-    /// The doubts that are not accepted.
-    pub doubts: Vec<Doubted>,
-    /// What else is worth knowing.
-    pub notes: Vec<String>,
+    /// What is said of the list if the catalog finds that the page repeats its cursor without a new record.
+    pub if_repeats: Said,
+    pub said: Said,
 }
 
-/// Something that speaks against a list.
-#[derive(Debug, Clone)]
-pub enum Finding {
-    /// A doubt: the list is not complete.
-    Doubt(Doubted),
-    /// A note: the configuration accepts the doubt.
-    Note(String),
+/// How a list goes on behind a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Onward {
+    /// With the page at this cursor.
+    Next(String),
+    /// With the page at this cursor, which is requested only to prove that the list ended.
+    Proof(String),
+    /// Not, although it continues: `max_pages` ends it.
+    Cut,
+    /// Not. Whether the end is proved.
+    End { is_proved: bool },
 }
 
-impl Verdict {
-    fn add(&mut self, finding: Option<Finding>) {
-        match finding {
-            Some(Finding::Doubt(doubt)) => self.doubts.push(doubt),
-            Some(Finding::Note(note)) => self.notes.push(note),
-            None => {}
+impl Onward {
+    /// Whether the list is over.
+    #[must_use]
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::End { .. })
+    }
+
+    /// The cursor of the next page; `None` if there is none.
+    #[must_use]
+    pub fn into_cursor(self) -> Option<String> {
+        match self {
+            Self::Next(cursor) | Self::Proof(cursor) => Some(cursor),
+            Self::Cut | Self::End { .. } => None,
         }
     }
+}
+
+/// A doubt after which no further page is worth its cost.
+struct Stop {
+    doubt: Doubt,
+    text: String,
+    /// Whether a list of the call ends so where the doubt is accepted.
+    is_end: bool,
 }
 
 impl<'a> Review<'a> {
@@ -181,18 +231,16 @@ impl<'a> Review<'a> {
             known,
             last_pages,
             landed_before: 0,
+            reading: Reading::Pages,
             fetched: 0,
             with_records: 0,
             without_list: 0,
             listed: 0,
             previous: Previous::default(),
             reordered: 0,
-            overlapping: 0,
             lacking: BTreeMap::new(),
             sizes: BTreeSet::new(),
             led: 0,
-            asked: None,
-            cap: None,
             is_unchanged: false,
             has_error: false,
             is_named: false,
@@ -205,24 +253,31 @@ impl<'a> Review<'a> {
         &self.shown
     }
 
-    /// Takes up what other lists of the call showed meanwhile. Returns whether a further page need not be requested any more.
-    pub fn learn(&mut self, known: Known) -> bool {
-        self.known = known;
-        match self.asked {
-            Some(Asked::Said) => self.known.told,
-            Some(Asked::Assumed(listed)) => {
-                let full = self.known.full.map(|(_, full)| full);
-                let is_short = full.is_none_or(|full| listed < full);
-                is_short && self.tells(listed, full) && !self.is_shorter()
-            }
-            None => false,
-        }
-    }
-
     /// Whether it has seen a page.
     #[must_use]
     pub const fn has_begun(&self) -> bool {
         self.fetched > 0
+    }
+
+    /// Takes up what other lists of the call showed meanwhile. Returns whether a further page need not be requested any more.
+    pub fn learn(&mut self, known: Known) -> bool {
+        self.known = known;
+        match self.reading {
+            Reading::Asked(Asked::Said) => self.known.told,
+            Reading::Asked(Asked::Assumed(listed)) => {
+                let full = self.known.full.map(|(_, full)| full);
+                let is_short = full.is_none_or(|full| listed < full);
+                is_short && self.tells(listed, full) && !self.is_shorter()
+            }
+            Reading::Pages | Reading::Capped(_) => false,
+        }
+    }
+
+    /// The upstream refused the further page, so there is none.
+    pub fn refused(&mut self) {
+        if let Reading::Asked(asked) = self.reading {
+            self.prove(asked);
+        }
     }
 
     /// Returns what follows from a page.
@@ -230,85 +285,51 @@ impl<'a> Review<'a> {
         if self.fetched == 0 {
             self.landed_before = turn.before;
         }
-        let (repeats, overlaps) = self.previous.compare(&page.records);
-        self.count(page, overlaps);
-        let mut verdict = Verdict {
-            next: page.next.clone(),
-            is_cut: false,
-            is_proof: false,
-            has_proved: false,
-            is_proved: false,
-            has_no_list: self.without_list == self.fetched,
-            if_repeats: self.find(Doubt::CursorRepeats, self.same_cursor()),
-            doubts: Vec::new(),
-            notes: Vec::new(),
+        let repeats = self.previous.compare(&page.records);
+        self.count(page);
+        let mut said = Said::default();
+        self.check_beside(page, &mut said);
+        let asked = match self.reading {
+            Reading::Asked(asked) => Some(asked),
+            Reading::Pages | Reading::Capped(_) => None,
         };
-        self.check_beside(page, &mut verdict);
-        let was_asked = self.asked.is_some();
-        self.follow(page, turn, repeats, &mut verdict);
-        // Only at the end: a page before it may lack a list that a later one has.
-        if verdict.next.is_none() && verdict.doubts.is_empty() {
-            self.check_list(page, turn, was_asked, &mut verdict);
+        let has_proved = asked.is_some() && page.listed == 0 && page.next.is_none();
+        if let Some(asked) = asked {
+            self.answered(asked, page, has_proved);
         }
-        verdict.is_proved &= verdict.doubts.is_empty();
+        let mut onward = self.follow(page, turn, (asked, repeats), &mut said);
+        if onward.is_end() {
+            // Only at the end: a page before it may lack a list that a later one has.
+            if !said.is_doubtful() {
+                self.check_list(page, turn, asked.is_some(), &mut said);
+            }
+            if said.is_doubtful() {
+                onward = Onward::End { is_proved: false };
+            }
+        }
         if page.skipped > 0 && (self.reads_what_is_new() || self.call.paging.lasting().is_some()) {
-            let text = format!(
-                "{}: records have no id at `records.id`, and the next list does not have them again",
-                self.call.name
+            let text = self.text(
+                "records have no id at `records.id`, and the next list does not have them again",
             );
-            self.doubt(Doubt::IdsMissing, text, &mut verdict);
+            said.add(self.find(Doubt::IdsMissing, text));
         }
-        verdict.is_cut = verdict.next.is_some() && !verdict.is_proof && self.is_last(turn);
-        if verdict.is_cut {
-            verdict.add(self.cut());
+        if matches!(onward, Onward::Next(_)) && self.is_last(turn) {
+            onward = Onward::Cut;
+            said.add(self.cut());
         }
-        verdict
-    }
-
-    /// Decides whether the list goes on behind a page.
-    fn follow(&mut self, page: &Page, turn: Turn<'_>, repeats: Repeats, verdict: &mut Verdict) {
-        let (asked, was_named) = (self.asked.take(), self.is_named);
-        self.is_named = page.is_named || (page.unchanged && self.leads());
-        if asked.is_some() && page.listed == 0 && page.next.is_none() {
-            verdict.has_proved = true;
-            self.prove(asked);
-        }
-        if self.stops(page, (asked, repeats), verdict) {
-            verdict.next = None;
-            return;
-        }
-        if page.is_refused && (was_named || turn.is_named) && asked.is_none() {
-            let text = refused_by(&self.call.name);
-            self.doubt(Doubt::Cut, text, verdict);
-            return;
-        }
-        if let (Some(Asked::Assumed(listed)), false) = (asked, page.listed == 0) {
-            self.cap = Some(listed);
-        }
-        if verdict.next.is_none() {
-            self.end(page, turn, verdict);
-        }
-        if verdict.next.is_some() && !verdict.is_proof {
-            self.lead_on(page);
+        Verdict {
+            onward,
+            has_proved,
+            has_no_list: self.without_list == self.fetched,
+            if_repeats: self.same_cursor(),
+            said,
         }
     }
 
-    /// Whether the upstream names each next page.
-    fn leads(&self) -> bool {
-        self.call.paging.names_next(None, false)
-    }
-
-    /// The upstream refused the further page, so there is none.
-    pub fn refused(&mut self) {
-        let asked = self.asked.take();
-        self.prove(asked);
-    }
-
-    fn count(&mut self, page: &Page, overlaps: bool) {
+    fn count(&mut self, page: &Page) {
         self.fetched += 1;
         self.without_list += u64::from(page.lacks_list || page.is_blank);
         self.listed = self.listed.saturating_add(page.listed);
-        self.overlapping += u64::from(overlaps);
         self.is_unchanged |= page.unchanged;
         if !page.unchanged {
             self.shown.see(page);
@@ -331,137 +352,168 @@ impl<'a> Review<'a> {
         }
     }
 
-    /// Whether the list has fewer pages so far than the last complete one of the region.
-    const fn is_shorter(&self) -> bool {
-        self.landed_before.saturating_add(self.with_records) < self.last_pages
+    /// The further page came.
+    fn answered(&mut self, asked: Asked, page: &Page, has_proved: bool) {
+        self.reading = match asked {
+            Asked::Assumed(listed) if page.listed > 0 => Reading::Capped(listed),
+            Asked::Assumed(_) | Asked::Said => Reading::Pages,
+        };
+        if has_proved {
+            self.prove(asked);
+        }
     }
 
-    /// A further page was empty.
-    fn prove(&mut self, asked: Option<Asked>) {
+    /// A further page was empty: lists of the call end so.
+    fn prove(&mut self, asked: Asked) {
+        self.reading = Reading::Pages;
         match asked {
-            Some(Asked::Said) => self.shown.told = true,
-            Some(Asked::Assumed(listed)) if self.cap.is_none() => {
-                self.shown.proved = self.shown.proved.max(Some(listed));
-            }
-            Some(Asked::Assumed(_)) | None => {}
+            Asked::Said => self.shown.told = true,
+            Asked::Assumed(listed) => self.shown.proved = self.shown.proved.max(Some(listed)),
         }
     }
 
-    /// Whether what is known of the call tells that a page of so many records is the last one. `full`: the records of a full page.
-    ///
-    /// An empty further page proves that no page with fewer records than the one before it is capped. Of one with more it proves
-    /// nothing, and no request can tell a list with as many records as a cap from a capped one but a further page for each list. A
-    /// right configuration pays once for its call, so what is proved of one list holds for the others, with two exceptions: a list too
-    /// short for any cap told nothing about caps, and half of a full page is what an upstream has that lowers its cap. Lost is what
-    /// an upstream caps at more records than the proved list has, where no page was full, no total and no next page is reported, and
-    /// the region had no more pages before.
-    fn tells(&self, listed: u64, full: Option<u64>) -> bool {
-        let proved = self.shown.proved.max(self.known.proved);
-        let is_proved = proved.is_some_and(|proved| listed <= proved);
-        match full {
-            Some(_) if self.shown.full.is_some() => true,
-            // Where the upstream halves its pages, a list that was never longer would end there.
-            Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
-            None => {
-                let size = self.call.paging.page_size();
-                let told = |proved| proved >= FEWEST || !can_be_cap(listed, size);
-                is_proved || proved.is_some_and(told)
-            }
-        }
-    }
-
-    fn lead_on(&mut self, page: &Page) {
-        self.shown.led_on = true;
-        if page.listed > 0 {
-            self.shown.least = self.shown.least.into_iter().chain([page.listed]).min();
-            self.sizes.insert(page.listed);
-            self.led += 1;
-        }
-    }
-
-    /// Adds the doubts after which no further page is worth its cost. Returns whether the list ends there.
-    fn stops(
+    /// Decides whether the list goes on behind a page.
+    fn follow(
         &mut self,
         page: &Page,
+        turn: Turn<'_>,
         (asked, repeats): (Option<Asked>, Repeats),
-        verdict: &mut Verdict,
-    ) -> bool {
+        said: &mut Said,
+    ) -> Onward {
+        let was_named = self.is_named;
+        let leads = self.call.paging.names_next(None, false);
+        self.is_named = page.is_named || (page.unchanged && leads);
+        if let Some(stop) = self.stops(page, asked, repeats) {
+            let is_end = stop.is_end || !self.call.trust.contains(&stop.doubt);
+            said.add(self.find(stop.doubt, stop.text));
+            if is_end {
+                return Onward::End {
+                    is_proved: !said.is_doubtful(),
+                };
+            }
+        }
+        if page.is_refused && (was_named || turn.is_named) && asked.is_none() {
+            let text = self.text(
+                "the upstream refused a page that its own response named, or said to be there (a rule with class = \"end\"), so it has \
+                more records than it lists; request shorter lists, such as one for each of several values of a parameter, or `slices`",
+            );
+            said.add(self.find(Doubt::Cut, text));
+            return Onward::End { is_proved: false };
+        }
+        let onward = match &page.next {
+            Some(next) => Onward::Next(next.clone()),
+            None => self.end(page, turn, said),
+        };
+        if matches!(onward, Onward::Next(_)) {
+            self.shown.led_on = true;
+            if page.listed > 0 {
+                self.shown.least = self.shown.least.into_iter().chain([page.listed]).min();
+                self.sizes.insert(page.listed);
+                self.led += 1;
+            }
+        }
+        onward
+    }
+
+    /// Returns the doubt after which no further page is worth its cost.
+    fn stops(&mut self, page: &Page, asked: Option<Asked>, repeats: Repeats) -> Option<Stop> {
         let name = &self.call.name;
+        let stop = |doubt, text| {
+            Some(Stop {
+                doubt,
+                text,
+                is_end: false,
+            })
+        };
         if let (Some(elsewhere), Some(records)) = (&page.elsewhere, &self.call.records) {
             let text = format!(
                 "{name}: the response has no records at `{}` (`records.at`), and a list at `{elsewhere}`",
                 records.at
             );
-            return self.doubt(Doubt::NoRecords, text, verdict);
+            return stop(Doubt::NoRecords, text);
         }
         if self.call.paging.counts_itself() && page.listed > 0 && repeats == Repeats::Whole {
             let text = format!(
                 "{name} returned the same page twice; the list ends there; if it has more, the upstream may not know \
                 `page.param`, or `page.first` is wrong"
             );
-            self.doubt(Doubt::CursorRepeats, text, verdict);
-            // Where the configuration accepts the doubt, a list of this call ends so.
-            verdict.is_proved = verdict.doubts.is_empty();
-            return true;
+            return Some(Stop {
+                doubt: Doubt::CursorRepeats,
+                text,
+                is_end: true,
+            });
         }
         // A record that changed twice is named twice.
-        let can_repeat = self.call.names_changes() || page.listed == 0;
-        let is_reordered = matches!(repeats, Repeats::InAnotherOrder | Repeats::Within);
-        if is_reordered && !can_repeat {
-            self.reordered += 1;
-        }
-        if self.previous.repeated() >= REPEATED && !can_repeat {
-            let text = format!(
-                "{name} returned {REPEATED} pages in a row that it had returned before, each with a new cursor; the list ends there; if it \
-                has more, the upstream may not know `page.param`"
-            );
-            return self.doubt(Doubt::CursorRepeats, text, verdict);
-        }
-        let adds_nothing = repeats == Repeats::Within && page.next.is_none();
-        if self.reordered >= REORDERED || (adds_nothing && !can_repeat) {
-            let text = format!(
-                "{name}: pages repeat records of the page before in another order; check `page.param` and the order of the list: \
-                the parameter may lead to where the list came from"
-            );
-            return self.doubt(Doubt::RecordsRepeat, text, verdict);
+        if !self.call.names_changes() && page.listed > 0 {
+            self.reordered += u64::from(repeats.is_reordered());
+            if self.previous.repeated() >= REPEATED {
+                let text = format!(
+                    "{name} returned {REPEATED} pages in a row that it had returned before, each with a new cursor; the list ends there; if \
+                    it has more, the upstream may not know `page.param`"
+                );
+                return stop(Doubt::CursorRepeats, text);
+            }
+            let adds_nothing = repeats == Repeats::Within && page.next.is_none();
+            if self.reordered >= REORDERED || adds_nothing {
+                let text = format!(
+                    "{name}: pages repeat records of the page before in another order; check `page.param` and the order of the list: \
+                    the parameter may lead to where the list came from"
+                );
+                return stop(Doubt::RecordsRepeat, text);
+            }
         }
         if asked == Some(Asked::Said) && page.listed > 0 {
             let text = format!(
                 "{name}: the first response says that the list ends there, and a further page has records; check the places of \
                 `page` (`more`, `done`, `total`, `pages`)"
             );
-            return self.doubt(Doubt::EndRefuted, text, verdict);
+            return stop(Doubt::EndRefuted, text);
         }
-        if let End::Unnamed(why) = &page.end {
-            let text = format!("{name}: {why}");
-            self.doubt(Doubt::NextUnnamed, text, verdict);
-            verdict.is_proved = verdict.doubts.is_empty();
-            return true;
+        match &page.end {
+            End::Unnamed(why) => Some(Stop {
+                doubt: Doubt::NextUnnamed,
+                text: format!("{name}: {why}"),
+                is_end: true,
+            }),
+            End::NotNamed | End::Said(_) | End::Assumed(_) | End::Proved => None,
         }
-        false
     }
 
-    /// Adds a doubt, or a note if the configuration accepts it. Returns whether it is a doubt.
-    fn doubt(&self, doubt: Doubt, text: String, verdict: &mut Verdict) -> bool {
-        let finding = self.find(doubt, text);
-        let is_doubt = matches!(finding, Finding::Doubt(_));
-        verdict.add(Some(finding));
-        is_doubt
+    /// A text about the call.
+    fn text(&self, why: &str) -> String {
+        format!("{}: {why}", self.call.name)
     }
 
-    fn find(&self, doubt: Doubt, text: String) -> Finding {
+    /// Returns a doubt, or a note if the configuration accepts it.
+    fn find(&self, doubt: Doubt, text: String) -> Said {
         let upstream = &self.job.credential.upstream.name;
         let (call, name) = (&self.call.name, doubt.name());
+        let mut said = Said::default();
         if self.call.trust.contains(&doubt) {
-            return Finding::Note(format!("{text} (accepted: {name})"));
+            said.note(format!("{text} (accepted: {name})"));
+        } else {
+            said.doubts.push(Doubted {
+                doubt: name.to_owned(),
+                call: call.clone(),
+                text: format!(
+                    "{text}; if the list is right, write trust = [\"{name}\"] in [upstreams.{upstream}.calls.{call:?}]"
+                ),
+            });
         }
-        Finding::Doubt(Doubted {
-            doubt: name.to_owned(),
-            call: call.clone(),
-            text: format!(
-                "{text}; if the list is right, write trust = [\"{name}\"] in [upstreams.{upstream}.calls.{call:?}]"
-            ),
-        })
+        said
+    }
+
+    /// What is said of a list whose cursor repeats without a new record.
+    fn same_cursor(&self) -> Said {
+        let mistake = match self.call.paging.cursor_param() {
+            Some(_) => "the upstream may not know `page.param`",
+            None => "`page.next` may name the page itself, or the first one",
+        };
+        let text = format!(
+            "{} returned the same cursor twice, and no new record; the list ends there; if it has more, {mistake}",
+            self.call.name
+        );
+        self.find(Doubt::CursorRepeats, text)
     }
 
     /// Whether a list that ends too early would lose records for good.
@@ -474,65 +526,14 @@ impl<'a> Review<'a> {
         self.names_since() || self.step.stop_at_known.is_some()
     }
 
+    /// Whether the list has fewer pages so far than the last complete one of the region.
+    const fn is_shorter(&self) -> bool {
+        self.landed_before.saturating_add(self.with_records) < self.last_pages
+    }
+
     /// Whether `max_pages` allows no page behind this one.
     fn is_last(&self, turn: Turn<'_>) -> bool {
         let most = self.step.max_pages;
         most.is_some_and(|most| turn.before.saturating_add(1) >= most)
-    }
-
-    /// Returns how the list goes on behind a page, and why.
-    #[must_use]
-    pub fn goes_on(&self, page: &Page, verdict: &Verdict) -> String {
-        let size = page.size.unwrap_or_default();
-        if verdict.is_proof {
-            return format!(
-                "seems to end here, since the page is not full ({} of {size} records) and the response does not say whether there \
-                are more: a run requests one further page, once for this call, unless a page of the call was full",
-                page.listed
-            );
-        }
-        let why = match (&verdict.next, &page.end) {
-            (Some(_), _) if !self.call.paging.counts_itself() => {
-                "goes on: the response names the next page"
-            }
-            (Some(_), _) if page.total.is_some() => "goes on: the reported total is not reached",
-            (Some(_), _) => "goes on: the page is full, or the response says that there are more",
-            (None, _) if !verdict.doubts.is_empty() => "ends here, and cannot be trusted",
-            (None, End::NotNamed) => "ends here: the response names no next page",
-            (None, End::Said(_)) => "ends here: the response says so",
-            (None, End::Assumed(_)) => "ends here: the step wants one page",
-            (None, End::Proved) if page.listed == 0 => "ends here: the page is empty",
-            (None, End::Proved | End::Unnamed(_)) => {
-                "ends here: one page is the whole list, or the response says so"
-            }
-        };
-        why.to_owned()
-    }
-
-    /// Returns a note on a page that leads on and has fewer records than were requested.
-    #[must_use]
-    pub fn note_size(&self, page: &Page) -> Option<String> {
-        let param = self.call.paging.size()?.param?;
-        let size = page
-            .size
-            .filter(|size| page.listed > 0 && page.listed < *size)?;
-        page.next.as_ref()?;
-        Some(format!(
-            "the page has {} records although `{param}` requests {size}, and the list goes on: the upstream may not know the \
-            parameter (`page.size_param`), or has smaller pages (`page.size`); a list costs {} times the requests",
-            page.listed,
-            size.div_ceil(page.listed)
-        ))
-    }
-
-    fn same_cursor(&self) -> String {
-        let mistake = match self.call.paging.cursor_param() {
-            Some(_) => "the upstream may not know `page.param`",
-            None => "`page.next` may name the page itself, or the first one",
-        };
-        format!(
-            "{} returned the same cursor twice, and no new record; the list ends there; if it has more, {mistake}",
-            self.call.name
-        )
     }
 }

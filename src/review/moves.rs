@@ -1,7 +1,7 @@
 //! Lists that moved while they were read, and lists that have fewer records than the upstream reports: judged at their end, by what all
 //! pages showed, those before a stop included.
 
-use super::{Finding, Review};
+use super::{Review, Said};
 use ingest_base::list_so_far::{ListSoFar, Totals};
 use ingest_config::Doubt;
 use ingest_upstream::Page;
@@ -9,7 +9,7 @@ use ingest_upstream::Page;
 /// What follows from a list as a whole.
 #[derive(Debug, Default)]
 pub struct Judged {
-    pub findings: Vec<Finding>,
+    pub said: Said,
     /// Whether it perhaps lacks records that there are: none is marked as gone.
     pub is_partial: bool,
     /// Whether the next list has to begin where this one did: it perhaps passed over records.
@@ -99,6 +99,15 @@ impl Review<'_> {
                 false => self.judge_total(list, total, &mut judged),
             }
         }
+        // On each page that follows another one, or so that there are more records than the response reports.
+        let on_each = list.overlapping >= self.with_records.saturating_sub(1);
+        let has_too_many = total.is_some_and(|total| total.last < self.listed);
+        let overlaps = list.overlapping > 0 && (on_each || has_too_many);
+        if self.call.paging.counts_itself() && overlaps {
+            judged.said.note(self.text(
+                "pages begin with records of the page before; check `page.param` and `page.first`",
+            ));
+        }
         self.judge_order(list, marks_gone, &mut judged);
         judged
     }
@@ -122,10 +131,10 @@ impl Review<'_> {
         let is_note = is_small(total.least, reached) && !self.is_last_chance();
         judged.is_partial |= !is_accepted;
         judged.is_cut |= !is_accepted && self.reads_what_is_new();
-        judged.findings.push(match is_note && !is_accepted {
-            true => Finding::Note(format!("{text}; {}", self.consequence())),
-            false => self.find(Doubt::FewerThanTotal, text),
-        });
+        match is_note && !is_accepted {
+            true => judged.said.note(format!("{text}; {}", self.consequence())),
+            false => judged.said.add(self.find(Doubt::FewerThanTotal, text)),
+        }
     }
 
     /// Whether it has as many different records as a number says that looks like that of all records.
@@ -149,13 +158,13 @@ impl Review<'_> {
             }
             false => "; if that is not the number of all records, ",
         };
-        judged.findings.push(Finding::Note(format!(
+        judged.said.note(format!(
             "{}: the list ended after {reached} records, and the response has {least} at {at}, so {}{remedy}write trust = [\"{}\"] into \
             the call",
             self.call.name,
             self.consequence(),
             Doubt::FewerThanTotal.name()
-        )));
+        ));
     }
 
     /// Whether the list moved while it was read.
@@ -182,16 +191,14 @@ impl Review<'_> {
         if passed_over && self.is_last_chance() {
             let text = format!("{why}, and no other pass lists what it passed over");
             judged.is_partial = true;
-            judged.findings.push(self.find(Doubt::ListMoved, text));
-        } else if passed_over && self.reads_what_is_new() {
-            (judged.is_partial, judged.is_cut) = (true, true);
-            judged
-                .findings
-                .push(Finding::Note(format!("{why}; {}", self.consequence())));
-        } else if marks_gone {
-            judged
-                .findings
-                .push(Finding::Note(format!("{why}; {}", self.consequence())));
+            judged.said.add(self.find(Doubt::ListMoved, text));
+            return;
+        }
+        let is_cut = passed_over && self.reads_what_is_new();
+        judged.is_partial |= is_cut;
+        judged.is_cut |= is_cut;
+        if marks_gone || is_cut {
+            judged.said.note(format!("{why}; {}", self.consequence()));
         }
     }
 

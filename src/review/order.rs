@@ -1,7 +1,7 @@
 //! Pages compared with the page before: by the hashes of their ids.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 
 use ingest_base::record::Record;
 
@@ -14,8 +14,15 @@ pub enum Repeats {
     Whole,
     /// Half of its records or more are those of the page before, in another order or at another place.
     InAnotherOrder,
-    /// So do all of its records, and they are not the end of the page before.
+    /// All of its records are those of the page before, and not its end.
     Within,
+}
+
+impl Repeats {
+    /// Whether the page has records of the page before where a list that moved has none.
+    pub const fn is_reordered(self) -> bool {
+        matches!(self, Self::InAnotherOrder | Self::Within)
+    }
 }
 
 /// The ids of the page before.
@@ -41,59 +48,36 @@ impl Previous {
         self.overlapping
     }
 
-    /// Returns how a page repeats the page before, and whether its first record is one of that. The page is then the page before.
-    pub fn compare(&mut self, records: &[Record]) -> (Repeats, bool) {
-        let ids: Vec<u64> = records
-            .iter()
-            .map(|record| hash(record.id.as_str()))
-            .collect();
-        self.overlapping = 0;
+    /// Returns how a page repeats the page before. It is then the page before.
+    pub fn compare(&mut self, records: &[Record]) -> Repeats {
+        let ids: Vec<u64> = records.iter().map(|record| hash(&record.id)).collect();
         let is_new = ids.is_empty() || self.pages.insert(hash(&ids));
         self.repeated = match is_new {
             true => 0,
             false => self.repeated.saturating_add(1),
         };
-        let Some(before) = self.ids.replace(ids) else {
-            return (Repeats::Nothing, false);
+        self.overlapping = 0;
+        let Some(before) = self.ids.replace(ids.clone()) else {
+            return Repeats::Nothing;
         };
-        let ids = self.ids.as_deref().unwrap_or_default();
-        self.overlapping = overlapping(&before, ids);
-        let overlaps = ids.first().is_some_and(|first| before.contains(first));
-        (repeats(&before, ids), overlaps)
+        let known: HashSet<&u64> = before.iter().collect();
+        let common = ids.iter().filter(|id| known.contains(id)).count();
+        let end = before.get(before.len().saturating_sub(common)..);
+        let is_end = end == ids.get(..common);
+        if is_end {
+            self.overlapping = common as u64;
+        }
+        match (is_end, common < ids.len()) {
+            _ if ids == before => Repeats::Whole,
+            _ if ids.is_empty() || common.saturating_mul(2) < ids.len() => Repeats::Nothing,
+            (true, true) => Repeats::Nothing,
+            (false, false) => Repeats::Within,
+            (true, false) | (false, true) => Repeats::InAnotherOrder,
+        }
     }
 }
 
-/// How many records the end of a page and the beginning of the next have in common, where they have no others.
-fn overlapping(before: &[u64], ids: &[u64]) -> u64 {
-    let known: HashSet<&u64> = before.iter().collect();
-    let common = ids.iter().filter(|id| known.contains(id)).count();
-    let end = before.get(before.len().saturating_sub(common)..);
-    match end == ids.get(..common) {
-        true => common as u64,
-        false => 0,
-    }
-}
-
-fn repeats(before: &[u64], ids: &[u64]) -> Repeats {
-    if ids == before {
-        return Repeats::Whole;
-    }
-    let known: HashSet<&u64> = before.iter().collect();
-    let common = ids.iter().filter(|id| known.contains(id)).count();
-    if ids.is_empty() || common.saturating_mul(2) < ids.len() {
-        return Repeats::Nothing;
-    }
-    let moved = before.get(before.len().saturating_sub(common)..);
-    match (moved == ids.get(..common), common < ids.len()) {
-        (true, true) => Repeats::Nothing,
-        (false, false) => Repeats::Within,
-        (true, false) | (false, true) => Repeats::InAnotherOrder,
-    }
-}
-
-fn hash(id: impl Hash) -> u64 {
+fn hash(value: &impl Hash) -> u64 {
     // Compared within one list alone, so it need not be the hash of another build.
-    let mut hasher = DefaultHasher::new();
-    id.hash(&mut hasher);
-    hasher.finish()
+    foldhash::fast::FixedState::default().hash_one(value)
 }

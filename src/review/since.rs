@@ -97,9 +97,10 @@ impl Greatest {
     ) -> Option<String> {
         let all = self.value.take().into_iter().chain(values);
         let all: Vec<SinceValue> = all.collect();
-        let is_time = Times::new(job, step, &all, self.start);
+        let all_are_times = all_are_times(job, step, &all, self.start);
         let greatest = all.into_iter().max_by(SinceValue::compare)?;
-        let moment = greatest.moment().filter(|moment| is_time.holds(moment));
+        let is_time = |moment: &Moment| all_are_times || moment.is_of_calendar();
+        let moment = greatest.moment().filter(is_time);
         let Some(moment) = moment.filter(|moment| moment.time() > self.start) else {
             self.value = Some(greatest);
             return None;
@@ -119,52 +120,41 @@ const SOON: Duration = Duration::from_secs(60);
 /// A time without a zone can be ahead of UTC by this.
 const ANY_ZONE: Duration = Duration::from_secs(14 * 60 * 60);
 
-/// Which values of a list are times.
-enum Times {
-    /// All that can be read as one.
-    All,
-    /// Those of the calendar: numbers are ids, versions or the like.
-    OfCalendar,
+/// Whether every value of a list that can be read as a time is one; otherwise numbers are ids, versions or the like. A number is a time
+/// where the configuration reads it as one. Otherwise it can be an id; it is a time where it is none, and others of the list are of
+/// this century and before the pass.
+fn all_are_times(job: &Job, step: &Step, values: &[SinceValue], start: Timestamp) -> bool {
+    const YEAR_2001: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
+    let is_of_id = |at: &Pointer| {
+        let records = step.call.records.iter();
+        let mut ids = records.flat_map(|records| &records.id);
+        ids.any(|id| matches!(id, Field::At(id) if id == at))
+    };
+    let is_recent = |value: &SinceValue| {
+        let time = value.time();
+        time.is_some_and(|time| (YEAR_2001..=start).contains(&time))
+    };
+    let is_id = job.since.at.as_ref().is_some_and(is_of_id);
+    must_be_times(job, step) || (!is_id && values.iter().any(is_recent))
 }
 
-impl Times {
-    /// A number is a time where the configuration reads it as one. Otherwise it can be an id; it is a time where it is none, and others of
-    /// the list are of this century and before the pass.
-    fn new(job: &Job, step: &Step, values: &[SinceValue], start: Timestamp) -> Self {
-        const YEAR_2001: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
-        let is_of_id = |at: &Pointer| {
-            let records = step.call.records.iter();
-            let mut ids = records.flat_map(|records| &records.id);
-            ids.any(|id| matches!(id, Field::At(id) if id == at))
-        };
-        let is_recent = |value: &SinceValue| {
-            value
-                .time()
-                .is_some_and(|time| (YEAR_2001..=start).contains(&time))
-        };
-        let is_configured = job.since.format.is_some() || job.timed_since(step).is_some();
-        let is_id = job.since.at.as_ref().is_some_and(is_of_id);
-        match is_configured || (!is_id && values.iter().any(is_recent)) {
-            true => Self::All,
-            false => Self::OfCalendar,
-        }
-    }
+/// Whether the job has a format for values of `{since}`, or the step an offset or a format of it.
+fn must_be_times(job: &Job, step: &Step) -> bool {
+    job.since.format.is_some() || job.timed_since(step).is_some()
+}
 
-    const fn holds(&self, moment: &Moment) -> bool {
-        match self {
-            Self::All => true,
-            Self::OfCalendar => moment.is_of_calendar(),
-        }
+/// A value in a note. The lists of many ids have the same one.
+fn value_in_words(step: &Step, text: &str, other: &str) -> String {
+    match step.ids {
+        None => format!("`{}`", plain(&text.chars().take(64).collect::<String>())),
+        Some(_) => other.to_owned(),
     }
 }
 
-/// The note on a value that has not come yet. The lists of many ids have the same one.
+/// The note on a value that has not come yet.
 fn in_the_future(job: &Job, step: &Step, text: &str) -> String {
     let at = job.since.at.clone().unwrap_or_default();
-    let value = match step.ids {
-        None => format!("`{}`", plain(&shortened(text))),
-        Some(_) => "a value".to_owned(),
-    };
+    let value = value_in_words(step, text, "a value");
     format!(
         "{}: {value} at `{at}` is in the future, so {{since}} is the start of the pass and not that value",
         step.call.name
@@ -181,13 +171,13 @@ pub struct SeenValues {
 }
 
 impl SeenValues {
-    /// Reads the values. They must be times where the job has a format for them, or the step an offset or a format of `{since}`.
+    /// Reads the values.
     #[must_use]
     pub fn read(job: &Job, step: &Step, records: &[Record]) -> Self {
         let Some(at) = &job.since.at else {
             return Self::default();
         };
-        let must_be_times = job.since.format.is_some() || job.timed_since(step).is_some();
+        let must_be_times = must_be_times(job, step);
         let texts = records.iter().flat_map(|record| at.texts_in(&record.body));
         let values = texts
             .filter(|text| !text.is_empty())
@@ -208,13 +198,10 @@ impl SeenValues {
     }
 }
 
-/// The note on a value that is no time. The lists of many ids have the same one.
+/// The note on a value that is no time.
 fn not_a_time(job: &Job, step: &Step, text: &str) -> String {
     let at = job.since.at.clone().unwrap_or_default();
-    let value = match step.ids {
-        None => format!("`{}`", plain(&shortened(text))),
-        Some(_) => "a value".to_owned(),
-    };
+    let value = value_in_words(step, text, "a value");
     let format = match &job.since.format {
         Some(format) => format!(
             "it is not of the `format` in the job's `since`, {:?}",
@@ -234,19 +221,12 @@ fn not_a_time(job: &Job, step: &Step, text: &str) -> String {
 pub fn sent_unread(job: &Job, step: &Step, since: &SinceValue) -> Option<String> {
     let timed = job.timed_since(step)?;
     let text = since.text().filter(|_| since.moment().is_none())?;
-    let value = match step.ids {
-        None => format!("`{}`", plain(&shortened(text))),
-        Some(_) => "its value".to_owned(),
-    };
+    let value = value_in_words(step, text, "its value");
     Some(format!(
         "{}: {timed} was sent as {value}, without its offset and its format, since that is not read as a time; name its form by \
         `format` in the job's `since`",
         step.call.name
     ))
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(64).collect()
 }
 
 /// The note about lists that begin at the first value of `since` and have no record at all.

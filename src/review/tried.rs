@@ -1,11 +1,9 @@
 //! What one response shows alone, to `ingest try`: as a run finds that which knows nothing of the call.
 
-use std::collections::BTreeSet;
-
-use super::{Known, Review, SeenValues, Turn, missing_of, older_than_since};
+use super::{Known, Onward, Review, SeenValues, Turn, Verdict, missing_of, older_than_since};
 use ingest_base::record::{Doubted, Record};
 use ingest_config::{Job, Lead, Pointer, Region, SinceValue, Step, Variable};
-use ingest_upstream::{Missing, Page, ReportedCost, missing};
+use ingest_upstream::{End, Missing, MissingFrom, Page, ReportedCost, missing};
 
 const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
     parameters (a time in `{since}` can be in the wrong unit), or try another region";
@@ -36,7 +34,7 @@ pub struct Judged {
     /// The doubts about the list.
     pub doubts: Vec<Doubted>,
     /// What the configuration names and the page lacks.
-    pub missing: BTreeSet<Missing>,
+    pub missing: Vec<String>,
     /// What else a person should know, the doubts included.
     pub notes: Vec<String>,
     /// The values for the next `{since}`; `None` where the step does not name it.
@@ -63,10 +61,11 @@ impl Tried<'_> {
         let verdict = review.see(page, turn);
         let is_empty = page.records.is_empty() && !page.lacks_list && page.skipped == 0;
         let goes_on_empty = page.listed == 0 && page.next.is_some();
+        let doubts = verdict.said.doubts.clone();
         let notes = unread
             .into_iter()
-            .chain(verdict.doubts.iter().map(doubt_in_words))
-            .chain(review.note_size(page))
+            .chain(doubts.iter().map(doubt_in_words))
+            .chain(self.note_size(page))
             .chain(self.likely_total(&review, page))
             .chain(is_empty.then(|| EMPTY.to_owned()))
             .chain(goes_on_empty.then(|| EMPTY_GOES_ON.to_owned()))
@@ -75,22 +74,65 @@ impl Tried<'_> {
         let mut missing = missing(&step.call, page, reported);
         missing.extend(self.lacking(&page.records));
         Judged {
-            goes_on: self.goes_on(review.goes_on(page, &verdict), verdict.next.is_some()),
+            goes_on: self.goes_on(page, verdict),
             notes: notes.collect(),
-            doubts: verdict.doubts,
-            missing: missing.into_iter().collect(),
+            doubts,
+            missing: missing.into_iter().map(|one| one.text).collect(),
             values,
         }
     }
 
-    /// Adds to how a list goes on where a run stops before its end.
-    fn goes_on(&self, why: String, is_more: bool) -> String {
-        match self.step.stop_at_known.filter(|_| is_more) {
+    /// Returns how the list goes on behind a page, and why.
+    fn goes_on(&self, page: &Page, verdict: Verdict) -> String {
+        let paging = &self.step.call.paging;
+        let why = match (&verdict.onward, &page.end) {
+            (Onward::Proof(_), _) => {
+                let size = page.size.unwrap_or_default();
+                &format!(
+                    "seems to end here, since the page is not full ({} of {size} records) and the response does not say whether there \
+                    are more: a run requests one further page, once for this call, unless a page of the call was full",
+                    page.listed
+                )
+            }
+            (Onward::Next(_) | Onward::Cut, _) if !paging.counts_itself() => {
+                "goes on: the response names the next page"
+            }
+            (Onward::Next(_) | Onward::Cut, _) if page.total.is_some() => {
+                "goes on: the reported total is not reached"
+            }
+            (Onward::Next(_) | Onward::Cut, _) => {
+                "goes on: the page is full, or the response says that there are more"
+            }
+            (Onward::End { .. }, _) if verdict.said.is_doubtful() => {
+                "ends here, and cannot be trusted"
+            }
+            (Onward::End { .. }, End::NotNamed) => "ends here: the response names no next page",
+            (Onward::End { .. }, End::Said(_)) => "ends here: the response says so",
+            (Onward::End { .. }, End::Assumed(_)) => "ends here: the step wants one page",
+            (Onward::End { .. }, End::Proved) if page.listed == 0 => "ends here: the page is empty",
+            (Onward::End { .. }, End::Proved | End::Unnamed(_)) => {
+                "ends here: one page is the whole list, or the response says so"
+            }
+        };
+        match self.step.stop_at_known.filter(|_| !verdict.onward.is_end()) {
             Some(_) => format!(
                 "{why}; a run stops here if all records of the page are known and unchanged (`stop_at_known`)"
             ),
-            None => why,
+            None => why.to_owned(),
         }
+    }
+
+    /// A note on a page that leads on and has fewer records than were requested.
+    fn note_size(&self, page: &Page) -> Option<String> {
+        let param = self.step.call.paging.size()?.param?;
+        let is_short = |size: &u64| page.listed > 0 && page.listed < *size && page.next.is_some();
+        let size = page.size.filter(is_short)?;
+        Some(format!(
+            "the page has {} records although `{param}` requests {size}, and the list goes on: the upstream may not know the \
+            parameter (`page.size_param`), or has smaller pages (`page.size`); a list costs {} times the requests",
+            page.listed,
+            size.div_ceil(page.listed)
+        ))
     }
 
     fn names_since(&self) -> bool {
@@ -134,7 +176,12 @@ impl Tried<'_> {
         let ids = ids.filter_map(|ids| missing_of(ids, records));
         let since = self.job.since.at.as_ref();
         let since = since.filter(|at| self.names_since() && !has(at));
-        let since = since.map(|at| Missing::Since { at: at.to_string() });
+        let since = since.map(|at| {
+            let text = format!(
+                "no record has a value at `{at}` (`since.at`), so {{since}} does not advance by it"
+            );
+            Missing::new(MissingFrom::AllWithRecords, text)
+        });
         match records.is_empty() {
             true => Vec::new(),
             false => ids.chain(since).collect(),

@@ -292,3 +292,29 @@ impl Remaining {
         job.credentials().map(remaining).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_regions_walk_as_fit_and_at_least_one() {
+        for regions in 1..40 {
+            for fit in 0..=regions {
+                let found = most_that_fit(regions, |count| count <= fit);
+                assert_eq!(found, fit.max(1), "{fit} of {regions}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_region_far_behind_those_that_fit_is_looked_at() {
+        let farthest = std::cell::Cell::new(0);
+        let fit = |count: usize| {
+            farthest.set(farthest.get().max(count));
+            count <= 3
+        };
+        assert_eq!(most_that_fit(10_000, fit), 3);
+        assert!(farthest.get() <= 6, "{}", farthest.get());
+    }
+}

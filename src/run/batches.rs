@@ -40,9 +40,9 @@ pub async fn fetch_batches(
         }
     }
     // Without a failed batch nothing is pending, so the query is saved.
-    batches.waiting = match batches.given_up.is_empty() {
-        true => Default::default(),
-        false => shared.waiting().await?,
+    batches.waiting = match batches.has_given_up {
+        true => shared.waiting().await?,
+        false => Default::default(),
     };
     shared.finish(batches).await
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::credentials::Credentials;
-use super::outcome::StoppedBy;
-use ingest_quota::{Account, Cost, Timestamp, Units};
+use super::outcome::{Claim, StoppedBy};
+use ingest_quota::{Account, Timestamp, Units};
 use parking_lot::Mutex;
 
 /// The rejections in a row of a credential that was accepted until it is taken for withdrawn.
@@ -33,19 +33,32 @@ impl Drop for WaitingLanding<'_> {
 #[derive(Debug, Default)]
 struct BlockedState {
     stops: Vec<RefusedCharge>,
-    denied: HashMap<String, String>,
+    /// Why what is blocked is.
+    why: HashMap<Subject, String>,
     /// Of each credential that the upstream accepted in this run, the rejections since.
     accepted: HashMap<String, u32>,
-    unreachable: HashMap<String, String>,
+    /// Until when the requests of accounts pause.
     slowed: HashMap<String, Timestamp>,
-    held: HashMap<String, String>,
-    unwritable: Option<String>,
+}
+
+/// What a run uses no more once it failed, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The upstream rejected the credential.
+    Credential(String),
+    /// All attempts of a request failed to connect to the upstream. Repeating them for each region would keep a machine without a
+    /// network busy for minutes.
+    Upstream(String),
+    /// The upstream asked the account to slow down, and a pause did not help or would be too long.
+    Account(String),
+    /// A page could not be landed in the catalog: one that would be lost is not paid for.
+    Catalog,
 }
 
 #[derive(Debug)]
 struct RefusedCharge {
     /// The units refused, `leave` included; `None` where the ledger has to be asked again.
-    claim: Option<Units>,
+    units: Option<Units>,
     stopped_by: StoppedBy,
     at: Timestamp,
 }
@@ -60,65 +73,44 @@ impl Blocked {
         }
     }
 
-    /// Returns the refusal of an equal charge. When a different one fits, only the ledger can say.
+    /// Returns the refusal of an equal charge, as that of `call` and its claim. When a different one fits, only the ledger can say.
     ///
-    /// Without it, a region further back in the order could charge a unit that returned after a region before it had stopped.
+    /// Without it, a region further back in the order could charge a unit that returned after a region before it had stopped. It is
+    /// recorded once for each call and claim: the pass that it was recorded for can go on with another credential, and the one of
+    /// this charge then waits for it alone.
     #[must_use]
-    pub fn refusal(&self, account: &Account, cost: &Cost, leave: &Cost) -> Option<StoppedBy> {
-        let answers = |refusal: &&RefusedCharge| {
-            let limit = &refusal.stopped_by.limit;
-            let units = cost.of(limit);
-            refusal.stopped_by.account == account.name
-                && units > Units::ZERO
-                && refusal.claim == Some(units + leave.of(limit))
-        };
-        self.state
-            .lock()
-            .stops
-            .iter()
-            .find(answers)
-            .map(|refusal| refusal.stopped_by.clone())
-    }
-
-    /// Records that a charge of `claim` units did not fit a limit.
-    pub fn refuse(&self, claim: Units, stopped_by: StoppedBy, now: Timestamp) {
-        self.state.lock().stops.push(RefusedCharge {
-            claim: Some(claim),
-            stopped_by,
-            at: now,
-        });
-    }
-
-    /// Records that the last refusal of a limit applies to another charge too, once for each call and claim: the pass that it was
-    /// recorded for can go on with another credential, and the one of this charge then waits for it alone.
-    pub fn repeat(&self, own: &StoppedBy) {
+    pub fn refusal(&self, account: &Account, call: &str, claim: Claim) -> Option<StoppedBy> {
         let mut state = self.state.lock();
-        let is_same = |one: &&RefusedCharge| {
-            let one = &one.stopped_by;
-            (&one.account, &one.limit, one.retry_at) == (&own.account, &own.limit, own.retry_at)
+        let stops = &mut state.stops;
+        let first = stops.iter().find(|refused| {
+            let (limit, units) = (&refused.stopped_by.limit, refused.units);
+            let cost = claim.cost.of(limit);
+            let is_equal = cost > Units::ZERO && units == Some(cost + claim.leave.of(limit));
+            refused.stopped_by.account == account.name && is_equal
+        })?;
+        let own = RefusedCharge {
+            stopped_by: StoppedBy {
+                call: call.to_owned(),
+                units: claim.cost.of(&first.stopped_by.limit),
+                claim,
+                ..first.stopped_by.clone()
+            },
+            ..*first
         };
-        let is_known = |one: &&RefusedCharge| {
-            let one = &one.stopped_by;
-            (&one.call, &one.claim) == (&own.call, &own.claim)
-        };
-        let same: Vec<&RefusedCharge> = state.stops.iter().filter(is_same).collect();
-        let Some(first) = same.first().filter(|_| !same.iter().any(is_known)) else {
-            return;
-        };
-        let refusal = RefusedCharge {
-            claim: first.claim,
-            stopped_by: own.clone(),
-            at: first.at,
-        };
-        state.stops.push(refusal);
+        let stopped_by = own.stopped_by.clone();
+        if !stops.iter().any(|one| one.stopped_by == stopped_by) {
+            stops.push(own);
+        }
+        Some(stopped_by)
     }
 
-    /// Records that the upstream reported a limit exhausted. The ledger has closed it, and says when the next charge fits.
-    pub fn exhausted(&self, stopped_by: StoppedBy, now: Timestamp) {
+    /// Records that a charge of so many units, `leave` included, did not fit a limit; `None`: the upstream reported the limit
+    /// exhausted. The ledger has closed it then, and says when the next charge fits.
+    pub fn refuse(&self, units: Option<Units>, stopped_by: StoppedBy, at: Timestamp) {
         self.state.lock().stops.push(RefusedCharge {
-            claim: None,
+            units,
             stopped_by,
-            at: now,
+            at,
         });
     }
 
@@ -134,20 +126,6 @@ impl Blocked {
             }
         };
         state.stops.iter().map(stop).collect()
-    }
-
-    /// Returns why the upstream rejected a credential; `None` where it did not.
-    #[must_use]
-    pub fn denial(&self, credential: &str) -> Option<String> {
-        self.state.lock().denied.get(credential).cloned()
-    }
-
-    /// Records that the upstream rejected a credential.
-    pub fn deny(&self, credential: &str, why: &str) {
-        self.state
-            .lock()
-            .denied
-            .insert(credential.to_owned(), why.to_owned());
     }
 
     /// Records that the upstream accepted a credential.
@@ -173,21 +151,6 @@ impl Blocked {
         *rejections <= MOST_IN_A_ROW
     }
 
-    /// Returns why an upstream cannot be reached, once all attempts of a request failed to connect. Repeating them for each region
-    /// would keep a machine without a network busy for minutes.
-    #[must_use]
-    pub fn out_of_reach(&self, upstream: &str) -> Option<String> {
-        self.state.lock().unreachable.get(upstream).cloned()
-    }
-
-    /// Records that no connection to an upstream can be made.
-    pub fn unreachable(&self, upstream: &str, why: &str) {
-        self.state
-            .lock()
-            .unreachable
-            .insert(upstream.to_owned(), why.to_owned());
-    }
-
     /// Returns until when the requests of an account pause because the upstream asked it to slow down.
     #[must_use]
     pub fn slowed_until(&self, account: &str) -> Option<Timestamp> {
@@ -199,22 +162,6 @@ impl Blocked {
         let mut state = self.state.lock();
         let slowed = state.slowed.entry(account.to_owned()).or_insert(until);
         *slowed = until.max(*slowed);
-    }
-
-    /// Returns why no more requests of an account are sent: the upstream asked it to slow down, and a pause did not help or would
-    /// be too long.
-    #[must_use]
-    pub fn held(&self, account: &str) -> Option<String> {
-        self.state.lock().held.get(account).cloned()
-    }
-
-    /// Records that no more requests of an account are sent.
-    pub fn hold(&self, account: &str, why: &str) {
-        self.state
-            .lock()
-            .held
-            .entry(account.to_owned())
-            .or_insert_with(|| why.to_owned());
     }
 
     /// Records that a page waits for the catalog, for as long as the guard lives.
@@ -229,17 +176,16 @@ impl Blocked {
         self.landings.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns why pages cannot be landed, once one could not: a page that would be lost is not paid for.
+    /// Returns why something is used no more; `None` while it is.
     #[must_use]
-    pub fn unwritable(&self) -> Option<String> {
-        self.state.lock().unwritable.clone()
+    pub fn why(&self, subject: &Subject) -> Option<String> {
+        self.state.lock().why.get(subject).cloned()
     }
 
-    /// Records that a page could not be landed.
-    pub fn cannot_land(&self, why: &str) {
-        self.state
-            .lock()
-            .unwritable
-            .get_or_insert_with(|| why.to_owned());
+    /// Records that something is used no more. The first reason counts.
+    pub fn block(&self, subject: Subject, why: &str) {
+        let mut state = self.state.lock();
+        let known = state.why.entry(subject);
+        known.or_insert_with(|| why.to_owned());
     }
 }

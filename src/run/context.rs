@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::blocked::Blocked;
+use super::blocked::{Blocked, Subject};
 use super::due::{Candidate, by_job};
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
@@ -13,7 +13,7 @@ use super::stats::{InFlight, PassStats};
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
-use super::waits::{TaskOf, Waits};
+use super::waits::Waits;
 use crate::review::RegionalRecords;
 use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
@@ -99,7 +99,7 @@ impl Context {
                 Ok(landed) => return Ok(landed),
                 Err(error) => {
                     let not_landed = self.keep(&landing, &error);
-                    self.blocked.cannot_land(&not_landed.why);
+                    self.blocked.block(Subject::Catalog, &not_landed.why);
                     return Err(not_landed);
                 }
             }
@@ -161,23 +161,25 @@ impl Context {
     /// # Errors
     /// Fails if an earlier page could not be landed, or the catalog is no longer in place.
     pub async fn can_land(&self) -> Result<(), StopReason> {
-        while self.blocked.unwritable().is_none() && self.blocked.waits_to_land() {
+        let unwritable = || self.blocked.why(&Subject::Catalog);
+        while unwritable().is_none() && self.blocked.waits_to_land() {
             self.clock.sleep(LANDING_PAUSE / 5).await;
         }
-        if let Some(why) = self.blocked.unwritable() {
+        if let Some(why) = unwritable() {
             return Err(StopReason::Failed(why));
         }
         let in_place = self.catalog.check_writable().await;
         in_place.map_err(|error| {
-            self.blocked.cannot_land(&error.to_string());
+            self.blocked.block(Subject::Catalog, &error.to_string());
             error.into()
         })
     }
 
     /// Waits for an operation of the catalog for the batches of a job.
     pub async fn on_catalog<F: Future>(&self, job: &str, operation: F) -> F::Output {
-        let task = TaskOf("the batches", job);
-        self.waits.on(task, "the catalog", operation).await
+        let task = format_args!("the batches of {job}");
+        let _listed = self.waits.begin(task, "the catalog");
+        operation.await
     }
 
     /// Counts requests without a page in the catalog, for reports and for the recovery of a lost ledger.

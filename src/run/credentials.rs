@@ -69,15 +69,6 @@ pub struct HeldBack {
     pub asked_again_at: Timestamp,
 }
 
-/// The request that an upstream rejected, and its message.
-pub struct Rejection<'a> {
-    pub job: &'a Job,
-    /// The key of the region.
-    pub region: String,
-    pub why: &'a str,
-    pub at: Timestamp,
-}
-
 /// The file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Kept {
@@ -171,27 +162,27 @@ impl Credentials {
         self.keep(credential, None);
     }
 
-    /// Records that the upstream rejected a credential, and returns why with when it is asked again.
+    /// Records that the upstream rejected a credential at a request of a job for a region, by its key. Returns why, with when it is
+    /// asked again.
     #[must_use]
-    pub fn reject(&self, digest: &Digest, rejection: Rejection<'_>) -> String {
-        let Rejection {
-            job,
-            region,
-            why,
-            at,
-        } = rejection;
+    pub fn reject(
+        &self,
+        digest: &Digest,
+        (job, region): (&Job, &str),
+        why: &str,
+        at: Timestamp,
+    ) -> String {
         if self.asks_always {
             return why.to_owned();
         }
-        let rejected = Rejected {
-            at,
-            why: why.to_owned(),
-            job: job.name.clone(),
-            region,
-        };
         let verdict = Verdict {
             digest: digest.clone(),
-            rejected: Some(rejected),
+            rejected: Some(Rejected {
+                at,
+                why: why.to_owned(),
+                job: job.name.clone(),
+                region: region.to_owned(),
+            }),
         };
         self.keep(&job.credential.name, Some(verdict));
         asked_again(why, job, at)

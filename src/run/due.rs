@@ -473,3 +473,115 @@ pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
         (candidate.backfill.is_some(), turn(candidate), rank)
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use ingest_config::Config;
+
+    const TEXT: &str = r#"
+regions = ["AA", "BB", "CC", "DD"]
+[upstreams.a]
+base_url = "https://a.example.com"
+[upstreams.a.calls.list]
+path = "list/{region}"
+cost = 1
+records = { kind = "row", id = "/id" }
+[credentials.a]
+upstream = "a"
+limits = { daily = { quota = 100, window = "24h" } }
+[jobs.a]
+credential = "a"
+every = "1h"
+resume_within = "2h"
+steps = [{ call = "list" }]
+"#;
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn now() -> Timestamp {
+        Timestamp::from_micros(1_800_000_000_000_000)
+    }
+
+    /// The regions of a job, each as its passes say.
+    fn regions(states: [RegionState; 4]) -> Vec<Candidate> {
+        let config = Config::parse(TEXT, Path::new("quotas.toml"), &[]).unwrap();
+        let job = Arc::new(config.jobs[0].clone());
+        let regions = job.regions.clone().into_iter().zip(states);
+        regions
+            .map(|(region, state)| Candidate::new(&job, &region, state))
+            .collect()
+    }
+
+    fn complete(ago: Duration) -> RegionState {
+        RegionState {
+            last_complete: Some(now() - ago),
+            ..RegionState::default()
+        }
+    }
+
+    fn unfinished(ago: Duration) -> RegionState {
+        let pass = OpenPass {
+            id: PassId(1),
+            region: String::new(),
+            slice: None,
+            started_at: now() - ago,
+            greatest: None,
+            steps: Vec::new(),
+            batches: Vec::new(),
+            doubts: Vec::new(),
+            relists: false,
+        };
+        RegionState {
+            unfinished: Some(pass),
+            ..RegionState::default()
+        }
+    }
+
+    #[test]
+    fn a_region_is_due_a_little_before_every_and_with_an_unfinished_pass() {
+        let states = [
+            complete(58 * MINUTE),
+            complete(56 * MINUTE),
+            RegionState::default(),
+            RegionState {
+                last_complete: Some(now() - MINUTE),
+                ..unfinished(MINUTE)
+            },
+        ];
+        let due: Vec<bool> = regions(states)
+            .iter()
+            .map(|one| one.is_due(now()))
+            .collect();
+        assert_eq!(due, [true, false, true, true]);
+    }
+
+    #[test]
+    fn unfinished_passes_walk_first_then_who_waited_longest() {
+        let states = [
+            complete(70 * MINUTE),
+            unfinished(30 * MINUTE),
+            complete(90 * MINUTE),
+            unfinished(60 * MINUTE),
+        ];
+        let mut candidates = regions(states);
+        fairest_first(&mut candidates, now());
+        let order: Vec<&str> = candidates.iter().map(|one| &*one.region.code).collect();
+        assert_eq!(order, ["DD", "BB", "CC", "AA"]);
+    }
+
+    #[test]
+    fn a_pass_that_is_too_old_to_resume_counts_as_a_turn() {
+        let states = [
+            unfinished(180 * MINUTE),
+            complete(70 * MINUTE),
+            RegionState::default(),
+            complete(90 * MINUTE),
+        ];
+        let mut candidates = regions(states);
+        fairest_first(&mut candidates, now());
+        let order: Vec<&str> = candidates.iter().map(|one| &*one.region.code).collect();
+        assert_eq!(order, ["CC", "DD", "BB", "AA"]);
+    }
+}

@@ -468,3 +468,26 @@ fn expected_names(job: &Job, pass: &PassEstimate, ids: &Ids) -> u64 {
         .map(named_by)
         .fold(0, |all, named| all.saturating_add(named))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_group_can_end_with_a_partial_batch_and_none_has_fewer_than_one_id() {
+        for (ids, size, groups, most) in [
+            (0, 50, 3, 0),
+            (100, 50, 1, 2),
+            (101, 50, 1, 3),
+            // One id comes alone, and 99 together.
+            (100, 50, 2, 3),
+            (3, 50, 9, 3),
+        ] {
+            assert_eq!(
+                most_batches(ids, size, groups),
+                most,
+                "{ids} ids in {groups} groups"
+            );
+        }
+    }
+}

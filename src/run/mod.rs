@@ -7,7 +7,7 @@ mod all;
 mod attempt;
 mod batches;
 mod blocked;
-mod concurrent;
+
 mod context;
 mod credentials;
 pub(crate) mod due;
@@ -21,13 +21,13 @@ mod range;
 mod report;
 pub(crate) mod retention;
 mod shared_pass;
-mod single_page;
 mod stats;
 pub(crate) mod steps;
 mod stop;
 mod stop_reason;
 mod unlanded;
 mod waits;
+mod walk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +37,7 @@ use thiserror::Error;
 use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
 
+pub use attempt::fetch_once;
 pub use blocked::Blocked;
 pub use context::{Context, Progress, Silent, Upstreams};
 pub use credentials::{Credentials, HeldBack, Rejections};
@@ -47,7 +48,6 @@ pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, S
 pub use range::Range;
 pub use report::{CLOSING, FAILURE, accounts, limit_report, limit_reports};
 pub use retention::Deletion;
-pub use single_page::fetch_once;
 pub use stats::InFlight;
 pub use steps::{request_of, since_of};
 pub use stop::{Signal, Stop, StopSender, channel};
@@ -56,9 +56,9 @@ pub use unlanded::Unlanded;
 pub use waits::Waits;
 
 use admission::Admission;
-use concurrent::walk_admitted;
 use due::{fairest_first, jobs};
 use report::{Walked, report};
+use walk::walk_admitted;
 
 /// The jobs of a run, each with its selected regions.
 pub type Selection = Vec<(Arc<Job>, Vec<Arc<Region>>)>;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::retention::Deletion;
 
@@ -11,8 +12,9 @@ use ingest_config::{Region, Slice};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 
 /// How one pass ended in this run, best first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum PassOutcome {
     /// Its last complete pass is younger than `every`.
     NotDue,
@@ -33,8 +35,11 @@ pub enum PassOutcome {
 }
 
 /// How a run ended: the worst of its passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum RunOutcome {
     /// No region was due.
     NothingDue,
@@ -57,40 +62,16 @@ impl PassOutcome {
 
     /// Returns its name in results.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotDue => "not_due",
-            Self::Busy => "busy",
-            Self::Complete => "complete",
-            Self::Stopped => "stopped",
-            Self::Doubtful => "doubtful",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 impl RunOutcome {
-    /// All outcomes.
-    pub const ALL: [Self; 5] = [
-        Self::NothingDue,
-        Self::Complete,
-        Self::Stopped,
-        Self::Failed,
-        Self::Interrupted,
-    ];
-
     /// Returns its name in results.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NothingDue => "nothing_due",
-            Self::Complete => "complete",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -14,8 +14,7 @@ use super::retention::Deletion;
 use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
-use crate::review::doubt_in_words;
-use ingest_base::record::Doubted;
+use crate::review::{Said, doubt_in_words};
 use ingest_config::{Credential, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Timestamp, Units};
@@ -44,7 +43,7 @@ impl Walked {
             resumed: pass.resumed,
             ..blank(&pass.job, &pass.region)
         };
-        self.push(report, reason, (pass.notes, pass.doubts), &pass.stats)
+        self.push(report, reason, pass.said, &pass.stats)
     }
 
     /// Adds the batches of a job and returns their report; `None` if no request was made for them and none was refused.
@@ -57,8 +56,7 @@ impl Walked {
             resumed: batches.resumed,
             ..blank(job, &Region::shared())
         };
-        let said = (batches.notes, batches.doubts);
-        Some(self.push(report, reason, said, &batches.stats))
+        Some(self.push(report, reason, batches.said, &batches.stats))
     }
 
     /// Adds regions that were not walked.
@@ -87,16 +85,10 @@ impl Walked {
         &mut self,
         report: PassReport,
         reason: Option<&StopReason>,
-        (notes, mut doubts): (Vec<String>, Vec<Doubted>),
+        Said { doubts, notes }: Said,
         stats: &PassStats,
     ) -> PassReport {
         let why = self.say(reason).into_iter();
-        let mut seen: Vec<Doubted> = Vec::new();
-        doubts.retain(|doubt| {
-            let is_new = !seen.contains(doubt);
-            seen.extend(is_new.then(|| doubt.clone()));
-            is_new
-        });
         let texts = doubts.iter().map(doubt_in_words);
         let notes = why
             .chain(texts)
@@ -242,21 +234,31 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
     for account in &accounts {
         limits.extend(limit_reports(&*context.ledger, account).await);
     }
+    let mut fits = Fits {
+        ledger: &*context.ledger,
+        accounts: &accounts,
+        limits: &limits,
+        known: Vec::new(),
+    };
     // Where every pass is complete, another credential was used, or nothing was left to do.
-    let stopped_by = match outcome {
-        Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => None,
+    let mut stops = match outcome {
+        Some(RunOutcome::NothingDue | RunOutcome::Complete) | None => Vec::new(),
         Some(RunOutcome::Stopped | RunOutcome::Failed | RunOutcome::Interrupted) => {
-            let stops = stops(context, selection, &walked);
-            soonest(context, &accounts, &limits, stops).await
+            stops(context, selection, &walked)
         }
     };
+    for stop in &mut stops {
+        fits.refresh(stop).await;
+    }
     let mut passes = walked.passes;
-    for (said, reason) in walked.reasons {
-        let says = refreshed(context, &accounts, &limits, reason).await;
-        if says != said {
-            for detail in passes.iter_mut().filter_map(|pass| pass.detail.as_mut()) {
-                *detail = detail.replace(&said, &says);
-            }
+    for (said, mut reason) in walked.reasons {
+        if let Some(stop) = reason.stop() {
+            fits.refresh(stop).await;
+        }
+        let says = reason.to_string();
+        let details = passes.iter_mut().filter_map(|pass| pass.detail.as_mut());
+        for detail in details.filter(|_| says != said) {
+            *detail = detail.replace(&said, &says);
         }
     }
     RunReport {
@@ -265,24 +267,9 @@ pub async fn report(context: &Context, selection: &Selection, walked: Walked) ->
         passes,
         unmetered_units: walked.unmetered,
         deletions: walked.deletions,
-        stopped_by,
+        stopped_by: stops.into_iter().min_by_key(|stop| stop.retry_at),
         limits,
     }
-}
-
-/// Returns the text of a reason, saying when the charge fits by everything charged until now.
-async fn refreshed(
-    context: &Context,
-    accounts: &[Arc<Account>],
-    limits: &[LimitReport],
-    mut reason: StopReason,
-) -> String {
-    if let Some(stop) = reason.stop()
-        && let Some(account) = accounts.iter().find(|account| account.name == stop.account)
-    {
-        refresh(stop, &*context.ledger, account, limits).await;
-    }
-    reason.to_string()
 }
 
 /// Returns the refusals for which a pass waits. A job with several credentials can be complete although one of them was
@@ -318,62 +305,63 @@ fn leaves(job: &Job, credential: &Credential, units: &Cost) -> bool {
     regions.any(|region| credential.leave_in_ledger(&job.leave, region) == *units)
 }
 
-/// Returns the refusal whose charge fits soonest, by everything charged until now: another job may have charged after the
-/// refusal.
-async fn soonest(
-    context: &Context,
-    accounts: &[Arc<Account>],
-    limits: &[LimitReport],
-    mut stops: Vec<StoppedBy>,
-) -> Option<StoppedBy> {
-    for stop in &mut stops {
-        if let Some(account) = accounts.iter().find(|account| account.name == stop.account) {
-            refresh(stop, &*context.ledger, account, limits).await;
-        }
-    }
-    stops.into_iter().min_by_key(|stop| stop.retry_at)
+/// The limit that a charge waits for longest, and when it fits; `None` where the ledger cannot say.
+type LastFit = Option<(LimitName, Timestamp)>;
+
+/// When refused charges fit by everything charged until now, each looked up once: another job may have charged after a refusal.
+struct Fits<'a> {
+    ledger: &'a dyn LedgerClient,
+    accounts: &'a [Arc<Account>],
+    limits: &'a [LimitReport],
+    /// By account and claim.
+    known: Vec<(String, Claim, LastFit)>,
 }
 
-/// Returns the limit that a charge waits for longest, the first by name of several, and when it fits; `None` where the ledger
-/// cannot say.
-async fn fits_last(
-    ledger: &dyn LedgerClient,
-    account: &Account,
-    claim: &Claim,
-    limits: &[LimitReport],
-) -> Option<(LimitName, Timestamp)> {
-    let mut last: Option<(LimitName, Timestamp)> = None;
-    for (name, limit) in account.charged(&claim.cost) {
-        let most = limit
-            .enforced()
-            .saturating_sub(claim.cost.of(name) + claim.leave.of(name));
-        let falls = ledger.falls_to(account, name, most).await.ok().flatten()?;
-        let closed = report_of(limits, &account.name, name).and_then(|limit| limit.closed_until);
-        let at = closed.map_or(falls, |until| until.max(falls));
-        if last.as_ref().is_none_or(|(_, latest)| at > *latest) {
-            last = Some((name.clone(), at));
+impl Fits<'_> {
+    /// Updates a refusal to the limits as they are now.
+    async fn refresh(&mut self, stop: &mut StoppedBy) {
+        let mut known = self.known.iter();
+        let found =
+            known.find(|(account, claim, _)| (account, claim) == (&stop.account, &stop.claim));
+        let last = match found {
+            Some((_, _, last)) => last.clone(),
+            None => {
+                let last = self.last(stop).await;
+                let (account, claim) = (stop.account.clone(), stop.claim.clone());
+                self.known.push((account, claim, last.clone()));
+                last
+            }
+        };
+        let Some((limit, at)) = last else { return };
+        stop.units = stop.claim.cost.of(&limit);
+        if let Some(report) = report_of(self.limits, &stop.account, &limit) {
+            stop.remaining = report.remaining.unwrap_or(stop.remaining);
+            stop.closed_until = report.closed_until;
         }
+        stop.limit = limit;
+        stop.fits_at(at);
     }
-    last
-}
 
-/// Updates a refusal to the limits as they are now: another job may have charged them after it.
-async fn refresh(
-    stop: &mut StoppedBy,
-    ledger: &dyn LedgerClient,
-    account: &Account,
-    limits: &[LimitReport],
-) {
-    let Some((limit, at)) = fits_last(ledger, account, &stop.claim, limits).await else {
-        return;
-    };
-    stop.units = stop.claim.cost.of(&limit);
-    if let Some(report) = report_of(limits, &account.name, &limit) {
-        stop.remaining = report.remaining.unwrap_or(stop.remaining);
-        stop.closed_until = report.closed_until;
+    /// Returns what a charge waits for, of several limits the first by name.
+    async fn last(&self, stop: &StoppedBy) -> LastFit {
+        let mut accounts = self.accounts.iter();
+        let account = accounts.find(|account| account.name == stop.account)?;
+        let claim = &stop.claim;
+        let mut last: LastFit = None;
+        for (name, limit) in account.charged(&claim.cost) {
+            let needs = claim.cost.of(name) + claim.leave.of(name);
+            let most = limit.enforced().saturating_sub(needs);
+            let falls = self.ledger.falls_to(account, name, most).await;
+            let falls = falls.ok().flatten()?;
+            let report = report_of(self.limits, &account.name, name);
+            let closed = report.and_then(|limit| limit.closed_until);
+            let at = closed.map_or(falls, |until| until.max(falls));
+            if last.as_ref().is_none_or(|(_, latest)| at > *latest) {
+                last = Some((name.clone(), at));
+            }
+        }
+        last
     }
-    stop.limit = limit;
-    stop.fits_at(at);
 }
 
 fn report_of<'l>(limits: &'l [LimitReport], account: &str, limit: &str) -> Option<&'l LimitReport> {

@@ -9,21 +9,16 @@ use super::all::all;
 use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
-use super::pager::{Ended, NextPage, PagePosition, Pager, Parameters, Position, Target};
+use super::pager::{Batch, List, Of, Position, Start, continues};
 use super::stats::PassStats;
 use super::steps::{fit_shared, request_of};
 use super::stop_reason::StopReason;
-use crate::review::{Greatest, listed_anew, nothing_since_first};
-use ingest_base::fnv::fnv;
-use ingest_base::list_so_far::ListSoFar;
-use ingest_base::record::Doubted;
+use crate::review::{Greatest, Said, nothing_since_first};
 use ingest_catalog::{
-    AtKnown, IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope,
-    PendingId,
+    IdSince, LastingCursor, OpenBatch, OpenPass, PassEnd, PassId, PassRef, PassScope, PendingId,
 };
-use ingest_config::{Job, Lasting, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Region, Step, Variable};
 use ingest_quota::Timestamp;
-use ingest_upstream::Page;
 
 /// How long an id that the upstream forbids is not requested again, where the step has no `fresh_for`.
 const FORBIDDEN_FOR: Duration = Duration::from_secs(24 * 60 * 60);
@@ -34,7 +29,7 @@ pub struct SharedPass<'a> {
     pub job: &'a Job,
     region: Region,
     /// Locked during a landing: the first one opens the pass to which the others belong.
-    reference: Mutex<PassRef>,
+    pub reference: Mutex<PassRef>,
     begun: Vec<OpenBatch>,
     /// Whether its lists begin without a cursor of former ones, since an unfinished pass of the job does (`--relist`), and whether
     /// those that are between two pages did.
@@ -55,16 +50,14 @@ pub struct Batches {
     pub reason: Option<StopReason>,
     /// The first rejection of a single id, which stops nothing else.
     pub forbidden: Option<StopReason>,
-    /// Notes for people.
-    pub notes: Vec<String>,
-    /// The doubts about their lists, those of earlier runs included.
-    pub doubts: Vec<Doubted>,
+    /// Notes for people, and the doubts about their lists, those of earlier runs included.
+    pub said: Said,
     /// The passes that still name ids to fetch.
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     pub shared: Option<PassId>,
-    /// Ids that this run tried and failed to fetch, each with its step.
-    pub given_up: HashSet<(usize, String)>,
+    /// Whether this run tried and failed to fetch any.
+    pub has_given_up: bool,
     /// Whether the list of any id continued where an earlier one ended.
     has_since: bool,
 }
@@ -79,19 +72,12 @@ impl Batches {
                 .is_some_and(|shared| self.waiting.contains(&shared))
     }
 
-    /// Records that the ids of a batch could not be fetched.
-    pub fn give_up(&mut self, batch: OpenBatch, reason: StopReason) {
-        self.given_up
-            .extend(batch.ids.into_iter().map(|id| (batch.step, id)));
-        self.stop_for(reason);
-    }
-
-    /// Adds notes, each once: batches of a step mostly have the same ones.
-    fn note(&mut self, notes: Vec<String>) {
-        for note in notes {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
+    /// Records that the ids of a batch could not be fetched, and keeps the worst reason, which is what is reported.
+    fn give_up(&mut self, reason: StopReason) {
+        self.has_given_up = true;
+        let current = self.reason.as_ref().map(StopReason::outcome);
+        if current < Some(reason.outcome()) {
+            self.reason = Some(reason);
         }
     }
 
@@ -100,18 +86,7 @@ impl Batches {
         let is_empty = self.stats.records == 0 && self.stats.requests > 0;
         let is_first = !self.has_since && job.since.first.is_some();
         if is_empty && is_first && job.names(step, &Variable::Since) {
-            self.note(vec![nothing_since_first(&step.call.name)]);
-        }
-    }
-
-    /// Keeps the worst reason, which is what is reported.
-    pub fn stop_for(&mut self, reason: StopReason) {
-        if self
-            .reason
-            .as_ref()
-            .is_none_or(|current| current.outcome() < reason.outcome())
-        {
-            self.reason = Some(reason);
+            self.said.note(nothing_since_first(&step.call.name));
         }
     }
 
@@ -160,7 +135,7 @@ impl<'a> SharedPass<'a> {
                 batches.resumed |= batches.shared != Some(pass.id);
                 fit_to_job(context, job, &mut pass, batches).await?;
                 reference = PassRef::Open(pass.id);
-                batches.doubts.append(&mut pass.doubts);
+                batches.said.doubts.append(&mut pass.doubts);
                 begun_relist = pass.relists;
                 begun = pass.batches;
             } else {
@@ -201,8 +176,10 @@ impl<'a> SharedPass<'a> {
         let sinces = match self.sinces(step, &work).await {
             Ok(sinces) => sinces,
             Err(reason) => {
-                let all = work.into_iter();
-                return all.for_each(|batch| batches.give_up(batch, reason.clone()));
+                if !work.is_empty() {
+                    batches.give_up(reason);
+                }
+                return;
             }
         };
         batches.has_since |= !sinces.is_empty();
@@ -210,7 +187,7 @@ impl<'a> SharedPass<'a> {
         batches.shared = self.id().await;
     }
 
-    /// Fetches batches. One that is refused as a whole is requested again in halves, down to the id that the upstream refuses,
+    /// Fetches batches. One that a limit stops makes the others stop at their charge. One that is refused as a whole is requested again in halves, down to the id that the upstream refuses,
     /// so that it does not cost the others theirs. Where no batch of the step is served, no single id is the cause, and the step
     /// fails.
     async fn fetch_served(
@@ -222,10 +199,38 @@ impl<'a> SharedPass<'a> {
     ) {
         let (mut served, mut rounds) = (false, 0);
         while !work.is_empty() {
-            let round = std::mem::take(&mut work);
-            let refused = self
-                .fetch_concurrently(step, (round, sinces), &mut served, batches)
-                .await;
+            let mut refused = Vec::new();
+            let round = std::mem::take(&mut work).into_iter();
+            let round = round.map(async |batch| {
+                let mut list = self.list(step, batch, sinces);
+                let fetched = list.run().await;
+                (list, fetched)
+            });
+            for (list, fetched) in all(self.context.concurrency, round).await {
+                batches.stats.add(&list.stats);
+                batches.said.add(list.said);
+                // Half of the pages of such a batch would be paid for again.
+                let is_begun = list.position.cursor.is_some();
+                match (fetched, list.of) {
+                    (Ok(()), _) => served = true,
+                    (Err(StopReason::Unserved(why)), _) if is_begun => {
+                        let why = format!("the upstream refused the next page: {why}");
+                        batches.give_up(StopReason::Failed(why));
+                    }
+                    (Err(reason @ StopReason::Forbidden(_)), _) if is_begun => {
+                        batches.give_up(StopReason::Failed(reason.to_string()));
+                    }
+                    (
+                        Err(
+                            reason @ (StopReason::Unserved(_)
+                            | StopReason::Unsendable(_)
+                            | StopReason::Forbidden(_)),
+                        ),
+                        Of::Batch(Batch { batch, .. }),
+                    ) => refused.push((batch, reason)),
+                    (Err(reason), _) => batches.give_up(reason),
+                }
+            }
             // Of a single batch nobody knows yet whether one of its ids is refused or the step: its halves show that.
             let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
             for (batch, reason) in refused {
@@ -241,7 +246,7 @@ impl<'a> SharedPass<'a> {
                         "the upstream refused every request of {}: {why}",
                         step.call.name
                     ));
-                    batches.give_up(batch, reason);
+                    batches.give_up(reason);
                 } else if batch.ids.len() == 1 {
                     batches.forbidden = batches.forbidden.take().or(is_forbidden.then_some(reason));
                     let withheld = is_forbidden
@@ -271,115 +276,70 @@ impl<'a> SharedPass<'a> {
         Ok(sinces.map(|since| (since.id.clone(), since)).collect())
     }
 
-    /// Fetches these batches, and returns those that were refused as a whole, with the reason.
-    async fn fetch_concurrently(
-        &self,
-        step: &Step,
-        (work, sinces): (Vec<OpenBatch>, &Sinces),
-        served: &mut bool,
-        batches: &mut Batches,
-    ) -> Vec<(OpenBatch, StopReason)> {
-        let mut refused = Vec::new();
-        let work = work
-            .into_iter()
-            .map(|batch| self.fetch_batch(step, batch, sinces));
-        for (batch, pager, fetched) in all(self.context.concurrency, work).await {
-            batches.stats.add(&pager.stats);
-            batches.note(pager.notes);
-            batches.doubts.extend(pager.doubts);
-            match fetched {
-                Ok(()) => *served = true,
-                Err(
-                    reason @ (StopReason::Unserved(_)
-                    | StopReason::Unsendable(_)
-                    | StopReason::Forbidden(_)),
-                ) => {
-                    refused.push((batch, reason));
-                }
-                Err(reason) => batches.give_up(batch, reason),
-            }
-        }
-        refused
-    }
-
-    /// Fetches all pages of one batch. A batch that a limit stops makes the others stop at their charge.
-    async fn fetch_batch<'s>(
-        &'s self,
-        step: &'s Step,
-        mut batch: OpenBatch,
-        sinces: &Sinces,
-    ) -> (OpenBatch, Pager<'s>, Result<(), StopReason>) {
-        let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
-        let mut list = Batch::new(self, step, &mut batch, sinces);
-        let fetched = match pager.run(&mut list).await {
-            // Half of its pages would be paid for again.
-            Err(StopReason::Unserved(why)) if batch.cursor().is_some() => Err(StopReason::Failed(
-                format!("the upstream refused the next page: {why}"),
-            )),
-            Err(reason @ StopReason::Forbidden(_)) if batch.cursor().is_some() => {
-                Err(StopReason::Failed(reason.to_string()))
-            }
-            fetched => fetched,
-        };
-        (batch, pager, fetched)
-    }
-
     /// Lands a batch of one id that the upstream refused: the id is absent.
     async fn leave_out(
         &self,
         step: &Step,
-        mut batch: OpenBatch,
+        batch: OpenBatch,
         (why, withheld_until): (&str, Option<Timestamp>),
         batches: &mut Batches,
     ) {
         let id = batch.ids.first();
         let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
-        batches.notes.extend(note);
-        let mut pager = Pager::new(self.context, self.job, &self.region, step, 0);
+        batches.said.notes.extend(note);
+        let mut list = self.list(step, batch, &Sinces::new());
         // The landing stores the requests that no page was landed for: those that found out about the id are among them.
-        pager.stats = std::mem::take(&mut batches.stats);
-        let requested = batch.advance(&HashSet::new(), None);
-        let decided = Decided {
-            requested,
-            withheld_until,
-            ..Decided::default()
-        };
-        let landed = self.land(&mut pager, Page::default(), (&batch, decided));
-        let landed = landed.await;
-        batches.stats = pager.stats;
+        list.stats = std::mem::take(&mut batches.stats);
+        let landed = list.leave_out_id(withheld_until).await;
+        batches.stats = list.stats;
         if let Err(reason) = landed {
-            batches.give_up(batch, reason);
+            batches.give_up(reason);
         }
     }
 
-    async fn land(
-        &self,
-        pager: &mut Pager<'_>,
-        page: Page,
-        (batch, decided): (&OpenBatch, Decided),
-    ) -> Result<(), StopReason> {
-        let mut reference = self.reference.lock().await;
-        let place = PagePosition {
-            pass: reference.clone(),
-            step: batch.step,
-            next: None,
-            at_known: AtKnown::Ignore,
-            cut: false,
-            list: ListSoFar::default(),
-            greatest: None,
-            empty_pages: 0,
-            requested: decided.requested,
-            withheld_until: decided.withheld_until,
-            batch: Some(batch.clone()),
-            lasting: None,
-            since: decided.since,
-            doubts: decided.doubts,
-            if_repeats: None,
-            relists: self.relists,
+    /// Returns the list of a batch, at its position.
+    fn list<'s>(&'s self, step: &'s Step, batch: OpenBatch, sinces: &Sinces) -> List<'s> {
+        let relists = match batch.cursor() {
+            Some(_) => self.begun_relist,
+            None => self.relists,
         };
-        let landed = pager.store(page, place).await?;
-        *reference = PassRef::Open(landed.pass);
-        Ok(())
+        let last = batch.ids.first().and_then(|id| sinces.get(id));
+        let last_greatest = last.and_then(|last| last.greatest.as_deref());
+        let lasting = last.and_then(|last| last.lasting.as_ref());
+        let is_same = |lasting: &&LastingCursor| {
+            !relists && lasting.request == request_of(self.job, step, &self.region)
+        };
+        let since = &self.job.since;
+        let stored = [
+            batch.greatest.as_deref(),
+            last_greatest.filter(|_| since.at.is_some()),
+        ];
+        let start = Start {
+            ids: batch.ids.clone(),
+            began: batch.began,
+            since: since.value(last.map(|last| last.began), last_greatest),
+            greatest: Greatest::read(self.job, batch.began, stored),
+            lasting: lasting.filter(is_same).map(|one| one.cursor.clone()),
+            relists: self.relists,
+            last_pages: 0,
+        };
+        let position = Position {
+            pages: batch.cursors.len() as u64,
+            empty_pages: batch.empty_pages,
+            cursor: batch.cursor().map(str::to_owned),
+            is_done: false,
+        };
+        let index = batch.step;
+        let of = Of::Batch(Batch::new(self, batch));
+        let mut list = List::new(
+            self.context,
+            (self.job, &self.region),
+            (index, step),
+            start,
+            of,
+        );
+        list.position = position;
+        list
     }
 
     /// Stores which records named the ids that a step requested. All regions have listed by then, while a batch was often
@@ -429,9 +389,9 @@ impl<'a> SharedPass<'a> {
             && batches.reason.is_none()
             && !batches.waiting.contains(&id)
         {
-            let end = match batches.doubts.is_empty() {
-                true => PassEnd::Complete,
-                false => PassEnd::Doubtful,
+            let end = match batches.said.is_doubtful() {
+                false => PassEnd::Complete,
+                true => PassEnd::Doubtful,
             };
             let (pass, now) = (PassRef::Open(id), self.context.clock.now());
             let finished = self.context.catalog.finish(&pass, end, now);
@@ -447,251 +407,8 @@ fn withheld_until(step: &Step, context: &Context) -> Option<Timestamp> {
     (!stays_fresh).then(|| context.clock.now() + FORBIDDEN_FOR)
 }
 
-/// What a page decides beside the state of its batch.
-#[derive(Default)]
-struct Decided {
-    /// The ids whose fate it decides.
-    requested: Vec<String>,
-    /// Until when it is not requested again, beyond `fresh_for`.
-    withheld_until: Option<Timestamp>,
-    /// Where the next list of its only id continues.
-    since: Option<IdSince>,
-    doubts: Vec<Doubted>,
-}
-
 /// Where the lists of ids continue, by id.
 type Sinces = HashMap<String, IdSince>;
-
-/// The list of one batch.
-struct Batch<'a> {
-    shared: &'a SharedPass<'a>,
-    batch: &'a mut OpenBatch,
-    /// The value of `{since}` for its only id; `None`: the Unix epoch.
-    since: Option<SinceValue>,
-    greatest: Greatest,
-    /// The cursor of the last list with which this one begins.
-    lasting: Option<String>,
-    is_done: bool,
-    is_restarted: bool,
-    /// The hashes of the ids that its pages returned in this run.
-    seen: HashSet<u128>,
-    /// What its pages showed of it as a whole; `None` for a batch of several ids, and for a list of which an earlier run read a
-    /// part.
-    list: Option<ListSoFar>,
-    /// Whether its upstream names each next page.
-    names_next: bool,
-}
-
-impl<'a> Batch<'a> {
-    fn new(
-        shared: &'a SharedPass<'a>,
-        step: &Step,
-        batch: &'a mut OpenBatch,
-        sinces: &Sinces,
-    ) -> Self {
-        let relists = match batch.cursor() {
-            Some(_) => shared.begun_relist,
-            None => shared.relists,
-        };
-        let last = batch.ids.first().and_then(|id| sinces.get(id));
-        let last_greatest = last.and_then(|last| last.greatest.as_deref());
-        let request = || request_of(shared.job, step, &shared.region);
-        let lasting = last
-            .and_then(|last| last.lasting.as_ref())
-            .filter(|_| !relists);
-        Self {
-            lasting: lasting
-                .filter(|lasting| lasting.request == request())
-                .map(|lasting| lasting.cursor.clone()),
-            since: (shared.job.since).value(last.map(|last| last.began), last_greatest),
-            list: (batch.ids.len() == 1 && batch.cursor().is_none()).then(ListSoFar::default),
-            greatest: Greatest::read(
-                shared.job,
-                batch.began,
-                [
-                    batch.greatest.as_deref(),
-                    last_greatest.filter(|_| shared.job.since.at.is_some()),
-                ],
-            ),
-            shared,
-            batch,
-            is_done: false,
-            is_restarted: false,
-            seen: HashSet::new(),
-            names_next: step.call.paging.names_next(None, false),
-        }
-    }
-
-    /// Adds what a page shows of the list as a whole.
-    fn add(&mut self, pager: &Pager<'_>, page: &Page) {
-        if let Some(list) = &mut self.list {
-            pager.add_to(list, page);
-            list.listed = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
-        }
-    }
-
-    /// Judges the list, whose end is proved. Returns its doubts, and whether the next one has to begin where it did.
-    fn judge(&mut self, pager: &mut Pager<'_>) -> (Vec<Doubted>, bool) {
-        let Some(mut list) = self.list.take() else {
-            return (Vec::new(), false);
-        };
-        // Beside the records of one id, a number that only looks like that of all records is often one of the id.
-        list.total = list
-            .total
-            .filter(|_| pager.step.call.paging.total().is_some());
-        let judged = pager.judge(&list, false);
-        let findings = judged.findings.into_iter();
-        let doubts = findings.filter_map(|one| pager.add(one)).collect();
-        (doubts, judged.is_cut)
-    }
-
-    /// Begins the list once more.
-    fn start_over(&mut self) {
-        self.batch.start_over();
-        self.seen.clear();
-        self.list = (self.batch.ids.len() == 1).then(ListSoFar::default);
-    }
-
-    /// Returns where the next list of its id continues.
-    fn end_of_list(&self, pager: &Pager<'_>, lasting: Option<String>) -> Option<IdSince> {
-        let id = self.batch.ids.first()?;
-        let request = || request_of(pager.job, pager.step, pager.region);
-        continues(pager.job, pager.step).then(|| IdSince {
-            id: id.clone(),
-            began: self.batch.began,
-            greatest: self.greatest.stored(pager.job),
-            lasting: lasting.map(|cursor| LastingCursor {
-                request: request(),
-                cursor,
-            }),
-        })
-    }
-}
-
-impl Target for Batch<'_> {
-    fn position(&self) -> Position {
-        match self.batch.cursor() {
-            None if self.is_done => Position::Done,
-            None => Position::Start,
-            Some(cursor) => Position::At {
-                cursor: cursor.to_owned(),
-                pages: self.batch.cursors.len() as u64,
-                empty_pages: self.batch.empty_pages,
-            },
-        }
-    }
-
-    fn parameters(&self) -> Parameters<'_> {
-        Parameters {
-            ids: &self.batch.ids,
-            began: self.batch.began,
-            since: self.since.as_ref(),
-            lasting: self.lasting.as_deref(),
-            // Of a batch that an earlier run began, its cursor shows it.
-            is_named: self.batch.cursor().is_some() && self.names_next,
-        }
-    }
-
-    async fn land(&mut self, pager: &mut Pager<'_>, page: NextPage) -> Result<(), StopReason> {
-        let records = &page.page.records;
-        let (since, greatest) = (self.since.as_ref(), &mut self.greatest);
-        pager.note_all(greatest.see(pager.job, pager.step, since, &page.page));
-        let came: HashSet<&str> = records.iter().map(|record| record.id.as_str()).collect();
-        let mut brings_new = false;
-        for id in &came {
-            brings_new |= self.seen.insert(fnv(id));
-        }
-        // A cursor that repeats without a new record would never end the list.
-        let repeats = |next: &String| !brings_new && self.batch.cursors.contains(next);
-        let next = page.next.clone().filter(|next| !repeats(next));
-        let is_empty = came.is_empty() && page.page.removed.is_empty();
-        let repeated = next.is_none() && page.next.is_some() && !is_empty;
-        let mut doubts = page.doubts;
-        if repeated {
-            doubts.extend(pager.add(page.if_repeats));
-        }
-        let mut is_cut = repeated;
-        self.add(pager, &page.page);
-        if page.completes && !repeated && doubts.is_empty() {
-            (doubts, is_cut) = self.judge(pager);
-        }
-        self.is_done = next.is_none();
-        self.batch.empty_pages = page.empty_pages;
-        self.batch.greatest = self.greatest.stored(pager.job);
-        let since = self.end_of_list(pager, page.page.lasting.clone());
-        let decided = Decided {
-            since: since.filter(|_| page.completes && !is_cut && doubts.is_empty()),
-            requested: self.batch.advance(&came, next),
-            withheld_until: None,
-            doubts,
-        };
-        let landed = (self.shared).land(pager, page.page, (self.batch, decided));
-        landed.await
-    }
-
-    async fn end(&mut self, pager: &mut Pager<'_>, why: Ended) -> Result<(), StopReason> {
-        let (mut proved, mut doubts) = match why {
-            Ended::AtMost(doubts) => (false, doubts),
-            Ended::Proved(proved, doubts) => (proved, doubts),
-        };
-        if proved && doubts.is_empty() {
-            let is_cut;
-            (doubts, is_cut) = self.judge(pager);
-            proved = doubts.is_empty() && !is_cut;
-        }
-        self.is_done = true;
-        // The page that only seemed to be the last had it.
-        let lasting = match pager.step.call.paging.lasting() {
-            Some(Lasting::Last) => self.batch.cursor().map(str::to_owned),
-            Some(Lasting::At(_)) | None => None,
-        };
-        let decided = Decided {
-            since: self.end_of_list(pager, lasting).filter(|_| proved),
-            requested: self.batch.advance(&HashSet::new(), None),
-            withheld_until: None,
-            doubts,
-        };
-        let landed = (self.shared).land(pager, Page::default(), (self.batch, decided));
-        landed.await
-    }
-
-    async fn restart(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
-        if self.is_restarted || self.batch.cursor().is_none() {
-            return Err(StopReason::BadCursor(why));
-        }
-        let (job, call) = (&pager.job.name, &pager.step.call.name);
-        tracing::warn!(job, call, "{why}; restarting the batch");
-        pager
-            .notes
-            .push(format!("restarted from the first page: {why}"));
-        self.start_over();
-        self.is_restarted = true;
-        Ok(())
-    }
-
-    async fn begin_anew(&mut self, pager: &mut Pager<'_>, why: String) -> Result<(), StopReason> {
-        let (job, call) = (&pager.job.name, &pager.step.call.name);
-        tracing::warn!(job, call, "{why}; listing everything again");
-        pager.note(listed_anew(&why));
-        if let Some(id) = self.batch.ids.first() {
-            let catalog = &pager.context.catalog;
-            catalog.forget_lasting_of_id(job, call, id).await?;
-        }
-        self.lasting = None;
-        self.start_over();
-        Ok(())
-    }
-
-    fn dead_end(&self, why: String) -> StopReason {
-        // Halves of the batch would lead there too, so it does not count as refused.
-        StopReason::Failed(why)
-    }
-}
-
-/// Whether the list of an id continues where the last one ended.
-fn continues(job: &Job, step: &Step) -> bool {
-    job.names(step, &Variable::Since) || step.call.paging.lasting().is_some()
-}
 
 /// A shared pass that has landed no page.
 fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
@@ -716,7 +433,7 @@ async fn fit_to_job(
     }
     for note in edited.notes {
         tracing::warn!(job = job.name, region = Region::SHARED, "{note}");
-        batches.notes.push(note);
+        batches.said.note(note);
     }
     Ok(context.catalog.rearrange(pass.id, &edited.change).await?)
 }

@@ -42,7 +42,7 @@ mod unread;
 mod upstream_clock;
 mod xml;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use thiserror::Error;
@@ -59,7 +59,7 @@ pub use connection::Connection;
 pub use ingest_secret::{self, Secret};
 pub use large_body::LargeBodySlot;
 pub use link::next_link;
-pub use missing::{Missing, missing, signs_of_end};
+pub use missing::{Missing, MissingFrom, SignKind, missing, signs_of_end};
 pub use outline::{NextPlace, Outline, outline};
 pub use paging::End;
 pub use records::{LeftOut, MembersOf};
@@ -119,7 +119,7 @@ pub struct ReportedCost {
     /// The true cost of the request, in units, for the limits whose cost it reports.
     pub cost: BTreeMap<LimitName, Units>,
     /// What it does not report although the configuration reads it, or in words that cannot be read.
-    pub missing: BTreeSet<Missing>,
+    pub missing: Vec<Missing>,
     /// What of a refusal, or of the end of a list, the upstream does not count, as its error rule says.
     pub free: Free,
 }

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::missing::Held;
 use super::request::RequestParts;
 use super::response::Response;
 use super::retry_after::{Reset, reset};
@@ -80,10 +79,9 @@ impl Answer<'_> {
     fn cost(&self, limit: &LimitName, at: &ResponseField) -> Result<Units, Missing> {
         let source = ReportedSource::Field(at);
         let read = self.value(source).and_then(|text| units(&text));
-        read.ok_or_else(|| Missing::Settle {
-            limit: limit.clone(),
-            at: source.place(),
-            held: self.held(source),
+        read.ok_or_else(|| {
+            let what = format!("the cost for the limit `{limit}`");
+            self.missing(&what, source, "settle")
         })
     }
 
@@ -99,20 +97,14 @@ impl Answer<'_> {
             Ok(remaining) => remaining,
             // Its reset is left out too: alone it would say that no request may follow until then.
             Err(source) => {
-                found.missing.insert(Missing::Reported {
-                    limit: limit.clone(),
-                    header: source.place(),
-                    held: self.held(source),
-                });
+                let what = format!("the limit `{limit}`");
+                found.missing.push(self.missing(&what, source, "reported"));
                 return;
             }
         };
         let reset = self.reset(state).unwrap_or_else(|source| {
-            found.missing.insert(Missing::Reset {
-                limit: limit.clone(),
-                at: source.place(),
-                held: self.held(source),
-            });
+            let what = format!("the reset of the limit `{limit}`");
+            found.missing.push(self.missing(&what, source, "reported"));
             None
         });
         if remaining.is_some() || reset.is_some() {
@@ -201,11 +193,9 @@ impl Answer<'_> {
         }
     }
 
-    fn held(&self, source: ReportedSource<'_>) -> Held {
-        let text = self.text(source);
-        Held {
-            held: text.map(|text| self.response.shown(&text)),
-        }
+    fn missing(&self, what: &str, source: ReportedSource<'_>, key: &str) -> Missing {
+        let held = self.text(source).map(|text| self.response.shown(&text));
+        Missing::report(what, &source.place(), held.as_deref(), key)
     }
 }
 

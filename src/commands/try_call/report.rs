@@ -1,6 +1,6 @@
 //! What `ingest try` answers: for JSON, and in words.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::review;
 use ingest_config::{Call, Pointer, Records};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 use ingest_upstream as upstream;
-use ingest_upstream::{Failure, Missing, Page, ReportedCost, ShownRequest, Trial};
+use ingest_upstream::{Failure, Page, ReportedCost, ShownRequest, Trial};
 
 /// Shows at most this many records.
 const SHOWN: usize = 3;
@@ -51,7 +51,7 @@ pub struct Report {
     pub charged: Option<Cost>,
     /// False: `try` shows a page and lands none.
     pub landed: bool,
-    pub missing: BTreeSet<Missing>,
+    pub missing: Vec<String>,
     pub notes: Vec<String>,
 }
 
@@ -142,9 +142,8 @@ impl Report {
         }
         // A doubt can be about a missing value, and is then one of the notes.
         let is_doubted = |text: &String| self.notes.iter().any(|note| note.contains(text));
-        let missing = self.missing.iter().map(ToString::to_string);
-        let missing = missing.filter(|text| !is_doubted(text));
-        let all: Vec<String> = missing.chain(self.notes.clone()).collect();
+        let missing = self.missing.iter().filter(|text| !is_doubted(text));
+        let all: Vec<String> = missing.chain(&self.notes).cloned().collect();
         if !all.is_empty() {
             lines.push("Check the configuration:".to_owned());
             lines.extend(all.iter().map(|one| format!("  - {one}")));

@@ -256,7 +256,7 @@ impl Simulation {
             leases: self.catalog.clone(),
             unlanded: None,
             stop: self.stop.clone(),
-            waits: Waits::unlisted(),
+            waits: Waits::default(),
             blocked: Blocked::default(),
             learned_costs: LearnedCosts::default(),
             in_flight: InFlight::default(),

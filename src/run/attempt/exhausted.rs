@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Attempt, LONGEST_PAUSE};
+use crate::run::blocked::Subject;
 use crate::run::outcome::StoppedBy;
 use crate::run::report::CLOSING;
 use crate::run::stop_reason::StopReason;
@@ -78,8 +79,8 @@ impl Attempt<'_> {
         match first {
             Some(stop) => StopReason::Paused(stop.into(), message),
             None => {
-                let account = &self.account().name;
-                self.context.blocked.hold(account, &message);
+                let account = Subject::Account(self.account().name.clone());
+                self.context.blocked.block(account, &message);
                 StopReason::Failed(message)
             }
         }
@@ -162,7 +163,7 @@ impl Attempt<'_> {
         self.context.ledger.close(account, &limit, closing).await?;
         let opens = self.opens(&limit, closing).await;
         let stop = self.stopped_by(limit, opens, opens.since(now));
-        self.context.blocked.exhausted(stop.clone(), now);
+        self.context.blocked.refuse(None, stop.clone(), now);
         Ok(stop)
     }
 

@@ -14,7 +14,6 @@ use super::context::Context;
 use super::outcome::{Claim, StoppedBy};
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
-use super::waits::TaskOf;
 use ingest_base::clock::Monotonic;
 use ingest_base::record::CachedPage;
 use ingest_config::{Call, Etag, Job, Region, Step};
@@ -91,6 +90,17 @@ pub async fn fetch_page(
     }
     passed_over.add(&credential.name, stopped, stats)?;
     Err(passed_over.reason())
+}
+
+/// Fetches one page outside a run, charged like any other and not landed. Returns what was charged too.
+pub async fn fetch_once(
+    context: &Context,
+    job: &Job,
+    request: PageRequest<'_>,
+) -> (Result<Page, StopReason>, Cost) {
+    let mut stats = PassStats::default();
+    let page = fetch_page(context, job, request, &mut stats).await;
+    (page, stats.units)
 }
 
 /// The credentials of a job that do not serve a request, while others of it may.
@@ -297,8 +307,9 @@ impl<'a> Attempt<'a> {
 
     /// Waits for a future, and lists it among what the run waits for.
     async fn waiting<F: Future>(&self, what: &'static str, future: F) -> F::Output {
-        let task = TaskOf(self.region, &self.job.name);
-        self.context.waits.on(task, what, future).await
+        let (waits, job) = (&self.context.waits, &self.job.name);
+        let _listed = waits.begin(format_args!("{} of {job}", self.region.key()), what);
+        future.await
     }
 
     fn account(&self) -> &'a Account {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::refusal::Retry;
 use super::{Attempt, NoPage};
+use crate::run::blocked::Subject;
 use crate::run::outcome::StoppedBy;
 use crate::run::steps::ids_of;
 use crate::run::stop_reason::StopReason;
@@ -70,11 +71,13 @@ impl Attempt<'_> {
         if context.stop.signal().is_some() {
             return Err(StopReason::Interrupted(None));
         }
-        if let Some(why) = context.blocked.denial(&credential.name) {
+        let why = |subject| context.blocked.why(&subject);
+        if let Some(why) = why(Subject::Credential(credential.name.clone())) {
             return Err(StopReason::Denied(why));
         }
-        let unreachable = context.blocked.out_of_reach(&credential.upstream.name);
-        if let Some(why) = unreachable.or_else(|| context.blocked.held(&self.account().name)) {
+        let unreachable = why(Subject::Upstream(credential.upstream.name.clone()));
+        let held = || why(Subject::Account(self.account().name.clone()));
+        if let Some(why) = unreachable.or_else(held) {
             return Err(StopReason::Failed(why));
         }
         for resource in self.leased() {
@@ -84,19 +87,11 @@ impl Attempt<'_> {
         context.can_land().await?;
         let ready = context.ready(credential);
         self.waiting("its secret", ready).await?;
-        let cost = &self.cost;
-        let blocked = &context.blocked;
-        let Some(refused) = blocked.refusal(&credential.account, cost, &self.leave) else {
-            return Ok(());
-        };
-        let own = StoppedBy {
-            call: self.call.name.clone(),
-            units: cost.of(&refused.limit),
-            claim: self.claim(),
-            ..refused
-        };
-        blocked.repeat(&own);
-        Err(StopReason::Stopped(own.into()))
+        let (account, call) = (&credential.account, &self.call.name);
+        match context.blocked.refusal(account, call, self.claim()) {
+            Some(refused) => Err(StopReason::Stopped(refused.into())),
+            None => Ok(()),
+        }
     }
 
     /// Waits while the upstream requests that the account slow down, and again where it extends that meanwhile.
@@ -167,7 +162,7 @@ impl Attempt<'_> {
         let claim = stopped_by.units + stopped_by.leave();
         context
             .blocked
-            .refuse(claim, stopped_by.clone(), context.clock.now());
+            .refuse(Some(claim), stopped_by.clone(), context.clock.now());
         Err(StopReason::Stopped(stopped_by.into()))
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::turn::Turn;
 use super::{Attempt, LONGEST_PAUSE};
+use crate::run::blocked::Subject;
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
 use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
@@ -226,8 +227,12 @@ impl Attempt<'_> {
             let blocked = &self.context.blocked;
             // Other requests stop for the same reason, after attempts of their own or none.
             match retry.trouble {
-                Trouble::Unreachable => blocked.unreachable(&upstream.name, &retry.why),
-                Trouble::SlowDown => blocked.hold(&self.account().name, &retry.why),
+                Trouble::Unreachable => {
+                    blocked.block(Subject::Upstream(upstream.name.clone()), &retry.why);
+                }
+                Trouble::SlowDown => {
+                    blocked.block(Subject::Account(self.account().name.clone()), &retry.why);
+                }
                 Trouble::Other => {}
             }
             return Err(StopReason::Failed(why));

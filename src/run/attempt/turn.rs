@@ -1,7 +1,8 @@
 //! The turn of a request: until its credential was accepted once with its present secrets, one request goes alone.
 
 use super::Attempt;
-use crate::run::credentials::{Digest, Known, Rejection};
+use crate::run::blocked::Subject;
+use crate::run::credentials::{Digest, Known};
 use crate::run::stop_reason::StopReason;
 use tokio::sync::OwnedMutexGuard;
 
@@ -41,7 +42,8 @@ impl Attempt<'_> {
             alone = first => alone,
         };
         // The request before this one has shown it.
-        if let Some(why) = context.blocked.denial(&credential.name) {
+        let subject = Subject::Credential(credential.name.clone());
+        if let Some(why) = context.blocked.why(&subject) {
             return Err(StopReason::Denied(why));
         }
         if self.is_accepted(&digest)? {
@@ -84,17 +86,13 @@ impl Attempt<'_> {
                 why
             }
             Some(digest) => {
-                let rejection = Rejection {
-                    job: self.job,
-                    region: self.region.key().to_string(),
-                    why: &why,
-                    at: context.clock.now(),
-                };
-                credentials.reject(digest, rejection)
+                let at = context.clock.now();
+                credentials.reject(digest, (self.job, &self.region.key()), &why, at)
             }
             None => why,
         };
-        context.blocked.deny(name, &why);
+        let subject = Subject::Credential(name.clone());
+        context.blocked.block(subject, &why);
         StopReason::Denied(why)
     }
 }

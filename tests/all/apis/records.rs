@@ -1,9 +1,9 @@
 //! Where the records of a response are, and what their columns hold.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Api, ids, records, run};
-use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 fn stub(body: serde_json::Value) -> StubUpstream {
     StubUpstream::answering([StubAnswer::json(&body)])
@@ -416,33 +416,6 @@ fn an_id_of_several_parts_can_have_constant_text_beside_a_place() {
 }
 
 /// MediaWiki's properties: each page has the same records, and a part of them another property.
-#[test]
-fn records_that_come_again_in_one_list_with_another_body_are_noted() {
-    let stub = StubUpstream::start(|request: &StubRequest| {
-        let part = request.param("part").unwrap_or("0");
-        let rows: Vec<Value> = (1..=4)
-            .map(|id| json!({ "id": id, "part": part }))
-            .collect();
-        let next = (part != "2").then(|| (part.parse::<u8>().unwrap() + 1).to_string());
-        StubAnswer::json(&json!({ "rows": rows, "next": next }))
-    });
-    let world = Api {
-        call: r#"
-page = { kind = "token", param = "part", next = "/next" }
-records = { at = "/rows", kind = "row", id = "/id" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    let detail = report["passes"][0]["detail"].as_str().unwrap();
-    assert!(
-        detail
-            .contains("8 of 12 records came again in the same list with another body, such as `1`"),
-        "{detail}"
-    );
-}
-
 #[test]
 fn an_id_may_be_a_number_with_a_fraction() {
     let body = r#"[{ "id": 12.5 }, { "id": 0.10 }, { "id": -3.25 }]"#;

@@ -5,7 +5,6 @@ use std::net::TcpListener;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use ingest::run::Waits;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::shared_world::SharedWorld;
@@ -119,25 +118,4 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
         let (code, said) = ended.join().unwrap();
         assert_eq!(code, Some(143), "{what}: {said}");
     }
-}
-
-#[test]
-fn a_run_without_progress_says_once_what_its_tasks_wait_for() {
-    let waits = Waits::default();
-    assert_eq!(waits.stall(Duration::ZERO), None);
-    let lease = waits.begin("US of trending", "the lease");
-    let ledger = waits.begin("GB of trending", "the ledger");
-    assert_eq!(waits.stall(FOREVER), None);
-    assert_eq!(
-        waits.stall(Duration::ZERO).as_deref(),
-        Some("US of trending waits for the lease (0 s); GB of trending waits for the ledger (0 s)")
-    );
-    assert_eq!(waits.stall(Duration::ZERO), None);
-    drop(lease);
-    assert_eq!(
-        waits.stall(Duration::ZERO).as_deref(),
-        Some("GB of trending waits for the ledger (0 s)")
-    );
-    drop(ledger);
-    assert_eq!(waits.stall(Duration::ZERO), None);
 }

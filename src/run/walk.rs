@@ -13,7 +13,6 @@ use super::report::Walked;
 use super::shared_pass::Batches;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
-use super::waits::TaskOf;
 use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use ingest_config::Job;
 use ingest_quota::Timestamp;
@@ -27,13 +26,8 @@ pub struct Listed {
     pub is_ended: bool,
 }
 
-/// The result of a region's turn.
-enum ListOutcome {
-    /// It was walked.
-    Listed(Box<Listed>),
-    /// It was not walked.
-    Left(Box<Candidate>, PassOutcome, Option<StopReason>),
-}
+/// A region that was not walked, and why.
+type Left = (Candidate, PassOutcome, Option<StopReason>);
 
 /// Walks these regions to their ends, or until something stops them.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
@@ -58,12 +52,13 @@ async fn list_all(
     let turns = all(context.concurrency, turns).await;
     for turn in turns {
         match turn {
-            ListOutcome::Listed(listed) => by_job
-                .entry(listed.pass.job.name.clone())
-                .or_default()
-                .push(*listed),
-            ListOutcome::Left(candidate, outcome, why) => {
-                let candidates = [*candidate];
+            Ok(listed) => {
+                let of_job = by_job.entry(listed.pass.job.name.clone());
+                of_job.or_default().push(*listed);
+            }
+            Err(left) => {
+                let (candidate, outcome, why) = *left;
+                let candidates = [candidate];
                 walked.add_not_walked(&candidates, outcome, why.as_ref());
                 context.store_not_walked(&candidates, why.as_ref()).await;
             }
@@ -79,13 +74,16 @@ fn complete_passes(listed: &[Listed]) -> Vec<PassId> {
 }
 
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
-async fn list(context: &Context, candidate: Candidate) -> ListOutcome {
+async fn list(context: &Context, candidate: Candidate) -> Result<Box<Listed>, Box<Left>> {
     if context.stop.signal().is_some() {
-        return ListOutcome::Left(candidate.into(), PassOutcome::Interrupted, None);
+        return Err(Box::new((candidate, PassOutcome::Interrupted, None)));
     }
-    let task = TaskOf(&*candidate.region, &candidate.job.name);
-    let taken = take_up(context, &candidate);
-    match context.waits.on(task, "the lease", taken).await {
+    let (waits, job) = (&context.waits, &candidate.job.name);
+    let key = candidate.region.key();
+    let listed = waits.begin(format_args!("{key} of {job}"), "the lease");
+    let taken = take_up(context, &candidate).await;
+    drop(listed);
+    match taken {
         Ok(Ok(mut pass)) => {
             let (job, region) = (pass.job.name.clone(), pass.region.key());
             context
@@ -99,14 +97,14 @@ async fn list(context: &Context, candidate: Candidate) -> ListOutcome {
             }
             let reason = walked.err();
             context.progress.ended(&job, &region);
-            ListOutcome::Listed(Box::new(Listed {
+            Ok(Box::new(Listed {
                 pass,
                 reason,
                 is_ended,
             }))
         }
-        Ok(Err(left)) => ListOutcome::Left(candidate.into(), left, None),
-        Err(reason) => ListOutcome::Left(candidate.into(), reason.outcome(), Some(reason)),
+        Ok(Err(left)) => Err(Box::new((candidate, left, None))),
+        Err(reason) => Err(Box::new((candidate, reason.outcome(), Some(reason)))),
     }
 }
 
@@ -237,19 +235,24 @@ async fn end(
         Err(_) => None,
     };
     let now = context.clock.now();
-    let task = TaskOf(&*pass.region, &pass.job.name);
-    let _waits = context.waits.begin(task, "the catalog");
+    let (waits, job) = (&context.waits, &pass.job.name);
+    let _listed = waits.begin(
+        format_args!("{} of {job}", pass.region.key()),
+        "the catalog",
+    );
     pass.reference = match end {
         Some(PassEnd::Complete) => {
             let id = pass.complete(context).await?;
-            pass.notes.extend(again_after_doubts(pass));
+            let again = again_after_doubts(pass);
+            pass.said.notes.extend(again);
             PassRef::Open(id)
         }
         Some(end) => {
             let id = context.catalog.finish(&pass.reference, end, now).await?;
             let request = refusable(&pass.job, &pass.region);
             context.catalog.store_refusal(id, &request).await?;
-            pass.notes.extend(again(pass));
+            let again = again(pass);
+            pass.said.notes.extend(again);
             PassRef::Open(id)
         }
         None => pass.reference.clone(),
@@ -263,7 +266,7 @@ async fn end(
 /// Returns when a doubtful region is requested again; `None` where it is not doubtful.
 fn again_after_doubts(pass: &Pass) -> Option<String> {
     let after = pass.job.every.map_or("a day", |_| "`every`");
-    (!pass.doubts.is_empty()).then(|| {
+    pass.said.is_doubtful().then(|| {
         format!(
             "the pass is not complete; it is requested again after {after}, or as soon as its configuration changes"
         )

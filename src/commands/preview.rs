@@ -173,10 +173,10 @@ fn steps(steps: &[StepPreview]) -> Section {
     let mut columns = vec![
         Head::text("JOB"),
         Head::text("REGION"),
-        Head::text("CALL"),
-        Head::number("REQUESTS"),
+        Head::text("CALL").spare(1),
+        Head::number("REQUESTS").spare(2),
     ];
-    columns.extend(with_previous.then_some(Head::text("LAST PASSES")));
+    columns.extend(with_previous.then_some(Head::text("LAST PASSES").spare(0)));
     columns.push(Head::text("UNITS"));
     let mut table = Grid::new(columns);
     for StepRow { step, slices } in shown {
@@ -305,12 +305,12 @@ fn previous(previous: Previous) -> String {
 
 fn limits(limits: &[LimitPreview]) -> Section {
     let mut table = Grid::new([
-        Head::text("ACCOUNT"),
+        Head::text("ACCOUNT").spare(3),
         Head::text("LIMIT"),
-        Head::number("LEFT"),
-        Head::number("AT LEAST"),
+        Head::number("LEFT").spare(2),
+        Head::number("AT LEAST").spare(0),
         Head::number("EXPECTED"),
-        Head::number("AT MOST"),
+        Head::number("AT MOST").spare(1),
         Head::text(""),
     ]);
     for limit in limits {

@@ -111,7 +111,9 @@ impl Tried {
                 ids.at.at()
             )));
         }
-        if !parent.is_empty() && given > 1 {
+        // Of the id with all of its values, `ids_of` makes one.
+        let is_whole = self.ids.len() == 1 && args.ids.len() == parent.len() + 1;
+        if !parent.is_empty() && given > 0 && !is_whole {
             let places: Vec<String> = parent.iter().map(|at| format!("`{at}`")).collect();
             return Err(Error::Usage(format!(
                 "{} requests an id with values of its record; name the id with --id, and then each of {} with another --id",

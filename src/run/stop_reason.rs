@@ -21,7 +21,7 @@ pub enum StopReason {
     #[error("{}", paused(.0, .1))]
     Paused(Box<StoppedBy>, String),
     /// The upstream does not serve this region, or these ids.
-    #[error("the upstream refused the request: {0}")]
+    #[error("{}", unserved(.0))]
     Unserved(String),
     /// No request can be built for one id.
     #[error("{0}; this id is left out")]
@@ -141,8 +141,16 @@ fn forbidden(why: &str) -> String {
     let status = why.split(' ').next().unwrap_or_default();
     format!(
         "the upstream rejected one request: {why}; it accepted the credential before in this run, so the cause is the request. If that is \
-        to be expected, add {{ status = {status}, class = \"skip\" }} to the upstream's `errors`"
+        to be expected, add {{ status = {status}, class = \"skip\" }} to the upstream's `errors`, or to the call's, which come first"
     )
+}
+
+/// What the upstream refused begins with its status; what a bound of ours refuses does not.
+fn unserved(why: &str) -> String {
+    match why.starts_with("the response ") {
+        true => why.to_owned(),
+        false => format!("the upstream refused the request: {why}"),
+    }
 }
 
 fn paused(by: &StoppedBy, message: &str) -> String {

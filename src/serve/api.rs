@@ -414,12 +414,16 @@ pub async fn one_record(
 ) -> Result<StoredRecord, Problem> {
     let mut found = app
         .read(move |environment| async move {
-            export::columns(&environment, &kind)?;
             let archive = environment.archive().await?;
             let mut found = Vec::new();
-            let upstreams = environment.config.upstreams.keys();
-            for name in upstreams.filter(|name| upstream.as_ref().is_none_or(|one| one == *name)) {
-                found.extend(archive.record(name, &kind, &id).await?);
+            let all = environment.config.upstreams.keys().cloned();
+            let upstreams = upstream.map_or_else(|| all.collect(), |one| vec![one]);
+            for name in upstreams {
+                found.extend(archive.record(&name, &kind, &id).await?);
+            }
+            // A record outlives its kind in the configuration.
+            if found.is_empty() {
+                export::columns(&environment, &kind)?;
             }
             Ok(found)
         })

@@ -13,6 +13,7 @@ use self::date::Date;
 use super::error::Refusal;
 use super::id_place::parts;
 use super::moment::Moment;
+use super::names::closest;
 use super::values::{Leaf, leaves, scalar};
 use super::{CursorText, Pointer, Region, SinceValue, Slice};
 use ingest_quota::Timestamp;
@@ -95,6 +96,9 @@ pub enum TemplateError {
         "`{{{0}}}` is not a value of the record that names the id; write for example {{parent:/owner/login}}"
     )]
     Parent(String),
+    /// A value of the parent whose place ends with what is nearly `:path`.
+    #[error("`{{{0}:{1}}}` does not end with `:path`; write {{{0}:path}} to keep slashes")]
+    Path(String, String),
     /// A date with an invalid offset or format.
     #[error(
         "`{{{0}}}` is not a valid date or time; write for example {{date:-1d:%Y-%m-%d}} or {{since:-5m:%s}}"
@@ -589,6 +593,13 @@ fn parent(text: &str, place: &str) -> Result<(Variable, Argument), TemplateError
         Some(place) => (place, Argument::Path),
         None => (place, Argument::Nothing),
     };
+    // A member may have a colon in its name, but hardly one with this behind it.
+    if let Some((_, end)) = place.rsplit_once(':')
+        && closest(end, &["path"]).is_some()
+        && let Some(before) = text.strip_suffix(&format!(":{end}"))
+    {
+        return Err(TemplateError::Path(before.to_owned(), end.to_owned()));
+    }
     let at = Pointer::parse(place).ok();
     // One value is sent, so its place is one.
     let at = at.filter(|at| !at.tokens().is_empty() && at.tokens().iter().all(|one| one != "*"));

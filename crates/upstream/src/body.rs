@@ -63,7 +63,7 @@ fn codings(headers: &HeaderMap) -> impl Iterator<Item = String> {
 }
 
 /// How each body that is compressed with gzip begins, such as a file `.csv.gz`, and no text does.
-const GZIP: [u8; 2] = [0x1F, 0x8B];
+pub const GZIP: [u8; 2] = [0x1F, 0x8B];
 
 /// In which form a body arrives.
 enum Form {
@@ -80,7 +80,8 @@ pub struct Body {
     bytes: Vec<u8>,
     most: usize,
     form: Form,
-    has_begun: bool,
+    /// The first byte that arrived.
+    first: Option<u8>,
 }
 
 impl Body {
@@ -93,7 +94,7 @@ impl Body {
                 true => Form::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
                 false => Form::Unknown,
             },
-            has_begun: false,
+            first: None,
         }
     }
 
@@ -137,8 +138,10 @@ impl Body {
             Form::Plain => return keep(&mut self.bytes, self.most, part),
             Form::Gzip(packed) => packed,
         };
-        self.has_begun |= !part.is_empty();
-        packed.write_all(part).map_err(|error| broken(&error))?;
+        self.first = self.first.or_else(|| part.first().copied());
+        packed
+            .write_all(part)
+            .map_err(|error| broken(self.first, &error))?;
         let unpacked = packed.get_mut();
         let kept = keep(&mut self.bytes, self.most, unpacked);
         unpacked.clear();
@@ -166,11 +169,11 @@ impl Body {
     pub fn finish(&mut self) -> End {
         // No byte at all is an empty body, which a server may declare as gzip too.
         let packed = match &mut self.form {
-            Form::Gzip(packed) if self.has_begun => packed,
+            Form::Gzip(packed) if self.first.is_some() => packed,
             Form::Gzip(_) | Form::Unknown | Form::Plain => return End::Whole,
         };
         if let Err(error) = packed.try_finish() {
-            return broken(&error);
+            return broken(self.first, &error);
         }
         let kept = keep(&mut self.bytes, self.most, packed.get_ref());
         kept.map_or_else(|end| end, |()| End::Whole)
@@ -192,8 +195,9 @@ fn keep(bytes: &mut Vec<u8>, most: usize, more: &[u8]) -> Result<(), End> {
     Ok(())
 }
 
-fn broken(error: &std::io::Error) -> End {
+fn broken(first: Option<u8>, error: &std::io::Error) -> End {
     End::Broken(match error.kind() {
+        _ if first != Some(GZIP[0]) => "it is declared as gzip, and is not".to_owned(),
         std::io::ErrorKind::UnexpectedEof => "its gzip is cut off".to_owned(),
         // Of a checksum that is cut off, and of one that does not match.
         std::io::ErrorKind::InvalidInput => {

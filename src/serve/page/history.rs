@@ -87,6 +87,10 @@ async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
     };
     let since = since.since()?;
     app.read(move |environment| async move {
+        let [job, region] = [&asked.job, &asked.region].map(|one| filled(one).map(str::to_owned));
+        environment
+            .expect_stored(job.as_slice(), region.as_slice())
+            .await?;
         let since = environment.clock.now() - since;
         let mut history = history::report(&environment, since).await?;
         let mut doc = Doc::default();

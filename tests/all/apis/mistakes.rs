@@ -223,6 +223,7 @@ const MISTAKES: &[(&str, &str, &str, Shows)] = &[
     ("a typo in text", r#"["/name"]"#, r#"["/nme"]"#, Both("list", "records.text", "records.text")),
     ("doubled braces", "{since:%s}", "{{ since }}", Check("single braces")),
     ("an unknown variable", r#"region = "{region}", updated"#, r#"region = "{regoin}", updated"#, Check("not a template variable")),
+    ("a parameter without a name", r#"region = "{region}", updated"#, r#""" = "x", region = "{region}", updated"#, Check("a parameter has no name")),
     ("a wrong name of a limit", "cost = { hourly = 1 }", "cost = { hourli = 1 }", Check("hourly")),
     ("a wrong name of a limit in settle", "settle = { hourly =", "settle = { daily =", Check("daily")),
     ("a typo in settle", r#""/meta/cost""#, r#""/meta/costs""#, Both("list", "`settle`", "`settle`")),

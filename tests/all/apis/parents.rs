@@ -128,6 +128,19 @@ fn a_value_keeps_its_slashes_in_a_path_where_the_path_says_so() {
 }
 
 #[test]
+fn what_is_nearly_path_behind_a_place_is_refused_and_another_colon_is_not() {
+    let stub = stub(json!([]));
+    for (end, code) in [("paht", 2), ("Path", 2), ("pth", 2), ("date", 0)] {
+        let mut world = world(&stub, PATH, "/id");
+        let path = format!("repos/{{parent:/full_name:{end}}}/issues");
+        world.set(&format!("upstreams.api.calls.issues.path=\"{path}\""));
+        let checked = world.ingest(&["check", "--config-only"]);
+        let is_named = checked.stderr.contains("{parent:/full_name:path}");
+        assert_eq!((checked.code, is_named), (code, code == 2), "{checked:?}");
+    }
+}
+
+#[test]
 fn a_value_of_a_region_keeps_its_slashes_too() {
     let stub = stub(json!([{ "id": 1 }]));
     let text =
@@ -256,6 +269,8 @@ fn try_takes_an_id_and_then_the_values_that_are_sent_with_it() {
     ]);
     assert_eq!(tried.code, 0, "{tried:?}");
     assert_eq!(paths(&stub), ["/repos/octo/a/issues"]);
+    let alone = world.ingest(&["try", "api", "issues", "--id", "1"]);
+    assert_eq!((alone.code, paths(&stub).len()), (2, 1), "{alone:?}");
     let tried = world.ingest(&["try", "api", "issues", "--id", "1", "--id", "a"]);
     assert_eq!(tried.code, 2, "{tried:?}");
 }

@@ -210,3 +210,16 @@ fn no_line_about_a_limit_is_wider_than_a_narrow_terminal() {
     let wide = of_limits.iter().find(|line| line.chars().count() > 40);
     assert_eq!(wide, None, "{shown}");
 }
+
+#[test]
+fn no_line_of_a_dry_run_is_wider_than_a_narrow_terminal() {
+    let world = World::configured(&SETS, |_| {});
+    for columns in [40, 60] {
+        let mut preview = world.command(&["--region", "all", "--dry-run"]);
+        let shown = preview.env("COLUMNS", columns.to_string()).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        assert!(shown.contains("LIMIT"), "{shown}");
+        let wide = shown.lines().find(|line| line.chars().count() > columns);
+        assert_eq!(wide, None, "{shown}");
+    }
+}

@@ -103,6 +103,7 @@ fn one_id_that_is_forbidden_is_named_and_stops_neither_its_region_nor_the_other_
             "GET /things/US2, id `US2`",
             "accepted the credential before",
             &format!("{{ status = {status}, class = \"skip\" }}"),
+            "or to the call's, which come first",
         ] {
             assert!(detail.contains(said), "{said}: {detail}");
         }

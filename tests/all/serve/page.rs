@@ -138,6 +138,18 @@ fn a_mistake_in_a_filter_is_shown_beside_the_form() {
     let page = served.get("/history?since=yesterday");
     assert_eq!(page.status, 400);
     assert!(page.text().contains("write for example 7d") && page.text().contains("<form"));
+    for (filter, said) in [
+        (
+            "job=trendin",
+            "nknown job `trendin`; did you mean `trending`",
+        ),
+        ("region=XX", "nknown region `XX`"),
+    ] {
+        let page = served.get(&format!("/history?{filter}"));
+        assert_eq!(page.status, 400, "{filter}");
+        assert!(page.text().contains(said), "{}", page.text());
+    }
+    assert_eq!(served.get("/history?job=&region=*").status, 200);
 }
 
 #[test]
@@ -280,6 +292,22 @@ fn a_limit_leads_to_its_passes_and_a_pass_to_its_records() {
         let listed = served.get(&format!("/search?{}", link.replace("&amp;", "&")));
         assert!(listed.text().contains("data-head=\"Record\""), "{link}");
     }
+}
+
+#[test]
+fn a_hit_leads_to_its_record_although_its_kind_left_the_configuration() {
+    let mut world = World::configured(&[MANY, "serve.query_timeout=30s"], |_| {});
+    assert_eq!(world.ingest(&["--region", "US"]).code, 0);
+    world.set(r#"upstreams.youtube.calls."videos.list".records.kind="clip""#);
+    let served = Served::over(world);
+    let hits = served.get("/search?q=puppy").text();
+    let mut links = hits
+        .split("href=\"")
+        .filter_map(|link| link.split('"').next());
+    let link = links.find(|link| link.contains("kind=video")).unwrap();
+    let record = served.get(&link.replace("&amp;", "&"));
+    assert_eq!(record.status, 200, "{link}: {}", record.text());
+    assert_eq!(served.get("/record?kind=vidoe&id=1").status, 400);
 }
 
 #[test]

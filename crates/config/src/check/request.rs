@@ -451,6 +451,10 @@ fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document:
         let place = owned(params, &[name?]);
         document.has(&place).then_some(place)
     };
+    if let Some(place) = place(Some("")) {
+        let remedy = "write the name of the parameter in the quotes";
+        document.refuse(&place, "a parameter has no name", remedy);
+    }
     if let Auth::Query(name) = &upstream.auth
         && let Some(place) = place(Some(name))
     {

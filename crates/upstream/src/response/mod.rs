@@ -199,6 +199,12 @@ impl Response {
                     .to_owned(),
             ));
         }
+        if self.body.starts_with(&body::GZIP) {
+            return Err(Failure::WrongShape(
+                "the response is packed with gzip twice; request it packed once, or not compressed"
+                    .to_owned(),
+            ));
+        }
         let text = charset::decode(&self.headers, &self.body)
             .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
         if text.trim().is_empty() {

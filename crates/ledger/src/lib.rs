@@ -31,7 +31,6 @@ use ingest_quota::{
     Units,
 };
 
-pub use client::local::{LocalClient, Watch};
 pub use client::read_only::ReadOnlyClient;
 pub use client::shared::{CircuitBreaker, Policy, SharedClient};
 pub use client::{
@@ -43,7 +42,7 @@ pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with
 pub use shared::{
     Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,
 };
-pub use sqlite::{ForgottenLedger, SqliteLedger, Witness};
+pub use sqlite::{ForgottenLedger, LocalClient, SqliteLedger, Watch, Witness};
 
 /// One charge, as a ledger takes it.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::reading::{self, Protection};
 use super::state::Files;
 use super::written::WrittenHere;
-use super::{BUSY_TIMEOUT, at_once, confirmed, is_busy, keep_plans, pause};
+use super::{BUSY_TIMEOUT, at_once, busy, confirmed, is_busy, keep_plans, pause};
 
 /// How long a reader tries again after an error that passes when a writer has opened or closed the file.
 const TRANSIENT: Duration = Duration::from_secs(5);
@@ -54,32 +54,33 @@ impl Database {
         if !files.is_same_file(before) {
             before.in_place()?;
         }
-        Ok(Self {
-            path: path.to_owned(),
-            connection,
-            access: Access::Writing(Box::new(files)),
-            _written: Some(written),
-        })
+        let access = Access::Writing(Box::new(files));
+        Ok(Self::over(path, connection, access, Some(written)))
     }
 
     /// Opens a file that is there, for reading.
     pub fn to_read(path: &Path) -> rusqlite::Result<Self> {
         let (connection, protection) = with_patience(|| reading::open(path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            connection,
-            access: Access::Reading(protection),
-            _written: None,
-        })
+        let access = Access::Reading(protection);
+        Ok(Self::over(path, connection, access, None))
     }
 
     /// A file that no other process has.
     pub fn of_its_own(path: &Path, connection: Connection) -> Self {
+        Self::over(path, connection, Access::Reading(Protection::Locks), None)
+    }
+
+    fn over(
+        path: &Path,
+        connection: Connection,
+        access: Access,
+        written: Option<WrittenHere>,
+    ) -> Self {
         Self {
             path: path.to_owned(),
             connection,
-            access: Access::Reading(Protection::Locks),
-            _written: None,
+            access,
+            _written: written,
         }
     }
 
@@ -159,7 +160,7 @@ impl Database {
                 return read.and_then(|_| Err(restless()));
             }
             thread::sleep(pause(10));
-            self.reopen()?;
+            *self = Self::to_read(&self.path)?;
         }
     }
 
@@ -210,13 +211,6 @@ impl Database {
             _ => false,
         }
     }
-
-    fn reopen(&mut self) -> rusqlite::Result<()> {
-        let (connection, protection) = with_patience(|| reading::open(&self.path))?;
-        self.connection = connection;
-        self.access = Access::Reading(protection);
-        Ok(())
-    }
 }
 
 fn in_transaction<T>(
@@ -254,8 +248,5 @@ fn is_transient(error: &rusqlite::Error) -> bool {
 }
 
 fn restless() -> rusqlite::Error {
-    rusqlite::Error::SqliteFailure(
-        rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
-        Some("the file changed each time it was read".to_owned()),
-    )
+    busy("the file changed each time it was read")
 }

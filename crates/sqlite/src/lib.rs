@@ -89,21 +89,36 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    fn denied(path: &Path, name: &'static str, why: impl Into<String>) -> Self {
+        Self::Denied {
+            path: path.to_owned(),
+            name,
+            why: why.into(),
+        }
+    }
+
+    fn sqlite(path: &Path, name: &'static str, source: rusqlite::Error) -> Self {
+        Self::Sqlite {
+            path: path.to_owned(),
+            name,
+            source,
+        }
+    }
+}
+
 /// Opens a file for writing, readable by its owner alone, created as needed, its directory too.
 /// Any number of processes may do so at once.
 ///
 /// # Errors
 /// When the file cannot be opened, is damaged, or was written by another version.
 pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
-    let denied = |why| OpenError::Denied {
-        path: path.to_owned(),
-        name: schema.name,
-        why,
-    };
-    private::create_file(path).map_err(|error| denied(explain_making(&error)))?;
-    refuse_links(path, schema.name)?;
+    let name = schema.name;
+    private::create_file(path)
+        .map_err(|error| OpenError::denied(path, name, explain_making(&error)))?;
+    refuse_links(path, name)?;
     if path.is_dir() {
-        return Err(denied(DIRECTORY.to_owned()));
+        return Err(OpenError::denied(path, name, DIRECTORY));
     }
     let began = Instant::now();
     loop {
@@ -123,20 +138,14 @@ pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
 /// # Errors
 /// When the system does not say, or something else is in its place; `name` is what the file holds.
 pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
-    let denied = |why| {
-        Err(OpenError::Denied {
-            path: path.to_owned(),
-            name,
-            why,
-        })
-    };
     refuse_links(path, name)?;
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => denied(DIRECTORY.to_owned()),
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => denied(explain_looking(path, &error)),
-    }
+    let why = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => DIRECTORY.to_owned(),
+        Ok(_) => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => explain_looking(path, &error),
+    };
+    Err(OpenError::denied(path, name, why))
 }
 
 /// Rejects a link in place of a file or of a side file of it: SQLite would follow it, or say nothing of it.
@@ -146,11 +155,7 @@ fn refuse_links(path: &Path, name: &'static str) -> Result<(), OpenError> {
         .map(|suffix| beside(path, suffix))
         .into_iter();
     files.find(is_link).map_or(Ok(()), |path| {
-        Err(OpenError::Denied {
-            path,
-            name,
-            why: private::LINK.to_owned(),
-        })
+        Err(OpenError::denied(&path, name, private::LINK))
     })
 }
 
@@ -201,11 +206,7 @@ pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
     let empty = in_memory(schema)?;
     empty
         .pragma_update(None, "query_only", true)
-        .map_err(|source| OpenError::Sqlite {
-            path: PathBuf::from(":memory:"),
-            name: schema.name,
-            source,
-        })?;
+        .map_err(|error| OpenError::sqlite(Path::new(":memory:"), schema.name, error))?;
     Ok(empty)
 }
 
@@ -215,11 +216,7 @@ pub fn open_empty(schema: Schema) -> Result<Database, OpenError> {
 /// When SQLite has no memory for it.
 pub fn in_memory(schema: Schema) -> Result<Database, OpenError> {
     let path = Path::new(":memory:");
-    let failed = |source| OpenError::Sqlite {
-        path: path.to_owned(),
-        name: schema.name,
-        source,
-    };
+    let failed = |error| OpenError::sqlite(path, schema.name, error);
     let mut connection = Connection::open_in_memory().map_err(failed)?;
     schema.establish(&mut connection, path)?;
     keep_plans(&connection).map_err(failed)?;
@@ -343,17 +340,9 @@ fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
             "{}; make the file readable for this user",
             io::Error::from(Errno::ACCESS)
         );
-        return OpenError::Denied {
-            path: path.to_owned(),
-            name: schema.name,
-            why,
-        };
+        return OpenError::denied(path, schema.name, why);
     }
-    OpenError::Sqlite {
-        path: path.to_owned(),
-        name: schema.name,
-        source,
-    }
+    OpenError::sqlite(path, schema.name, source)
 }
 
 /// The path of a file's side file, such as its log: `-wal`.
@@ -365,11 +354,7 @@ pub fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn open_once(path: &Path, schema: Schema) -> Result<Database, OpenError> {
-    let failed = |source| OpenError::Sqlite {
-        path: path.to_owned(),
-        name: schema.name,
-        source: confirmed(path, source),
-    };
+    let failed = |error| OpenError::sqlite(path, schema.name, confirmed(path, error));
     let before = Files::beside(path);
     let written = WrittenHere::new(&before);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
@@ -492,6 +477,12 @@ fn pause(attempt: i32) -> Duration {
     let longest = 500_u64 << attempt.clamp(0, 5);
     let chance = RandomState::new().hash_one(attempt);
     Duration::from_micros(longest / 2 + chance % longest)
+}
+
+/// An error that says that the file was in use, and how.
+fn busy(how: &str) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+    rusqlite::Error::SqliteFailure(code, Some(how.to_owned()))
 }
 
 /// Whether the file was in use in a way for which SQLite does not wait by itself: while another process switches it to

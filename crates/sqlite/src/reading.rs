@@ -151,10 +151,7 @@ fn copy(path: &Path) -> rusqlite::Result<Connection> {
     if let Protection::Unchanged(files) = &protection
         && !files.are_unchanged()
     {
-        return Err(rusqlite::Error::SqliteFailure(
-            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY),
-            Some("the file changed while it was copied".to_owned()),
-        ));
+        return Err(super::busy("the file changed while it was copied"));
     }
     copied?;
     Ok(copy)

@@ -116,11 +116,7 @@ impl Schema {
 
     /// Makes a file what this release writes.
     pub fn establish(&self, connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
-        let failed = |source| OpenError::Sqlite {
-            path: path.to_owned(),
-            name: self.name,
-            source: confirmed(path, source),
-        };
+        let failed = |error| OpenError::sqlite(path, self.name, confirmed(path, error));
         if self.recognize(connection).map_err(failed)? == Found::Current {
             return Ok(());
         }

@@ -1,7 +1,6 @@
 //! A process's way to the ledger: one trait with three implementations. It adds to a store what a process needs: fresh ids,
 //! deadlines of grants, and what happens while the ledger cannot be reached.
 
-pub mod local;
 pub mod read_only;
 pub mod shared;
 
@@ -54,7 +53,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    fn new(
+    pub(crate) fn new(
         request: &ChargeRequest<'_>,
         id: ChargeId,
         grant: Grant,

@@ -51,9 +51,7 @@ impl From<sqlite::OpenError> for JournalError {
     fn from(error: sqlite::OpenError) -> Self {
         match error {
             sqlite::OpenError::Foreign { .. } => Self::Foreign(error.to_string()),
-            sqlite::OpenError::Denied { .. } | sqlite::OpenError::Sqlite { .. } => {
-                Self::Failed(error.to_string())
-            }
+            error => Self::Failed(error.to_string()),
         }
     }
 }

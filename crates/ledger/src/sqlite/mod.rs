@@ -7,6 +7,7 @@
 
 mod afterwards;
 mod charge;
+mod client;
 mod merge;
 mod rows;
 mod schema;
@@ -25,7 +26,8 @@ use self::charge::Charged;
 use self::rows::{Newest, Rows};
 pub use self::schema::KEEP;
 use self::schema::SCHEMA;
-use super::{Charge, Found, Ledger, LedgerError, OpenLedgerError, Spent};
+use super::{Charge, Ledger, LedgerError, OpenLedgerError, Spent};
+pub use client::{LocalClient, Watch};
 use ingest_base::apart::apart;
 use ingest_quota::admission::{LimitState, kept_from, ledger_time};
 use ingest_quota::{
@@ -128,13 +130,11 @@ impl SqliteLedger {
         most: Units,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, LedgerError> {
-        let (account, name) = (account.clone(), limit.to_owned());
-        self.read(move |connection| {
+        let name = limit.to_owned();
+        self.read_account(account, now, move |rows, account, moment| {
             let Some(limit) = account.limits.get(&name) else {
                 return Ok(None);
             };
-            let rows = Rows::new(connection, &account.name);
-            let moment = Moment::read(rows, now)?;
             let history = rows.limit(&name, moment.newest);
             let state = LimitState::read(&name, limit, history, moment.now)?;
             state.falls_to(most).map(Some)
@@ -158,35 +158,6 @@ impl SqliteLedger {
         .await
     }
 
-    /// Whether it holds no charge of any account. Writes nothing.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn is_empty(&self) -> Result<bool, LedgerError> {
-        let none = "select not exists (select 1 from charge)";
-        self.read_few(move |connection| connection.query_row(none, [], |row| row.get(0)))
-            .await
-    }
-
-    /// Returns when the newest charge of an account was made; `None` when there is none.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, LedgerError> {
-        let name = account.name.clone();
-        let newest = self.read_few(move |connection| Rows::new(connection, &name).newest());
-        Ok(newest.await?.charge.map(|charge| charge.at))
-    }
-
-    /// Returns when the backup was made that its file was restored from; `None` for one that was not restored.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn restored_from(&self) -> Result<Option<Timestamp>, LedgerError> {
-        let made_at = self.read_few(sqlite::restored_from).await?;
-        Ok(made_at.map(Timestamp::from_micros))
-    }
-
     /// Returns the charges that can count now, with their ids, without those that took nothing. Writes nothing.
     ///
     /// # Errors
@@ -196,51 +167,10 @@ impl SqliteLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<Entry>, LedgerError> {
-        let account = account.clone();
-        self.read(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            let now = Moment::read(rows, now)?.now;
-            rows.entries(kept_from(&account, now))
+        self.read_account(account, now, |rows, account, moment| {
+            rows.entries(kept_from(account, moment.now))
         })
         .await
-    }
-
-    /// Sets the true cost of the charge of an id, or of one made from it, and returns what had become of it: one that was taken
-    /// back, or is unknown, stays so.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn correct(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<Found, LedgerError> {
-        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::correct(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
-        })
-        .await
-    }
-
-    /// Returns what became of the charge of an id, or of one made from it. Writes nothing.
-    ///
-    /// # Errors
-    /// When the file fails.
-    pub async fn find(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        now: Timestamp,
-    ) -> Result<Found, LedgerError> {
-        let (account, id) = (account.clone(), id.clone());
-        let reading = move |connection: &Connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::find(rows, &account, &id, Moment::read(rows, now)?.now)
-        };
-        self.read(reading).await
     }
 
     /// Counts charges of a limit, of which this ledger counts nothing yet: by their times and units alone, so that none of them can
@@ -280,6 +210,36 @@ impl SqliteLedger {
             }
             Charged::Forgotten => Err(Witness::emptied(&self.path).into()),
         }
+    }
+
+    /// Reads one state of an account, at its time.
+    async fn read_account<T: Send + 'static>(
+        &self,
+        account: &Account,
+        now: Timestamp,
+        act: impl Fn(Rows<'_>, &Account, Moment) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let account = account.clone();
+        self.read_few(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            act(rows, &account, Moment::read(rows, now)?)
+        })
+        .await
+    }
+
+    /// Writes to an account, at its time, all or nothing.
+    async fn write_account<T: Send + 'static>(
+        &self,
+        account: &Account,
+        now: Timestamp,
+        act: impl Fn(Rows<'_>, &Account, Moment) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, LedgerError> {
+        let account = account.clone();
+        self.write(move |connection| {
+            let rows = Rows::new(connection, &account.name);
+            act(rows, &account, Moment::read(rows, now)?)
+        })
+        .await
     }
 
     /// Reads from one state of the ledger.
@@ -435,13 +395,6 @@ fn say_ahead(ahead: Duration) {
     }
 }
 
-fn usage(rows: Rows<'_>, account: &Account, moment: Moment) -> rusqlite::Result<Vec<LimitUsage>> {
-    let usage = |(name, limit)| {
-        LimitState::read(name, limit, rows.limit(name, moment.newest), moment.now)?.usage()
-    };
-    account.limits.iter().map(usage).collect()
-}
-
 #[async_trait]
 impl Ledger for SqliteLedger {
     async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
@@ -478,10 +431,9 @@ impl Ledger for SqliteLedger {
         cost: &Cost,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        let (account, id, cost) = (account.clone(), id.clone(), cost.clone());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::settle(rows, &account, &id, &cost, Moment::read(rows, now)?.now)
+        let (id, cost) = (id.clone(), cost.clone());
+        self.write_account(account, now, move |rows, account, moment| {
+            afterwards::settle(rows, account, &id, &cost, moment.now)
         })
         .await
     }
@@ -493,16 +445,9 @@ impl Ledger for SqliteLedger {
         floors: &[Floor],
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        let (account, entries, floors) = (account.clone(), entries.to_vec(), floors.to_vec());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            afterwards::absorb(
-                rows,
-                &account,
-                &entries,
-                &floors,
-                Moment::read(rows, now)?.now,
-            )
+        let (entries, floors) = (entries.to_vec(), floors.to_vec());
+        self.write_account(account, now, move |rows, account, moment| {
+            afterwards::absorb(rows, account, &entries, &floors, moment.now)
         })
         .await
     }
@@ -514,10 +459,9 @@ impl Ledger for SqliteLedger {
         closing: Closing,
         now: Timestamp,
     ) -> Result<(), LedgerError> {
-        let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.write(move |connection| {
-            let rows = Rows::new(connection, &account);
-            afterwards::close(rows, &limit, closing, Moment::read(rows, now)?)
+        let limit = limit.to_owned();
+        self.write_account(account, now, move |rows, _, moment| {
+            afterwards::close(rows, &limit, closing, moment)
         })
         .await
     }
@@ -526,10 +470,10 @@ impl Ledger for SqliteLedger {
         &self,
         account: &Account,
         limit: &str,
-        _now: Timestamp,
+        now: Timestamp,
     ) -> Result<(), LedgerError> {
-        let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.write(move |connection| Rows::new(connection, &account).reopen(&limit))
+        let limit = limit.to_owned();
+        self.write_account(account, now, move |rows, _, _| rows.reopen(&limit))
             .await
     }
 
@@ -538,10 +482,12 @@ impl Ledger for SqliteLedger {
         account: &Account,
         now: Timestamp,
     ) -> Result<Vec<LimitUsage>, LedgerError> {
-        let account = account.clone();
-        self.read_few(move |connection| {
-            let rows = Rows::new(connection, &account.name);
-            usage(rows, &account, Moment::read(rows, now)?)
+        self.read_account(account, now, |rows, account, moment| {
+            let limits = account.limits.iter().map(|(name, limit)| {
+                let history = rows.limit(name, moment.newest);
+                LimitState::read(name, limit, history, moment.now)?.usage()
+            });
+            limits.collect()
         })
         .await
     }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 
-use super::{
+use super::{Rows, SqliteLedger, afterwards};
+use crate::client::{
     Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
 };
-use crate::{Charge, Ledger, SqliteLedger, reported_of};
+use crate::{Charge, Ledger, reported_of};
 use ingest_base::clock::{Clock, Monotonic};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
@@ -108,8 +110,13 @@ impl LedgerClient for LocalClient {
         id: &ChargeId,
         cost: &Cost,
     ) -> Result<Found, ClientError> {
-        let now = self.clock.now();
-        Ok(self.ledger.correct(account, id, cost, now).await?)
+        let (id, cost, now) = (id.clone(), cost.clone(), self.clock.now());
+        let corrected = self
+            .ledger
+            .write_account(account, now, move |rows, account, moment| {
+                afterwards::correct(rows, account, &id, &cost, moment.now)
+            });
+        Ok(corrected.await?)
     }
 
     async fn absorb(&self, account: &Account, entries: &[Entry]) -> Result<(), ClientError> {
@@ -168,18 +175,30 @@ impl LedgerClient for LocalClient {
     }
 
     async fn find(&self, account: &Account, id: &ChargeId) -> Result<Found, ClientError> {
-        Ok(self.ledger.find(account, id, self.clock.now()).await?)
+        let (id, now) = (id.clone(), self.clock.now());
+        let found = self
+            .ledger
+            .read_account(account, now, move |rows, account, moment| {
+                afterwards::find(rows, account, &id, moment.now)
+            });
+        Ok(found.await?)
     }
 
     async fn is_empty(&self) -> Result<bool, ClientError> {
-        Ok(self.ledger.is_empty().await?)
+        let none = "select not exists (select 1 from charge)";
+        let read = |connection: &Connection| connection.query_row(none, [], |row| row.get(0));
+        Ok(self.ledger.read_few(read).await?)
     }
 
     async fn newest_charge(&self, account: &Account) -> Result<Option<Timestamp>, ClientError> {
-        Ok(self.ledger.newest_charge(account).await?)
+        let name = account.name.clone();
+        let newest = move |connection: &Connection| Rows::new(connection, &name).newest();
+        let newest = self.ledger.read_few(newest).await?;
+        Ok(newest.charge.map(|charge| charge.at))
     }
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
-        Ok(self.ledger.restored_from().await?)
+        let made_at = self.ledger.read_few(ingest_sqlite::restored_from).await?;
+        Ok(made_at.map(Timestamp::from_micros))
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Landing, PassId, PassRef, PassStore, SqliteCatalog};
+use ingest_catalog::{AtKnown, Catalog, Landing, PassId, PassRef, PassStore};
 use ingest_config::{Config, Records, Sources};
 use ingest_quota::{Timestamp, Units};
 use ingest_sqlite as sqlite;
@@ -40,7 +40,7 @@ fn measure(pages: usize) {
 
 async fn run(pages: usize) {
     let dir = tempfile::tempdir().unwrap();
-    let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
+    let catalog = Catalog::open(&dir.path().join("catalog.db")).unwrap();
     let mut bare = Bare::open(&dir.path().join("bare.db"));
     let walked: Vec<Vec<Record>> = (0..pages).map(page).collect();
     println!(
@@ -65,7 +65,7 @@ struct Times {
 
 /// Turn by turn, so that whatever else the machine does meets both.
 async fn side_by_side(
-    catalog: &SqliteCatalog,
+    catalog: &Catalog,
     bare: &mut Bare,
     pages: &[Vec<Record>],
     walk: usize,
@@ -86,7 +86,7 @@ async fn side_by_side(
 
 /// Four pages make a pass, which `pass` remembers.
 async fn land(
-    catalog: &SqliteCatalog,
+    catalog: &Catalog,
     pass: &mut Option<PassId>,
     records: &[Record],
     walk: usize,
@@ -151,7 +151,7 @@ struct Row {
 
 impl Bare {
     fn open(path: &Path) -> Self {
-        drop(sqlite::open(path, SqliteCatalog::SCHEMA).unwrap());
+        drop(sqlite::open(path, Catalog::SCHEMA).unwrap());
         let connection = Connection::open(path).unwrap();
         connection
             .pragma_update(None, "synchronous", "normal")

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ingest_base::clock::SystemClock;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Landing, PassEnd, PassRef, PassStore, SqliteCatalog};
+use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef, PassStore};
 use ingest_config::{Config, Sources};
 use ingest_ledger::SqliteLedger;
 use ingest_quota::{Cost, Timestamp, Units};
@@ -180,7 +180,7 @@ fn megabytes(process: u32) -> Option<f64> {
 /// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago; and then open ones.
 async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
     let path = directory.join("catalog.db");
-    let catalog = SqliteCatalog::open(&path).unwrap();
+    let catalog = Catalog::open(&path).unwrap();
     let now = Timestamp::from(chrono::Utc::now());
     let a_pass = A_PASS.min(size.records.div_ceil(size.regions));
     let passes = size.records.div_ceil(a_pass.max(1));
@@ -217,7 +217,7 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
 
 /// Lands records page by page, and returns their pass. An open one has a cursor to more.
 async fn land(
-    catalog: &SqliteCatalog,
+    catalog: &Catalog,
     config: &Config,
     (region, at): (String, Timestamp),
     records: std::ops::Range<usize>,

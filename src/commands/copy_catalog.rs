@@ -11,7 +11,7 @@ use super::progress::Working;
 use super::{Error, output};
 use crate::cli::{CatalogCopyArgs, Global};
 use crate::exit::Exit;
-use ingest_catalog::{CopiedTable, CopyStore, Postgres, PostgresCatalog, SqliteCatalog, copy};
+use ingest_catalog::{Catalog, CopiedTable, CopyStore, Postgres, copy};
 use ingest_config::PostgresUrl;
 
 /// The word for the file in the state directory.
@@ -63,7 +63,7 @@ async fn opened(
     if url == FILE {
         environment.create_state_dir()?;
         let path = environment.state_dir.join(CATALOG_FILE);
-        return Ok(Arc::new(SqliteCatalog::open(&path)?));
+        return Ok(Arc::new(Catalog::open(&path)?));
     }
     let parsed = PostgresUrl::parse(url).map_err(|error| {
         Error::Usage(format!(
@@ -73,7 +73,7 @@ async fn opened(
     let config = &environment.config.catalog;
     let password = config.password.clone();
     let database = Postgres::new(&parsed, password, &config.schema, config.connections);
-    Ok(Arc::new(PostgresCatalog::open(database).await?))
+    Ok(Arc::new(Catalog::connect(database).await?))
 }
 
 fn in_json(table: &CopiedTable) -> serde_json::Value {

@@ -15,7 +15,7 @@ use super::{Error, output};
 use crate::cli::Global;
 use crate::exit::Exit;
 use ingest_base::apart::apart;
-use ingest_catalog::{Postgres, PostgresCatalog, Resource, SqliteCatalog, Taken};
+use ingest_catalog::{Catalog, Postgres, Resource, Taken};
 use ingest_ledger::{JOURNAL_FILE, Journal, JournalError, LEDGER_FILE, SqliteLedger};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Integrity, OpenError};
@@ -120,7 +120,7 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
 
 /// Repairs the catalog that machines share. The server keeps its tables and their indices intact itself.
 async fn shared(environment: &Environment, database: &Postgres) -> Result<Repaired, Error> {
-    let catalog = PostgresCatalog::open(database.clone()).await?;
+    let catalog = Catalog::connect(database.clone()).await?;
     let leases = environment.leases()?;
     let lease = match leases.take(&Resource::Repair).await? {
         Taken::Granted(lease) => lease,
@@ -168,7 +168,7 @@ fn damaged(complaints: &str) -> String {
 }
 
 async fn rebuilt(path: &Path) -> Result<String, Error> {
-    let indexed = SqliteCatalog::open(path)?.rebuild_text().await?;
+    let indexed = Catalog::open(path)?.rebuild_text().await?;
     Ok(rebuilt_from(indexed))
 }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::rows;
+use super::sql::{StoreError, Tx, values};
 use ingest_config::{Column, ColumnType, Pointer, Records};
 
 /// How a call's records are read, as it is stored.
@@ -31,8 +33,42 @@ impl KindLayout {
     }
 }
 
+const LAYOUTS: &str =
+    "select upstream, kind, text, columns from kind order by upstream, kind, call";
+
+/// How the records of each kind are read, by upstream and kind.
+pub struct Layouts(BTreeMap<(String, String), Vec<KindLayout>>);
+
+impl Layouts {
+    pub fn read(tx: &Tx<'_>) -> Result<Self, StoreError> {
+        let mut layouts: BTreeMap<(String, String), Vec<KindLayout>> = BTreeMap::new();
+        for row in tx.query(LAYOUTS, values![])? {
+            let of_kind = layouts.entry((row.text(0)?, row.text(1)?)).or_default();
+            of_kind.push(rows::layout(&row, 2)?);
+        }
+        Ok(Self(layouts))
+    }
+
+    /// Where the records of a kind have their text, over all calls that land them.
+    pub fn text_pointers(&self, upstream: &str, kind: &str) -> Vec<Pointer> {
+        text_pointers(self.of_kind(upstream, kind))
+    }
+
+    /// How the records of a kind are read, by each call that lands them.
+    pub fn of_kind(&self, upstream: &str, kind: &str) -> &[KindLayout] {
+        let layouts = self.0.get(&(upstream.to_owned(), kind.to_owned()));
+        layouts.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Each upstream and kind with how its records are read.
+    pub fn of_kinds(&self) -> impl Iterator<Item = (&str, &str, &[KindLayout])> {
+        let of_kinds = self.0.iter();
+        of_kinds.map(|((upstream, kind), layouts)| (&**upstream, &**kind, layouts.as_slice()))
+    }
+}
+
 /// Where records have their text, over all calls that land them.
-pub fn text_pointers(layouts: &[KindLayout]) -> Vec<Pointer> {
+fn text_pointers(layouts: &[KindLayout]) -> Vec<Pointer> {
     let texts = layouts.iter().flat_map(|layout| {
         let pointers: Vec<String> = serde_json::from_str(&layout.text).unwrap_or_default();
         pointers

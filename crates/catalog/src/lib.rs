@@ -2,32 +2,53 @@
 //! it, so a page that was paid for is stored once and its pass continues after it.
 //!
 //! [`PassStore`] is what a run writes, [`PassReader`] what runs, previews and reports read, [`Archive`] what the commands that show
-//! records read; [`Leases`] keep two runs from working on one region. [`SqliteCatalog`] and [`PostgresCatalog`] hold them.
+//! records read; [`Leases`] keep two runs from working on one region. A [`Catalog`] holds them.
 //!
 //! Never charges or requests anything. Begin with [`PassStore::land`] and [`Landing`]. The tests in `crates/catalog/tests/all/suite`
 //! define the behaviour of every implementation.
 
+mod archive;
 mod batch;
+mod catalog;
 mod copy;
+mod copying;
 mod either;
 mod error;
+mod estimates;
+mod gone;
+mod id_since;
+mod index;
+mod land;
 mod landing;
+mod lasting;
 mod layout;
 mod lease;
 mod listings;
 mod lock_files;
 pub mod memory;
 mod page;
+mod parents;
 mod pass;
+mod passes;
+mod pending;
 mod places;
 pub mod postgres;
+mod prune;
 mod query;
+mod reader;
+mod rebuild;
+mod recall;
+mod records;
 mod rows;
 mod scratch;
+mod sql;
 mod sqlite;
+mod store;
+mod tags;
 mod text;
 mod tokens;
 mod values;
+mod views;
 mod words;
 
 use std::collections::HashMap;
@@ -42,6 +63,7 @@ use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
 
 pub use batch::OpenBatch;
+pub use catalog::{Catalog, ReadOnly, ReadWrite};
 pub use copy::{CopiedTable, CopyStore, TABLES, Table, copy};
 pub use error::CatalogError;
 pub use landing::{AtKnown, Landed, Landing};
@@ -52,14 +74,33 @@ pub use pass::{
     PassId, PassRef, Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled,
     pages, slice_states,
 };
-pub use postgres::{
-    Parameter, Postgres, PostgresCatalog, PostgresError, RowLeases, Session, Transaction,
-};
+pub use postgres::{Parameter, Postgres, PostgresError, RowLeases, Session, Transaction};
 pub use query::{
     CallFacts, Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds,
     RecordsPage, RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
 };
-pub use sqlite::{ReadOnly, ReadWrite, SqliteCatalog};
+
+/// The statements whose cost must not grow with the catalog, as SQLite reads them.
+fn statements() -> Vec<String> {
+    let of_all = [
+        gone::STATEMENTS,
+        id_since::STATEMENTS,
+        index::STATEMENTS,
+        land::STATEMENTS,
+        lasting::STATEMENTS,
+        &parents::statements(),
+        passes::STATEMENTS,
+        pending::STATEMENTS,
+        prune::STATEMENTS,
+        rebuild::STATEMENTS,
+        recall::STATEMENTS,
+        records::STATEMENTS,
+        sqlite::SEARCH_STATEMENTS,
+        tags::STATEMENTS,
+        views::STATEMENTS,
+    ];
+    sql::as_sqlite(&of_all.concat())
+}
 
 /// Records of an export, in pages that fit in memory.
 pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError>>;

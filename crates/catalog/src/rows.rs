@@ -1,76 +1,18 @@
-//! Rows as either database returns them, and what is read from them.
-
-use serde::de::DeserializeOwned;
+//! What is read from rows.
 
 use super::layout::KindLayout;
 use super::pass::lasting;
+use super::sql::{Row, StoreError};
 use super::{
     CallFacts, EndedSlice, Estimate, IdSince, KnownList, OpenBatch, OpenPass, PassEnd, PassId,
-    PassRecord, StepPosition, StoredRecord, values,
+    PassRecord, StepPosition, StoredRecord,
 };
 use ingest_base::list_so_far::ListSoFar;
-use ingest_base::record::{Doubted, Tag};
-use ingest_config::Slice;
-use ingest_quota::{Cost, Timestamp};
+use ingest_base::record::Tag;
 
-/// Reads the columns of a row. The databases store times, truth and some texts in different forms; what a column means is the
-/// same.
-pub trait Columns {
-    type Error;
+type Read<T> = Result<T, StoreError>;
 
-    fn integer(&self, column: usize) -> Result<i64, Self::Error>;
-
-    fn truth(&self, column: usize) -> Result<bool, Self::Error>;
-
-    /// Reads a text as it was before it was stored.
-    fn text(&self, column: usize) -> Result<String, Self::Error>;
-
-    fn optional_text(&self, column: usize) -> Result<Option<String>, Self::Error>;
-
-    /// Reads a text that both databases store as it is, such as JSON.
-    fn verbatim(&self, column: usize) -> Result<&str, Self::Error>;
-
-    fn time(&self, column: usize) -> Result<Timestamp, Self::Error>;
-
-    fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, Self::Error>;
-
-    /// Returns the error of a column that is not JSON of its type; `what` names the column for people.
-    fn unusable(column: usize, what: &str, error: serde_json::Error) -> Self::Error;
-
-    /// Reads a number that is not negative.
-    fn count(&self, column: usize) -> Result<u64, Self::Error> {
-        Ok(u64::try_from(self.integer(column)?).unwrap_or(0))
-    }
-
-    /// Reads the index of a step.
-    fn step(&self, column: usize) -> Result<usize, Self::Error> {
-        Ok(usize::try_from(self.count(column)?).unwrap_or(usize::MAX))
-    }
-
-    fn json<T: DeserializeOwned>(&self, column: usize) -> Result<T, Self::Error> {
-        let what = "a column is not the JSON that it should be";
-        serde_json::from_str(self.verbatim(column)?)
-            .map_err(|error| Self::unusable(column, what, error))
-    }
-
-    fn cost(&self, column: usize, what: &str) -> Result<Cost, Self::Error> {
-        values::cost(self.verbatim(column)?).map_err(|error| Self::unusable(column, what, error))
-    }
-
-    /// Reads doubts, or null.
-    fn doubts(&self, column: usize) -> Result<Vec<Doubted>, Self::Error> {
-        Ok(values::doubts(self.optional_text(column)?.as_deref()))
-    }
-
-    /// Reads two columns that hold the edges of a slice, or null.
-    fn slice(&self, column: usize) -> Result<Option<Slice>, Self::Error> {
-        let edges = self.optional_time(column)?;
-        let edges = edges.zip(self.optional_time(column + 1)?);
-        Ok(edges.map(|(from, to)| Slice { from, to }))
-    }
-}
-
-pub fn pass_record<R: Columns>(row: &R) -> Result<PassRecord, R::Error> {
+pub fn pass_record(row: &Row) -> Read<PassRecord> {
     Ok(PassRecord {
         job: row.text(0)?,
         region: row.text(1)?,
@@ -82,7 +24,7 @@ pub fn pass_record<R: Columns>(row: &R) -> Result<PassRecord, R::Error> {
         pages: row.count(4)?,
         records: row.count(5)?,
         requests: row.count(6)?,
-        units: row.cost(7, "the units of a pass")?,
+        units: row.cost(7)?,
         finished_at: row.optional_time(8)?,
         slice: row.slice(9)?,
         id: PassId(row.integer(11)?),
@@ -93,35 +35,23 @@ pub fn pass_record<R: Columns>(row: &R) -> Result<PassRecord, R::Error> {
     })
 }
 
-pub const JOBS_AND_REGIONS: &str = "select distinct job, region from pass";
-
-/// A row of [`JOBS_AND_REGIONS`].
-pub fn job_and_region<R: Columns>(row: &R) -> Result<(String, String), R::Error> {
-    Ok((row.text(0)?, row.text(1)?))
-}
-
-/// The unfinished pass whose columns begin at `column`.
-pub fn open_pass<R: Columns>(
-    row: &R,
-    column: usize,
-    steps: Vec<StepPosition>,
-    batches: Vec<OpenBatch>,
-) -> Result<OpenPass, R::Error> {
+/// An unfinished pass.
+pub fn open_pass(row: &Row, steps: Vec<StepPosition>, batches: Vec<OpenBatch>) -> Read<OpenPass> {
     Ok(OpenPass {
-        id: PassId(row.integer(column)?),
-        region: row.text(column + 1)?,
-        started_at: row.time(column + 2)?,
-        greatest: row.optional_text(column + 3)?,
-        slice: row.slice(column + 4)?,
+        id: PassId(row.integer(0)?),
+        region: row.text(1)?,
+        started_at: row.time(2)?,
+        greatest: row.optional_text(3)?,
+        slice: row.slice(4)?,
         steps,
         batches,
-        doubts: row.doubts(column + 6)?,
-        relists: row.truth(column + 7)?,
+        doubts: row.doubts(6)?,
+        relists: row.truth(7)?,
     })
 }
 
 /// How far a list was read that stops at what is known.
-pub fn known_list<R: Columns>(row: &R) -> Result<KnownList, R::Error> {
+pub fn known_list(row: &Row) -> Read<KnownList> {
     let pages = row.count(2)?;
     Ok(KnownList {
         pass: PassId(row.integer(0)?),
@@ -135,7 +65,7 @@ pub fn known_list<R: Columns>(row: &R) -> Result<KnownList, R::Error> {
 }
 
 /// A pass over a slice that ended; `None` for any other pass.
-pub fn ended_slice<R: Columns>(row: &R) -> Result<Option<EndedSlice>, R::Error> {
+pub fn ended_slice(row: &Row) -> Read<Option<EndedSlice>> {
     let Some((end, slice)) = PassEnd::parse(row.verbatim(1)?).zip(row.slice(4)?) else {
         return Ok(None);
     };
@@ -151,7 +81,7 @@ pub fn ended_slice<R: Columns>(row: &R) -> Result<Option<EndedSlice>, R::Error> 
 }
 
 /// A step, its last page, and that page's cursor, request, empty pages and list.
-pub fn step_position<R: Columns>(row: &R) -> Result<StepPosition, R::Error> {
+pub fn step_position(row: &Row) -> Read<StepPosition> {
     Ok(StepPosition {
         step: row.step(0)?,
         pages: row.count(1)?,
@@ -163,7 +93,7 @@ pub fn step_position<R: Columns>(row: &R) -> Result<StepPosition, R::Error> {
 }
 
 /// A row of `batch` without its pass.
-pub fn open_batch<R: Columns>(row: &R) -> Result<OpenBatch, R::Error> {
+pub fn open_batch(row: &Row) -> Read<OpenBatch> {
     Ok(OpenBatch {
         step: row.step(0)?,
         ids: row.json(1)?,
@@ -176,7 +106,7 @@ pub fn open_batch<R: Columns>(row: &R) -> Result<OpenBatch, R::Error> {
 }
 
 /// An id, and the end of its last complete list.
-pub fn id_since<R: Columns>(row: &R) -> Result<IdSince, R::Error> {
+pub fn id_since(row: &Row) -> Read<IdSince> {
     Ok(IdSince {
         id: row.text(0)?,
         began: row.time(1)?,
@@ -185,7 +115,7 @@ pub fn id_since<R: Columns>(row: &R) -> Result<IdSince, R::Error> {
     })
 }
 
-pub fn stored_record<R: Columns>(row: &R) -> Result<StoredRecord, R::Error> {
+pub fn stored_record(row: &Row) -> Read<StoredRecord> {
     Ok(StoredRecord {
         upstream: row.text(0)?,
         kind: row.text(1)?,
@@ -198,15 +128,15 @@ pub fn stored_record<R: Columns>(row: &R) -> Result<StoredRecord, R::Error> {
     })
 }
 
-pub fn estimate<R: Columns>(row: &R) -> Result<Estimate, R::Error> {
+pub fn estimate(row: &Row) -> Read<Estimate> {
     Ok(Estimate {
         upstream: row.text(0)?,
         call: row.text(1)?,
-        cost: row.cost(2, "an estimate")?,
+        cost: row.cost(2)?,
     })
 }
 
-pub fn call_facts<R: Columns>(row: &R) -> Result<CallFacts, R::Error> {
+pub fn call_facts(row: &Row) -> Read<CallFacts> {
     Ok(CallFacts {
         upstream: row.text(0)?,
         call: row.text(1)?,
@@ -214,7 +144,7 @@ pub fn call_facts<R: Columns>(row: &R) -> Result<CallFacts, R::Error> {
     })
 }
 
-pub fn tag<R: Columns>(row: &R) -> Result<Tag, R::Error> {
+pub fn tag(row: &Row) -> Read<Tag> {
     Ok(Tag {
         request: row.text(0)?,
         name: row.text(1)?,
@@ -223,7 +153,7 @@ pub fn tag<R: Columns>(row: &R) -> Result<Tag, R::Error> {
 }
 
 /// How records are read, in two columns.
-pub fn layout<R: Columns>(row: &R, column: usize) -> Result<KindLayout, R::Error> {
+pub fn layout(row: &Row, column: usize) -> Read<KindLayout> {
     Ok(KindLayout {
         text: row.text(column)?,
         columns: row.text(column + 1)?,

@@ -65,10 +65,3 @@ fn unreadable(error: &serde_json::Error) -> Doubted {
         ),
     }
 }
-
-/// Returns stored doubts with more of them, as they are stored.
-pub fn with_doubts(stored: Option<&str>, more: &[Doubted]) -> String {
-    let mut all = doubts(stored);
-    all.extend_from_slice(more);
-    serde_json::json!(all).to_string()
-}

@@ -9,8 +9,8 @@ use crate::commands::Error;
 use crate::run::{Context, Selection, Unlanded, Upstreams};
 use ingest_base::clock::Monotonic;
 use ingest_catalog::{
-    Archive, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, PostgresCatalog,
-    ReadOnly, RowLeases, SqliteCatalog, postgres,
+    Archive, Catalog, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, ReadOnly,
+    RowLeases, postgres,
 };
 use ingest_config::{CatalogConfig, CatalogStore, Credential};
 use ingest_ledger::clocks::{self, Told};
@@ -84,12 +84,12 @@ impl Environment {
     /// The catalog, for landing.
     pub async fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
         if let Some(database) = self.database() {
-            let catalog = PostgresCatalog::open(database.clone()).await?;
+            let catalog = Catalog::connect(database.clone()).await?;
             self.compare_clocks().await;
             return Ok(Arc::new(catalog));
         }
         let path = self.state_dir.join(CATALOG_FILE);
-        let catalog = Arc::new(SqliteCatalog::open(&path)?);
+        let catalog = Arc::new(Catalog::open(&path)?);
         // Of two, the first is the one to read from while it is open.
         let _ = self.landing.set(Arc::downgrade(&catalog));
         Ok(catalog)
@@ -112,10 +112,7 @@ impl Environment {
 
     /// The passes of the catalog, for reading.
     pub async fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
-        Ok(match self.shared_catalog().await? {
-            Some(catalog) => Arc::new(catalog),
-            None => Arc::new(self.catalog_in_files()?),
-        })
+        Ok(Arc::new(self.catalog_to_read().await?))
     }
 
     /// The records and the history of the catalog, for reading.
@@ -123,29 +120,18 @@ impl Environment {
         if let Some(catalog) = self.landing.get().and_then(Weak::upgrade) {
             return Ok(catalog);
         }
-        Ok(match self.shared_catalog().await? {
-            Some(catalog) => Arc::new(catalog),
-            None => Arc::new(self.catalog_in_files()?),
-        })
+        Ok(Arc::new(self.catalog_to_read().await?))
     }
 
-    async fn shared_catalog(&self) -> Result<Option<PostgresCatalog>, Error> {
-        match self.database() {
-            Some(database) => {
-                let catalog = PostgresCatalog::open_read_only(database.clone()).await?;
-                self.compare_clocks().await;
-                Ok(catalog)
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// The catalog in the state directory, for reading. An empty one in place of a database that has none yet.
-    fn catalog_in_files(&self) -> Result<SqliteCatalog<ReadOnly>, Error> {
-        Ok(match self.database() {
-            Some(_) => SqliteCatalog::none()?,
-            None => SqliteCatalog::open_read_only(&self.state_dir.join(CATALOG_FILE))?,
-        })
+    /// The catalog, for reading. One that is not there yet reads as an empty one.
+    async fn catalog_to_read(&self) -> Result<Catalog<ReadOnly>, Error> {
+        let Some(database) = self.database() else {
+            let path = self.state_dir.join(CATALOG_FILE);
+            return Ok(Catalog::open_read_only(&path)?);
+        };
+        let catalog = Catalog::connect_read_only(database.clone()).await?;
+        self.compare_clocks().await;
+        Ok(catalog)
     }
 
     /// Returns the clients of the upstreams of these jobs.

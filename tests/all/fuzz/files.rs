@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ingest_catalog::{Archive, PassReader, PassStore, SearchQuery, SqliteCatalog};
+use ingest_catalog::{Archive, Catalog, PassReader, PassStore, SearchQuery};
 use ingest_ledger::{Charge, Journal, Ledger, Purpose, SqliteLedger};
 use ingest_quota::Cost;
 use ingest_sqlite as sqlite;
@@ -22,10 +22,10 @@ fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 }
 
 async fn use_catalog(path: &Path) {
-    if let Some(catalog) = failing(SqliteCatalog::open_read_only(path)) {
+    if let Some(catalog) = failing(Catalog::open_read_only(path)) {
         read_catalog(&catalog).await;
     }
-    if let Some(catalog) = failing(SqliteCatalog::open(path)) {
+    if let Some(catalog) = failing(Catalog::open(path)) {
         read_catalog(&catalog).await;
         failing(catalog.drop_unseen("youtube", at(0.0)).await);
     }

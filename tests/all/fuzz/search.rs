@@ -2,17 +2,17 @@
 
 use std::sync::OnceLock;
 
-use ingest_catalog::{Archive, SearchQuery, SqliteCatalog};
+use ingest_catalog::{Archive, Catalog, SearchQuery};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 
 use ingest_testing::fuzz::{corpus, text_near};
 
-fn catalog() -> &'static (tempfile::TempDir, SqliteCatalog, Runtime) {
-    static CATALOG: OnceLock<(tempfile::TempDir, SqliteCatalog, Runtime)> = OnceLock::new();
+fn catalog() -> &'static (tempfile::TempDir, Catalog, Runtime) {
+    static CATALOG: OnceLock<(tempfile::TempDir, Catalog, Runtime)> = OnceLock::new();
     CATALOG.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
-        let catalog = SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap();
+        let catalog = Catalog::open(&directory.path().join("catalog.db")).unwrap();
         (directory, catalog, Runtime::new().unwrap())
     })
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ingest_catalog::{Archive, Postgres, PostgresCatalog, RecordsQuery};
+use ingest_catalog::{Archive, Catalog, Postgres, RecordsQuery};
 use ingest_config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
@@ -141,7 +141,7 @@ async fn records_that_nobody_takes_keep_the_only_connection_from_no_other_reader
     let schema = tokio::task::block_in_place(|| PostgresServer::shared().schema());
     let url = PostgresUrl::parse(&schema.url).unwrap();
     let database = Postgres::new(&url, None, &schema.name, 1);
-    let catalog = PostgresCatalog::open(database).await.unwrap();
+    let catalog = Catalog::connect(database).await.unwrap();
     tokio::task::block_in_place(|| {
         schema.rows(
             "insert into record (upstream, kind, id, first_seen, last_seen, body)

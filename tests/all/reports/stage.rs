@@ -10,7 +10,7 @@ use ingest::foresight::{self, Forecast, JobFit, Plan, Preview};
 use ingest::run::{self, Blocked, Context, PassOutcome, RunReport, Selection, Silent, channel};
 use ingest_base::clock::{Clock, Deadline};
 use ingest_base::record::Record;
-use ingest_catalog::{PassStore, SqliteCatalog};
+use ingest_catalog::{Catalog, PassStore};
 use ingest_config::Config;
 use ingest_ledger::{LocalClient, SqliteLedger};
 use ingest_quota::{Timestamp, Units};
@@ -61,12 +61,12 @@ pub struct Stage {
     sandbox: Sandbox,
     pub config: Config,
     pub directory: TempDir,
-    catalog: Arc<SqliteCatalog>,
+    catalog: Arc<Catalog>,
     ledger: SqliteLedger,
 }
 
-fn opened(directory: &TempDir) -> Arc<SqliteCatalog> {
-    Arc::new(SqliteCatalog::open(&directory.path().join("catalog.db")).unwrap())
+fn opened(directory: &TempDir) -> Arc<Catalog> {
+    Arc::new(Catalog::open(&directory.path().join("catalog.db")).unwrap())
 }
 
 impl Stage {

@@ -9,9 +9,9 @@ use ingest::run::{self, RunOutcome, RunReport, Unlanded};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{CachedPage, Doubted, Tag};
 use ingest_catalog::{
-    CallFacts, CatalogError, Estimate, IdSince, KnownList, Landed, Landing, LastPages,
+    CallFacts, Catalog, CatalogError, Estimate, IdSince, KnownList, Landed, Landing, LastPages,
     LastingCursors, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader, PassRef, PassStore,
-    PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, SliceState, SqliteCatalog,
+    PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, SliceState,
 };
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::{Cost, Timestamp};
@@ -20,7 +20,7 @@ use crate::support::lab::Lab;
 
 /// A catalog whose landings fail a number of times.
 struct Unreliable {
-    inner: SqliteCatalog,
+    inner: Catalog,
     failures: AtomicU64,
     error: fn(String) -> CatalogError,
 }
@@ -119,7 +119,7 @@ fn run_in(lab: &Lab, failures: u64, error: fn(String) -> CatalogError) -> RunRep
     context.unlanded = Some(Unlanded::new(lab.directory.path()));
     let path = lab.directory.path().join("catalog.db");
     context.catalog = Arc::new(Unreliable {
-        inner: SqliteCatalog::open(&path).unwrap(),
+        inner: Catalog::open(&path).unwrap(),
         failures: AtomicU64::new(failures),
         error,
     });

@@ -10,7 +10,7 @@ use ingest::foresight;
 use ingest::review::RegionalRecords;
 use ingest::run::{self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RunReport, Silent};
 use ingest_base::clock::Clock;
-use ingest_catalog::SqliteCatalog;
+use ingest_catalog::Catalog;
 use ingest_config::{Config, Sources};
 use ingest_ledger as ledger;
 use ingest_ledger::Mode;
@@ -175,7 +175,7 @@ impl Lab {
         let ledger =
             ledger::open(&config.ledger, state, Mode::ReadWrite, Arc::clone(&clock)).unwrap();
         Context {
-            catalog: Arc::new(SqliteCatalog::open(&state.join("catalog.db")).unwrap()),
+            catalog: Arc::new(Catalog::open(&state.join("catalog.db")).unwrap()),
             ledger,
             upstreams: upstreams(config),
             clock,

@@ -1,18 +1,17 @@
 //! Connections to PostgreSQL. All statements are unnamed, and every setting is made within a transaction, so PgBouncer may
 //! pool the connections by transaction.
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{JoinHandle, yield_now};
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -21,6 +20,7 @@ use super::error::PostgresError;
 use super::lease::Terms;
 use super::route::{Connected, Route};
 use crate::CatalogError;
+use crate::sql::StoreError;
 use ingest_config::{PostgresUrl, SecretSource};
 
 /// How long a task waits for a connection that another one of this process uses.
@@ -33,6 +33,9 @@ const SHORT: Duration = Duration::from_secs(5);
 /// The server's timeout of a statement that writes, and of one that reads.
 const WRITING: Duration = Duration::from_secs(30);
 const READING: Duration = Duration::from_secs(600);
+/// What the planner may not do: it has no statistics of a new catalog, and a plan that reads a whole table is the best one for a
+/// small table alone.
+const PLANNED: &str = "set local enable_seqscan to off; set local jit to off";
 /// How much longer than the server this client waits for a statement, so that the server gives up first.
 const ON_THE_WAY: Duration = Duration::from_secs(5);
 /// The most attempts of a transaction that the server ends to resolve a deadlock.
@@ -221,15 +224,15 @@ impl Postgres {
     ///
     /// # Errors
     /// Any other failure, or a deadlock or conflict at each of many attempts.
-    pub async fn repeated<T, F, W>(&self, work: W) -> Result<T, PostgresError>
+    pub async fn repeated<T, F, W>(&self, work: W) -> Result<T, StoreError>
     where
-        F: Future<Output = Result<T, PostgresError>> + Send,
+        F: Future<Output = Result<T, StoreError>> + Send,
         W: Fn() -> F + Send,
     {
         let mut attempt = 1;
         loop {
             match work().await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                Err(StoreError::Postgres(error)) if error.is_conflict() && attempt < ATTEMPTS => {
                     // Two that met would meet again if they waited equally long.
                     sleep(Duration::from_millis(u64::from(
                         attempt * (std::process::id() % 17),
@@ -301,6 +304,7 @@ impl Session {
             // granted. All settings are of the transaction, since a pooler gives the connection to somebody else after it.
             "begin isolation level read committed read write;
             set local search_path to \"{}\";
+            {PLANNED};
             set local statement_timeout to '{}s';
             set local lock_timeout to '10s';
             set local idle_in_transaction_session_timeout to '30s'",
@@ -319,6 +323,7 @@ impl Session {
             // Several statements see one state.
             "begin isolation level repeatable read read only;
             set local search_path to \"{}\";
+            {PLANNED};
             set local statement_timeout to '{}s'",
             self.postgres.schema(),
             READING.as_secs(),
@@ -407,20 +412,6 @@ async fn cancel(connected: Connected) {
     connected.driver.abort();
 }
 
-/// Sends the statements of a future up to its first answer, and returns the rest of it.
-pub async fn sent<'f, T: Send + 'f>(
-    statements: impl Future<Output = T> + Send + 'f,
-) -> BoxFuture<'f, T> {
-    let mut statements = statements.boxed();
-    let begun = poll_fn(|context| Poll::Ready(statements.as_mut().poll(context))).await;
-    // The task that writes to the connection may need this thread.
-    yield_now().await;
-    match begun {
-        Poll::Ready(done) => ready(done).boxed(),
-        Poll::Pending => statements,
-    }
-}
-
 /// A transaction. Dropping it rolls it back. Statements that are awaited together (`try_join!`) are sent together, and the
 /// server runs them in the order in which they are first polled.
 pub struct Transaction<'s> {
@@ -485,6 +476,11 @@ impl Transaction<'_> {
     #[must_use]
     pub fn postgres(&self) -> &Postgres {
         &self.session.postgres
+    }
+
+    /// Whether the number of the transaction is known.
+    pub fn is_identified(&self) -> bool {
+        self.id.get().is_some()
     }
 
     /// Stores the number of the transaction, as `pg_current_xact_id()::text` returns it. With it a commit whose answer is lost

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::connection::Transaction;
 use super::error::PostgresError;
 use super::lease::{Terms, job_of, region_of};
-use super::sql::{Columns, Values, parameters};
-use crate::{PassId, Resource, Term};
-use ingest_config::Region;
+use super::sql::{Values, parameters, restored};
+use crate::sql::{Query, Tx, Value, values};
+use crate::{Landing, PassId, Resource, Term};
+use ingest_config::{Region, Slice};
 
 const OF_PASS: &str = "select job, region, slice_from, slice_to from pass where id = $1";
 // The lock of the lease's row makes the next holder wait for the end of the transaction: it changes the term, which is part of
@@ -26,7 +28,7 @@ pub struct LeaseKey<'t> {
     pub holder: Option<Uuid>,
     pub term: Option<i64>,
     /// The page that this process landed last under the term: a standby that lagged has the lease and lacks pages.
-    pub landing: Option<Uuid>,
+    pub landing: Option<Cow<'t, str>>,
 }
 
 impl LeaseKey<'_> {
@@ -36,7 +38,9 @@ impl LeaseKey<'_> {
             region: term.map(|term| region_of(&term.resource).into()),
             holder: term.map(|term| term.holder),
             term: term.map(|term| term.number),
-            landing: term.and_then(|term| terms.last_landing(term)),
+            landing: term
+                .and_then(|term| terms.last_landing(term))
+                .map(|landing| landing.to_string().into()),
         }
     }
 }
@@ -86,6 +90,32 @@ pub async fn walked(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, Post
 async fn resource_of(tx: &Transaction<'_>, pass: PassId) -> Result<Resource, PostgresError> {
     let rows = tx.query(OF_PASS, parameters![pass.0]).await?;
     let row = rows.first().ok_or(PostgresError::NoSuchPass(pass))?;
-    let region = Region::key_of(&row.text(1)?, row.slice(2)?);
-    Ok(Resource::region(&row.text(0)?, &region))
+    let edges: (Option<DateTime<Utc>>, Option<DateTime<Utc>>) = (row.value(2)?, row.value(3)?);
+    let slice = edges.0.zip(edges.1).map(|(from, to)| Slice {
+        from: from.into(),
+        to: to.into(),
+    });
+    let region = Region::key_of(&restored(row.value(1)?), slice);
+    Ok(Resource::region(&restored(row.value(0)?), &region))
+}
+
+/// The statement for whether this process still holds the lease under which a page was requested: a row if it does. The lock of the
+/// lease's row makes the next holder wait for the end of the transaction.
+pub fn lease_of<'q>(tx: &Tx<'_>, landing: &'q Landing) -> Query<'q> {
+    const LEASE: &str = "select term from lease
+        where job = ?1 and region = ?2 and holder = ?3::uuid and term = ?4
+            and (?5 is null or exists (select 1 from checkpoint where landing = ?5)) for key share";
+    let (Tx::Server(server), Some(term)) = (tx, &landing.term) else {
+        return Query::new(LEASE, Vec::new()).when(false);
+    };
+    let last = server.transaction().postgres().terms().last_landing(term);
+    let of = values![
+        job_of(&term.resource),
+        region_of(&term.resource),
+        term.holder.to_string(),
+        term.number,
+        last.map(|landing| landing.to_string())
+            .map_or(Value::Text(None), Value::from)
+    ];
+    Query::new(LEASE, of)
 }

@@ -17,12 +17,8 @@ use uuid::Uuid;
 
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
-use super::passes::region_state;
-use super::sql::{restored, stored, time};
-use super::turns::TAKE;
-use crate::{
-    CatalogError, HeldLease, Holder, Lease, Leases, PassId, RegionState, Resource, Taken, Term,
-};
+use super::sql::{restored, stored};
+use crate::{CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term};
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_quota::Timestamp;
 
@@ -40,7 +36,36 @@ pub const TABLE: &str = "create table lease (
     expires_at timestamptz not null,
     primary key (job, region),
     unique (job, region, term)
-)";
+);
+
+create function take_lease(
+    in_schema text, of_job text, of_region text, by_holder uuid, by_machine text, by_process bigint, seconds double precision,
+    out machine text, out process bigint, out taken_at timestamptz, out expires_at timestamptz, out term bigint)
+language plpgsql set enable_seqscan to off set jit to off set plan_cache_mode to force_generic_plan as $$
+begin
+    perform set_config('search_path', quote_ident(in_schema), true);
+    -- Another process can take it in between, and release it again.
+    for attempt in 1 .. 2 loop
+        -- A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk.
+        select lease.machine, lease.process, lease.taken_at, lease.expires_at into machine, process, taken_at, expires_at
+            from lease where lease.job = of_job and lease.region = of_region and lease.holder <> by_holder
+                and lease.expires_at > clock_timestamp();
+        exit when found;
+        insert into lease (job, region, holder, machine, process, term, length, taken_at, expires_at)
+            values (of_job, of_region, by_holder, by_machine, by_process, 1, make_interval(secs => seconds),
+                clock_timestamp(), clock_timestamp() + make_interval(secs => seconds))
+            on conflict on constraint lease_pkey do update set holder = excluded.holder, machine = excluded.machine,
+                process = excluded.process, term = lease.term + 1, length = excluded.length,
+                taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
+            where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
+            returning lease.term into term;
+        exit when found;
+    end loop;
+end
+$$;
+";
+/// Takes a lease. Returns another process's lease, or the term; neither where other processes took it meanwhile.
+const TAKE: &str = "select * from {}.take_lease($7, $1, $2, $3, $4, $5, $6)";
 
 const ALL: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
     where expires_at > clock_timestamp() order by job, region";
@@ -53,9 +78,6 @@ const RELEASE: &str = "update {}.lease as lease set expires_at = clock_timestamp
     from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
     where lease.job = held.job and lease.region = held.region and lease.term = held.term
         and lease.holder = $4 and lease.expires_at > clock_timestamp()";
-
-/// The first column of [`TAKE`] that is of the region's state.
-const STATE: usize = 5;
 
 /// The longest time that the last releases of a process may take.
 // A run ends within 10 s of a signal, whatever the database does.
@@ -212,32 +234,26 @@ impl RowLeases {
         }
     }
 
-    /// Takes a resource. Reads the state of its region behind the lease, up to the time at which it is known, if there is one.
-    async fn try_take(
-        &self,
-        resource: &Resource,
-        until: Option<Timestamp>,
-    ) -> Result<(Taken, Option<RegionState>), PostgresError> {
+    async fn try_take(&self, resource: &Resource) -> Result<Taken, PostgresError> {
         let (job, region) = (job_of(resource), region_of(resource));
         let Holder {
             machine, process, ..
         } = Holder::this_process();
         let (process, length) = (i64::from(process), self.length.as_secs_f64());
-        let (until, schema) = (until.map(time), self.postgres.schema());
-        let parameters: [Parameter<'_>; 8] = [
+        let schema = self.postgres.schema();
+        let parameters: [Parameter<'_>; 7] = [
             (&job, Type::TEXT),
             (&region, Type::TEXT),
             (&self.holder, Type::UUID),
             (&machine, Type::TEXT),
             (&process, Type::INT8),
             (&length, Type::FLOAT8),
-            (&until, Type::TIMESTAMPTZ),
             (&schema, Type::TEXT),
         ];
         let take = qualified(TAKE, &self.postgres);
         let (rows, began) = self.answered(&take, &parameters).await?;
         let Some(row) = rows.first() else {
-            return Ok((Taken::Held(None), None));
+            return Ok(Taken::Held(None));
         };
         if let Some(number) = row.try_get(4)? {
             let term = Term {
@@ -245,13 +261,11 @@ impl RowLeases {
                 holder: self.holder,
                 number,
             };
-            let is_read = row.try_get::<_, Option<&str>>(STATE)?.is_some();
-            let state = is_read.then(|| region_state(row, STATE)).transpose()?;
-            return Ok((Taken::Granted(self.lease(term, began)), state));
+            return Ok(Taken::Granted(self.lease(term, began)));
         }
         let is_held = row.try_get::<_, Option<&str>>(0)?.is_some();
         let holder = is_held.then(|| holder(row, 0)).transpose()?;
-        Ok((Taken::Held(holder), None))
+        Ok(Taken::Held(holder))
     }
 
     /// Runs a statement, and again where no answer came in time, for as long as a lease that it took first would be trusted. The
@@ -289,26 +303,6 @@ impl RowLeases {
         })
     }
 
-    async fn take_known(
-        &self,
-        resource: &Resource,
-        until: Option<Timestamp>,
-    ) -> Result<(Taken, Option<RegionState>), CatalogError> {
-        if !self.terms.reserve(resource) {
-            return Ok((Taken::Held(Some(Holder::this_process())), None));
-        }
-        let reserved = Reserved {
-            terms: &self.terms,
-            resource,
-        };
-        let taken = self.try_take(resource, until).await;
-        if matches!(taken, Ok((Taken::Granted(_), _))) {
-            // The entry is the lease's now, and goes when that is dropped.
-            std::mem::forget(reserved);
-        }
-        taken.map_err(|error| self.postgres.error(error))
-    }
-
     /// How long a lease is trusted after it was confirmed.
     fn trust(&self) -> Duration {
         // The last quarter lies between the last request of this machine and the first of another one.
@@ -324,18 +318,19 @@ fn patience(length: Duration) -> Duration {
 #[async_trait]
 impl Leases for RowLeases {
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError> {
-        let taken = self.take_known(resource, None).await;
-        taken.map(|(taken, _)| taken)
-    }
-
-    async fn take_region(
-        &self,
-        job: &str,
-        region: &str,
-        until: Timestamp,
-    ) -> Result<(Taken, Option<RegionState>), CatalogError> {
-        let resource = Resource::region(job, region);
-        self.take_known(&resource, Some(until)).await
+        if !self.terms.reserve(resource) {
+            return Ok(Taken::Held(Some(Holder::this_process())));
+        }
+        let reserved = Reserved {
+            terms: &self.terms,
+            resource,
+        };
+        let taken = self.try_take(resource).await;
+        if matches!(taken, Ok(Taken::Granted(_))) {
+            // The entry is the lease's now, and goes when that is dropped.
+            std::mem::forget(reserved);
+        }
+        taken.map_err(|error| self.postgres.error(error))
     }
 
     fn term(&self, resource: &Resource) -> Option<Term> {

@@ -1,50 +1,36 @@
-//! The catalog in a PostgreSQL database, which several machines share.
+//! What only a catalog in a PostgreSQL database has, which several machines share: connections, the schema, leases, the views of kinds,
+//! and the search.
 
 mod about;
-mod archive;
-mod before;
-mod catalog;
 mod connection;
-mod copying;
 mod error;
-mod estimates;
 mod fence;
-mod functions;
-mod gone;
-mod id_since;
-mod land;
-mod lasting;
 mod lease;
 mod ledgers;
 mod merging;
-mod parents;
-mod passes;
 mod password;
-mod pending;
-mod prune;
-mod reader;
-mod rebuild;
-mod recall;
-mod records;
+mod path;
 mod route;
 mod schema;
 mod search;
 mod select;
 mod sql;
-mod store;
-mod tags;
 mod tls;
-mod turns;
 mod views;
 mod words;
 
 pub use about::{About, about, server_time};
-pub use catalog::PostgresCatalog;
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
-pub use fence::lock_pass;
+pub use fence::{lease_of, lock_pass};
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,
 };
-pub use schema::{VERSION, Version, establish};
+pub use merging::Merging;
+pub use path::part;
+pub use schema::{VERSION, Version, establish, is_there};
+pub use search::search;
+pub use sql::{restored, stored, takes_id, time};
+pub(crate) use views::refresh_views;
+pub use words::{REINDEX, Vectors, index};

@@ -1,8 +1,6 @@
 //! What the schema of a catalog holds.
 
-use super::functions::OF_PAGES;
 use super::sql::{Values, as_is, parameters};
-use super::turns::OF_TURNS;
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 use ingest_sqlite::Identity;
 
@@ -18,7 +16,7 @@ pub struct Version {
 
 /// What this release creates.
 pub const VERSION: Version = Version {
-    number: 11,
+    number: 12,
     created: CREATED,
     former: None,
 };
@@ -50,13 +48,11 @@ pub const VERSION: Version = Version {
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
 /// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
 ///
-/// Pages are stored by the functions `landing_state`, `store_records`, `index_records` and `advance_pass`. A region is taken by
-/// `take_lease`, its passes are read by `region_states`, and its pass is ended by `complete_pass`, with `mark_gone` and
-/// `mark_missing`.
+/// A region is taken by the function `take_lease`.
 ///
 /// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
 /// not of its type. Anybody may use them.
-const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE, OF_PAGES, OF_TURNS];
+const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE];
 
 /// Renames the tables of a schema, so that the statements of the next version can use their names. Those statements make the functions
 /// again, and `kind` the views.
@@ -194,8 +190,8 @@ create table pass (
 );
 create index pass_by_outcome on pass (job, region, outcome, started_at);
 create index pass_open on pass (job, region, started_at) where finished_at is null;
-create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and not cut;
-create index pass_failed on pass (left_at) where failed;
+create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = false;
+create index pass_failed on pass (left_at) where failed = true;
 create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
 create index pass_of_region on pass (region);
 -- A planner that estimates few passes prefers an index by age alone, and walks all passes by it where a region has none of an
@@ -228,7 +224,7 @@ create table checkpoint (
     request     text collate "C",
     empty_pages bigint not null default 0,
     cut         boolean not null default false,
-    landing     uuid unique,
+    landing     text unique,
     list        text,
     primary key (pass, step, page)
 );

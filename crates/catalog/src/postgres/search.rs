@@ -1,22 +1,15 @@
 //! Full-text search. The index of the server proposes records; FTS5 in memory decides over phrases, ranks, and cuts excerpts,
 //! as it does for a catalog in a file.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::future::Future;
 
-use chrono::{DateTime, Utc};
-use tokio_postgres::Row;
-
-use super::sql::{Columns, Values, as_is, parameters, stored, time};
-use super::views::Layouts;
 use super::words::{Matching, matching};
-use super::{Parameter, PostgresError, Transaction};
+use crate::layout::Layouts;
 use crate::scratch::Scratch;
+use crate::sql::{Row, StoreError, Tx, Value, values};
 use crate::text::text_of;
 use crate::words::Word;
 use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
-use ingest_base::apart::apart;
 use ingest_quota::Timestamp;
 
 /// The matches that are examined at most to find [`RANKED`] that pass the filters.
@@ -33,12 +26,12 @@ macro_rules! passing {
     ($select:literal, $order:literal) => {
         concat!(
             $select,
-            " and ($4 is null or record.kind = $4)
-        and ($5 is null or record.last_seen >= $5)
-        and ($6 is null or exists (
+            " and (?4 is null or record.kind = ?4)
+        and (?5 is null or record.last_seen >= ?5)
+        and (?6 is null or exists (
             select 1 from listing join pass on pass.id = listing.pass
             where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-                and pass.region = $6)) ",
+                and pass.region = ?6)) ",
             $order
         )
     };
@@ -48,41 +41,39 @@ macro_rules! passing {
 /// of the examined ones if none passes.
 const NEWEST: &str = passing!(
     "with newest as materialized (
-        select number, length from record_text where words @@ $1::text::tsquery order by number desc limit $2)
+        select number, length from record_text where words @@ ?1::text::tsquery order by number desc limit ?2)
     select passed.number, passed.length, examined.number, examined.last
     from (select count(*) as number, min(number) as last from newest) as examined left join (
         select newest.number, newest.length from newest join record on record.number = newest.number where true",
-    "order by newest.number desc limit $3) as passed on true order by passed.number desc"
+    "order by newest.number desc limit ?3) as passed on true order by passed.number desc"
 );
 /// Those of some records that match. The function, unlike the operator, uses no index.
 const AMONG: &str = passing!(
     "select record.number, record_text.length
     from record_text join record on record.number = record_text.number
-    where record.number = any($2) and ts_match_vq(record_text.words, $1::text::tsquery)",
-    "order by record.number desc limit $3"
+    where record.number = any(?2) and ts_match_vq(record_text.words, ?1::text::tsquery)",
+    "order by record.number desc limit ?3"
 );
 const OF_KIND: &str = "select number from record
-    where (upstream, kind) in (select upstream, kind from kind where kind = $1) limit $2";
+    where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
 const SEEN_SINCE: &str = "select number from record
-    where upstream in (select upstream from kind) and last_seen >= $1 limit $2";
+    where upstream in (select upstream from kind) and last_seen >= ?1 limit ?2";
 const OF_REGION: &str = "select distinct record.number
     from pass join listing on listing.pass = pass.id
     join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-    where pass.region = $1 limit $2";
+    where pass.region = ?1 limit ?2";
 const WITH_WORDS: &str =
-    "select number from record_text where words @@ $1::text::tsquery order by number desc limit $2";
-const LAST: &str = "select number from record_text order by number desc limit $1";
-const FIRST_SEEN: &str = "select first_seen from record where number >= $1 order by number limit 1";
-const TEXTS: &str = "select number, upstream, kind, body from record where number = any($1)";
-const HITS: &str = "select number, upstream, kind, id, body, first_seen, last_seen from record where number = any($1)";
+    "select number from record_text where words @@ ?1::text::tsquery order by number desc limit ?2";
+const LAST: &str = "select number from record_text order by number desc limit ?1";
+const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
+const TEXTS: &str = "select number, upstream, kind, body from record where number = any(?1)";
+const HITS: &str = "select number, upstream, kind, id, body, first_seen, last_seen from record where number = any(?1)";
 
 /// A search, and what it reads from.
 struct Search<'a> {
-    tx: &'a Transaction<'a>,
+    tx: &'a Tx<'a>,
     matching: Matching,
-    kind: Option<Cow<'a, str>>,
-    since: Option<DateTime<Utc>>,
-    region: Option<Cow<'a, str>>,
+    query: &'a SearchQuery,
 }
 
 /// Records that match and pass the filters.
@@ -97,39 +88,34 @@ struct Matches {
 
 /// The records that contain all words, best match first. Of many matches the shortest texts are compared, until enough
 /// contain the words. Where the server does not find the matches in time, the result says how far the search came.
-pub async fn search(
-    tx: &Transaction<'_>,
-    query: &SearchQuery,
-) -> Result<SearchResults, PostgresError> {
+pub fn search(tx: &Tx<'_>, query: &SearchQuery) -> Result<SearchResults, StoreError> {
     let limit = query.limit as usize;
     let search = Search {
         tx,
         matching: matching(&query.words)?,
-        kind: query.kind.as_deref().map(stored),
-        since: query.since.map(time),
-        region: query.region.as_deref().map(stored),
+        query,
     };
     if search.matching.query.is_empty() || limit == 0 {
         return Ok(SearchResults::default());
     }
-    let matches = search.found().await?;
-    let layouts = Layouts::read(tx).await?;
+    let matches = search.found()?;
+    let layouts = Layouts::read(tx)?;
     let words: Vec<Word> = words::searched(&query.words).collect();
     let all = words::query(&words);
     let mut found: Vec<(i64, String)> = Vec::new();
     for numbers in matches.numbers.chunks(COMPARED.max(limit)) {
-        let texts = texts(tx, numbers, &layouts).await?;
-        found.extend(ranked(&all, texts, search.matching.is_exact).await?);
+        let texts = texts(tx, numbers, &layouts)?;
+        found.extend(ranked(&all, texts, search.matching.is_exact)?);
         if found.len() >= limit {
             break;
         }
     }
     found.truncate(limit);
     Ok(SearchResults {
-        hits: hits(tx, found).await?,
+        hits: hits(tx, found)?,
         only_newest: matches.more.then_some(RANKED),
         searched_since: match matches.oldest {
-            Some(oldest) => first_seen(tx, oldest).await?,
+            Some(oldest) => first_seen(tx, oldest)?,
             None => None,
         },
     })
@@ -137,53 +123,61 @@ pub async fn search(
 
 impl Search<'_> {
     /// Finds the newest matches, by the index if it finds them in time.
-    async fn found(&self) -> Result<Matches, PostgresError> {
-        let indexed = match within(self.tx, self.newest()).await? {
+    fn found(&self) -> Result<Matches, StoreError> {
+        let indexed = match within(self.tx, || self.newest())? {
             Some(found) if found.oldest.is_none() => return Ok(found),
             indexed => indexed,
         };
-        if let Some(few) = self.few().await? {
-            return self.among(few, None).await;
+        if let Some(few) = self.few()? {
+            return self.among(few, None);
         }
         match indexed {
             Some(found) => Ok(found),
-            None => self.compared().await,
+            None => self.compared(),
         }
     }
 
     const fn is_filtered(&self) -> bool {
-        self.kind.is_some() || self.since.is_some() || self.region.is_some()
+        self.query.kind.is_some() || self.query.since.is_some() || self.query.region.is_some()
+    }
+
+    /// The values of a statement that finds matches which pass the filters.
+    fn filtered<'v>(&'v self, of: Value<'v>, most: i64) -> Vec<Value<'v>> {
+        let SearchQuery {
+            kind,
+            region,
+            since,
+            ..
+        } = self.query;
+        let mut all = values![&self.matching.query];
+        all.push(of);
+        all.extend(values![most, kind, *since, region]);
+        all
     }
 
     /// Finds the newest matches by the index.
-    async fn newest(&self) -> Result<Matches, PostgresError> {
+    fn newest(&self) -> Result<Matches, StoreError> {
         let most = i64::from(RANKED) + 1;
         let is_filtered = self.is_filtered();
         let examined = if is_filtered { EXAMINED } else { most };
-        let words = as_is(&self.matching.query);
-        let parameters = parameters![words, examined, most, self.kind, self.since, self.region];
-        let rows = self.tx.query(NEWEST, parameters).await?;
+        let rows = self
+            .tx
+            .query(NEWEST, self.filtered(examined.into(), most))?;
         let mut found = Matches::read(&rows)?;
         if let Some(row) = rows.first()
             && is_filtered
             && !found.more
-            && row.value::<i64>(2)? >= EXAMINED
+            && row.integer(2)? >= EXAMINED
         {
-            found.oldest = Some(row.value(3)?);
+            found.oldest = Some(row.integer(3)?);
         }
         Ok(found)
     }
 
     /// Compares the words of some records, newest first.
-    async fn among(
-        &self,
-        numbers: Vec<i64>,
-        oldest: Option<i64>,
-    ) -> Result<Matches, PostgresError> {
+    fn among(&self, numbers: Vec<i64>, oldest: Option<i64>) -> Result<Matches, StoreError> {
         let most = i64::from(RANKED);
-        let words = as_is(&self.matching.query);
-        let parameters = parameters![words, numbers, most, self.kind, self.since, self.region];
-        let rows = self.tx.query(AMONG, parameters).await?;
+        let rows = self.tx.query(AMONG, self.filtered(numbers.into(), most))?;
         let found = Matches::read(&rows)?;
         // As many as are ranked of all the newest records: then these are the newest matches.
         let more = found.numbers.len() >= RANKED as usize;
@@ -195,35 +189,40 @@ impl Search<'_> {
     }
 
     /// Compares the words of the newest records, or of those that contain the whole words of the search.
-    async fn compared(&self) -> Result<Matches, PostgresError> {
-        let whole = as_is(&self.matching.whole);
-        if self.matching.whole != self.matching.query && !whole.is_empty() {
-            let parameters = parameters![whole, FEW];
-            let with_words = numbers(self.tx, WITH_WORDS, parameters);
-            if let Some(numbers) = within(self.tx, with_words).await? {
+    fn compared(&self) -> Result<Matches, StoreError> {
+        let whole = &self.matching.whole;
+        if *whole != self.matching.query && !whole.is_empty() {
+            let with_words = || numbers(self.tx, WITH_WORDS, values![whole, FEW]);
+            if let Some(numbers) = within(self.tx, with_words)? {
                 let is_cut = numbers.len() as i64 >= FEW;
                 let oldest = numbers.last().copied().filter(|_| is_cut);
-                return self.among(numbers, oldest).await;
+                return self.among(numbers, oldest);
             }
         }
-        let newest = numbers(self.tx, LAST, parameters![NEWEST_RECORDS]).await?;
+        let newest = numbers(self.tx, LAST, values![NEWEST_RECORDS])?;
         let oldest = newest.last().copied();
-        self.among(newest, oldest).await
+        self.among(newest, oldest)
     }
 
     /// Returns the records that pass one of the filters, if they are few.
-    async fn few(&self) -> Result<Option<Vec<i64>>, PostgresError> {
-        let parameters = parameters![self.since, FEW];
-        let seen_since = (self.since.is_some(), SEEN_SINCE, parameters);
-        let parameters = parameters![self.region, FEW];
-        let of_region = (self.region.is_some(), OF_REGION, parameters);
-        let parameters = parameters![self.kind, FEW];
-        let of_kind = (self.kind.is_some(), OF_KIND, parameters);
-        for (is_set, sql, parameters) in [seen_since, of_region, of_kind] {
-            if !is_set {
-                continue;
-            }
-            let found = within(self.tx, numbers(self.tx, sql, parameters)).await?;
+    fn few(&self) -> Result<Option<Vec<i64>>, StoreError> {
+        let SearchQuery {
+            kind,
+            region,
+            since,
+            ..
+        } = self.query;
+        let filters = [
+            (SEEN_SINCE, since.map(|since| values![since, FEW])),
+            (
+                OF_REGION,
+                region.as_ref().map(|region| values![region, FEW]),
+            ),
+            (OF_KIND, kind.as_ref().map(|kind| values![kind, FEW])),
+        ];
+        for (sql, of) in filters {
+            let Some(of) = of else { continue };
+            let found = within(self.tx, || numbers(self.tx, sql, of.clone()))?;
             if let Some(few) = found.filter(|numbers| (numbers.len() as i64) < FEW) {
                 return Ok(Some(few));
             }
@@ -234,11 +233,11 @@ impl Search<'_> {
 
 impl Matches {
     /// Rows of numbers and lengths, newest first.
-    fn read(rows: &[Row]) -> Result<Self, PostgresError> {
+    fn read(rows: &[Row]) -> Result<Self, StoreError> {
         let mut numbers: Vec<(i64, i64)> = Vec::with_capacity(rows.len());
         for row in rows.iter().take(RANKED as usize) {
-            if let Some(number) = row.value(0)? {
-                numbers.push((row.value(1)?, number));
+            if let Some(number) = row.optional_integer(0)? {
+                numbers.push((row.integer(1)?, number));
             }
         }
         // A stable sort: the numbers come newest first.
@@ -252,48 +251,43 @@ impl Matches {
 }
 
 /// Does a part of a search; `None` if the server needs too long for it.
-async fn within<T>(
-    tx: &Transaction<'_>,
-    part: impl Future<Output = Result<T, PostgresError>>,
-) -> Result<Option<T>, PostgresError> {
+fn within<T>(
+    tx: &Tx<'_>,
+    part: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<Option<T>, StoreError> {
     // A timeout ends the transaction only back to the savepoint.
-    tx.batch("savepoint part; set local statement_timeout to '250ms'")
-        .await?;
-    let done = match part.await {
-        Err(error) if error.is_cancelled() => None,
+    tx.batch("savepoint part; set local statement_timeout to '250ms'")?;
+    let done = match part() {
+        Err(StoreError::Postgres(error)) if error.is_cancelled() => None,
         done => Some(done?),
     };
     // This undoes the timeout too.
-    tx.batch("rollback to savepoint part").await?;
+    tx.batch("rollback to savepoint part")?;
     Ok(done)
 }
 
-async fn numbers(
-    tx: &Transaction<'_>,
-    sql: &str,
-    parameters: &[Parameter<'_>],
-) -> Result<Vec<i64>, PostgresError> {
-    let rows = tx.query(sql, parameters).await?;
-    rows.iter().map(|row| row.value(0)).collect()
+fn numbers(tx: &Tx<'_>, sql: &str, of: Vec<Value<'_>>) -> Result<Vec<i64>, StoreError> {
+    let rows = tx.query(sql, of)?;
+    rows.iter().map(|row| row.integer(0)).collect()
 }
 
-async fn first_seen(tx: &Transaction<'_>, number: i64) -> Result<Option<Timestamp>, PostgresError> {
-    let rows = tx.query(FIRST_SEEN, parameters![number]).await?;
-    rows.first().map(|row| row.time(0)).transpose()
+fn first_seen(tx: &Tx<'_>, number: i64) -> Result<Option<Timestamp>, StoreError> {
+    let row = tx.first(FIRST_SEEN, values![number])?;
+    row.map(|row| row.time(0)).transpose()
 }
 
 /// The texts of records, in their order.
-async fn texts(
-    tx: &Transaction<'_>,
+fn texts(
+    tx: &Tx<'_>,
     numbers: &[i64],
     layouts: &Layouts,
-) -> Result<Vec<(i64, String)>, PostgresError> {
-    let rows = tx.query(TEXTS, parameters![numbers.to_vec()]).await?;
+) -> Result<Vec<(i64, String)>, StoreError> {
+    let rows = tx.query(TEXTS, values![numbers.to_vec()])?;
     let mut texts: HashMap<i64, String> = HashMap::new();
     for row in rows {
         let pointers = layouts.text_pointers(&row.text(1)?, &row.text(2)?);
         let body: serde_json::Value = row.json(3)?;
-        texts.insert(row.value(0)?, text_of(&body, &pointers));
+        texts.insert(row.integer(0)?, text_of(&body, &pointers));
     }
     let of_numbers = numbers.iter();
     Ok(of_numbers
@@ -303,25 +297,15 @@ async fn texts(
 
 /// Those of the texts that contain the words, best match first, with their excerpts. If the index is exact it knows better
 /// than the text, which may have been indexed when other places of it were configured.
-async fn ranked(
+fn ranked(
     all: &str,
     texts: Vec<(i64, String)>,
     is_exact: bool,
-) -> Result<Vec<(i64, String)>, PostgresError> {
+) -> Result<Vec<(i64, String)>, StoreError> {
     let (numbers, texts): (Vec<i64>, Vec<String>) = texts.into_iter().unzip();
-    let all = all.to_owned();
-    let compared = apart(move || {
-        let scratch = Scratch::new(texts.into_iter().map(Ok))?;
-        let excerpts: HashMap<usize, String> = scratch.excerpts(&all)?.into_iter().collect();
-        rusqlite::Result::Ok((scratch.best(&all)?, excerpts))
-    });
-    let unranked =
-        |error: String| PostgresError::Unusable(format!("cannot rank what was found: {error}"));
-    let compared = compared
-        .await
-        .map_err(|error| unranked(error.to_string()))?;
-    let (best, mut excerpts) =
-        compared.map_err(|error: rusqlite::Error| unranked(error.to_string()))?;
+    let scratch = Scratch::new(texts.into_iter().map(Ok))?;
+    let mut excerpts: HashMap<usize, String> = scratch.excerpts(all)?.into_iter().collect();
+    let best = scratch.best(all)?;
     let mut others: Vec<Option<i64>> = numbers.into_iter().map(Some).collect();
     let mut ranked = Vec::new();
     for place in best {
@@ -340,14 +324,11 @@ async fn ranked(
     Ok(ranked)
 }
 
-async fn hits(
-    tx: &Transaction<'_>,
-    found: Vec<(i64, String)>,
-) -> Result<Vec<SearchHit>, PostgresError> {
+fn hits(tx: &Tx<'_>, found: Vec<(i64, String)>) -> Result<Vec<SearchHit>, StoreError> {
     let numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
     let mut hits: HashMap<i64, SearchHit> = HashMap::new();
-    for row in tx.query(HITS, parameters![numbers]).await? {
-        hits.insert(row.value(0)?, hit(&row)?);
+    for row in tx.query(HITS, values![numbers])? {
+        hits.insert(row.integer(0)?, hit(&row)?);
     }
     let found = found.into_iter();
     let with_excerpts = found.filter_map(|(number, excerpt)| {
@@ -357,7 +338,7 @@ async fn hits(
     Ok(with_excerpts.collect())
 }
 
-fn hit(row: &Row) -> Result<SearchHit, PostgresError> {
+fn hit(row: &Row) -> Result<SearchHit, StoreError> {
     Ok(SearchHit {
         upstream: row.text(1)?,
         kind: row.text(2)?,

@@ -11,7 +11,6 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use uuid::Uuid;
 
 use super::{Parameter, PostgresError};
-pub use crate::rows::Columns;
 use crate::values::clamped;
 use ingest_quota::Timestamp;
 
@@ -87,16 +86,6 @@ pub fn takes_id(id: &str) -> bool {
     stored(id).len() <= LONGEST_ID
 }
 
-/// The same of many.
-pub fn all_stored<'t, T: AsRef<str> + 't + ?Sized>(
-    texts: impl IntoIterator<Item = &'t T>,
-) -> Vec<Cow<'t, str>> {
-    texts
-        .into_iter()
-        .map(|text| stored(text.as_ref()))
-        .collect()
-}
-
 /// Text that can contain no U+0000, such as JSON.
 pub fn as_is(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(text)
@@ -124,43 +113,5 @@ pub trait Values {
 impl Values for Row {
     fn value<'r, T: FromSql<'r>>(&'r self, column: usize) -> Result<T, PostgresError> {
         Ok(self.try_get(column)?)
-    }
-}
-
-impl Columns for Row {
-    type Error = PostgresError;
-
-    fn integer(&self, column: usize) -> Result<i64, PostgresError> {
-        self.value(column)
-    }
-
-    fn truth(&self, column: usize) -> Result<bool, PostgresError> {
-        self.value(column)
-    }
-
-    fn text(&self, column: usize) -> Result<String, PostgresError> {
-        self.value(column).map(restored)
-    }
-
-    fn optional_text(&self, column: usize) -> Result<Option<String>, PostgresError> {
-        let text: Option<&str> = self.value(column)?;
-        Ok(text.map(restored))
-    }
-
-    fn verbatim(&self, column: usize) -> Result<&str, PostgresError> {
-        self.value(column)
-    }
-
-    fn time(&self, column: usize) -> Result<Timestamp, PostgresError> {
-        self.value(column).map(|at: DateTime<Utc>| at.into())
-    }
-
-    fn optional_time(&self, column: usize) -> Result<Option<Timestamp>, PostgresError> {
-        let at: Option<DateTime<Utc>> = self.value(column)?;
-        Ok(at.map(Into::into))
-    }
-
-    fn unusable(_: usize, what: &str, error: serde_json::Error) -> PostgresError {
-        PostgresError::Unusable(format!("{what}: {error}"))
     }
 }

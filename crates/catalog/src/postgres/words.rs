@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::PostgresError;
-use super::sql::Element;
+use crate::sql::ServerTx;
 use crate::tokens::{LONGEST, Tokens, tokens};
 use crate::words::{Word, searched};
 
@@ -47,10 +47,6 @@ impl ToSql for Words {
     to_sql_checked!();
 }
 
-impl Element for Words {
-    const ARRAY: Type = Type::TS_VECTOR_ARRAY;
-}
-
 /// The words of texts for the index, text by text.
 #[derive(Default)]
 pub struct Vectors {
@@ -71,6 +67,26 @@ impl Vectors {
             words: of_texts.iter().map(Words::new).collect(),
             lengths: of_texts.iter().map(length).collect(),
         })
+    }
+}
+
+/// Makes the index anew, without what belongs to no record.
+pub const REINDEX: &str = "set local statement_timeout to 0;
+    delete from record_text where not exists (select 1 from record where record.number = record_text.number);
+    reindex index record_text_words";
+const INDEX: &str = "insert into record_text (number, length, words)
+    select * from unnest($1, $2, $3) on conflict (number) do update set length = excluded.length, words = excluded.words";
+
+/// Indexes records, by their numbers.
+pub fn index(server: &ServerTx<'_>, numbers: Vec<i64>, vectors: Vectors) {
+    if !numbers.is_empty() {
+        let Vectors { words, lengths } = vectors;
+        let values: Vec<(Box<dyn ToSql + Sync + Send>, Type)> = vec![
+            (Box::new(numbers), Type::INT8_ARRAY),
+            (Box::new(lengths), Type::INT8_ARRAY),
+            (Box::new(words), Type::TS_VECTOR_ARRAY),
+        ];
+        server.later_with(INDEX, values);
     }
 }
 

@@ -2,12 +2,17 @@
 
 use crate::either::literal;
 use crate::places::{self, is_index};
+use crate::sql::Part;
 use ingest_config::IdPlace;
 
-/// Splits a place: a JSON path for SQL, and the place in the value at that path.
-pub fn split(place: &IdPlace) -> (String, Option<IdPlace>) {
+/// A place in stored records.
+pub fn part(place: &IdPlace) -> Part {
     let (members, rest) = places::split(place);
-    (path(members), rest)
+    Part {
+        columns: "body -> ?1, null",
+        path: path(members).into(),
+        rest,
+    }
 }
 
 /// An expression for the value of a pointer in the JSON `document`; for a pointer with a `*`, a JSON array of all values. A number

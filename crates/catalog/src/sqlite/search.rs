@@ -10,10 +10,11 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde_json::Value;
 
-use super::{columns, views};
-use crate::rows::Columns;
+use crate::layout::Layouts;
 use crate::scratch::Scratch;
+use crate::sql::{StoreError, Tx};
 use crate::text::text_of;
+use crate::values::clamped;
 use crate::words::Word;
 use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
 use ingest_base::clock::computed;
@@ -41,7 +42,7 @@ macro_rules! passing {
 const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
 const PASSES: &str = passing!("1");
 const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
-pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN, views::LAYOUT, views::LAYOUTS];
+pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN];
 
 const MATCHES: &str =
     "select rowid from record_text where record_text match ?1 order by rowid desc";
@@ -100,7 +101,7 @@ pub fn search(
         query,
         whole: words::query(whole),
         all: words::query(&words),
-        since: query.since.map(columns::time),
+        since: query.since.map(|at| clamped(at).to_string()),
     };
     search.results(search.found()?)
 }
@@ -368,13 +369,14 @@ impl Search<'_> {
 
     fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
         self.catalog
-            .query_row(FIRST_SEEN, [number], |row| row.time(0))
+            .query_row(FIRST_SEEN, [number], |row| time(row, 0))
     }
 
     /// An index of the texts of these records.
     fn scratch<'h>(&self, hits: impl Iterator<Item = &'h SearchHit>) -> rusqlite::Result<Scratch> {
+        let layouts = Layouts::read(&Tx::File(self.catalog)).map_err(StoreError::into_sqlite)?;
         Scratch::new(hits.map(|hit| {
-            let pointers = views::text_pointers(self.catalog, &hit.upstream, &hit.kind)?;
+            let pointers = layouts.text_pointers(&hit.upstream, &hit.kind);
             Ok(text_of(&hit.body, &pointers))
         }))
     }
@@ -419,8 +421,14 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
         id: row.get(2)?,
         excerpt: String::new(),
         body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
-        first_seen: row.time(4)?,
-        last_seen: row.time(5)?,
+        first_seen: time(row, 4)?,
+        last_seen: time(row, 5)?,
     };
     Ok((hit, length))
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
+    let text: String = row.get(column)?;
+    Timestamp::parse(&text)
+        .ok_or_else(|| StoreError::Unusable(format!("`{text}` is not RFC 3339")).into_sqlite())
 }

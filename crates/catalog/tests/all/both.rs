@@ -8,9 +8,9 @@ use futures_util::TryStreamExt;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    Archive, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId, PassReader,
-    PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, Rearrangement, RecordIds,
-    RecordsQuery, SearchQuery, SqliteCatalog, StoredRecord,
+    Archive, Catalog, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId,
+    PassReader, PassRef, PassScope, PassStore, PendingQuery, Rearrangement, RecordIds,
+    RecordsQuery, SearchQuery, StoredRecord,
 };
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
@@ -130,8 +130,8 @@ fn thing((id, variant): (usize, u8)) -> Record {
 }
 
 struct Both {
-    file: SqliteCatalog,
-    shared: PostgresCatalog,
+    file: Catalog,
+    shared: Catalog,
     now: u64,
     _dir: TempDir,
 }
@@ -496,8 +496,8 @@ async fn both() -> Both {
     let dir = TempDir::new().unwrap();
     let schema = tokio::task::block_in_place(|| PostgresServer::shared().schema());
     Both {
-        file: SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap(),
-        shared: PostgresCatalog::open(database(&schema)).await.unwrap(),
+        file: Catalog::open(&dir.path().join("catalog.db")).unwrap(),
+        shared: Catalog::connect(database(&schema)).await.unwrap(),
         now: 0,
         _dir: dir,
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
-    AtKnown, CallFacts, CopyStore, Estimate, IdSince, Landing, LastingCursor, OpenBatch, PassEnd,
-    PassRef, PassScope, PassStore, PendingQuery, PostgresCatalog, SqliteCatalog, TABLES,
+    AtKnown, CallFacts, Catalog, CopyStore, Estimate, IdSince, Landing, LastingCursor, OpenBatch,
+    PassEnd, PassRef, PassScope, PassStore, PendingQuery, TABLES,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
@@ -63,7 +63,7 @@ fn all_are_named(found: BTreeSet<(String, String)>) {
 async fn a_copy_names_every_column_of_a_file() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("catalog.db");
-    drop(SqliteCatalog::open(&path).unwrap());
+    drop(Catalog::open(&path).unwrap());
     let file = Connection::open(&path).unwrap();
     let sql = "select tables.name, columns.name from sqlite_master tables, pragma_table_info(tables.name) columns
         where tables.type = 'table' and tables.name not like 'record\\_text\\_%' escape '\\'";
@@ -75,7 +75,7 @@ async fn a_copy_names_every_column_of_a_file() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_names_every_column_of_a_schema_of_postgres() {
     let schema = block_in_place(|| PostgresServer::shared().schema());
-    PostgresCatalog::open(database(&schema)).await.unwrap();
+    Catalog::connect(database(&schema)).await.unwrap();
     let sql = format!(
         "select table_name::text, column_name::text from information_schema.columns
         join information_schema.tables using (table_schema, table_name)
@@ -236,13 +236,13 @@ async fn every_column_is_written(catalog: &(impl PassStore + CopyStore)) {
 #[tokio::test]
 async fn every_column_of_a_file_is_written() {
     let dir = TempDir::new().unwrap();
-    let catalog = SqliteCatalog::open(&dir.path().join("catalog.db")).unwrap();
+    let catalog = Catalog::open(&dir.path().join("catalog.db")).unwrap();
     every_column_is_written(&catalog).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_column_of_a_schema_of_postgres_is_written() {
     let schema = block_in_place(|| PostgresServer::shared().schema());
-    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    let catalog = Catalog::connect(database(&schema)).await.unwrap();
     every_column_is_written(&catalog).await;
 }

@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest_catalog::{Archive, PassReader, PassScope, PendingQuery, SearchQuery, SqliteCatalog};
+use ingest_catalog::{Archive, Catalog, PassReader, PassScope, PendingQuery, SearchQuery};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Schema;
 
@@ -21,7 +21,7 @@ fn words() -> SearchQuery {
 async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/catalog.db");
-    let catalog = SqliteCatalog::open_read_only(&path).unwrap();
+    let catalog = Catalog::open_read_only(&path).unwrap();
     assert_eq!(
         catalog
             .region_states(JOB, &["US".into()], at(59))
@@ -63,7 +63,7 @@ async fn reading_writes_nothing_on_disk() {
             .collect::<Vec<_>>()
     };
     let before = snapshot();
-    let catalog = SqliteCatalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
+    let catalog = Catalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
     assert_eq!(catalog.search(words()).await.unwrap().hits.len(), 1);
     assert_eq!(catalog.open_passes(JOB).await.unwrap().len(), 1);
     assert!(snapshot() == before);
@@ -75,7 +75,7 @@ async fn reading_writes_nothing_on_disk() {
 async fn a_reader_sees_what_a_writer_landed_meanwhile() {
     let f = Fixture::new();
     f.land(&Page::of(vec![video("a", "fox")])).await;
-    let reader = SqliteCatalog::open_read_only(&f.path()).unwrap();
+    let reader = Catalog::open_read_only(&f.path()).unwrap();
     assert_eq!(reader.search(words()).await.unwrap().hits.len(), 1);
     f.land(&Page::of(vec![video("b", "fox")])).await;
     assert_eq!(reader.search(words()).await.unwrap().hits.len(), 2);
@@ -104,7 +104,7 @@ async fn the_next_version_takes_a_file_over_and_this_one_then_leaves_it_alone() 
     f.land(&columns).await;
     let rows = "select number, id, body, changed_at from record order by number";
     let (before, seen) = (f.rows(rows), f.rows("select * from youtube_video"));
-    let tables = SqliteCatalog::SCHEMA
+    let tables = Catalog::SCHEMA
         .tables
         .replace(
             "notes       text,",
@@ -112,10 +112,10 @@ async fn the_next_version_takes_a_file_over_and_this_one_then_leaves_it_alone() 
         )
         .replace("create table restart", "create table later");
     let next = Schema {
-        version: SqliteCatalog::SCHEMA.version + 1,
+        version: Catalog::SCHEMA.version + 1,
         tables: tables.leak(),
-        former: Some(SqliteCatalog::SCHEMA.identity()),
-        ..SqliteCatalog::SCHEMA
+        former: Some(Catalog::SCHEMA.identity()),
+        ..Catalog::SCHEMA
     };
     let reader = sqlite::open_read_only(&f.path(), next).unwrap_err();
     assert!(
@@ -154,9 +154,9 @@ async fn the_next_version_takes_a_file_over_and_this_one_then_leaves_it_alone() 
 #[test]
 fn a_file_whose_tables_are_others_is_refused_whatever_version_it_names() {
     for (version, digest) in [
-        (SqliteCatalog::SCHEMA.version, 0),
-        (SqliteCatalog::SCHEMA.version, 7),
-        (1, SqliteCatalog::SCHEMA.identity().digest),
+        (Catalog::SCHEMA.version, 0),
+        (Catalog::SCHEMA.version, 7),
+        (1, Catalog::SCHEMA.identity().digest),
     ] {
         let f = Fixture::new();
         let file = rusqlite::Connection::open(f.path()).unwrap();
@@ -174,11 +174,8 @@ fn a_file_whose_tables_are_others_is_refused_whatever_version_it_names() {
 
 fn refusals(path: &std::path::Path) -> [String; 2] {
     [
-        SqliteCatalog::open(path).err().unwrap().to_string(),
-        SqliteCatalog::open_read_only(path)
-            .err()
-            .unwrap()
-            .to_string(),
+        Catalog::open(path).err().unwrap().to_string(),
+        Catalog::open_read_only(path).err().unwrap().to_string(),
     ]
 }
 
@@ -191,7 +188,7 @@ fn what_is_no_catalog_is_refused_and_kept() {
         "this is no database, and somebody may want it".repeat(100),
     )
     .unwrap();
-    let error = SqliteCatalog::open(&path).err().unwrap().to_string();
+    let error = Catalog::open(&path).err().unwrap().to_string();
     assert!(
         error.contains("catalog.db") && error.contains("damaged"),
         "{error}"
@@ -205,7 +202,7 @@ fn what_is_no_catalog_is_refused_and_kept() {
 
 #[test]
 fn no_statement_of_a_run_walks_a_table_from_end_to_end() {
-    assert!(SqliteCatalog::statements().len() > 20);
+    assert!(Catalog::statements().len() > 20);
     for (sql, plan) in plans() {
         for step in plan {
             let walks = step.starts_with("SCAN")
@@ -232,10 +229,10 @@ fn a_statement_that_names_an_id_finds_its_row_by_the_id() {
 }
 
 /// The statements of a run, each with the steps of its plan.
-fn plans() -> Vec<(&'static str, Vec<String>)> {
+fn plans() -> Vec<(String, Vec<String>)> {
     let f = Fixture::new();
     let connection = rusqlite::Connection::open(f.path()).unwrap();
-    let plans = SqliteCatalog::statements().into_iter().map(|sql| {
+    let plans = Catalog::statements().into_iter().map(|sql| {
         let mut explained = connection
             .prepare(&format!("explain query plan {sql}"))
             .unwrap();

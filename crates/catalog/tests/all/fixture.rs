@@ -8,8 +8,8 @@ use std::time::Duration;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    Archive, AtKnown, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef,
-    PassScope, PassStore, PendingId, PendingQuery, SearchQuery, SqliteCatalog,
+    Archive, AtKnown, Catalog, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader,
+    PassRef, PassScope, PassStore, PendingId, PendingQuery, SearchQuery,
 };
 use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest_quota::{Cost, Timestamp, Units};
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 pub(crate) const JOB: &str = "trending";
 
 pub(crate) struct Fixture {
-    pub(crate) catalog: SqliteCatalog,
+    pub(crate) catalog: Catalog,
     pub(crate) dir: TempDir,
     pub(crate) person: Connection,
 }
@@ -29,7 +29,7 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("catalog.db");
-        let catalog = SqliteCatalog::open(&path).unwrap();
+        let catalog = Catalog::open(&path).unwrap();
         let person = Connection::open(&path).unwrap();
         person.busy_timeout(Duration::from_secs(9)).unwrap();
         Self {
@@ -54,7 +54,7 @@ impl Fixture {
     }
 
     pub(crate) fn reopen(&mut self) {
-        self.catalog = SqliteCatalog::open(&self.path()).unwrap();
+        self.catalog = Catalog::open(&self.path()).unwrap();
     }
 
     /// What a person sees who asks the file, a line a row.
@@ -99,7 +99,7 @@ impl Fixture {
 }
 
 /// Ids of the records of a catalog that hold the words.
-pub(crate) async fn found(catalog: &SqliteCatalog, words: &str) -> Vec<String> {
+pub(crate) async fn found(catalog: &Catalog, words: &str) -> Vec<String> {
     let query = SearchQuery {
         words: words.to_owned(),
         kind: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ingest_catalog::memory::MemoryCatalog;
-use ingest_catalog::{LockFiles, Postgres, PostgresCatalog, RowLeases, SqliteCatalog};
+use ingest_catalog::{Catalog, LockFiles, Postgres, RowLeases};
 use ingest_config::PostgresUrl;
 use tempfile::TempDir;
 use tokio::runtime;
@@ -24,9 +24,9 @@ impl Place for SqliteFile {
     fn open(&self) -> Handle {
         let path = self.0.path().join("catalog.db");
         Handle {
-            store: Arc::new(SqliteCatalog::open(&path).unwrap()),
+            store: Arc::new(Catalog::open(&path).unwrap()),
             leases: Arc::new(LockFiles::open(self.0.path()).unwrap()),
-            archive: Some(Arc::new(SqliteCatalog::open_read_only(&path).unwrap())),
+            archive: Some(Arc::new(Catalog::open_read_only(&path).unwrap())),
         }
     }
 }
@@ -68,7 +68,7 @@ pub(crate) fn with_connections(schema: &Schema, connections: u32) -> Postgres {
 impl Place for PostgresSchema {
     fn open(&self) -> Handle {
         let database = database(&self.0);
-        let open = PostgresCatalog::open(database.clone());
+        let open = Catalog::connect(database.clone());
         let catalog = block_in_place(|| runtime::Handle::current().block_on(open)).unwrap();
         let catalog = Arc::new(catalog);
         Handle {

@@ -1,6 +1,6 @@
 //! What people see who query the catalog in PostgreSQL: the views, with typed columns.
 
-use ingest_catalog::{PostgresCatalog, postgres};
+use ingest_catalog::{Archive, Catalog, postgres};
 use ingest_config::ColumnType;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -11,12 +11,12 @@ use ingest_testing::postgres::{PostgresServer, Schema};
 
 struct Shared {
     schema: Schema,
-    catalog: PostgresCatalog,
+    catalog: Catalog,
 }
 
 async fn shared() -> Shared {
     let schema = block_in_place(|| PostgresServer::shared().schema());
-    let catalog = PostgresCatalog::open(database(&schema)).await.unwrap();
+    let catalog = Catalog::connect(database(&schema)).await.unwrap();
     Shared { schema, catalog }
 }
 
@@ -235,11 +235,8 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
             .rows("update schema_version set version = 99 returning 1")
     });
     for error in [
-        PostgresCatalog::open(database(&f.schema))
-            .await
-            .err()
-            .unwrap(),
-        PostgresCatalog::open_read_only(database(&f.schema))
+        Catalog::connect(database(&f.schema)).await.err().unwrap(),
+        Catalog::connect_read_only(database(&f.schema))
             .await
             .err()
             .unwrap(),
@@ -257,7 +254,7 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
     ];
     for other in others {
         block_in_place(|| f.schema.rows(other));
-        let opened = PostgresCatalog::open_read_only(database(&f.schema)).await;
+        let opened = Catalog::connect_read_only(database(&f.schema)).await;
         let said = opened.err().unwrap().to_string();
         assert!(
             said.contains("other tables") && said.contains("set catalog.schema"),
@@ -265,12 +262,8 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
         );
     }
     let foreign = block_in_place(|| PostgresServer::shared().schema());
-    assert!(
-        PostgresCatalog::open_read_only(database(&foreign))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let nothing = Catalog::connect_read_only(database(&foreign)).await;
+    assert!(nothing.unwrap().jobs_and_regions().await.unwrap().is_empty());
     let create = format!(
         "create schema {0}; create table {0}.theirs ()",
         foreign.name
@@ -280,10 +273,7 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
             .split(';')
             .for_each(|sql| drop(PostgresServer::shared().rows(sql)))
     });
-    let error = PostgresCatalog::open(database(&foreign))
-        .await
-        .err()
-        .unwrap();
+    let error = Catalog::connect(database(&foreign)).await.err().unwrap();
     assert!(
         error.to_string().contains("tables of something else"),
         "{error}"
@@ -333,7 +323,7 @@ async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone(
     assert_eq!(f.rows(left), [""; 0]);
     let next_number = "select nextval('record_number_seq') > max(number) as is_free from record";
     assert_eq!(f.rows(next_number), [r#"{"is_free":true}"#]);
-    let opened = PostgresCatalog::open(database(&f.schema)).await;
+    let opened = Catalog::connect(database(&f.schema)).await;
     let said = opened.err().unwrap().to_string();
     assert!(said.contains("upgrade ingest"), "{said}");
 }
@@ -342,8 +332,7 @@ async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone(
 async fn several_processes_create_one_schema_and_a_repair_rebuilds_the_index() {
     let schema = block_in_place(|| PostgresServer::shared().schema());
     let opened =
-        futures_util::future::join_all((0..4).map(|_| PostgresCatalog::open(database(&schema))))
-            .await;
+        futures_util::future::join_all((0..4).map(|_| Catalog::connect(database(&schema)))).await;
     let catalog = opened.into_iter().map(Result::unwrap).last().unwrap();
     let f = Shared { schema, catalog };
     f.land(Page::of(vec![

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use ingest_catalog::{
-    CopyStore, PassReader, PassScope, PendingQuery, PostgresCatalog, RecordIds, TABLES,
-};
+use ingest_catalog::{Catalog, CopyStore, PassReader, PassScope, PendingQuery, RecordIds, TABLES};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 use ingest_testing::postgres::{PostgresServer, Schema};
@@ -91,8 +89,8 @@ async fn blocks(server: &PostgresServer, passes: i64) -> [i64; 4] {
     ]
 }
 
-async fn opened(schema: &Schema) -> PostgresCatalog {
-    PostgresCatalog::open(database(schema)).await.unwrap()
+async fn opened(schema: &Schema) -> Catalog {
+    Catalog::connect(database(schema)).await.unwrap()
 }
 
 /// Returns the number of blocks that the server reads to answer a question; checks the number of answers.

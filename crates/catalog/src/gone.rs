@@ -1,0 +1,114 @@
+//! Records that no list has any more.
+//!
+//! A list is a job, a region and a step that lists everything there is. A record that a list had is gone when no list has it. A
+//! list whose passes begin with a cursor of the last one, or stop at what is known, names what changed: it has every record that it
+//! ever named, until it says that one was removed, or a pass lists everything again.
+
+use super::PassId;
+use super::page::LandingPage;
+use super::sql::{Query, StoreError, Tx, values};
+use ingest_quota::Timestamp;
+
+/// The last complete pass of the same region of the job, the step in it that requested the same, and that request unless this pass
+/// began at the cursor of that one.
+// The edges of a slice are null outside of slices.
+const BEFORE: &str = "select former.id, checkpoint.step, case when pass.relists = true or not exists (
+        select 1 from lasting_cursor own {join} lasting_cursor last on last.pass = former.id and last.request = own.request
+        where own.pass = pass.id and own.step = ?2 and own.cursor is not null and last.cursor is not null)
+    then checkpoint.request end
+    from pass join pass former on former.job = pass.job and former.region = pass.region
+        and former.slice_from is not distinct from pass.slice_from and former.slice_to is not distinct from pass.slice_to
+        and former.outcome = 'complete' and former.id <> pass.id
+    left join checkpoint on checkpoint.pass = former.id and checkpoint.request = (
+        select request from checkpoint own where own.pass = ?1 and own.step = ?2 and own.request is not null limit 1)
+    where pass.id = ?1
+    order by former.started_at desc, former.id desc limit 1";
+/// The records of a list, by their numbers; null for those that are gone, or were seen since the pass `?3` started, as all are that it
+/// has listed.
+const MISSING: &str = "select (select number from record
+        where upstream = listing.upstream and kind = listing.kind and id = listing.id
+            and gone_at is null and last_seen < (select started_at from pass where id = ?3))
+    from listing where listing.pass = ?1 and listing.step = ?2";
+/// Releases what earlier passes named: it no longer counts as in the list.
+const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < ?1 and exists (
+    select 1 from pass {join} pass former on former.job = pass.job and former.region = pass.region
+    where pass.id = ?1 and former.id = lasting_cursor.pass)
+    returning pass, step";
+/// The passes that tell what each list has now: its newest complete one, and those that are open.
+const CURRENT: &str = "select id from (select id, row_number() over (
+        partition by job, region, slice_from, slice_to order by started_at desc, id desc) place
+    from pass where outcome = 'complete') newest where place = 1
+    union all select id from pass where finished_at is null";
+/// In the order of their keys, in which landings lock them too. `update` alone would take any order.
+const LOCK: &str =
+    "select number from record where number {any ?1} order by upstream, kind, id{lock}";
+// Another machine may have seen a record meanwhile.
+const MARK: &str = "update record set gone_at = ?2 where number {any ?1}
+    and gone_at is null and last_seen < (select started_at from pass where id = ?4)
+    and not exists (select 1 from listing
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.pass {any ?3} and listing.requested is null)
+    and not exists (select 1 from listing {join} lasting_cursor
+        on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.requested is null)";
+const REMOVE: &str = "update record set gone_at = ?4
+    where upstream = ?1 and kind = ?2 and id = ?3 and gone_at is null";
+pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, RELEASE, LOCK, MARK, REMOVE];
+
+/// Marks the records that a page says were removed.
+pub fn remove(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
+    let landing = &page.landing;
+    // In the order in which landings lock records.
+    let mut removed: Vec<&String> = landing.removed.iter().collect();
+    removed.sort_unstable();
+    for id in removed {
+        let of = values![&landing.upstream, page.kind(), id, landing.now];
+        tx.later(REMOVE, of)?;
+    }
+    Ok(())
+}
+
+/// Marks what these lists of a pass lost. Returns the number of records.
+pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Result<u64, StoreError> {
+    let before = steps
+        .iter()
+        .map(|step| Query::new(BEFORE, values![pass.0, *step]));
+    let mut lists: Vec<(i64, i64)> = Vec::new();
+    let mut previous = None;
+    for row in tx.ask_all(&before.collect::<Vec<_>>())?.iter().flatten() {
+        let (former, Some(step)) = (row.integer(0)?, row.optional_integer(1)?) else {
+            continue;
+        };
+        previous = Some(former);
+        lists.push((former, step));
+        if let Some(request) = row.optional_text(2)? {
+            for named in tx.query(RELEASE, values![pass.0, request])? {
+                lists.push((named.integer(0)?, named.integer(1)?));
+            }
+        }
+    }
+    let missing = lists
+        .iter()
+        .map(|(former, step)| Query::new(MISSING, values![*former, *step, pass.0]));
+    let found = tx.ask_all(&missing.collect::<Vec<_>>())?;
+    let found = found.iter().flatten().map(|row| row.optional_integer(0));
+    let missing = found.filter_map(Result::transpose);
+    let mut missing: Vec<i64> = missing.collect::<Result<_, _>>()?;
+    if missing.is_empty() {
+        return Ok(0);
+    }
+    // Several passes named the same record.
+    missing.sort_unstable();
+    missing.dedup();
+    let [current, _] = tx.ask([
+        Query::new(CURRENT, values![]),
+        Query::new(LOCK, values![missing.clone()]),
+    ])?;
+    let current = current.iter().map(|row| row.integer(0));
+    let mut current: Vec<i64> = current.collect::<Result<_, _>>()?;
+    // The pass, which is about to end, takes the place of the one before.
+    current.retain(|id| Some(*id) != previous);
+    current.push(pass.0);
+    tx.execute(MARK, values![missing, now, current, pass.0])
+}

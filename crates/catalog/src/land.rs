@@ -1,0 +1,492 @@
+//! Lands a page: records, lists and the next cursor in one transaction, so that a run that is killed has all of a page or nothing of it.
+//!
+//! What the catalog has of the page is read first, in one round trip; then the records are stored, in another; and all that follows
+//! from both is sent with the commit. Rows are locked in the order of their keys.
+
+use std::collections::{HashMap, HashSet};
+
+use super::page::{LandingPage, Row, Text};
+use super::passes::{self, Counts, edges};
+use super::postgres::lease_of;
+use super::sql::{self, Insert, Query, StoreError, Tx, Value, values};
+use super::values::{list as json_list, sum};
+use super::{Landed, Landing, OpenBatch, PassId, PassRef};
+use super::{gone, id_since, index, lasting, tags, views};
+use ingest_base::list_so_far::ListSoFar;
+
+const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)
+    returning id, units";
+const OPEN: &str = "select id, units from pass where id = ?1{lock}";
+/// The page itself, where it was stored before and the answer to the commit was lost.
+const LANDED: &str = "select pass, cursor is null, list from checkpoint where landing = ?1";
+const NEWEST: &str = "select coalesce(max(number), 0) from record";
+const NUMBERS: &str = "select nextval('record_number_seq') from generate_series(1, ?1)";
+const LAST_POSITION: &str =
+    "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
+/// The rows that a step has of a record, each with the id that requested it, and whether it has no parent.
+const LISTED: &str =
+    "select id, coalesce(requested, ''), parent is null from listing {by listing_of_record}
+    where id = {key} and kind = ?4 and upstream = ?3 and pass = ?1 and step = ?2";
+const REPEATS: &str = "select exists (select 1 from checkpoint
+    where pass = ?1 and step = ?2 and {hash cursor} = {hash ?3} and cursor = ?3)";
+// A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
+// Keeps `text_hash` of a stored record: the hash of the text that the index holds of it.
+const STORE: Insert<'_> = Insert {
+    table: "record",
+    columns: &[
+        "number",
+        "upstream",
+        "kind",
+        "id",
+        "first_seen",
+        "last_seen",
+        "changed_at",
+        "text_hash",
+        "body",
+    ],
+    tail: "on conflict (upstream, kind, id) do update set last_seen = excluded.last_seen, body = excluded.body, gone_at = null,
+        changed_at = case when octet_length(excluded.body) > 1048576 then excluded.last_seen
+            when record.body = excluded.body and record.gone_at is null then coalesce(record.changed_at, record.last_seen)
+            else excluded.last_seen end
+        returning number, text_hash, id",
+};
+const KEEP_VERSION: &str =
+    "insert into record_version (upstream, kind, id, pass, replaced_at, body)
+    select upstream, kind, id, ?4, ?5, body from record
+    where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6{lock}";
+const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
+const LIST: Insert<'_> = Insert {
+    table: "listing",
+    columns: &[
+        "pass",
+        "step",
+        "position",
+        "call",
+        "upstream",
+        "kind",
+        "id",
+        "requested",
+        "version",
+    ],
+    tail: "",
+};
+const CAME: &str = "delete from absent where upstream = ?1 and kind = ?2 and id = ?3";
+const ABSENT: Insert<'_> = Insert {
+    table: "absent",
+    columns: &["upstream", "kind", "id", "at"],
+    tail: "on conflict (upstream, kind, id) do update set at = excluded.at",
+};
+const FETCHED: &str = "delete from batch where pass = ?1 and step = ?2 and ids = ?3";
+const BEGUN: &str =
+    "insert into batch (pass, step, ids, missing, cursors, began, empty_pages, greatest)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+/// A cursor that a step had before, and that leads on again.
+const FORGET_CURSOR: &str = "update checkpoint set cursor = null
+    where pass = ?1 and step = ?2 and {hash cursor} = {hash ?3} and cursor = ?3";
+const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, list, landing)
+    select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9 from checkpoint where pass = ?1 and step = ?2";
+// A pass that another machine's run would otherwise continue beside its own.
+const FAILED: &str = "update pass set outcome = 'failed', finished_at = ?2 where id = ?1";
+pub const STATEMENTS: &[&str] = &[
+    OPEN,
+    LANDED,
+    NEWEST,
+    LAST_POSITION,
+    LISTED,
+    REPEATS,
+    KEEP_VERSION,
+    REHASH,
+    CAME,
+    FETCHED,
+    FORGET_CURSOR,
+    CHECKPOINT,
+    FAILED,
+];
+
+/// A page that was stored.
+pub struct LandedPage {
+    pub landed: Landed,
+    /// Whether the view of its kind has to be replaced.
+    pub is_new_layout: bool,
+    /// How many words wait to be merged into the full-text index.
+    pub words: i64,
+}
+
+/// Stores a page.
+pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
+    let landing = &*page.landing;
+    let before = Before::read(tx, page)?;
+    let pass = before.pass;
+    let is_new_layout = views::declare(tx, landing, &before.layout)?;
+    let texts = store(tx, page, &before)?;
+    let words = index::store(tx, &texts)?;
+    let landed = match before.is_held {
+        true => advance(tx, page, &before)?,
+        false => {
+            count_without_lease(tx, landing, &before)?;
+            Landed {
+                pass,
+                cursor_repeats: false,
+                is_known: false,
+                listed: 0,
+                lease_lost: true,
+            }
+        }
+    };
+    Ok(LandedPage {
+        landed,
+        is_new_layout,
+        words,
+    })
+}
+
+/// What the catalog has of a page before it is stored.
+struct Before {
+    pass: PassId,
+    /// What the pass spent.
+    units: String,
+    /// Whether this process still holds the lease under which the page was requested.
+    is_held: bool,
+    layout: Option<super::layout::KindLayout>,
+    /// Numbers for new records, as many as the page has.
+    numbers: Vec<i64>,
+    last_position: i64,
+    /// What the step listed of the page's records: id, the id that requested it, and whether it has no parent.
+    listed: Vec<(String, String, bool)>,
+    /// Whether the step had the page's cursor before.
+    has_cursor: bool,
+    /// For a page that can end its list, the versions of its records that the passes which tell about the list returned last.
+    versions: HashMap<String, i64>,
+}
+
+impl Before {
+    fn read(tx: &Tx<'_>, page: &LandingPage) -> Result<Self, StoreError> {
+        let landing = &*page.landing;
+        let step = page.step;
+        let open = match &landing.pass {
+            PassRef::Open(pass) => Some(pass.0),
+            PassRef::New { .. } => None,
+        };
+        let (count, id) = (page.rows.len(), landing.id.to_string());
+        let numbers = match tx {
+            Tx::File(_) => Query::new(NEWEST, values![]),
+            Tx::Server(_) => Query::new(NUMBERS, values![count]),
+        };
+        let of_step = values![open, step, &landing.upstream, page.kind()];
+        let [
+            begun,
+            lease,
+            landed,
+            layout,
+            numbers,
+            last,
+            listed,
+            cursor,
+            versions,
+        ] = tx.ask([
+            begin(landing),
+            lease_of(tx, landing),
+            Query::new(LANDED, values![id]),
+            views::layout(landing),
+            numbers.when(count > 0),
+            Query::new(LAST_POSITION, values![open, step]).when(open.is_some()),
+            Query::each(LISTED, of_step, page.rows.iter().map(|row| &row.id)).when(open.is_some()),
+            Query::new(REPEATS, values![open, step, &landing.next])
+                .when(open.is_some() && landing.next.is_some()),
+            lasting::versions(page),
+        ])?;
+        let Some(pass) = begun.first() else {
+            return Err(StoreError::NoSuchPass(PassId(open.unwrap_or_default())));
+        };
+        let last_position = last.first().map_or(Ok(0), |row| row.integer(0))?;
+        if let Some(row) = landed.first() {
+            // Of a pass that the first page begins, nothing is read here. The pass that this transaction began is undone.
+            let ids: HashSet<&str> = page.rows.iter().map(|row| row.id.as_str()).collect();
+            let listed = open.map_or(ids.len() as i64, |_| last_position);
+            return Err(StoreError::Landed(stored_before(row, landing, listed)?));
+        }
+        let versions = versions.iter().filter_map(|row| {
+            let version = row.optional_integer(1).transpose()?;
+            Some(version.and_then(|version| Ok((row.text(0)?, version))))
+        });
+        let listed = listed
+            .iter()
+            .map(|row| Ok((row.text(0)?, row.text(1)?, row.truth(2)?)));
+        Ok(Self {
+            pass: PassId(pass.integer(0)?),
+            units: pass.text(1)?,
+            is_held: landing.term.is_none() || !lease.is_empty(),
+            layout: layout
+                .first()
+                .map(|row| super::rows::layout(row, 0))
+                .transpose()?,
+            numbers: offered(tx, &numbers, count)?,
+            last_position,
+            listed: listed.collect::<Result<_, StoreError>>()?,
+            has_cursor: cursor.first().map_or(Ok(false), |row| row.truth(0))?,
+            versions: versions.collect::<Result<_, StoreError>>()?,
+        })
+    }
+}
+
+/// Begins the pass of a page, or locks it.
+fn begin(landing: &Landing) -> Query<'_> {
+    match &landing.pass {
+        PassRef::Open(pass) => Query::new(OPEN, values![pass.0]),
+        PassRef::New {
+            job,
+            region,
+            slice,
+            started_at,
+        } => {
+            let (from, to) = edges(*slice);
+            let relists = landing.relists;
+            Query::new(BEGIN, values![job, region, *started_at, from, to, relists])
+        }
+    }
+}
+
+/// What a page was when it was stored.
+fn stored_before(row: &sql::Row, landing: &Landing, listed: i64) -> Result<Landed, StoreError> {
+    let is_known = ListSoFar::read(row.optional_text(2)?.as_deref()).is_known;
+    Ok(Landed {
+        pass: PassId(row.integer(0)?),
+        cursor_repeats: row.truth(1)? && landing.next.is_some() && !is_known,
+        is_known,
+        listed: u64::try_from(listed).unwrap_or(0),
+        lease_lost: false,
+    })
+}
+
+/// Numbers for as many new records. In a file only one transaction writes at a time, so they follow the newest.
+fn offered(tx: &Tx<'_>, rows: &[sql::Row], count: usize) -> Result<Vec<i64>, StoreError> {
+    match (tx, rows.first()) {
+        (Tx::File(_), Some(newest)) => {
+            let newest = newest.integer(0)?;
+            Ok((1..=count as i64)
+                .map(|more| newest.saturating_add(more))
+                .collect())
+        }
+        _ => rows.iter().map(|row| row.integer(0)).collect(),
+    }
+}
+
+/// Stores the records. Returns the texts of those whose text changed: indexing is the expensive part, and most records that are seen
+/// again have the same text.
+fn store<'p>(
+    tx: &Tx<'_>,
+    page: &'p LandingPage,
+    before: &Before,
+) -> Result<Vec<(i64, Option<&'p Text>)>, StoreError> {
+    let mut texts = Vec::new();
+    for layer in layers(page, before) {
+        let landing = &page.landing;
+        let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
+        if landing.kind.history {
+            for (_, row) in &layer {
+                let former = values![upstream, kind, &row.id, before.pass.0, now, &row.body];
+                tx.later(KEEP_VERSION, former)?;
+            }
+        }
+        let rows = layer.iter().map(|(number, row)| {
+            let hash = row.text_hash();
+            values![
+                *number, upstream, kind, &row.id, now, now, now, hash, &row.body
+            ]
+        });
+        let stored = tx.insert(&STORE, rows.collect())?;
+        let stored = stored
+            .iter()
+            .map(|row| Ok((row.text(2)?, (row.integer(0)?, row.optional_integer(1)?))));
+        let stored: HashMap<String, (i64, Option<i64>)> =
+            stored.collect::<Result<_, StoreError>>()?;
+        for (offered, row) in layer {
+            let Some((number, indexed)) = stored.get(&row.id).copied() else {
+                continue;
+            };
+            if number == offered {
+                texts.extend(row.text.as_ref().map(|text| (number, Some(text))));
+            } else if indexed != row.text_hash() {
+                tx.later(REHASH, values![number, row.text_hash()])?;
+                texts.push((number, row.text.as_ref()));
+            }
+        }
+    }
+    Ok(texts)
+}
+
+/// The records of a page in the order of their ids, with the numbers that they have if they are new: new records are numbered in the
+/// order of the page. A record that is several times in a page is in as many layers.
+fn layers<'p>(page: &'p LandingPage, before: &Before) -> Vec<Vec<(i64, &'p Row)>> {
+    let mut layers: Vec<Vec<(i64, &Row)>> = Vec::new();
+    let mut times: HashMap<&str, usize> = HashMap::new();
+    for (number, row) in before.numbers.iter().zip(&page.rows) {
+        let time = times.entry(&row.id).or_default();
+        if layers.len() <= *time {
+            layers.push(Vec::new());
+        }
+        if let Some(layer) = layers.get_mut(*time) {
+            layer.push((*number, row));
+        }
+        *time += 1;
+    }
+    for layer in &mut layers {
+        layer.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+    }
+    layers
+}
+
+/// Stores what a page adds to its pass.
+fn advance(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<Landed, StoreError> {
+    let (landing, pass) = (&*page.landing, before.pass);
+    let is_known = page.is_known(&before.versions);
+    let records = list(tx, page, before)?;
+    let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
+    gone::remove(tx, page)?;
+    store_absent(tx, page)?;
+    lasting::store(tx, page, pass, is_known)?;
+    if let Some(batch) = &landing.batch {
+        store_batch(tx, pass, page.step, batch)?;
+    }
+    if let Some(since) = &landing.since {
+        id_since::store(tx, pass, &landing.call, since)?;
+    }
+    tags::remember(tx, page)?;
+    let next = landing.next.as_ref().filter(|_| !is_known);
+    let cursor_repeats = next.is_some() && records == 0 && before.has_cursor;
+    let list = landing.list_with(listed, is_known);
+    checkpoint(tx, page, pass, (next.filter(|_| !cursor_repeats), &list))?;
+    let more = landing.if_repeats.iter().filter(|_| cursor_repeats);
+    let doubts: Vec<_> = landing.doubts.iter().chain(more).cloned().collect();
+    passes::store_doubts(tx, pass, &doubts)?;
+    let counts = Counts {
+        pages: 1,
+        records,
+        requests: landing.requests,
+        units: sum(&before.units, &landing.units),
+        greatest: landing.greatest.as_deref(),
+    };
+    passes::count(tx, pass, counts)?;
+    Ok(Landed {
+        pass,
+        cursor_repeats,
+        is_known,
+        listed,
+        lease_lost: false,
+    })
+}
+
+/// Counts what was paid for under a lease that is lost. The cursor and the listing are the next holder's, who may request the page
+/// again.
+fn count_without_lease(tx: &Tx<'_>, landing: &Landing, before: &Before) -> Result<(), StoreError> {
+    let counts = Counts {
+        requests: landing.requests,
+        units: sum(&before.units, &landing.units),
+        greatest: landing.greatest.as_deref(),
+        ..Counts::default()
+    };
+    passes::count(tx, before.pass, counts)?;
+    match &landing.pass {
+        PassRef::New { .. } => tx.later(FAILED, values![before.pass.0, landing.now]),
+        PassRef::Open(_) => Ok(()),
+    }
+}
+
+/// Lists the records after those that the step listed before, each once; a record that was requested, once for each id that requested
+/// it. Returns the number of new rows.
+fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreError> {
+    let mut seen: HashSet<(&str, &str, bool)> = HashSet::new();
+    for (id, requested, is_first) in &before.listed {
+        // A row that the parents of its record were written to since is the same one.
+        seen.extend(is_first.then_some((id.as_str(), requested.as_str(), false)));
+        seen.insert((id, requested, true));
+    }
+    let landing = &page.landing;
+    let mut rows: Vec<Vec<Value<'_>>> = Vec::new();
+    for row in &page.rows {
+        let requested = page.requested_by(row);
+        let key = requested.unwrap_or_default();
+        if seen.insert((&row.id, key, requested.is_some())) {
+            let position = before.last_position.saturating_add(rows.len() as i64 + 1);
+            rows.push(values![
+                before.pass.0,
+                page.step,
+                position,
+                &landing.call,
+                &landing.upstream,
+                page.kind(),
+                &row.id,
+                requested,
+                row.version
+            ]);
+        }
+    }
+    let records = rows.len() as u64;
+    tx.insert_later(&LIST, rows)?;
+    Ok(records)
+}
+
+fn store_absent(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
+    let landing = &page.landing;
+    let at = landing.withheld_until.unwrap_or(landing.now);
+    let mut answers: Vec<(&str, bool)> = page.answers().collect();
+    answers.sort_unstable();
+    answers.dedup();
+    let mut absent = Vec::new();
+    for (id, came) in answers {
+        match came {
+            true => tx.later(CAME, values![&landing.upstream, page.kind(), id])?,
+            false => absent.push(values![&landing.upstream, page.kind(), id, at]),
+        }
+    }
+    tx.insert_later(&ABSENT, absent)
+}
+
+/// A batch is in the catalog only between its pages.
+fn store_batch(tx: &Tx<'_>, pass: PassId, step: i64, batch: &OpenBatch) -> Result<(), StoreError> {
+    let ids = json_list(&batch.ids);
+    tx.later(FETCHED, values![pass.0, step, &ids])?;
+    if batch.cursors.is_empty() {
+        return Ok(());
+    }
+    tx.later(
+        BEGUN,
+        values![
+            pass.0,
+            step,
+            ids,
+            json_list(&batch.missing),
+            json_list(&batch.cursors),
+            batch.began,
+            batch.empty_pages,
+            &batch.greatest
+        ],
+    )
+}
+
+/// Stores the cursor of a page, `None` where the step is done, and what its list showed.
+fn checkpoint(
+    tx: &Tx<'_>,
+    page: &LandingPage,
+    pass: PassId,
+    (cursor, list): (Option<&String>, &ListSoFar),
+) -> Result<(), StoreError> {
+    let landing = &page.landing;
+    if let Some(cursor) = cursor {
+        tx.later(FORGET_CURSOR, values![pass.0, page.step, cursor])?;
+    }
+    tx.later(
+        CHECKPOINT,
+        values![
+            pass.0,
+            page.step,
+            cursor,
+            landing.now,
+            &landing.request,
+            landing.empty_pages,
+            landing.cut,
+            list.stored(),
+            landing.id.to_string()
+        ],
+    )
+}

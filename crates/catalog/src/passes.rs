@@ -1,0 +1,546 @@
+//! Passes: which are open and where they stopped, how they started over and how they ended.
+
+use std::collections::HashMap;
+
+use super::either::{ended_slice_where, open_pass_where, pass_where};
+use super::sql::{Query, Row, StoreError, Tx, values};
+use super::{
+    DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
+    Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+};
+use super::{gone, rows};
+use crate::values;
+use ingest_base::list_so_far::ListSoFar;
+use ingest_base::record::Doubted;
+use ingest_config::Slice;
+use ingest_quota::{Cost, Timestamp};
+
+// `outcome is null` too, here and below: in a file no index has open passes by region, and one has passes by region and outcome.
+const OPEN_OF_REGION: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = {key} and slice_from is null
+    order by started_at desc, id desc limit 1"
+);
+const OPEN: &str = open_pass_where!("job = ?1 order by started_at, id");
+const OPEN_SLICES: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = {key} and slice_from is not null order by started_at, id"
+);
+const OPEN_SLICE: &str = open_pass_where!(
+    "outcome is null and job = ?1 and region = {key} and slice_from = ?2 and slice_to = ?3 order by started_at, id"
+);
+const ENDED_SLICES: &str = ended_slice_where!(
+    "job = ?1 and region = {key} and started_at <= ?2 and slice_from is not null order by started_at, id"
+);
+const ENDED_SLICE: &str = ended_slice_where!(
+    "job = ?1 and region = {key} and started_at <= ?2 and slice_from = ?3 and slice_to = ?4 order by started_at, id"
+);
+const POSITIONS: &str = "select step, page, cursor, request, empty_pages, list from checkpoint
+    where pass = {key} and (step, page) in (select step, max(page) from checkpoint where pass = {key} group by step)
+    order by step";
+const BATCHES: &str = "select step, ids, missing, cursors, began, empty_pages, greatest from batch
+    where pass = {key} order by step, ids";
+const LAST: &str = "select id, started_at, finished_at, request, doubts, notes from pass
+    where job = ?1 and region = {key} and outcome = ?2 and started_at <= ?3 and slice_from is null
+    order by started_at desc, id desc limit 1";
+const SINCE: &str = "select started_at, greatest from pass
+    where job = ?1 and region = {key} and outcome = 'complete' and cut = false and started_at <= ?2 and slice_from is null
+    order by started_at desc limit 1";
+const LAST_COMPLETE: &str =
+    "select id from pass where job = ?1 and region = {key} and outcome = 'complete'
+    order by started_at desc, id desc limit ?2";
+const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
+    where pass = ?1 and step = ?2
+        and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
+const END_BATCHES: &str = "delete from batch where pass = ?1";
+const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
+const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
+const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
+const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
+// Locked, because the sum is computed here.
+const UNITS: &str = "select units from pass where id = ?1{lock}";
+// A sum beyond the greatest integer would fail, and the page with it: `requests` stays there.
+const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3, units = ?5,
+    requests = case when requests > 9223372036854775807 - ?4 then 9223372036854775807 else requests + ?4 end,
+    greatest = coalesce(?6, greatest)
+    where id = ?1";
+const END_WITHOUT_PAGE: &str =
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?5, ?4 <> 'complete') returning id";
+const FINISH: &str =
+    "update pass set outcome = ?2, finished_at = ?3, left_at = ?3, failed = ?2 <> 'complete',
+    notes = case when ?2 <> 'complete' then notes end,
+    cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = true)
+    where id = ?1 and finished_at is null";
+const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+// Both are lists in JSON.
+const STORE_DOUBTS: &str = "update pass set doubts = coalesce(substr(doubts, 1, length(doubts) - 1) || ',' || substr(?2, 2), ?2) where id = ?1";
+const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
+/// The pass that landed no page and began at this time; for a failure (`?5`) also the last one that failed before any request.
+// The edge of a slice is null outside of slices, which no `=` finds.
+const FAILED: &str = "select id from pass
+    where job = ?1 and region = ?2 and slice_from is not distinct from ?3 and outcome = 'failed'
+        and (started_at = ?4 or (?5 and requests = 0))
+    order by started_at desc, id desc limit 1{lock}";
+const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
+// The condition on the id, which always holds, is that of PostgreSQL's index by age.
+const HISTORY: &str = pass_where!("started_at >= ?1 and id > 0 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed = true and left_at >= ?1 order by left_at desc, id desc limit ?2");
+const PASS: &str = pass_where!("id = ?1");
+const JOBS_AND_REGIONS: &str = "select distinct job, region from pass";
+pub const STATEMENTS: &[&str] = &[
+    HISTORY,
+    FAILURES,
+    OPEN,
+    OPEN_OF_REGION,
+    OPEN_SLICES,
+    OPEN_SLICE,
+    ENDED_SLICES,
+    ENDED_SLICE,
+    POSITIONS,
+    BATCHES,
+    END_BATCHES,
+    LAST,
+    SINCE,
+    END_STEP,
+    LAST_COMPLETE,
+    UNLIST,
+    FORGET,
+    UNCOUNT,
+    UNITS,
+    COUNT,
+    FINISH,
+    STORE_OUTCOME,
+    STORE_DOUBTS,
+    STORE_REFUSAL,
+    FAILED,
+    FAIL_AGAIN,
+    PASS,
+];
+
+/// What is known of each region at `now`.
+pub fn region_states(
+    tx: &Tx<'_>,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> Result<Vec<RegionState>, StoreError> {
+    let last = |end: PassEnd| Query::each(LAST, values![job, end.as_str(), now], regions);
+    let [complete, refused, doubtful, abandoned, since, open] = tx.ask([
+        last(PassEnd::Complete),
+        last(PassEnd::Refused),
+        last(PassEnd::Doubtful),
+        last(PassEnd::Abandoned),
+        Query::each(SINCE, values![job, now], regions),
+        Query::each(OPEN_OF_REGION, values![job], regions),
+    ])?;
+    let of_complete = complete.iter().map(|row| row.integer(0));
+    let of_open = open.iter().map(|row| row.integer(0));
+    let details = Details::read(tx, of_complete.chain(of_open).collect::<Result<_, _>>()?)?;
+    let mut states: Vec<RegionState> = regions.iter().map(|region| named(region)).collect();
+    each(&mut states, &complete, |state, row| {
+        let pass = PassId(row.integer(0)?);
+        let steps = details.steps(pass);
+        state.last_complete = Some(row.time(1)?);
+        state.last_complete_pass = Some(pass);
+        state.last_notes = row.optional_text(5)?;
+        (state.last_pages, state.last_filled) = (pages(steps), filled(steps));
+        Ok(())
+    })?;
+    each(&mut states, &refused, |state, row| {
+        state.last_refused = Some(row.time(1)?);
+        state.refused_request = row.optional_text(3)?;
+        Ok(())
+    })?;
+    each(&mut states, &doubtful, |state, row| {
+        state.doubtful = Some(DoubtfulPass {
+            started_at: row.time(1)?,
+            request: row.optional_text(3)?,
+            doubts: row.doubts(4)?,
+        });
+        Ok(())
+    })?;
+    each(&mut states, &abandoned, |state, row| {
+        state.last_abandoned = Some(row.time(2)?);
+        Ok(())
+    })?;
+    each(&mut states, &since, |state, row| {
+        state.since = Some(UncutPass {
+            began: row.time(0)?,
+            greatest: row.optional_text(1)?,
+        });
+        Ok(())
+    })?;
+    each(&mut states, &open, |state, row| {
+        state.unfinished = Some(details.open_pass(row)?);
+        Ok(())
+    })?;
+    Ok(states.into_iter().map(RegionState::current).collect())
+}
+
+fn named(region: &str) -> RegionState {
+    RegionState {
+        region: region.to_owned(),
+        ..RegionState::default()
+    }
+}
+
+/// Stores what each row tells in the state that it belongs to.
+fn each(
+    states: &mut [RegionState],
+    rows: &[Row],
+    store: impl Fn(&mut RegionState, &Row) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    for row in rows {
+        if let Some(state) = states.get_mut(row.place) {
+            store(state, row)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where passes stand.
+struct Details {
+    steps: HashMap<PassId, Vec<StepPosition>>,
+    batches: HashMap<PassId, Vec<OpenBatch>>,
+}
+
+impl Details {
+    fn read(tx: &Tx<'_>, passes: Vec<i64>) -> Result<Self, StoreError> {
+        let keys = || passes.iter().copied();
+        let [steps, batches] = tx.ask([
+            Query::each(POSITIONS, values![], keys()),
+            Query::each(BATCHES, values![], keys()),
+        ])?;
+        Ok(Self {
+            steps: by_pass(&passes, &steps, rows::step_position)?,
+            batches: by_pass(&passes, &batches, rows::open_batch)?,
+        })
+    }
+
+    fn steps(&self, pass: PassId) -> &[StepPosition] {
+        self.steps.get(&pass).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn open_pass(&self, row: &Row) -> Result<OpenPass, StoreError> {
+        let pass = PassId(row.integer(0)?);
+        let batches = self.batches.get(&pass).cloned().unwrap_or_default();
+        rows::open_pass(row, self.steps(pass).to_vec(), batches)
+    }
+}
+
+fn by_pass<T>(
+    passes: &[i64],
+    rows: &[Row],
+    read: impl Fn(&Row) -> Result<T, StoreError>,
+) -> Result<HashMap<PassId, Vec<T>>, StoreError> {
+    let mut all: HashMap<PassId, Vec<T>> = HashMap::new();
+    for row in rows {
+        if let Some(pass) = passes.get(row.place) {
+            all.entry(PassId(*pass)).or_default().push(read(row)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The slices of these regions that have passes.
+pub fn slices(
+    tx: &Tx<'_>,
+    job: &str,
+    regions: &[String],
+    now: Timestamp,
+) -> Result<Vec<SliceState>, StoreError> {
+    let ended = Query::each(ENDED_SLICES, values![job, now], regions);
+    let open = Query::each(OPEN_SLICES, values![job], regions);
+    of_slices(tx, regions, [ended, open])
+}
+
+/// One of these slices; `None` if it has no pass.
+pub fn slice(
+    tx: &Tx<'_>,
+    job: &str,
+    region: &String,
+    slice: Slice,
+    now: Timestamp,
+) -> Result<Option<SliceState>, StoreError> {
+    let ended = values![job, now, slice.from, slice.to];
+    let ended = Query::each(ENDED_SLICE, ended, [region]);
+    let open = Query::each(OPEN_SLICE, values![job, slice.from, slice.to], [region]);
+    Ok(of_slices(tx, std::slice::from_ref(region), [ended, open])?.pop())
+}
+
+/// Gathers the passes that these statements find, which ended and which are open.
+fn of_slices(
+    tx: &Tx<'_>,
+    regions: &[String],
+    queries: [Query<'_>; 2],
+) -> Result<Vec<SliceState>, StoreError> {
+    let [ended, open] = tx.ask(queries)?;
+    let mut ended_in: HashMap<usize, Vec<EndedSlice>> = HashMap::new();
+    for row in &ended {
+        let of_region = ended_in.entry(row.place).or_default();
+        of_region.extend(rows::ended_slice(row)?);
+    }
+    let mut open_in: HashMap<usize, Vec<OpenPass>> = HashMap::new();
+    let details = details_of(tx, &open)?;
+    for row in &open {
+        let of_region = open_in.entry(row.place).or_default();
+        of_region.push(details.open_pass(row)?);
+    }
+    let states = regions.iter().enumerate().flat_map(|(place, region)| {
+        let ended = ended_in.remove(&place).unwrap_or_default();
+        slice_states(region, &ended, open_in.remove(&place).unwrap_or_default())
+    });
+    Ok(states.collect())
+}
+
+fn details_of(tx: &Tx<'_>, passes: &[Row]) -> Result<Details, StoreError> {
+    let ids = passes.iter().map(|row| row.integer(0));
+    Details::read(tx, ids.collect::<Result<_, _>>()?)
+}
+
+/// Pages of each step of the last complete passes of each region, newest first.
+pub fn last_pages(
+    tx: &Tx<'_>,
+    job: &str,
+    regions: &[String],
+    count: u32,
+) -> Result<Vec<LastPages>, StoreError> {
+    let passes = tx.each(LAST_COMPLETE, values![job, i64::from(count)], regions)?;
+    let details = details_of(tx, &passes)?;
+    let mut all = vec![LastPages::new(); regions.len()];
+    for row in passes {
+        if let Some(of_region) = all.get_mut(row.place) {
+            of_region.push(pages(details.steps(PassId(row.integer(0)?))));
+        }
+    }
+    Ok(all)
+}
+
+/// The unfinished passes of a job, oldest first.
+pub fn open_passes(tx: &Tx<'_>, job: &str) -> Result<Vec<OpenPass>, StoreError> {
+    let open = tx.query(OPEN, values![job])?;
+    let details = details_of(tx, &open)?;
+    open.iter().map(|row| details.open_pass(row)).collect()
+}
+
+/// Adds doubts to a pass.
+pub fn store_doubts(tx: &Tx<'_>, pass: PassId, doubts: &[Doubted]) -> Result<(), StoreError> {
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let doubts = serde_json::json!(doubts).to_string();
+    tx.later(STORE_DOUBTS, values![pass.0, doubts])
+}
+
+/// Ends a step at its last landed page.
+pub fn end_step(
+    tx: &Tx<'_>,
+    pass: PassId,
+    step: usize,
+    (cut, list): (bool, &ListSoFar),
+) -> Result<(), StoreError> {
+    tx.hold(pass)?;
+    tx.later(END_STEP, values![pass.0, step, cut, list.stored()])
+}
+
+/// Starts a step over, unless that was done before.
+pub fn restart_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<bool, StoreError> {
+    tx.hold(pass)?;
+    if tx.execute(RESTART, values![pass.0, step])? == 0 {
+        return Ok(false);
+    }
+    tx.hold_to_delete(pass)?;
+    forget_step(tx, pass, step)?;
+    Ok(true)
+}
+
+/// Forgets where a step stood and what it listed.
+fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError> {
+    let records = tx.execute(UNLIST, values![pass.0, step])?;
+    let pages = tx.execute(FORGET, values![pass.0, step])?;
+    tx.later(UNCOUNT, values![pass.0, pages, records])
+}
+
+/// Adapts a pass to the steps that its job has now.
+pub fn rearrange(tx: &Tx<'_>, pass: PassId, change: &Rearrangement) -> Result<(), StoreError> {
+    tx.hold_to_delete(pass)?;
+    for step in &change.dropped {
+        forget_step(tx, pass, *step)?;
+    }
+    tx.batch(&change.sql(pass))
+}
+
+/// Ends a pass. One that ended before stays as it is.
+pub fn finish(
+    tx: &Tx<'_>,
+    pass: &PassRef,
+    end: PassEnd,
+    now: Timestamp,
+) -> Result<PassId, StoreError> {
+    match pass {
+        PassRef::New {
+            job,
+            region,
+            slice,
+            started_at,
+        } => {
+            let (from, to) = edges(*slice);
+            let ended = values![job, region, *started_at, end.as_str(), now, from, to];
+            let row = tx.first(END_WITHOUT_PAGE, ended)?;
+            Ok(PassId(row.map_or(Ok(0), |row| row.integer(0))?))
+        }
+        PassRef::Open(pass) => {
+            tx.hold(*pass)?;
+            self::end(tx, *pass, end, now)?;
+            Ok(*pass)
+        }
+    }
+}
+
+/// Ends a pass that is held.
+fn end(tx: &Tx<'_>, pass: PassId, end: PassEnd, now: Timestamp) -> Result<(), StoreError> {
+    tx.later(END_BATCHES, values![pass.0])?;
+    tx.later(FINISH, values![pass.0, end.as_str(), now])
+}
+
+/// Ends a pass as complete, once it marked what its lists lost. Returns the number of records.
+pub fn complete(
+    tx: &Tx<'_>,
+    pass: PassId,
+    steps: &[usize],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    tx.hold(pass)?;
+    let gone = match steps {
+        [] => 0,
+        steps => gone::mark(tx, pass, steps, now)?,
+    };
+    end(tx, pass, PassEnd::Complete, now)?;
+    Ok(gone)
+}
+
+/// The edges of a slice as columns.
+pub fn edges(slice: Option<Slice>) -> (Option<Timestamp>, Option<Timestamp>) {
+    (slice.map(|slice| slice.from), slice.map(|slice| slice.to))
+}
+
+/// What a pass spent and got.
+#[derive(Default)]
+pub struct Counts<'a> {
+    pub pages: u64,
+    pub records: u64,
+    pub requests: u64,
+    /// All that it spent, as it is stored.
+    pub units: String,
+    /// The greatest value that it saw; `None` where that stays.
+    pub greatest: Option<&'a str>,
+}
+
+/// Adds to what a pass spent and got.
+pub fn count(tx: &Tx<'_>, pass: PassId, counts: Counts<'_>) -> Result<(), StoreError> {
+    let Counts {
+        pages,
+        records,
+        requests,
+        units,
+        greatest,
+    } = counts;
+    tx.later(
+        COUNT,
+        values![pass.0, pages, records, requests, units, greatest],
+    )
+}
+
+/// Counts requests that brought no page.
+pub fn count_unproductive(
+    tx: &Tx<'_>,
+    pass: &PassRef,
+    requests: u64,
+    units: &Cost,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let pass = match pass {
+        PassRef::Open(pass) => *pass,
+        PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
+    };
+    let spent = tx.first(UNITS, values![pass.0])?;
+    let spent = spent.ok_or(StoreError::NoSuchPass(pass))?;
+    let counts = Counts {
+        requests,
+        units: values::sum(spent.verbatim(0)?, units),
+        ..Counts::default()
+    };
+    count(tx, pass, counts)
+}
+
+/// Stores whether the run of a pass failed, and its notes.
+pub fn store_outcome(
+    tx: &Tx<'_>,
+    pass: &PassRef,
+    failed: bool,
+    notes: Option<&str>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let stored = match pass {
+        PassRef::Open(pass) => Some(*pass),
+        PassRef::New { .. } => without_page(tx, pass, failed, now)?,
+    };
+    match stored {
+        Some(pass) => tx.later(STORE_OUTCOME, values![pass.0, now, failed, notes]),
+        None => Ok(()),
+    }
+}
+
+/// Stores what the job requested in a refused pass.
+pub fn store_refusal(tx: &Tx<'_>, pass: PassId, request: &str) -> Result<(), StoreError> {
+    tx.later(STORE_REFUSAL, values![pass.0, request])
+}
+
+/// Returns a pass without a page that is stored already because its requests were counted; stores another one if it failed.
+fn without_page(
+    tx: &Tx<'_>,
+    pass: &PassRef,
+    failed: bool,
+    now: Timestamp,
+) -> Result<Option<PassId>, StoreError> {
+    if let PassRef::New {
+        job,
+        region,
+        slice,
+        started_at,
+    } = pass
+    {
+        let of = values![job, region, edges(*slice).0, *started_at, failed];
+        if let Some(row) = tx.first(FAILED, of)? {
+            let id = row.integer(0)?;
+            tx.later(FAIL_AGAIN, values![id, *started_at, now])?;
+            return Ok(Some(PassId(id)));
+        }
+    }
+    let store = || finish(tx, pass, PassEnd::Failed, now);
+    failed.then(store).transpose()
+}
+
+/// The passes that started at `since` or later, oldest first.
+pub fn history(tx: &Tx<'_>, since: Timestamp) -> Result<Vec<PassRecord>, StoreError> {
+    let rows = tx.query(HISTORY, values![since])?;
+    rows.iter().map(rows::pass_record).collect()
+}
+
+/// The passes that failed last and were left at `since` or later, the last one first.
+pub fn failures(tx: &Tx<'_>, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, StoreError> {
+    let rows = tx.query(FAILURES, values![since, i64::from(most)])?;
+    rows.iter().map(rows::pass_record).collect()
+}
+
+pub fn jobs_and_regions(tx: &Tx<'_>) -> Result<Vec<(String, String)>, StoreError> {
+    let rows = tx.query(JOBS_AND_REGIONS, values![])?;
+    rows.iter()
+        .map(|row| Ok((row.text(0)?, row.text(1)?)))
+        .collect()
+}
+
+pub fn pass(tx: &Tx<'_>, pass: PassId) -> Result<Option<PassRecord>, StoreError> {
+    let row = tx.first(PASS, values![pass.0])?;
+    row.as_ref().map(rows::pass_record).transpose()
+}

@@ -1,0 +1,110 @@
+//! What earlier passes listed, the ids that it names, and when those were fetched.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::listings::Listings;
+use super::places::ids_in;
+use super::sql::{Row, StoreError, Tx, Value, values};
+use super::{Listed, NamedIds, PassId, RecordIds};
+use ingest_config::IdPlace;
+use ingest_quota::Timestamp;
+
+const LISTING: &str = "select step, call, kind, id, requested is not null from listing
+    where pass = {key} order by step, position";
+/// How many passes one statement reads: their listings are in memory twice while it does.
+const AT_ONCE: usize = 500;
+const FETCHED: &str =
+    "select (select last_seen from record where upstream = ?1 and kind = ?2 and id = {key}),
+    (select at from absent where upstream = ?1 and kind = ?2 and id = {key})";
+pub const STATEMENTS: &[&str] = &[LISTING, FETCHED];
+
+pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<Listed, StoreError> {
+    let mut listed: HashMap<PassId, Listings> = HashMap::new();
+    for passes in passes.chunks(AT_ONCE) {
+        listed.extend(passes.iter().map(|pass| (*pass, Listings::default())));
+        for row in tx.each(LISTING, values![], passes.iter().map(|pass| pass.0))? {
+            let of_pass = passes.get(row.place).and_then(|pass| listed.get_mut(pass));
+            let (call, kind) = (row.text(1)?, row.text(2)?);
+            if let Some(listings) = of_pass {
+                listings.add(
+                    row.step(0)?,
+                    (&call, &kind),
+                    row.text(3)?.into(),
+                    row.truth(4)?,
+                );
+            }
+        }
+    }
+    let listed = listed.into_iter();
+    Ok(listed
+        .map(|(pass, listings)| (pass, listings.done()))
+        .collect())
+}
+
+/// The ids that stored records name at a place. `find` is the statement that finds a record, by its key, as [`Tx::part`] has it.
+/// Returns what each row names, with the place of its key; nothing for a key without a record.
+fn named<'q, K: Into<Value<'q>>>(
+    tx: &Tx<'_>,
+    find: &str,
+    of: Vec<Value<'_>>,
+    at: &IdPlace,
+    keys: impl IntoIterator<Item = K>,
+) -> Result<Vec<(usize, Vec<Arc<str>>)>, StoreError> {
+    let part = tx.part(at);
+    let sql = format!("select {} from record where {find}", part.columns);
+    let of = [vec![part.path], of].concat();
+    let keys: Vec<Value<'q>> = keys.into_iter().map(Into::into).collect();
+    let rows = tx.each(&sql, of, keys)?;
+    let names = |row: &Row| {
+        let ids = match row.optional_text(1)? {
+            Some(body) => ids_in(Some(&body), Some(at)).map(Arc::from).collect(),
+            None => ids_in(row.optional_text(0)?.as_deref(), part.rest.as_ref())
+                .map(Arc::from)
+                .collect(),
+        };
+        Ok((row.place, ids))
+    };
+    rows.iter().map(names).collect()
+}
+
+/// The ids that records name at a place, by the records' numbers.
+pub fn named_by(
+    tx: &Tx<'_>,
+    numbers: &[i64],
+    at: &IdPlace,
+) -> Result<HashMap<i64, Vec<Arc<str>>>, StoreError> {
+    let named = named(tx, "number = {key}", values![], at, numbers.iter().copied())?;
+    let by_number = named
+        .into_iter()
+        .filter_map(|(place, ids)| Some((*numbers.get(place)?, ids)));
+    Ok(by_number.collect())
+}
+
+pub fn named_ids(
+    tx: &Tx<'_>,
+    records: &RecordIds,
+    at: &IdPlace,
+) -> Result<Vec<NamedIds>, StoreError> {
+    let of = values![&records.upstream, &records.kind];
+    let find = "upstream = ?2 and kind = ?3 and id = {key}";
+    let named = named(tx, find, of, at, &records.ids)?;
+    let with_ids = named
+        .into_iter()
+        .filter_map(|(place, ids)| Some((Arc::clone(records.ids.get(place)?), ids)));
+    Ok(with_ids.collect())
+}
+
+/// When ids were last fetched, or requested and found absent. Omits those that never were.
+pub fn last_fetched(
+    tx: &Tx<'_>,
+    records: &RecordIds,
+) -> Result<Vec<(Arc<str>, Timestamp)>, StoreError> {
+    let of = values![&records.upstream, &records.kind];
+    let mut fetched = Vec::new();
+    for row in tx.each(FETCHED, of, &records.ids)? {
+        let at = row.optional_time(0)?.max(row.optional_time(1)?);
+        fetched.extend(records.ids.get(row.place).cloned().zip(at));
+    }
+    Ok(fetched)
+}

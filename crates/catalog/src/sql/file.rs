@@ -1,0 +1,116 @@
+//! Statements in a SQLite file.
+
+use std::borrow::Cow;
+
+use rusqlite::types::{ToSql, ToSqlOutput};
+use rusqlite::{CachedStatement, Connection, params_from_iter};
+
+use super::value::Cells;
+use super::{Asked, Dialect, Insert, Query, Row, StoreError, Value};
+use crate::values;
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Self::Integer(value) => value.to_sql(),
+            Self::Truth(value) => value.to_sql(),
+            Self::Text(value) => match value {
+                Some(text) => text.as_ref().to_sql(),
+                None => rusqlite::types::Null.to_sql(),
+            },
+            // A fixed width, so that times sort as text.
+            Self::Time(value) => Ok(value.map(|at| values::clamped(at).to_string()).map_or_else(
+                || ToSqlOutput::Owned(rusqlite::types::Value::Null),
+                |text| ToSqlOutput::Owned(text.into()),
+            )),
+            Self::Integers(list) => Ok(ToSqlOutput::Owned(
+                serde_json::json!(list).to_string().into(),
+            )),
+            Self::Texts(list) => Ok(ToSqlOutput::Owned(
+                serde_json::json!(list).to_string().into(),
+            )),
+        }
+    }
+}
+
+pub fn ask(connection: &Connection, query: &Query<'_>) -> Result<Vec<Row>, StoreError> {
+    let mut rows = Vec::new();
+    match &query.asked {
+        Asked::Never => {}
+        Asked::Once => {
+            let mut statement = prepared(connection, query.sql, 0)?;
+            read(&mut statement, &query.values, 0, &mut rows)?;
+        }
+        Asked::Each(keys) => {
+            let mut statement = prepared(connection, query.sql, query.values.len() + 1)?;
+            for (place, key) in keys.iter().enumerate() {
+                let values = query.values.iter().chain([key]);
+                read(&mut statement, values, place, &mut rows)?;
+            }
+        }
+    }
+    Ok(rows)
+}
+
+pub fn execute(
+    connection: &Connection,
+    sql: &str,
+    values: &[Value<'_>],
+) -> Result<u64, StoreError> {
+    let mut statement = prepared(connection, sql, 0)?;
+    Ok(statement.execute(params_from_iter(values))? as u64)
+}
+
+pub fn insert(
+    connection: &Connection,
+    insert: &Insert<'_>,
+    rows: &[Vec<Value<'_>>],
+) -> Result<Vec<Row>, StoreError> {
+    let places: Vec<String> = (1..=insert.columns.len())
+        .map(|place| format!("?{place}"))
+        .collect();
+    let sql = format!(
+        "insert into {} ({}) values ({}) {}",
+        insert.table,
+        insert.columns.join(", "),
+        places.join(", "),
+        insert.tail
+    );
+    let mut statement = prepared(connection, &sql, 0)?;
+    let mut returned = Vec::new();
+    for (place, row) in rows.iter().enumerate() {
+        read(&mut statement, row, place, &mut returned)?;
+    }
+    Ok(returned)
+}
+
+/// The statement; `key` is the number of the value that is its key.
+fn prepared<'c>(
+    connection: &'c Connection,
+    sql: &str,
+    key: usize,
+) -> rusqlite::Result<CachedStatement<'c>> {
+    let text: Cow<'_, str> = match sql.contains('{') {
+        true => Dialect::Sqlite.text(sql, &format!("?{key}")).into(),
+        false => sql.into(),
+    };
+    connection.prepare_cached(&text)
+}
+
+fn read<'v>(
+    statement: &mut CachedStatement<'_>,
+    values: impl IntoIterator<Item = &'v Value<'v>>,
+    place: usize,
+    into: &mut Vec<Row>,
+) -> Result<(), StoreError> {
+    let width = statement.column_count();
+    let mut rows = statement.query(params_from_iter(values))?;
+    while let Some(row) = rows.next()? {
+        let cells = (0..width).map(|column| row.get(column));
+        into.push(Row {
+            cells: Cells::Sqlite(cells.collect::<rusqlite::Result<_>>()?),
+            place,
+        });
+    }
+    Ok(())
+}

@@ -151,7 +151,7 @@ struct Row {
 
 impl Bare {
     fn open(path: &Path) -> Self {
-        drop(sqlite::open(path, Catalog::SCHEMA).unwrap());
+        drop(sqlite::open(path, Catalog::schema()).unwrap());
         let connection = Connection::open(path).unwrap();
         connection
             .pragma_update(None, "synchronous", "normal")

@@ -49,20 +49,23 @@ pub(crate) struct Server {
 }
 
 impl Catalog {
-    /// What its file holds. `crates/catalog/src/sqlite/schema.rs` describes the tables.
-    pub const SCHEMA: Schema = tables::SCHEMA;
+    /// What its file holds. `crates/catalog/src/tables.rs` describes the tables.
+    #[must_use]
+    pub fn schema() -> Schema {
+        tables::schema()
+    }
 
     /// Opens a catalog in a file; creates the file if there is none.
     ///
     /// # Errors
     /// Fails if the file cannot be opened, is damaged, or was written by another version.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
-        let mut database = sqlite::open(path, Self::SCHEMA)?;
+        let mut database = sqlite::open(path, Self::schema())?;
         // Another version with the same tables may have defined the views in another way.
         let refreshed = database.change(tables::refresh_views);
         refreshed.map_err(|source| OpenError::Sqlite {
             path: path.to_owned(),
-            name: Self::SCHEMA.name,
+            name: Self::schema().name,
             source: sqlite::confirmed(path, source),
         })?;
         Ok(Self::in_file(path, database))
@@ -127,9 +130,9 @@ impl Catalog<ReadOnly> {
     /// # Errors
     /// Fails if the file cannot be opened, is damaged, or was written by another version.
     pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
-        let database = match sqlite::open_read_only(path, Catalog::SCHEMA)? {
+        let database = match sqlite::open_read_only(path, Catalog::schema())? {
             Some(database) => database,
-            None => sqlite::open_empty(Catalog::SCHEMA)?,
+            None => sqlite::open_empty(Catalog::schema())?,
         };
         Ok(Self::in_file(path, database))
     }
@@ -144,7 +147,7 @@ impl Catalog<ReadOnly> {
             return Ok(Self::in_database(Server::new(postgres)));
         }
         let nowhere = Path::new("/nonexistent/catalog.db");
-        let empty = sqlite::open_empty(Catalog::SCHEMA);
+        let empty = sqlite::open_empty(Catalog::schema());
         let empty = empty.map_err(|error| CatalogError::Failed(error.to_string()))?;
         Ok(Self::in_file(nowhere, empty))
     }

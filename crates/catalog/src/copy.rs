@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::CatalogError;
+use super::tables::COPIED;
 use ingest_quota::Timestamp;
 
 /// Rows that are compared at a time.
@@ -32,7 +33,7 @@ pub enum Holds {
 pub struct Table {
     pub name: &'static str,
     /// Its columns. The first ones are its key.
-    pub columns: &'static [(&'static str, Holds)],
+    pub columns: Vec<(&'static str, Holds)>,
     /// The number of columns of its key.
     pub key: usize,
 }
@@ -53,30 +54,16 @@ pub enum Value {
 /// A row of a table: its columns in their order.
 pub type CopiedRow = Vec<Value>;
 
-use Holds::{Integer, Json, Text, Time, Truth};
-
-/// A record's place in what a step of a pass returned.
-const LISTING: Table = Table {
-    name: "listing",
-    columns: &[
-        ("pass", Integer),
-        ("step", Integer),
-        ("position", Integer),
-        ("call", Text),
-        ("upstream", Text),
-        ("kind", Text),
-        ("id", Text),
-        ("requested", Text),
-        ("parent", Text),
-        ("version", Integer),
-    ],
-    key: 3,
-};
-
 /// Returns the beginning of a statement that adds a row of `listing` for each row found, with all of its columns but another
 /// position and parent.
 pub fn listing_again(position: &str, parent: &str) -> String {
-    let names = || LISTING.columns.iter().map(|(name, _)| *name);
+    let listing = COPIED.iter().find(|table| table.name == "listing");
+    let names = || {
+        listing
+            .into_iter()
+            .flat_map(|table| &table.columns)
+            .map(|(name, _)| *name)
+    };
     let values = names().map(|name| match name {
         "position" => position.to_owned(),
         "parent" => parent.to_owned(),
@@ -93,175 +80,13 @@ pub fn listing_again(position: &str, parent: &str) -> String {
 /// Returns the tables whose rows belong to a step of a pass.
 pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
     let names_step = |table: &&Table| table.columns.iter().any(|(name, _)| *name == "step");
-    TABLES.iter().filter(names_step).map(|table| table.name)
+    COPIED.iter().filter(names_step).map(|table| table.name)
 }
-
-/// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
-pub const TABLES: &[Table] = &[
-    Table {
-        name: "kind",
-        columns: &[
-            ("upstream", Text),
-            ("kind", Text),
-            ("call", Text),
-            ("text", Json),
-            ("columns", Json),
-        ],
-        key: 3,
-    },
-    Table {
-        name: "record",
-        columns: &[
-            ("number", Integer),
-            ("upstream", Text),
-            ("kind", Text),
-            ("id", Text),
-            ("first_seen", Time),
-            ("last_seen", Time),
-            ("body", Json),
-            ("changed_at", Time),
-            ("gone_at", Time),
-        ],
-        key: 1,
-    },
-    Table {
-        name: "record_version",
-        columns: &[
-            ("number", Integer),
-            ("upstream", Text),
-            ("kind", Text),
-            ("id", Text),
-            ("pass", Integer),
-            ("replaced_at", Time),
-            ("body", Json),
-        ],
-        key: 1,
-    },
-    Table {
-        name: "pass",
-        columns: &[
-            ("id", Integer),
-            ("job", Text),
-            ("region", Text),
-            ("started_at", Time),
-            ("finished_at", Time),
-            ("outcome", Text),
-            ("pages", Integer),
-            ("records", Integer),
-            ("requests", Integer),
-            ("units", Json),
-            ("cut", Truth),
-            ("greatest", Text),
-            ("slice_from", Time),
-            ("slice_to", Time),
-            ("left_at", Time),
-            ("failed", Truth),
-            ("notes", Text),
-            ("request", Text),
-            ("doubts", Json),
-            ("relists", Truth),
-        ],
-        key: 1,
-    },
-    LISTING,
-    Table {
-        name: "checkpoint",
-        columns: &[
-            ("pass", Integer),
-            ("step", Integer),
-            ("page", Integer),
-            ("cursor", Text),
-            ("landed_at", Time),
-            ("request", Text),
-            ("empty_pages", Integer),
-            ("cut", Truth),
-            ("list", Json),
-        ],
-        key: 3,
-    },
-    Table {
-        name: "restart",
-        columns: &[("pass", Integer), ("step", Integer)],
-        key: 2,
-    },
-    Table {
-        name: "absent",
-        columns: &[
-            ("upstream", Text),
-            ("kind", Text),
-            ("id", Text),
-            ("at", Time),
-        ],
-        key: 3,
-    },
-    Table {
-        name: "estimate",
-        columns: &[("upstream", Text), ("call", Text), ("units", Json)],
-        key: 2,
-    },
-    Table {
-        name: "call_facts",
-        columns: &[("upstream", Text), ("call", Text), ("facts", Json)],
-        key: 2,
-    },
-    Table {
-        name: "tag",
-        columns: &[
-            ("upstream", Text),
-            ("request", Text),
-            ("call", Text),
-            ("name", Text),
-            ("kind", Text),
-            ("ids", Json),
-            ("next", Text),
-            ("at", Time),
-        ],
-        key: 2,
-    },
-    Table {
-        name: "batch",
-        columns: &[
-            ("pass", Integer),
-            ("step", Integer),
-            ("ids", Json),
-            ("missing", Json),
-            ("cursors", Json),
-            ("began", Time),
-            ("empty_pages", Integer),
-            ("greatest", Text),
-        ],
-        key: 3,
-    },
-    Table {
-        name: "id_since",
-        columns: &[
-            ("job", Text),
-            ("call", Text),
-            ("id", Text),
-            ("began", Time),
-            ("greatest", Text),
-            ("request", Text),
-            ("cursor", Text),
-        ],
-        key: 3,
-    },
-    Table {
-        name: "lasting_cursor",
-        columns: &[
-            ("pass", Integer),
-            ("request", Text),
-            ("step", Integer),
-            ("cursor", Text),
-            ("stopped", Truth),
-        ],
-        key: 2,
-    },
-];
 
 impl Table {
     #[must_use]
-    pub fn key_columns(&self) -> &'static [(&'static str, Holds)] {
-        self.columns.get(..self.key).unwrap_or(self.columns)
+    pub fn key_columns(&self) -> &[(&'static str, Holds)] {
+        self.columns.get(..self.key).unwrap_or(&self.columns)
     }
 
     /// The names of columns, separated by commas, each behind `before`.
@@ -327,7 +152,7 @@ pub async fn copy(
     to: &dyn CopyStore,
     progress: &(dyn Fn(CopiedTable) + Sync),
 ) -> Result<Vec<CopiedTable>, CatalogError> {
-    for table in TABLES {
+    for table in COPIED.iter() {
         let (source, copy) = (from.count(table).await?, to.count(table).await?);
         // Only keys of the source are compared, so rows of the copy's own would stay and go unseen.
         if copy > source {
@@ -335,7 +160,7 @@ pub async fn copy(
         }
     }
     let mut copied = Vec::new();
-    for table in TABLES {
+    for table in COPIED.iter() {
         let mut written = 0_u64;
         let mut rows = 0_u64;
         let mut after = None;
@@ -357,7 +182,7 @@ pub async fn copy(
     }
     to.complete().await?;
     // Both are read once more: a row may have changed behind the copy.
-    for table in TABLES {
+    for table in COPIED.iter() {
         verify(from, to, table).await?;
     }
     Ok(copied)

@@ -80,7 +80,7 @@ impl CopyStore for Catalog {
                 tail: "",
             };
             let rows = rows.iter().map(|row| {
-                let row = row.iter().zip(table.columns);
+                let row = row.iter().zip(&table.columns);
                 row.map(|(value, (_, holds))| sent(value, *holds)).collect()
             });
             tx.insert_later(&insert, rows.collect())
@@ -107,7 +107,7 @@ impl CopyStore for Catalog {
 }
 
 fn select(table: &Table) -> String {
-    let names = Table::names(table.columns, "");
+    let names = Table::names(&table.columns, "");
     format!("select {names} from {}", table.name)
 }
 

@@ -178,12 +178,12 @@ fn what_is_read_while_a_writer_opens_changes_and_closes_the_file_is_read_again()
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("catalog.db");
     let write = |n: i64| {
-        let connection = sqlite::open(&path, Catalog::SCHEMA).unwrap();
+        let connection = sqlite::open(&path, Catalog::schema()).unwrap();
         let set = "insert into estimate values ('a', 'b', ?1) on conflict do update set units = ?1";
         connection.execute(set, [n.to_string()]).unwrap();
     };
     write(1);
-    let mut reader = sqlite::open_read_only(&path, Catalog::SCHEMA)
+    let mut reader = sqlite::open_read_only(&path, Catalog::schema())
         .unwrap()
         .unwrap();
     let (asked, meanwhile) = (Cell::new(0), Cell::new(1));
@@ -209,7 +209,7 @@ fn what_is_read_while_a_writer_opens_changes_and_closes_the_file_is_read_again()
 fn only_what_an_integrity_check_finds_damaged_is_called_so() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("catalog.db");
-    drop(sqlite::open(&path, Catalog::SCHEMA).unwrap());
+    drop(sqlite::open(&path, Catalog::schema()).unwrap());
     let corrupt = || rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None);
     let said = sqlite::explain(&sqlite::confirmed(&path, corrupt()));
     assert!(

@@ -24,7 +24,8 @@ use ingest_quota::Timestamp;
 
 /// The table. A row is never deleted, so that its term only rises; it is logged, so that a crash does not empty it. The server's
 /// clock decides alone when a lease expires. `term` is part of a unique key for the sake of `fence`.
-pub const TABLE: &str = "create table lease (
+pub const TABLE: &str = "
+create table lease (
     job text not null,
     region text not null,
     holder uuid not null,

@@ -7,12 +7,14 @@ use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
 use crate::Holder;
 
-pub const TABLE: &str = "create table account_ledger (
+pub const TABLE: &str = "
+create table account_ledger (
     account text collate \"C\" primary key,
     ledger text collate \"C\" not null,
     machine text not null,
     since timestamptz not null
-)";
+);
+";
 
 const RECORDED: &str = "select ledger, machine from account_ledger where account = $1";
 const RECORD: &str = "insert into account_ledger (account, ledger, machine, since)

@@ -1,7 +1,11 @@
 //! What the schema of a catalog holds.
 
+use std::sync::LazyLock;
+
 use super::sql::{Values, as_is, parameters};
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
+use crate::sql::Dialect;
+use crate::tables::created;
 use ingest_sqlite::Identity;
 
 /// A version of the schema.
@@ -9,50 +13,17 @@ pub struct Version {
     /// Rises with every release that changes what is created.
     pub number: i32,
     /// The statements that create it.
-    pub created: &'static [&'static str],
+    pub created: String,
     /// What the release before created: such a schema is taken over. `None` where there is nothing to take over.
     pub former: Option<Identity>,
 }
 
 /// What this release creates.
-pub const VERSION: Version = Version {
+pub static VERSION: LazyLock<Version> = LazyLock::new(|| Version {
     number: 12,
-    created: CREATED,
+    created: created(Dialect::Postgres, MORE) + LEASE_TABLE + LEDGER_TABLE,
     former: None,
-};
-
-/// The statements that create what a schema holds.
-///
-/// The tables are those of the catalog in a SQLite file, with the same columns; times are `timestamptz`. All text compares
-/// byte by byte (collation `C`), as there. U+0000 in an id, cursor or name is stored as U+001A and `0`, U+001A as U+001A and
-/// `1`, because `text` cannot contain U+0000.
-///
-/// | table | what a row is |
-/// | --- | --- |
-/// | `schema_version` | the one row says by what the tables are known: their version, and a digest of these statements |
-/// | `record` | a thing that an upstream returned, as it was when last seen; `number` rises in the order of first sight; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
-/// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
-/// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
-/// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` where `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` is whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
-/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` where `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
-/// | `lasting_cursor` | a list of which a pass reads only what is new: the cursor at its end, with which the next pass begins, null when the upstream no longer accepted it; or, where the list stops at what is known, whether this pass `stopped` before its end; `request` as in `checkpoint` |
-/// | `restart` | a step of a pass that was started over |
-/// | `absent` | an id that was requested and not returned, and when; one that the upstream forbids can have a time to come, before which it is not requested again |
-/// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
-/// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
-/// | `call_facts` | what the lists of a call showed: JSON |
-/// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
-/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
-/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it; `cursor` is the one with which that list begins, and `request` that of its step |
-/// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
-/// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
-///
-/// A region is taken by the function `take_lease`.
-///
-/// Views select columns of `record.body` by the functions `json_of`, `members_of` and `as_…`, which are null where a value is
-/// not of its type. Anybody may use them.
-const CREATED: &[&str] = &[TABLES, LEASE_TABLE, LEDGER_TABLE];
+});
 
 /// Renames the tables of a schema, so that the statements of the next version can use their names. Those statements make the functions
 /// again, and `kind` the views.
@@ -118,27 +89,27 @@ const SIGN: &str = "insert into schema_version (version, digest) values ($1, $2)
 /// The oldest version of the server: it has `xid8` and `pg_xact_status`.
 const OLDEST_SERVER: i64 = 13_00_00;
 
-/// A text column compares byte by byte. Indexes hold hashes of texts that have no limit, because an index row has 2.7 kB at
-/// most.
+/// What a schema has beside the tables.
+///
+/// | table | what a row is |
+/// | --- | --- |
+/// | `schema_version` | the one row says by what the tables are known: their version, and a digest of these statements |
+/// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
+/// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
+/// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
+///
+/// A region is taken by the function `take_lease`. Views select columns of `record.body` by the functions `json_of`, `members_of` and
+/// `as_…`, which are null where a value is not of its type. Anybody may use them.
 // Half of the time of storing a page's records was the compression of their bodies, and lz4 saves most of it. The list of
 // appended words is long because `merging.rs` merges it beside the walk: when the list is full, a landing waits for the merge.
-const TABLES: &str = r#"
+// A planner that estimates few passes prefers an index by age alone, and walks all passes by it where a region has none of an
+// outcome. It leaves a partial index to statements that name its condition, which holds for each pass.
+const MORE: &str = r#"
 create table schema_version (version bigint not null, digest bigint not null);
 
-create table record (
-    number     bigint generated by default as identity primary key,
-    upstream   text collate "C" not null,
-    kind       text collate "C" not null,
-    id         text collate "C" not null,
-    first_seen timestamptz not null,
-    last_seen  timestamptz not null,
-    text_hash  bigint,
-    body       text not null,
-    changed_at timestamptz,
-    gone_at    timestamptz,
-    unique (upstream, kind, id)
-);
-create index record_by_age on record (upstream, last_seen);
+create index pass_of_region on pass (region);
+create index pass_since on pass (started_at) where id > 0;
+
 do $$
 begin
     if 'lz4' = any (select unnest(enumvals) from pg_settings where name = 'default_toast_compression') then
@@ -153,166 +124,6 @@ create table record_text (
     words  tsvector not null
 );
 create index record_text_words on record_text using gin (words) with (gin_pending_list_limit = 65536);
-
-create table record_version (
-    number      bigint generated by default as identity primary key,
-    upstream    text collate "C" not null,
-    kind        text collate "C" not null,
-    id          text collate "C" not null,
-    pass        bigint not null,
-    replaced_at timestamptz not null,
-    body        text not null
-);
-create index version_of_record on record_version (id, kind, upstream, replaced_at);
-create index version_by_age on record_version (upstream, replaced_at);
-
-create table pass (
-    id          bigint generated by default as identity primary key,
-    job         text collate "C" not null,
-    region      text collate "C" not null,
-    started_at  timestamptz not null,
-    finished_at timestamptz,
-    outcome     text collate "C" check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed')),
-    pages       bigint not null default 0,
-    records     bigint not null default 0,
-    requests    bigint not null default 0,
-    units       text not null default '{}',
-    cut         boolean not null default false,
-    greatest    text,
-    slice_from  timestamptz,
-    slice_to    timestamptz,
-    left_at     timestamptz,
-    failed      boolean not null default false,
-    notes       text,
-    request     text collate "C",
-    doubts      text,
-    relists     boolean not null default false
-);
-create index pass_by_outcome on pass (job, region, outcome, started_at);
-create index pass_open on pass (job, region, started_at) where finished_at is null;
-create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = false;
-create index pass_failed on pass (left_at) where failed = true;
-create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
-create index pass_of_region on pass (region);
--- A planner that estimates few passes prefers an index by age alone, and walks all passes by it where a region has none of an
--- outcome. It leaves a partial index to statements that name its condition, which holds for each pass.
-create index pass_since on pass (started_at) where id > 0;
-
-create table listing (
-    pass      bigint not null,
-    step      bigint not null,
-    position  bigint not null,
-    call      text collate "C" not null,
-    upstream  text collate "C" not null,
-    kind      text collate "C" not null,
-    id        text collate "C" not null,
-    requested text collate "C",
-    parent    text collate "C",
-    version   bigint,
-    primary key (pass, step, position)
-);
-create unique index listing_of_record on listing
-    (id, kind, upstream, pass, step, coalesce(requested, ''), coalesce(parent, ''));
-create index listing_of_child on listing (id, kind, upstream, pass, parent) where parent is not null;
-
-create table checkpoint (
-    pass        bigint not null,
-    step        bigint not null,
-    page        bigint not null,
-    cursor      text collate "C",
-    landed_at   timestamptz not null,
-    request     text collate "C",
-    empty_pages bigint not null default 0,
-    cut         boolean not null default false,
-    landing     text unique,
-    list        text,
-    primary key (pass, step, page)
-);
-create index checkpoint_by_cursor on checkpoint (pass, step, hashtextextended(cursor, 0));
-
-create table lasting_cursor (
-    pass    bigint not null,
-    step    bigint not null,
-    request text collate "C" not null,
-    cursor  text collate "C",
-    stopped boolean,
-    primary key (pass, request)
-);
-create index lasting_by_request on lasting_cursor (request, stopped);
-
-create table restart (
-    pass bigint not null,
-    step bigint not null,
-    primary key (pass, step)
-);
-
-create table absent (
-    upstream text collate "C" not null,
-    kind     text collate "C" not null,
-    id       text collate "C" not null,
-    at       timestamptz not null,
-    primary key (upstream, kind, id)
-);
-create index absent_by_age on absent (upstream, at);
-
-create table kind (
-    upstream text collate "C" not null,
-    kind     text collate "C" not null,
-    call     text collate "C" not null,
-    text     text not null,
-    columns  text not null,
-    primary key (upstream, kind, call)
-);
-
-create table estimate (
-    upstream text collate "C" not null,
-    call     text collate "C" not null,
-    units    text not null,
-    primary key (upstream, call)
-);
-
-create table call_facts (
-    upstream text collate "C" not null,
-    call     text collate "C" not null,
-    facts    text not null,
-    primary key (upstream, call)
-);
-
-create table tag (
-    upstream text collate "C" not null,
-    request  text collate "C" not null,
-    call     text collate "C" not null,
-    name     text collate "C" not null,
-    kind     text collate "C" not null,
-    ids      text not null,
-    next     text collate "C",
-    at       timestamptz not null
-);
-create unique index tag_of_request on tag (upstream, hashtextextended(request, 0));
-create index tag_by_age on tag (upstream, at);
-
-create table batch (
-    pass        bigint not null,
-    step        bigint not null,
-    ids         text collate "C" not null,
-    missing     text not null,
-    cursors     text not null,
-    began       timestamptz not null,
-    empty_pages bigint not null default 0,
-    greatest    text
-);
-create index batch_of_step on batch (pass, step);
-
-create table id_since (
-    job      text collate "C" not null,
-    call     text collate "C" not null,
-    id       text collate "C" not null,
-    began    timestamptz not null,
-    greatest text,
-    request  text collate "C",
-    cursor   text collate "C",
-    primary key (job, call, id)
-);
 
 create function json_of(body text) returns json
 language sql immutable strict parallel safe as $$
@@ -372,7 +183,7 @@ impl Version {
     /// By what the tables are known.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        Identity::new(self.number, &self.created.concat())
+        Identity::new(self.number, &self.created)
     }
 }
 
@@ -408,7 +219,7 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
             (None, None)
         }
     };
-    let all = before.iter().chain(version.created).chain(&after);
+    let all = before.into_iter().chain([&*version.created]).chain(after);
     for statements in all {
         tx.batch(statements).await?;
     }

@@ -10,6 +10,6 @@ mod views;
 pub const REBUILD: &str = "insert into record_text (record_text) values ('rebuild')";
 
 pub use path::part;
-pub use schema::SCHEMA;
+pub use schema::schema;
 pub use search::{STATEMENTS as SEARCH_STATEMENTS, search};
 pub use views::{create_view, create_views, refresh_views};

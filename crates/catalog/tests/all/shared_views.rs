@@ -263,7 +263,14 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
     }
     let foreign = block_in_place(|| PostgresServer::shared().schema());
     let nothing = Catalog::connect_read_only(database(&foreign)).await;
-    assert!(nothing.unwrap().jobs_and_regions().await.unwrap().is_empty());
+    assert!(
+        nothing
+            .unwrap()
+            .jobs_and_regions()
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let create = format!(
         "create schema {0}; create table {0}.theirs ()",
         foreign.name
@@ -292,22 +299,16 @@ async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone(
     f.land(Page::of(videos)).await;
     let before = f.rows(rows);
     assert_eq!(before.len(), 2);
-    let created: Vec<&'static str> = postgres::VERSION
+    let created = postgres::VERSION
         .created
-        .iter()
-        .map(|statements| {
-            let changed = statements
-                .replace(
-                    "notes       text,",
-                    "later       text not null default 'new',",
-                )
-                .replace("create table restart", "create table later");
-            &*changed.leak()
-        })
-        .collect();
+        .replace(
+            "notes       text collate \"C\",",
+            "later       text not null default 'new',",
+        )
+        .replace("create table restart", "create table later");
     let next = postgres::Version {
         number: postgres::VERSION.number + 1,
-        created: created.leak(),
+        created,
         former: Some(postgres::VERSION.identity()),
     };
     for _ in 0..2 {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ingest_catalog::{Catalog, CopyStore, PassReader, PassScope, PendingQuery, RecordIds, TABLES};
+use ingest_catalog::{COPIED, Catalog, CopyStore, PassReader, PassScope, PendingQuery, RecordIds};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 use ingest_testing::postgres::{PostgresServer, Schema};
@@ -117,7 +117,7 @@ async fn blocks_of_copy(server: &PostgresServer, passes: i64) -> [i64; 2] {
     for statement in fill(passes) {
         block_in_place(|| schema.rows(&statement));
     }
-    let listing = TABLES.iter().find(|table| table.name == "listing").unwrap();
+    let listing = COPIED.iter().find(|table| table.name == "listing").unwrap();
     let catalog = opened(&schema).await;
     let rows = catalog.rows_after(listing, None, 100).await.unwrap();
     drop(catalog);

@@ -1,0 +1,260 @@
+//! The tables of a catalog, written once for both databases: what a file or a schema is made with, and what a copy contains.
+
+use std::sync::LazyLock;
+
+use super::copy::{Holds, Table};
+use super::sql::Dialect;
+
+/// The statements that create the tables. In braces stands what the databases say in different words; of a column it also says what a
+/// copy finds there. `{id}` is a number that rises with every row, `{own integer}` and `{own text}` are not copied, `{object}` is the
+/// empty object of JSON, and behind a table stands `{table}`, or `{by key}` where its rows are kept in the order of the primary key.
+///
+/// Times are RFC 3339 in UTC with six digits of a second in a file, so that they sort as text, and `timestamptz` in PostgreSQL, where
+/// all text compares byte by byte (collation `C`), as it does in a file. There U+0000 in an id, cursor or name is stored as U+001A and
+/// `0`, U+001A as U+001A and `1`, because `text` cannot contain U+0000; and an index has hashes of texts that have no limit, because an
+/// index row has 2.7 kB at most.
+///
+/// | table | what a row is |
+/// | --- | --- |
+/// | `record` | a thing that an upstream returned, as it was when last seen; `number` rises in the order of first sight; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
+/// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `version` is a hash of its body there, in a list that stops at what is known; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` tells whether `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` tells whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
+/// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` tells whether `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
+/// | `lasting_cursor` | a list of which a pass reads only what is new: the cursor at its end, with which the next pass begins, null when the upstream no longer accepted it; or, where the list stops at what is known, whether this pass `stopped` before its end; `request` as in `checkpoint` |
+/// | `restart` | a step of a pass that was started over |
+/// | `absent` | an id that was requested and not returned, and when; one that the upstream forbids can have a time to come, before which it is not requested again |
+/// | `kind` | how a call's records are read: JSON of the pointers to their text, and of the columns of their view |
+/// | `record_version` | a former body of a record of a kind with `history`, the pass whose page replaced it, and when |
+/// | `estimate` | what a call is expected to cost whose answers tell it; `units` is JSON, by limit |
+/// | `call_facts` | what the lists of a call showed: JSON |
+/// | `tag` | a page that came under an `ETag`: the request, its records' ids as JSON, and the cursor that led on |
+/// | `batch` | ids that were requested together and are between two pages: those not returned yet, and the cursors; JSON; `began` is the time with which its requests are rendered; `greatest` as in `pass`, of its pages |
+/// | `id_since` | the last complete list of an id that steps of a call requested for a job: `began` is when its pass started, `greatest` as in `pass`; the next list takes `{since}` from it; `cursor` is the one with which that list begins, and `request` that of its step |
+///
+/// `pass.pages` and `pass.records` count the rows in `checkpoint` and `listing`; `pass.requests` and `pass.units` what
+/// was spent, pages that a restart threw away included.
+// Rows of listing steps are not in the index of parents, so landing them costs no more. The index of passes by age finds those since an
+// instant without a look at those before: every charge in a file asks for them.
+const TABLES: &str = "
+create table record (
+    number     {id},
+    upstream   {text} not null,
+    kind       {text} not null,
+    id         {text} not null,
+    first_seen {time} not null,
+    last_seen  {time} not null,
+    text_hash  {own integer},
+    body       {json} not null,
+    changed_at {time},
+    gone_at    {time},
+    unique (upstream, kind, id)
+){table};
+create index record_by_age on record (upstream, last_seen);
+
+create table record_version (
+    number      {id},
+    upstream    {text} not null,
+    kind        {text} not null,
+    id          {text} not null,
+    pass        {integer} not null,
+    replaced_at {time} not null,
+    body        {json} not null
+){table};
+create index version_of_record on record_version (id, kind, upstream, replaced_at);
+create index version_by_age on record_version (upstream, replaced_at);
+
+create table pass (
+    id          {id},
+    job         {text} not null,
+    region      {text} not null,
+    started_at  {time} not null,
+    finished_at {time},
+    outcome     {text} check (outcome in ('complete', 'doubtful', 'refused', 'abandoned', 'failed')),
+    pages       {integer} not null default 0,
+    records     {integer} not null default 0,
+    requests    {integer} not null default 0,
+    units       {json} not null default '{object}',
+    cut         {truth} not null default false,
+    greatest    {text},
+    slice_from  {time},
+    slice_to    {time},
+    left_at     {time},
+    failed      {truth} not null default false,
+    notes       {text},
+    request     {text},
+    doubts      {json},
+    relists     {truth} not null default false
+){table};
+create index pass_by_outcome on pass (job, region, outcome, started_at);
+create index pass_open on pass (job, region, started_at) where finished_at is null;
+create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = false;
+create index pass_failed on pass (left_at) where failed = true;
+create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;
+
+create table listing (
+    pass      {integer} not null,
+    step      {integer} not null,
+    position  {integer} not null,
+    call      {text} not null,
+    upstream  {text} not null,
+    kind      {text} not null,
+    id        {text} not null,
+    requested {text},
+    parent    {text},
+    version   {integer},
+    primary key (pass, step, position)
+){by key};
+create unique index listing_of_record on listing
+    (id, kind, upstream, pass, step, coalesce(requested, ''), coalesce(parent, ''));
+create index listing_of_child on listing (id, kind, upstream, pass, parent) where parent is not null;
+
+create table checkpoint (
+    pass        {integer} not null,
+    step        {integer} not null,
+    page        {integer} not null,
+    cursor      {text},
+    landed_at   {time} not null,
+    request     {text},
+    empty_pages {integer} not null default 0,
+    cut         {truth} not null default false,
+    list        {json},
+    landing     {own text} unique,
+    primary key (pass, step, page)
+){by key};
+create index checkpoint_by_cursor on checkpoint (pass, step, {hash cursor});
+
+create table lasting_cursor (
+    pass    {integer} not null,
+    request {text} not null,
+    step    {integer} not null,
+    cursor  {text},
+    stopped {truth},
+    primary key (pass, request)
+){by key};
+create index lasting_by_request on lasting_cursor (request, stopped);
+
+create table restart (
+    pass {integer} not null,
+    step {integer} not null,
+    primary key (pass, step)
+){by key};
+
+create table absent (
+    upstream {text} not null,
+    kind     {text} not null,
+    id       {text} not null,
+    at       {time} not null,
+    primary key (upstream, kind, id)
+){by key};
+create index absent_by_age on absent (upstream, at);
+
+create table kind (
+    upstream {text} not null,
+    kind     {text} not null,
+    call     {text} not null,
+    text     {json} not null,
+    columns  {json} not null,
+    primary key (upstream, kind, call)
+){by key};
+
+create table estimate (
+    upstream {text} not null,
+    call     {text} not null,
+    units    {json} not null,
+    primary key (upstream, call)
+){by key};
+
+create table call_facts (
+    upstream {text} not null,
+    call     {text} not null,
+    facts    {json} not null,
+    primary key (upstream, call)
+){by key};
+
+create table tag (
+    upstream {text} not null,
+    request  {text} not null,
+    call     {text} not null,
+    name     {text} not null,
+    kind     {text} not null,
+    ids      {json} not null,
+    next     {text},
+    at       {time} not null
+){table};
+create unique index tag_of_request on tag (upstream, {hash request});
+create index tag_by_age on tag (upstream, at);
+
+create table batch (
+    pass        {integer} not null,
+    step        {integer} not null,
+    ids         {json} not null,
+    missing     {json} not null,
+    cursors     {json} not null,
+    began       {time} not null,
+    empty_pages {integer} not null default 0,
+    greatest    {text}
+){table};
+create index batch_of_step on batch (pass, step);
+
+create table id_since (
+    job      {text} not null,
+    call     {text} not null,
+    id       {text} not null,
+    began    {time} not null,
+    greatest {text},
+    request  {text},
+    cursor   {text},
+    primary key (job, call, id)
+){by key};
+";
+
+/// The columns by which rows of tables without a primary key are found.
+const KEYS: [(&str, usize); 2] = [("tag", 2), ("batch", 3)];
+
+/// The statements that create the tables in a database, and what else it has.
+pub fn created(dialect: Dialect, more: &str) -> String {
+    dialect.text(TABLES, "") + more
+}
+
+/// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
+pub static COPIED: LazyLock<Vec<Table>> = LazyLock::new(|| {
+    let tables = TABLES.split("create table ").skip(1);
+    tables.filter_map(table).collect()
+});
+
+/// Reads the columns of a table from its statement.
+fn table(statement: &'static str) -> Option<Table> {
+    let (name, columns) = statement.split_once(" (\n")?;
+    let (columns, _) = columns.split_once("\n)")?;
+    let mut all = Vec::new();
+    let mut key = KEYS
+        .iter()
+        .find(|(table, _)| *table == name)
+        .map(|(_, key)| *key);
+    for line in columns.lines() {
+        let line = line.trim();
+        if let Some(columns) = line.strip_prefix("primary key ") {
+            key = Some(columns.split(',').count());
+        } else if let Some((column, kind)) = line.split_once('{') {
+            let kind = kind.split('}').next()?;
+            all.extend(holds(kind).map(|holds| (column.trim_end(), holds)));
+        }
+    }
+    Some(Table {
+        name,
+        columns: all,
+        key: key.unwrap_or(1),
+    })
+}
+
+/// What a column of this kind holds; `None` for one that is not copied.
+fn holds(kind: &str) -> Option<Holds> {
+    match kind {
+        "id" | "integer" => Some(Holds::Integer),
+        "text" => Some(Holds::Text),
+        "json" => Some(Holds::Json),
+        "time" => Some(Holds::Time),
+        "truth" => Some(Holds::Truth),
+        _ => None,
+    }
+}

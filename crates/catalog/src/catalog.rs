@@ -38,7 +38,7 @@ pub(crate) struct File {
     pub path: PathBuf,
     pub database: Arc<Mutex<Database>>,
     /// The files that must stay in place while pages are landed in them.
-    pub files: Option<Files>,
+    pub files: Option<Box<Files>>,
 }
 
 /// A PostgreSQL database.
@@ -158,7 +158,7 @@ impl<A> Catalog<A> {
         Self {
             store: Store::File(File {
                 path: path.to_owned(),
-                files: database.files().cloned(),
+                files: database.files().cloned().map(Box::new),
                 database: Arc::new(Mutex::new(database)),
             }),
             access: PhantomData,

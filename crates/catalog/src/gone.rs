@@ -69,14 +69,14 @@ pub fn remove(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Marks what these lists of a pass lost. Returns the number of records.
+/// Holds a pass, and marks what these of its lists lost. Returns the number of records.
 pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Result<u64, StoreError> {
     let before = steps
         .iter()
         .map(|step| Query::new(BEFORE, values![pass.0, *step]));
     let mut lists: Vec<(i64, i64)> = Vec::new();
     let mut previous = None;
-    for row in tx.ask_all(&before.collect::<Vec<_>>())?.iter().flatten() {
+    for row in tx.hold_and_ask(pass, before.collect())?.iter().flatten() {
         let (former, Some(step)) = (row.integer(0)?, row.optional_integer(1)?) else {
             continue;
         };

@@ -14,6 +14,9 @@ use super::{Landed, Landing, OpenBatch, PassId, PassRef};
 use super::{gone, id_since, index, lasting, tags, views};
 use ingest_base::list_so_far::ListSoFar;
 
+/// Rows of one statement: they are in memory once more while it runs.
+const AT_ONCE: usize = 1_000;
+
 const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)
     returning id, units";
 const OPEN: &str = "select id, units from pass where id = ?1{lock}";
@@ -280,36 +283,48 @@ fn store<'p>(
 ) -> Result<Vec<(i64, Option<&'p Text>)>, StoreError> {
     let mut texts = Vec::new();
     for layer in layers(page, before) {
-        let landing = &page.landing;
-        let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
-        if landing.kind.history {
-            for (_, row) in &layer {
-                let former = values![upstream, kind, &row.id, before.pass.0, now, &row.body];
-                tx.later(KEEP_VERSION, former)?;
-            }
+        for rows in layer.chunks(AT_ONCE) {
+            texts.append(&mut store_some(tx, page, before.pass, rows)?);
         }
-        let rows = layer.iter().map(|(number, row)| {
-            let hash = row.text_hash();
-            values![
-                *number, upstream, kind, &row.id, now, now, now, hash, &row.body
-            ]
-        });
-        let stored = tx.insert(&STORE, rows.collect())?;
-        let stored = stored
-            .iter()
-            .map(|row| Ok((row.text(2)?, (row.integer(0)?, row.optional_integer(1)?))));
-        let stored: HashMap<String, (i64, Option<i64>)> =
-            stored.collect::<Result<_, StoreError>>()?;
-        for (offered, row) in layer {
-            let Some((number, indexed)) = stored.get(&row.id).copied() else {
-                continue;
-            };
-            if number == offered {
-                texts.extend(row.text.as_ref().map(|text| (number, Some(text))));
-            } else if indexed != row.text_hash() {
-                tx.later(REHASH, values![number, row.text_hash()])?;
-                texts.push((number, row.text.as_ref()));
-            }
+    }
+    Ok(texts)
+}
+
+fn store_some<'p>(
+    tx: &Tx<'_>,
+    page: &LandingPage,
+    pass: PassId,
+    rows: &[(i64, &'p Row)],
+) -> Result<Vec<(i64, Option<&'p Text>)>, StoreError> {
+    let landing = &page.landing;
+    let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
+    if landing.kind.history {
+        for (_, row) in rows {
+            let former = values![upstream, kind, &row.id, pass.0, now, &row.body];
+            tx.later(KEEP_VERSION, former)?;
+        }
+    }
+    let sent = rows.iter().map(|(number, row)| {
+        let hash = row.text_hash();
+        values![
+            *number, upstream, kind, &row.id, now, now, now, hash, &row.body
+        ]
+    });
+    let stored = tx.insert(&STORE, sent.collect())?;
+    let stored = stored
+        .iter()
+        .map(|row| Ok((row.text(2)?, (row.integer(0)?, row.optional_integer(1)?))));
+    let stored: HashMap<String, (i64, Option<i64>)> = stored.collect::<Result<_, StoreError>>()?;
+    let mut texts = Vec::new();
+    for (offered, row) in rows {
+        let Some((number, indexed)) = stored.get(&row.id).copied() else {
+            continue;
+        };
+        if number == *offered {
+            texts.extend(row.text.as_ref().map(|text| (number, Some(text))));
+        } else if indexed != row.text_hash() {
+            tx.later(REHASH, values![number, row.text_hash()])?;
+            texts.push((number, row.text.as_ref()));
         }
     }
     Ok(texts)
@@ -403,11 +418,13 @@ fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreEr
     }
     let landing = &page.landing;
     let mut rows: Vec<Vec<Value<'_>>> = Vec::new();
+    let mut records = 0;
     for row in &page.rows {
         let requested = page.requested_by(row);
         let key = requested.unwrap_or_default();
         if seen.insert((&row.id, key, requested.is_some())) {
-            let position = before.last_position.saturating_add(rows.len() as i64 + 1);
+            records += 1;
+            let position = before.last_position.saturating_add(records);
             rows.push(values![
                 before.pass.0,
                 page.step,
@@ -420,10 +437,12 @@ fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreEr
                 row.version
             ]);
         }
+        if rows.len() >= AT_ONCE {
+            tx.insert_later(&LIST, std::mem::take(&mut rows))?;
+        }
     }
-    let records = rows.len() as u64;
     tx.insert_later(&LIST, rows)?;
-    Ok(records)
+    Ok(records.unsigned_abs())
 }
 
 fn store_absent(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {

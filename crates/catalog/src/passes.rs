@@ -349,7 +349,7 @@ pub fn restart_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<bool, Stor
     if tx.execute(RESTART, values![pass.0, step])? == 0 {
         return Ok(false);
     }
-    tx.hold_to_delete(pass)?;
+    tx.forget_landings(pass)?;
     forget_step(tx, pass, step)?;
     Ok(true)
 }
@@ -363,7 +363,8 @@ fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError>
 
 /// Adapts a pass to the steps that its job has now.
 pub fn rearrange(tx: &Tx<'_>, pass: PassId, change: &Rearrangement) -> Result<(), StoreError> {
-    tx.hold_to_delete(pass)?;
+    tx.hold(pass)?;
+    tx.forget_landings(pass)?;
     for step in &change.dropped {
         forget_step(tx, pass, *step)?;
     }
@@ -410,11 +411,7 @@ pub fn complete(
     steps: &[usize],
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    tx.hold(pass)?;
-    let gone = match steps {
-        [] => 0,
-        steps => gone::mark(tx, pass, steps, now)?,
-    };
+    let gone = gone::mark(tx, pass, steps, now)?;
     end(tx, pass, PassEnd::Complete, now)?;
     Ok(gone)
 }

@@ -42,6 +42,9 @@ pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<Listed, StoreError> {
         .collect())
 }
 
+/// What rows name, with the place of the key of each.
+type Named = Vec<(usize, Vec<Arc<str>>)>;
+
 /// The ids that stored records name at a place. `find` is the statement that finds a record, by its key, as [`Tx::part`] has it.
 /// Returns what each row names, with the place of its key; nothing for a key without a record.
 fn named<'q, K: Into<Value<'q>>>(
@@ -50,7 +53,7 @@ fn named<'q, K: Into<Value<'q>>>(
     of: Vec<Value<'_>>,
     at: &IdPlace,
     keys: impl IntoIterator<Item = K>,
-) -> Result<Vec<(usize, Vec<Arc<str>>)>, StoreError> {
+) -> Result<Named, StoreError> {
     let part = tx.part(at);
     let sql = format!("select {} from record where {find}", part.columns);
     let of = [vec![part.path], of].concat();

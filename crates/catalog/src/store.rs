@@ -100,11 +100,8 @@ impl PassStore for Catalog {
         now: Timestamp,
     ) -> Result<u64, CatalogError> {
         let steps = steps.to_vec();
-        self.write(move |tx| {
-            tx.hold(pass)?;
-            gone::mark(tx, pass, &steps, now)
-        })
-        .await
+        self.write(move |tx| gone::mark(tx, pass, &steps, now))
+            .await
     }
 
     async fn end_step(

@@ -22,7 +22,7 @@ mod words;
 pub use about::{About, about, server_time};
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
-pub use fence::{lease_of, lock_pass};
+pub use fence::{Fence, lease_of};
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,

@@ -31,6 +31,7 @@ pub(crate) use value::values;
 pub use value::{Row, Value};
 
 use crate::PassId;
+use crate::postgres::Fence;
 use ingest_config::IdPlace;
 
 /// A transaction of a catalog. It runs on a thread where it may wait.
@@ -42,6 +43,7 @@ pub enum Tx<'c> {
 }
 
 /// A statement that returns rows.
+#[derive(Clone)]
 pub struct Query<'q> {
     sql: &'q str,
     values: Vec<Value<'q>>,
@@ -49,6 +51,7 @@ pub struct Query<'q> {
 }
 
 /// How often a statement is asked.
+#[derive(Clone)]
 enum Asked<'q> {
     Once,
     Never,
@@ -196,23 +199,43 @@ impl Tx<'_> {
     }
 
     /// Locks a pass until the transaction ends, and fails unless it is there and this process holds the lease of its region, if it
-    /// took one.
+    /// took one. What the transaction reads next is no earlier state.
     pub fn hold(&self, pass: PassId) -> Result<(), StoreError> {
-        match self {
-            Self::File(_) => {
-                let found = self.first("select id from pass where id = ?1", values![pass.0])?;
-                found.map(drop).ok_or(StoreError::NoSuchPass(pass))
-            }
-            Self::Server(server) => server.hold(pass).map(drop),
-        }
+        self.hold_and_ask(pass, Vec::new()).map(drop)
     }
 
-    /// The same, where landed pages of the pass may be deleted: no longer are they proof of the lease.
-    pub fn hold_to_delete(&self, pass: PassId) -> Result<(), StoreError> {
-        match self {
-            Self::File(_) => self.hold(pass),
-            Self::Server(server) => server.hold_to_delete(pass),
+    /// The same, and asks statements about the pass in the same round trip.
+    pub fn hold_and_ask(
+        &self,
+        pass: PassId,
+        queries: Vec<Query<'_>>,
+    ) -> Result<Vec<Vec<Row>>, StoreError> {
+        let fence = match self {
+            Self::File(_) => None,
+            Self::Server(server) => Some(Fence::of(server, pass)?),
+        };
+        let lock = match &fence {
+            None => Query::new("select id from pass where id = ?1", values![pass.0]),
+            Some(fence) => fence.lock(),
+        };
+        let mut found = self.ask_all(&[vec![lock], queries].concat())?.into_iter();
+        let locked = found.next().unwrap_or_default();
+        match fence {
+            None if locked.is_empty() => return Err(StoreError::NoSuchPass(pass)),
+            None => {}
+            Some(fence) => fence.check(&locked)?,
         }
+        Ok(found.collect())
+    }
+
+    /// Stores that landed pages of a pass are deleted: they prove the lease no longer.
+    pub fn forget_landings(&self, pass: PassId) -> Result<(), StoreError> {
+        if let Self::Server(server) = self {
+            let resource = Fence::of(server, pass)?.resource;
+            let terms = server.transaction().postgres().terms();
+            terms.set_last_landing(&resource, None);
+        }
+        Ok(())
     }
 
     /// Whether the indexes have room for an id.

@@ -16,9 +16,8 @@ use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
 use super::value::Cells;
 use super::{Asked, Dialect, Insert, Query, Row, StoreError, Value};
-use crate::postgres::{self, Parameter, PostgresError, Session, Transaction, stored, time};
+use crate::postgres::{Parameter, PostgresError, Session, Transaction, stored, time};
 use crate::values::clamped;
-use crate::{PassId, Resource};
 use ingest_base::apart::CutOff;
 
 /// The number of the transaction: with it a commit whose answer is lost is looked up.
@@ -189,20 +188,6 @@ impl<'s> ServerTx<'s> {
             self.send().await?;
             self.transaction.batch(sql).await
         })
-    }
-
-    pub fn hold(&self, pass: PassId) -> Result<Resource, StoreError> {
-        self.wait(async {
-            self.send().await?;
-            postgres::lock_pass(&self.transaction, pass).await
-        })
-    }
-
-    pub fn hold_to_delete(&self, pass: PassId) -> Result<(), StoreError> {
-        let resource = self.hold(pass)?;
-        let terms = self.transaction.postgres().terms();
-        terms.set_last_landing(&resource, None);
-        Ok(())
     }
 
     /// Commits, in one round trip with the statements that wait.

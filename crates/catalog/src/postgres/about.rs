@@ -5,7 +5,6 @@ use tokio_postgres::types::Type;
 use super::connection::Postgres;
 use super::error::PostgresError;
 use super::schema;
-use super::sql::Values;
 use ingest_quota::Timestamp;
 
 const ABOUT: &str = "select current_setting('server_version'), current_user::text,
@@ -40,7 +39,7 @@ pub struct About {
 pub async fn server_time(postgres: &Postgres) -> Result<Timestamp, PostgresError> {
     let rows = postgres.query("select clock_timestamp()", &[]).await?;
     let row = rows.first().ok_or_else(nothing)?;
-    let at: chrono::DateTime<chrono::Utc> = row.value(0)?;
+    let at: chrono::DateTime<chrono::Utc> = row.try_get(0)?;
     Ok(at.into())
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::LazyLock;
 
-use super::sql::{Values, as_is, parameters};
+use tokio_postgres::types::Type;
+
 use super::{LEASE_TABLE, LEDGER_TABLE, Postgres, PostgresError, Transaction};
 use crate::sql::Dialect;
 use crate::tables::created;
@@ -225,7 +226,8 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
     }
     let known = version.identity();
     let (number, digest) = (i64::from(known.version), i64::from(known.digest));
-    tx.execute(SIGN, parameters![number, digest]).await?;
+    let signed = [(&number as _, Type::INT8), (&digest as _, Type::INT8)];
+    tx.execute(SIGN, &signed).await?;
     tx.commit().await
 }
 
@@ -253,25 +255,25 @@ async fn find(
     schema: &str,
     version: &Version,
 ) -> Result<Found, PostgresError> {
-    let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
+    let rows = tx.query(EXISTS, &[(&schema, Type::TEXT)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
         return Ok(Found::Nothing);
     };
-    let server: i64 = row.value(3)?;
+    let server: i64 = row.try_get(3)?;
     if server < OLDEST_SERVER {
         return unusable(format!(
             "the server is PostgreSQL {}; version 13 or later is needed",
             server / 10_000
         ));
     }
-    let encoding: &str = row.value(4)?;
+    let encoding: &str = row.try_get(4)?;
     if encoding != "UTF8" {
         return unusable(format!(
             "the database has the encoding {encoding}; create one with the encoding UTF8"
         ));
     }
-    let (has_tables, is_catalog): (bool, bool) = (row.value(1)?, row.value(2)?);
+    let (has_tables, is_catalog): (bool, bool) = (row.try_get(1)?, row.try_get(2)?);
     if !is_catalog {
         return match has_tables {
             false => Ok(Found::Nothing),
@@ -284,7 +286,7 @@ async fn find(
     let row = rows.first().ok_or_else(|| {
         PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
     })?;
-    let (number, digest): (i64, Option<i64>) = (row.value(0)?, row.value(1)?);
+    let (number, digest): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
     let is =
         |one: Identity| (number, digest) == (i64::from(one.version), Some(i64::from(one.digest)));
     let known = version.identity();
@@ -309,8 +311,8 @@ async fn find(
 
 /// Creates the schema, unless the role was given an empty one.
 async fn create(tx: &Transaction<'_>, schema: &str) -> Result<(), PostgresError> {
-    let rows = tx.query(EXISTS, parameters![as_is(schema)]).await?;
-    let exists = rows.first().map(|row| row.value(0)).transpose()?;
+    let rows = tx.query(EXISTS, &[(&schema, Type::TEXT)]).await?;
+    let exists = rows.first().map(|row| row.try_get(0)).transpose()?;
     match exists {
         Some(true) => Ok(()),
         _ => tx.batch(&format!("create schema {schema}")).await,

@@ -72,7 +72,7 @@ fn a_restored_catalog_is_no_empty_one() {
 #[test]
 fn a_dump_of_other_tables_is_no_catalog() {
     for change in [
-        ("cut         integer not null default 0", "cut integer"),
+        ("cut         integer not null default false", "cut integer"),
         ("CREATE INDEX record_by_age", "CREATE INDEX record_of_age"),
     ] {
         let world = landed();

@@ -8,35 +8,11 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 
 use super::CatalogError;
-use super::tables::COPIED;
+use super::tables::{COPIED, Table};
 use ingest_quota::Timestamp;
 
 /// Rows that are compared at a time.
 const AT_ONCE: usize = 100;
-
-/// What a column holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
-    /// A number.
-    Integer,
-    /// Text of any characters.
-    Text,
-    /// JSON as text.
-    Json,
-    Time,
-    /// Yes or no.
-    Truth,
-}
-
-/// A table of every catalog.
-#[derive(Debug)]
-pub struct Table {
-    pub name: &'static str,
-    /// Its columns. The first ones are its key.
-    pub columns: Vec<(&'static str, Holds)>,
-    /// The number of columns of its key.
-    pub key: usize,
-}
 
 /// The value of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,24 +59,6 @@ pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
     COPIED.iter().filter(names_step).map(|table| table.name)
 }
 
-impl Table {
-    #[must_use]
-    pub fn key_columns(&self) -> &[(&'static str, Holds)] {
-        self.columns.get(..self.key).unwrap_or(&self.columns)
-    }
-
-    /// The names of columns, separated by commas, each behind `before`.
-    #[must_use]
-    pub fn names(columns: &[(&str, Holds)], before: &str) -> String {
-        let names = columns.iter().map(|(name, _)| format!("{before}{name}"));
-        names.collect::<Vec<_>>().join(", ")
-    }
-
-    fn key_of<'r>(&self, row: &'r [Value]) -> &'r [Value] {
-        row.get(..self.key).unwrap_or(row)
-    }
-}
-
 /// A catalog that can be copied, or be a copy.
 #[async_trait]
 pub trait CopyStore: Send + Sync {
@@ -131,6 +89,11 @@ pub trait CopyStore: Send + Sync {
 
     /// Makes what follows from the rows: views, the full-text index, the next numbers.
     async fn complete(&self) -> Result<(), CatalogError>;
+}
+
+/// The key of a row.
+fn key_of<'r>(table: &Table, row: &'r [Value]) -> &'r [Value] {
+    row.get(..table.key).unwrap_or(row)
 }
 
 /// What a copy did to a table.
@@ -205,16 +168,16 @@ async fn page(
     let Some(last) = rows.last() else {
         return Ok(None);
     };
-    *after = Some(table.key_of(last).to_vec());
-    let keys = rows.iter().map(|row| table.key_of(row).to_vec()).collect();
+    *after = Some(key_of(table, last).to_vec());
+    let keys = rows.iter().map(|row| key_of(table, row).to_vec()).collect();
     let there: HashMap<Vec<Value>, CopiedRow> = to
         .rows_with(table, keys)
         .await?
         .into_iter()
-        .map(|row| (table.key_of(&row).to_vec(), row))
+        .map(|row| (key_of(table, &row).to_vec(), row))
         .collect();
     let count = rows.len() as u64;
-    let differs = |row: &CopiedRow| there.get(table.key_of(row)) != Some(row);
+    let differs = |row: &CopiedRow| there.get(key_of(table, row)) != Some(row);
     Ok(Some(Page {
         rows: count,
         differing: rows.into_iter().filter(differs).collect(),

@@ -3,8 +3,9 @@
 use async_trait::async_trait;
 
 use super::catalog::Store;
-use super::copy::{CopiedRow, CopyStore, Holds, Table, Value};
+use super::copy::{CopiedRow, CopyStore, Value};
 use super::sql::{Insert, Row, StoreError, Tx, Value as Sent, values};
+use super::tables::{Holds, Table};
 use super::{Catalog, CatalogError, sqlite};
 
 /// The next numbers of PostgreSQL follow those of the copied rows; in a file they do by themselves.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::layout::KindLayout;
 use super::page::{LandingPage, Row, Text};
 use super::passes::{self, Counts, edges};
 use super::postgres::lease_of;
@@ -150,7 +151,7 @@ struct Before {
     units: String,
     /// Whether this process still holds the lease under which the page was requested.
     is_held: bool,
-    layout: Option<super::layout::KindLayout>,
+    layout: Option<KindLayout>,
     /// Numbers for new records, as many as the page has.
     numbers: Vec<i64>,
     last_position: i64,
@@ -221,7 +222,7 @@ impl Before {
             is_held: landing.term.is_none() || !lease.is_empty(),
             layout: layout
                 .first()
-                .map(|row| super::rows::layout(row, 0))
+                .map(|row| KindLayout::read(row, 0))
                 .transpose()?,
             numbers: offered(tx, &numbers, count)?,
             last_position,

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::rows;
-use super::sql::{StoreError, Tx, values};
+use super::sql::{Row, StoreError, Tx, values};
 use ingest_config::{Column, ColumnType, Pointer, Records};
 
 /// How a call's records are read, as it is stored.
@@ -31,6 +30,14 @@ impl KindLayout {
             columns: serde_json::json!(columns).to_string(),
         }
     }
+
+    /// Reads it from two columns.
+    pub fn read(row: &Row, column: usize) -> Result<Self, StoreError> {
+        Ok(Self {
+            text: row.text(column)?,
+            columns: row.text(column + 1)?,
+        })
+    }
 }
 
 const LAYOUTS: &str =
@@ -44,7 +51,7 @@ impl Layouts {
         let mut layouts: BTreeMap<(String, String), Vec<KindLayout>> = BTreeMap::new();
         for row in tx.query(LAYOUTS, values![])? {
             let of_kind = layouts.entry((row.text(0)?, row.text(1)?)).or_default();
-            of_kind.push(rows::layout(&row, 2)?);
+            of_kind.push(KindLayout::read(&row, 2)?);
         }
         Ok(Self(layouts))
     }

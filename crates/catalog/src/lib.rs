@@ -65,7 +65,7 @@ use ingest_quota::{Cost, Timestamp};
 
 pub use batch::OpenBatch;
 pub use catalog::{Catalog, ReadOnly, ReadWrite};
-pub use copy::{CopiedTable, CopyStore, Table, copy};
+pub use copy::{CopiedTable, CopyStore, copy};
 pub use error::CatalogError;
 pub use landing::{AtKnown, Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
@@ -80,7 +80,7 @@ pub use query::{
     CallFacts, Estimate, NamedIds, PassRecord, PassScope, PendingId, PendingQuery, RecordIds,
     RecordsPage, RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
 };
-pub use tables::COPIED;
+pub use tables::{COPIED, Table};
 
 /// The statements whose cost must not grow with the catalog, as SQLite reads them.
 fn statements() -> Vec<String> {

@@ -1,6 +1,5 @@
 //! What is read from rows.
 
-use super::layout::KindLayout;
 use super::pass::lasting;
 use super::sql::{Row, StoreError};
 use super::{
@@ -149,13 +148,5 @@ pub fn tag(row: &Row) -> Read<Tag> {
         request: row.text(0)?,
         name: row.text(1)?,
         next: row.optional_text(2)?,
-    })
-}
-
-/// How records are read, in two columns.
-pub fn layout(row: &Row, column: usize) -> Read<KindLayout> {
-    Ok(KindLayout {
-        text: row.text(column)?,
-        columns: row.text(column + 1)?,
     })
 }

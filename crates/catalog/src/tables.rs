@@ -2,8 +2,45 @@
 
 use std::sync::LazyLock;
 
-use super::copy::{Holds, Table};
 use super::sql::Dialect;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// A number.
+    Integer,
+    /// Text of any characters.
+    Text,
+    /// JSON as text.
+    Json,
+    Time,
+    /// Yes or no.
+    Truth,
+}
+
+/// A table of every catalog.
+#[derive(Debug)]
+pub struct Table {
+    pub name: &'static str,
+    /// Its columns. The first ones are its key.
+    pub columns: Vec<(&'static str, Holds)>,
+    /// The number of columns of its key.
+    pub key: usize,
+}
+
+impl Table {
+    #[must_use]
+    pub fn key_columns(&self) -> &[(&'static str, Holds)] {
+        self.columns.get(..self.key).unwrap_or(&self.columns)
+    }
+
+    /// The names of columns, separated by commas, each behind `before`.
+    #[must_use]
+    pub fn names(columns: &[(&str, Holds)], before: &str) -> String {
+        let names = columns.iter().map(|(name, _)| format!("{before}{name}"));
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
 
 /// The statements that create the tables. In braces stands what the databases say in different words; of a column it also says what a
 /// copy finds there. `{id}` is a number that rises with every row, `{own integer}` and `{own text}` are not copied, `{object}` is the

@@ -1,11 +1,11 @@
 //! Places in stored records.
 
 use crate::places::split;
-use crate::sql::{Part, Value};
+use crate::sql::{StoredPart, Value};
 use ingest_config::IdPlace;
 
 /// A place in stored records.
-pub fn part(at: &IdPlace) -> Part {
+pub fn part(at: &IdPlace) -> StoredPart {
     let (members, rest) = split(at);
     // In an array PostgreSQL takes `-1` for an index, which it is not in a pointer.
     let is_index = |member: &String| member.trim().parse::<i64>().is_ok();
@@ -13,7 +13,7 @@ pub fn part(at: &IdPlace) -> Part {
         true => (&[][..], Some(at.clone())),
         false => (members, rest),
     };
-    Part {
+    StoredPart {
         // PostgreSQL cannot read a place of JSON that contains U+0000 anywhere: such a body is returned whole.
         columns: "case when strpos(body, '\\u0000') = 0 then (body::json #> ?1)::text end,
             case when strpos(body, '\\u0000') > 0 then body end",

@@ -248,7 +248,7 @@ impl Tx<'_> {
 
     /// A part of the stored JSON `body`: its expression, in which the value `?1` is the path, and the value. Its rows have two
     /// columns: the part, or the whole body where the database cannot read the part.
-    pub fn part(&self, at: &IdPlace) -> Part {
+    pub fn part(&self, at: &IdPlace) -> StoredPart {
         match self {
             Self::File(_) => crate::sqlite::part(at),
             Self::Server(_) => crate::postgres::part(at),
@@ -257,7 +257,7 @@ impl Tx<'_> {
 }
 
 /// A place in stored records, as far as a database can follow it.
-pub struct Part {
+pub struct StoredPart {
     /// The two columns that select it.
     pub columns: &'static str,
     /// The path, which is `?1`.

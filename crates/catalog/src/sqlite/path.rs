@@ -2,13 +2,13 @@
 
 use crate::either::literal;
 use crate::places::{self, is_index};
-use crate::sql::Part;
+use crate::sql::StoredPart;
 use ingest_config::IdPlace;
 
 /// A place in stored records.
-pub fn part(place: &IdPlace) -> Part {
+pub fn part(place: &IdPlace) -> StoredPart {
     let (members, rest) = places::split(place);
-    Part {
+    StoredPart {
         columns: "body -> ?1, null",
         path: path(members).into(),
         rest,

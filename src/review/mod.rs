@@ -39,9 +39,7 @@ pub use findings::{Findings, RegionalRecords};
 pub use known::Known;
 pub use moves::Judged as ListJudged;
 use order::{Previous, Repeats};
-pub use since::{
-    Greatest, SeenValues, listed_anew, nothing_since_first, older_than_since, sent_unread,
-};
+pub use since::{Greatest, SeenValues, nothing_since_first, older_than_since, sent_unread};
 pub use tried::{Judged, Tried, doubt_in_words};
 
 /// Pages that repeat the page before in another order until that is a doubt.

@@ -245,9 +245,3 @@ pub fn older_than_since(call: &str) -> String {
         "{call}: records are older than {{since}}; check the parameter that carries it, and its format"
     )
 }
-
-/// The note on a pass that began anew.
-#[must_use]
-pub fn listed_anew(why: &str) -> String {
-    format!("the cursor of the last pass is too old, so everything is listed again: {why}")
-}

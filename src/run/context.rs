@@ -10,14 +10,15 @@ use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};
 use super::stats::{InFlight, PassStats};
+use super::steps::Edited;
 use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use super::waits::Waits;
 use crate::review::RegionalRecords;
 use ingest_base::clock::Clock;
-use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassRef, PassStore};
-use ingest_config::{Credential, Region};
+use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassId, PassRef, PassStore};
+use ingest_config::{Credential, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::{Failure, Upstream};
@@ -173,6 +174,25 @@ impl Context {
             self.blocked.block(Subject::Catalog, &error.to_string());
             error.into()
         })
+    }
+
+    /// Updates the catalog where the steps of a job were edited since a pass stopped.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written.
+    pub async fn fit_to_job(
+        &self,
+        (job, region): (&Job, &Region),
+        pass: PassId,
+        edited: &Edited,
+    ) -> Result<(), StopReason> {
+        for note in &edited.notes {
+            tracing::warn!(job = job.name, region = region.key(), "{note}");
+        }
+        match edited.change.is_empty() {
+            true => Ok(()),
+            false => Ok(self.catalog.rearrange(pass, &edited.change).await?),
+        }
     }
 
     /// Waits for an operation of the catalog for the batches of a job.

@@ -20,7 +20,6 @@ mod pass;
 mod range;
 mod report;
 pub(crate) mod retention;
-mod shared_pass;
 mod stats;
 pub(crate) mod steps;
 mod stop;

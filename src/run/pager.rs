@@ -5,11 +5,10 @@ use std::sync::OnceLock;
 
 use super::attempt::fetch_page;
 use super::context::Context;
-use super::shared_pass::SharedPass;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
-use crate::review::{Greatest, Onward, Review, Said, Turn, listed_anew, nothing_since_first};
+use crate::review::{Greatest, Onward, Review, Said, Turn, nothing_since_first};
 use ingest_base::clock::Monotonic;
 use ingest_base::fnv::fnv;
 use ingest_base::list_so_far::ListSoFar;
@@ -21,7 +20,7 @@ use ingest_catalog::{
 use ingest_config::{Job, Lasting, MOST_EMPTY_PAGES, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::{Page, PageRequest};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use uuid::Uuid;
 
 const ENDS_EARLY: &str = "the list ended before any record that earlier passes knew; this pass marks no record as gone, and the \
@@ -102,7 +101,8 @@ pub struct StepOfPass {
 
 /// A batch of ids of a job's shared pass.
 pub struct Batch<'a> {
-    pub shared: &'a SharedPass<'a>,
+    /// The pass, which is locked during a landing: the first one opens the pass to which the others belong.
+    pass: &'a Mutex<PassRef>,
     pub batch: OpenBatch,
     /// Whether its list is judged as a whole: it is of one id, and this run reads it from its first page.
     is_judged: bool,
@@ -426,15 +426,14 @@ impl<'a> List<'a> {
         let Of::Batch(of) = &mut self.of else {
             return Ok(());
         };
-        let shared = of.shared;
+        let pass = of.pass;
         of.batch.empty_pages = self.position.empty_pages;
         of.batch.greatest = greatest;
         let ids = page.records.iter().map(|record| record.id.as_str());
         let came: HashSet<&str> = ids.collect();
         let requested = of.batch.advance(&came, self.position.cursor.clone());
         let batch = of.batch.clone();
-        // Locked meanwhile: the first landing opens the pass to which the others belong.
-        let mut pass = shared.reference.lock().await;
+        let mut pass = pass.lock().await;
         let landing = Landing {
             requested,
             withheld_until: decided.withheld_until,
@@ -685,7 +684,9 @@ impl<'a> List<'a> {
         let begins_anew = may_be_lasting && self.start.lasting.is_some();
         if begins_anew {
             tracing::warn!(job, region, call, "{why}; listing everything again");
-            self.said.note(listed_anew(&why));
+            self.said.note(format!(
+                "the cursor of the last pass is too old, so everything is listed again: {why}"
+            ));
             let catalog = &self.context.catalog;
             match self.start.ids.as_slice() {
                 [] => catalog.forget_lasting(job, &region, self.request()).await?,
@@ -841,12 +842,12 @@ struct Decided {
 impl<'a> Batch<'a> {
     /// A batch that is not requested yet, or between two pages.
     #[must_use]
-    pub fn new(shared: &'a SharedPass<'a>, batch: OpenBatch) -> Self {
+    pub fn new(pass: &'a Mutex<PassRef>, batch: OpenBatch) -> Self {
         Self {
             is_judged: batch.ids.len() == 1 && batch.cursor().is_none(),
             is_restarted: false,
             seen: HashSet::new(),
-            shared,
+            pass,
             batch,
         }
     }
@@ -879,4 +880,34 @@ fn review<'a>(
     let known = &context.known_calls;
     let known = known.of(&job.credential.upstream, &step.call);
     Review::new(job, step, region, known, last_pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use ingest_config::Config;
+
+    #[test]
+    fn a_list_of_a_time_loses_no_record_and_one_of_changes_only_what_it_names() {
+        let gone = |more: &str, params: &str, begins_at_cursor| {
+            let text = format!(
+                "regions = [\"US\"]\n[upstreams.a]\nbase_url = \"https://a.example.com\"\n[upstreams.a.calls.list]\npath = \"list\"\n\
+                 cost = 1\nrecords = {{ at = \"/rows\", kind = \"row\", id = \"/id\"{more} }}\n\
+                 page = {{ kind = \"token\", param = \"token\", next = \"/next\", lasting = \"/sync\" }}\n\
+                 [credentials.a]\nupstream = \"a\"\nlimits = {{ daily = {{ quota = 100, window = \"24h\" }} }}\n\
+                 [jobs.a]\ncredential = \"a\"\nsteps = [{{ call = \"list\"{params} }}]\n"
+            );
+            let config = Config::parse(&text, Path::new("quotas.toml"), &[]).unwrap();
+            let job = &config.jobs[0];
+            marks_gone(job, &job.steps[0], begins_at_cursor)
+        };
+        let removed = ", removed = { at = \"/status\", is = \"cancelled\" }";
+        assert!(gone(removed, "", false));
+        assert!(!gone(removed, "", true), "it names changes alone");
+        assert!(!gone("", "", false), "it can keep the last events only");
+        let since = ", params = { since = \"{since}\" }";
+        assert!(!gone(removed, since, false), "it is of a time");
+    }
 }

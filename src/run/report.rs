@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::Selection;
+use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
 use super::outcome::{
@@ -11,7 +12,6 @@ use super::outcome::{
 };
 use super::pass::Pass;
 use super::retention::Deletion;
-use super::shared_pass::Batches;
 use super::stats::{PassStats, logged};
 use super::stop_reason::StopReason;
 use crate::review::{Said, doubt_in_words};

@@ -102,35 +102,35 @@ pub fn since_of(job: &Job, state: &RegionState, relists: bool) -> Option<SinceVa
     job.since.value(last.map(|last| last.began), greatest)
 }
 
-/// Fits the steps of a region's unfinished pass to those that its job has now.
+/// Fits the steps of an unfinished pass over a region, or of a job's unfinished batches, to those that the job has now.
 pub fn fit(job: &Job, region: &Region, pass: &mut OpenPass) -> Edited {
-    let wanted = wanted(job, region, |step| step.ids.is_none());
-    let (places, notes) = places(&wanted, &pass.steps);
-    let mut change = Rearrangement::default();
-    let mut fitted = Vec::new();
-    for (at, place) in std::mem::take(&mut pass.steps).into_iter().zip(places) {
-        match place {
-            Some(place) => fitted.push(moved(&mut change, at, place)),
-            None => change.dropped.push(at.step),
-        }
-    }
-    pass.steps = fitted;
-    Edited { change, notes }
-}
-
-/// Fits the steps of a job's unfinished batches to those that the job has now. The listing of a removed step still names ids, so it
-/// is kept under an index that no step has.
-pub fn fit_shared(job: &Job, pass: &mut OpenPass) -> Edited {
-    let wanted = wanted(job, &Region::shared(), |step| step.ids.is_some());
+    let is_shared = *region.code == *Region::SHARED;
+    let steps = job.steps.iter().enumerate();
+    let steps = steps.filter(|(_, step)| step.ids.is_some() == is_shared);
+    let wanted: Vec<(usize, String)> = steps
+        .map(|(index, step)| (index, request_of(job, step, region)))
+        .collect();
     let (places, notes) = places(&wanted, &pass.steps);
     let highest = pass.steps.iter().map(|at| at.step).max().unwrap_or(0);
     let mut unused = highest.max(job.steps.len())..;
     let mut change = Rearrangement::default();
     let mut fitted = Vec::new();
     for (at, place) in std::mem::take(&mut pass.steps).into_iter().zip(places) {
-        let aside = || unused.by_ref().nth(1).filter(|_| at.step < job.steps.len());
-        let place = place.or_else(aside).unwrap_or(at.step);
-        fitted.push(moved(&mut change, at, place));
+        // The listing of a removed step of ids still names ids, so it is kept under an index that no step has.
+        let aside = || {
+            let unused = unused.by_ref().nth(1);
+            unused
+                .filter(|_| at.step < job.steps.len())
+                .unwrap_or(at.step)
+        };
+        let Some(place) = place.or_else(|| is_shared.then(aside)) else {
+            change.dropped.push(at.step);
+            continue;
+        };
+        if at.step != place {
+            change.moved.push((at.step, place));
+        }
+        fitted.push(StepPosition { step: place, ..at });
     }
     pass.steps = fitted;
     let moves: HashMap<usize, usize> = change.moved.iter().copied().collect();
@@ -138,21 +138,6 @@ pub fn fit_shared(job: &Job, pass: &mut OpenPass) -> Edited {
         batch.step = moves.get(&batch.step).copied().unwrap_or(batch.step);
     }
     Edited { change, notes }
-}
-
-fn moved(change: &mut Rearrangement, at: StepPosition, place: usize) -> StepPosition {
-    if at.step != place {
-        change.moved.push((at.step, place));
-    }
-    StepPosition { step: place, ..at }
-}
-
-fn wanted(job: &Job, region: &Region, kind: impl Fn(&Step) -> bool) -> Vec<(usize, String)> {
-    let steps = job.steps.iter().enumerate();
-    let steps = steps.filter(|(_, step)| kind(step));
-    steps
-        .map(|(index, step)| (index, request_of(job, step, region)))
-        .collect()
 }
 
 /// Returns, for each position, the index of the step that requests the same; and notes on the positions without one.

@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 
 use super::all::all;
-use super::batches::fetch_batches;
+use super::batches::{Batches, fetch_batches};
 use super::context::Context;
 use super::due::{Candidate, LONGEST_TOLERANCE, jobs, reread};
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};
 use super::report::Walked;
-use super::shared_pass::Batches;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
 use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
@@ -65,12 +64,6 @@ async fn list_all(
         }
     }
     by_job
-}
-
-/// Returns the passes whose lists are complete.
-fn complete_passes(listed: &[Listed]) -> Vec<PassId> {
-    let complete = listed.iter().filter(|one| one.reason.is_none());
-    complete.filter_map(|one| one.pass.id()).collect()
 }
 
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
@@ -156,26 +149,10 @@ async fn take_up(
             .await?;
     }
     if let Some(pass) = fresh.resumable(now) {
-        fit_to_job(context, &fresh, pass.id).await?;
+        let edited = &fresh.edited;
+        context.fit_to_job((job, region), pass.id, edited).await?;
     }
     Ok(Ok(Pass::new(&fresh, lease, now)))
-}
-
-/// Updates the catalog where the steps of the job were edited since the pass stopped.
-async fn fit_to_job(
-    context: &Context,
-    candidate: &Candidate,
-    pass: PassId,
-) -> Result<(), StopReason> {
-    let (job, region) = (&candidate.job.name, candidate.region.key());
-    for note in &candidate.edited.notes {
-        tracing::warn!(job, region, "{note}");
-    }
-    let change = &candidate.edited.change;
-    if !change.is_empty() {
-        context.catalog.rearrange(pass, change).await?;
-    }
-    Ok(())
 }
 
 /// Fetches the ids that the listings of a job name, and ends the complete passes. `began`: when its regions began to walk.
@@ -187,7 +164,8 @@ async fn complete(
     walked: &mut Walked,
 ) {
     let mut batches = Batches::default();
-    let listings = complete_passes(&listed);
+    let complete = listed.iter().filter(|one| one.reason.is_none());
+    let listings: Vec<PassId> = complete.filter_map(|one| one.pass.id()).collect();
     if names_ids(job)
         && !listings.is_empty()
         && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
@@ -243,8 +221,9 @@ async fn end(
     pass.reference = match end {
         Some(PassEnd::Complete) => {
             let id = pass.complete(context).await?;
-            let again = again_after_doubts(pass);
-            pass.said.notes.extend(again);
+            if pass.said.is_doubtful() {
+                pass.said.notes.extend(again(pass));
+            }
             PassRef::Open(id)
         }
         Some(end) => {
@@ -263,21 +242,19 @@ async fn end(
     ended
 }
 
-/// Returns when a doubtful region is requested again; `None` where it is not doubtful.
-fn again_after_doubts(pass: &Pass) -> Option<String> {
-    let after = pass.job.every.map_or("a day", |_| "`every`");
-    pass.said.is_doubtful().then(|| {
-        format!(
-            "the pass is not complete; it is requested again after {after}, or as soon as its configuration changes"
-        )
-    })
-}
-
-/// Returns when a refused region is requested again; `None` where the next run does.
+/// Returns when a region whose pass is doubtful or refused is requested again; `None` where the next run does.
 fn again(pass: &Pass) -> Option<String> {
-    Candidate::after_refusal(&pass.job, &pass.region)?;
     let after = pass.job.every.map_or("a day", |_| "`every`");
+    let is_doubtful = pass.said.is_doubtful();
+    if !is_doubtful {
+        Candidate::after_refusal(&pass.job, &pass.region)?;
+    }
+    let what = if is_doubtful {
+        "the pass is not complete; "
+    } else {
+        ""
+    };
     Some(format!(
-        "it is requested again after {after}, or as soon as its configuration changes"
+        "{what}it is requested again after {after}, or as soon as its configuration changes"
     ))
 }

@@ -212,7 +212,10 @@ impl Journal {
 
     /// Records charges made elsewhere, each once.
     pub async fn add(&self, account: &Account, entries: &[Entry]) -> Result<(), JournalError> {
-        let row = |entry: &Entry| ChargeRow::of_entry(account, entry);
+        let row = |entry: &Entry| ChargeRow {
+            origin: entry.origin,
+            ..ChargeRow::settled(account, &entry.id, entry.at, &entry.cost)
+        };
         let rows: Vec<ChargeRow> = entries.iter().map(row).collect();
         self.write(move |tx| {
             let add = |row: &ChargeRow| row.upsert_settled(tx, "on conflict do nothing");
@@ -244,28 +247,15 @@ impl ChargeRow {
         }
     }
 
+    /// A charge whose cost is final, without a purpose.
     fn settled(account: &Account, id: &ChargeId, at: Timestamp, cost: &Cost) -> Self {
-        let (id, cost) = (id.clone(), cost.clone());
-        let origin = Origin::CarriedOver;
-        Self::of_entry(
-            account,
-            &Entry {
-                origin,
-                id,
-                at,
-                cost,
-            },
-        )
-    }
-
-    fn of_entry(account: &Account, entry: &Entry) -> Self {
         Self {
             account: account.name.clone(),
-            id: entry.id.clone(),
-            at: entry.at,
-            cost: entry.cost.counted(),
+            id: id.clone(),
+            at,
+            cost: cost.counted(),
             purpose: Purpose::default(),
-            origin: entry.origin,
+            origin: Origin::CarriedOver,
         }
     }
 
@@ -301,16 +291,10 @@ impl ChargeRow {
         );
         let (id, at) = (self.id.as_str(), self.at.micros());
         let process = std::process::id();
+        let (cost, origin) = (Json(&self.cost), self.origin.as_str());
         connection
             .prepare_cached(&insert)?
-            .execute(params![
-                self.account,
-                id,
-                at,
-                Json(&self.cost),
-                process,
-                self.origin.as_str()
-            ])
+            .execute(params![self.account, id, at, cost, process, origin])
             .map(drop)
     }
 }

@@ -9,7 +9,6 @@ use super::{Journal, JournalError, JournalTime, closings, rows};
 use crate::{LedgerPosition, Seen};
 use ingest_quota::admission::remembered_from;
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Timestamp};
-use ingest_sqlite::Json;
 
 /// Everything that this machine knows of a ledger that lost its data.
 #[derive(Debug, Clone)]
@@ -195,19 +194,10 @@ fn is_covered(entry: &Entry, reported: &HashMap<&str, &Floor>) -> bool {
 }
 
 fn spent_by_passes(connection: &Connection, moment: &JournalTime) -> rusqlite::Result<Cost> {
-    let mut statement = connection.prepare_cached(
-        "select cost from charge where account = ? and at > ? and state != 'asked'
-             and (job is not null or call is null) and origin != 'reported'",
-    )?;
+    let select = "select cost from charge where account = ? and at > ? and state != 'asked'
+             and (job is not null or call is null) and origin != 'reported'";
     let from = (moment.now - moment.window).micros();
-    let costs = statement.query_map(params![moment.account, from], |row| {
-        row.get::<_, Json<Cost>>(0)
-    })?;
-    let mut spent = Cost::none();
-    for cost in costs {
-        spent.add(&cost?.0);
-    }
-    Ok(spent)
+    rows::sum(connection, select, params![moment.account, from])
 }
 
 fn floors(

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
-use super::rows::found;
+use super::rows::{found, sum};
 use super::{Journal, JournalError};
 use crate::{Found, Origin, Purpose, Spent};
 use ingest_quota::{Account, ChargeId, Cost, Timestamp};
@@ -42,51 +42,31 @@ fn spent(connection: &Connection, account: &str, from: Timestamp) -> rusqlite::R
         "select at, cost, job, region, call, charges, origin from charge
          where account = ? and at >= ? and state = 'sent' order by at, id",
     )?;
-    let charges = statement.query_map(params![account, from.micros()], charge)?;
-    let charges = charges.collect::<rusqlite::Result<Vec<Charged>>>()?;
-    let parts = charges
-        .iter()
-        .flat_map(|(at, cost, purpose, number, origin)| {
-            cost.iter().map(|(limit, units)| Spent {
-                at: *at,
-                limit: limit.clone(),
-                units,
-                charges: u64::from(*number),
-                purpose: Arc::clone(purpose),
-                origin: *origin,
-            })
+    let mut rows = statement.query(params![account, from.micros()])?;
+    let mut spent = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Json(cost) = row.get::<_, Json<Cost>>(1)?;
+        let purpose = Arc::new(Purpose {
+            job: row.get(2)?,
+            region: row.get(3)?,
+            call: row.get::<_, Option<String>>(4)?.unwrap_or_default(),
         });
-    Ok(parts.collect())
-}
-
-/// When, what, what for, the number of charges, and where they are from.
-type Charged = (Timestamp, Cost, Arc<Purpose>, u32, Origin);
-
-fn charge(row: &Row<'_>) -> rusqlite::Result<Charged> {
-    let call = row.get::<_, Option<String>>(4)?.unwrap_or_default();
-    let purpose = Purpose {
-        job: row.get(2)?,
-        region: row.get(3)?,
-        call,
-    };
-    Ok((
-        Timestamp::from_micros(row.get(0)?),
-        row.get::<_, Json<Cost>>(1)?.0,
-        purpose.into(),
-        row.get(5)?,
-        Origin::read(row.get_ref(6)?.as_str()?).unwrap_or_default(),
-    ))
+        let (at, charges): (i64, u32) = (row.get(0)?, row.get(5)?);
+        let origin = Origin::read(row.get_ref(6)?.as_str()?).unwrap_or_default();
+        spent.extend(cost.iter().map(|(limit, units)| Spent {
+            at: Timestamp::from_micros(at),
+            limit: limit.clone(),
+            units,
+            charges: charges.into(),
+            purpose: Arc::clone(&purpose),
+            origin,
+        }));
+    }
+    Ok(spent)
 }
 
 fn unrepaid(connection: &Connection, account: &str) -> rusqlite::Result<Cost> {
-    let mut statement = connection.prepare_cached(
-        "select cost from charge indexed by charge_open
-         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known",
-    )?;
-    let costs = statement.query_map([account], |row| row.get::<_, Json<Cost>>(0))?;
-    let mut sum = Cost::none();
-    for cost in costs {
-        sum.add(&cost?.0);
-    }
-    Ok(sum)
+    let select = "select cost from charge indexed by charge_open
+         where account = ? and told = 0 and unmetered = 1 and state = 'sent' and not known";
+    sum(connection, select, [account])
 }

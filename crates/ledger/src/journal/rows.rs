@@ -1,6 +1,6 @@
 //! How a charge of the journal is read and found: what every other file of the journal uses of the table `charge`.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 use crate::Found;
 use ingest_quota::{ChargeId, Cost, Entry, Origin, Timestamp};
@@ -17,6 +17,16 @@ pub fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         at: Timestamp::from_micros(row.get(1)?),
         cost: row.get::<_, Json<Cost>>(2)?.0,
     })
+}
+
+/// Returns the sum of the costs that a statement selects.
+pub fn sum(connection: &Connection, select: &str, params: impl Params) -> rusqlite::Result<Cost> {
+    let mut statement = connection.prepare_cached(select)?;
+    let mut sum = Cost::none();
+    for cost in statement.query_map(params, |row| row.get::<_, Json<Cost>>(0))? {
+        sum.add(&cost?.0);
+    }
+    Ok(sum)
 }
 
 /// Returns what became of the charge that was made here under `id`, or under one made from it. A charge of another machine is

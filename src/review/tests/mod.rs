@@ -191,12 +191,47 @@ fn a_list_is_read_on_as_the_table_of_states_says() {
             })],
             "stops no-records",
         ),
+        (
+            "a page without a list, and with names of its own, is no empty list",
+            unknown(),
+            0,
+            vec![with(empty(), |page| {
+                page.lacks_list = true;
+                page.unread.names = vec!["notice".to_owned()];
+            })],
+            "stops no-records",
+        ),
+        (
+            "pages in a circle end the list at the third that comes again",
+            unknown(),
+            0,
+            vec![full(1), full(4), full(1), full(4), full(1)],
+            "goes on, goes on, goes on, goes on, stops cursor-repeats",
+        ),
     ];
     let config = config("", "");
     for (name, known, last_pages, pages, expected) in cases {
         let shown = read(&config, known, last_pages, pages).join(", ");
         assert_eq!(shown, expected, "{name}");
     }
+}
+
+#[test]
+fn a_further_page_that_is_empty_tells_how_lists_of_the_call_end() {
+    let config = config("", "");
+    let (job, step) = (&config.jobs[0], &config.jobs[0].steps[0]);
+    let mut review = Review::new(job, step, &job.regions[0], Known::default(), 0);
+    let turn = |before| Turn {
+        before,
+        since: None,
+        begins_at_cursor: false,
+        is_named: false,
+        ids: &[],
+    };
+    review.see(&short(&[1, 2]), turn(0));
+    assert_eq!(review.shown().proved, None);
+    assert!(review.see(&empty(), turn(1)).has_proved);
+    assert_eq!(review.shown().proved, Some(2));
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 mod apis;
 mod benches;
+mod cases;
 mod catalog;
 mod documents;
 mod fuzz;

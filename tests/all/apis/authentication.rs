@@ -188,59 +188,6 @@ fn the_sandbox_serves_every_kind_of_authentication() {
     assert!(stub.requests().is_empty());
 }
 
-#[test]
-fn mistakes_in_secrets_are_found_before_anything_is_requested() {
-    let stub = StubUpstream::start(one_row);
-    let correct = Api {
-        call: LIST,
-        ..Api::default()
-    }
-    .world(&stub);
-    let check = |upstream: &str, credential: &str| {
-        let wrong = Api {
-            upstream,
-            call: LIST,
-            credential,
-            ..Api::default()
-        };
-        let file = correct.directory.path().join("wrong.toml");
-        std::fs::write(&file, wrong.text()).unwrap();
-        correct.ingest(&["check", "--config", file.to_str().unwrap()])
-    };
-    let cases = [
-        (
-            r#"headers = { x-app = "{secret:app}" }"#,
-            "",
-            "credentials.main.secrets: is missing",
-        ),
-        (
-            "",
-            r#"secrets = { app = { env = "X" } }"#,
-            "no request contains {secret:app}",
-        ),
-        (
-            r#"auth = { basic = { user = "{region}" } }"#,
-            "",
-            "only {secret} and {secret:NAME}",
-        ),
-        (
-            r#"auth = { oauth = { kind = "refresh_token", client_id = "a", token_url = "https://id.example.com" } }"#,
-            "",
-            "refresh_token: is missing",
-        ),
-        (
-            r#"auth = { oauth = { kind = "client_credentials", client_id = "a", token_url = "http://id.example.com" } }"#,
-            "",
-            "https",
-        ),
-    ];
-    for (upstream, credential, expected) in cases {
-        let ran = check(upstream, credential);
-        assert_eq!(ran.code, 2, "{upstream}: {ran:?}");
-        assert!(ran.stderr.contains(expected), "{upstream}: {}", ran.stderr);
-    }
-}
-
 /// Discord and others: a word of their own before the secret.
 #[test]
 fn a_header_for_authorization_can_have_the_secret_in_a_template() {

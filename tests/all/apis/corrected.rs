@@ -55,15 +55,6 @@ fn a_refused_region_is_due_again_when_its_request_changed() {
 }
 
 #[test]
-fn a_rule_that_classifies_the_refusal_makes_the_region_due_again() {
-    let stub = stub();
-    let mut world = world(&stub, DAILY);
-    assert_eq!(world.json(&RUN)["outcome"], "failed");
-    world.set("upstreams.rows.errors=[{ status = 404, class = 'end' }]");
-    assert_eq!(world.json(&RUN)["outcome"], "complete");
-}
-
-#[test]
 fn status_says_how_to_request_a_refused_region_at_once() {
     let stub = stub();
     let mut world = world(&stub, DAILY);
@@ -75,19 +66,5 @@ fn status_says_how_to_request_a_refused_region_at_once() {
     }
     world.set("jobs.rows.every=1ms");
     world.json(&RUN);
-    assert_eq!(stub.requests().len(), 4);
-}
-
-#[test]
-fn a_refused_slice_is_requested_again_when_its_request_changed() {
-    let stub = stub();
-    let slices = "slices = { from = \"2024-01-01\", step = \"month\", to = \"2024-03-01\" }\nregions = [\"US\"]\n\
-        steps = [{ call = \"list\", params = { from = \"{slice.from}\" } }]";
-    let mut world = world(&stub, slices);
-    world.json(&RUN);
-    assert_eq!(world.json(&RUN)["outcome"], "nothing_due");
-    assert_eq!(stub.requests().len(), 2);
-    world.set("upstreams.rows.calls.list.path=list");
-    assert_eq!(world.json(&RUN)["outcome"], "complete");
     assert_eq!(stub.requests().len(), 4);
 }

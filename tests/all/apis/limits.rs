@@ -22,69 +22,6 @@ fn limit_after(answer: StubAnswer, limit: &str) -> Value {
 }
 
 #[test]
-fn a_body_reports_the_remaining_units() {
-    let body = json!({ "data": [], "rate": { "left": 40 } });
-    let limit = limit_after(
-        StubAnswer::json(&body),
-        r#"reported = { remaining = "/rate/left" }"#,
-    );
-    assert_eq!(limit["remaining"], 40, "{limit}");
-}
-
-/// Binance's shape: the weight that the current minute has used.
-#[test]
-fn a_header_reports_the_used_units() {
-    let answer =
-        |used| StubAnswer::json(&json!({ "data": [] })).header("x-mbx-used-weight-1m", used);
-    let used = r#"reported = { used = "X-MBX-USED-WEIGHT-1M" }"#;
-    assert_eq!(limit_after(answer("960"), used)["remaining"], 40);
-    // More than the quota, where others share it.
-    assert_eq!(limit_after(answer("1200"), used)["remaining"], 0);
-    // The charge of this request is more than the upstream had counted.
-    assert_eq!(limit_after(answer("0"), used)["remaining"], 999);
-}
-
-#[test]
-fn a_header_that_does_not_report_the_used_units_is_noted() {
-    let stub = StubUpstream::answering([StubAnswer::json(&json!({ "data": [] }))]);
-    let world = Api {
-        call: LIST,
-        limit: r#"reported = { used = "x-used" }"#,
-        ..Api::default()
-    }
-    .world(&stub);
-    let note = "does not report the limit `daily` in the header `x-used`";
-    assert!(run(&world).to_string().contains(note));
-}
-
-#[test]
-fn a_header_reports_the_cost() {
-    let answer = StubAnswer::json(&json!({ "data": [] })).header("x-cost", "7");
-    let stub = StubUpstream::answering([answer]);
-    let world = Api {
-        call: &format!("{LIST}\nsettle = {{ daily = \"X-Cost\" }}"),
-        ..Api::default()
-    }
-    .world(&stub);
-    let report = run(&world);
-    assert_eq!(report["passes"][0]["units"]["daily"], 7, "{report}");
-    assert_eq!(world.charged("daily"), 7);
-    assert!(report["passes"][0]["detail"].is_null(), "{report}");
-}
-
-#[test]
-fn a_cost_that_no_header_reports_is_noted() {
-    let stub = StubUpstream::answering([StubAnswer::json(&json!({ "data": [] }))]);
-    let world = Api {
-        call: &format!("{LIST}\nsettle = {{ daily = \"x-cost\" }}"),
-        ..Api::default()
-    }
-    .world(&stub);
-    let note = "does not report the cost for the limit `daily` in the header `x-cost`";
-    assert!(run(&world).to_string().contains(note));
-}
-
-#[test]
 fn a_reset_is_a_time_or_a_number_of_seconds() {
     let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(3000);
     let epoch = soon
@@ -190,20 +127,6 @@ fn a_run_waits_for_a_short_reset_as_it_does_for_the_limit() {
     let tried = world.json(&["try", "main", "list"]);
     assert_eq!(tried["reported"][0]["remaining"], Value::Null, "{tried}");
     assert!(tried["reported"][0]["reset"].is_string(), "{tried}");
-}
-
-#[test]
-fn what_is_reported_names_remaining_units_or_a_reset() {
-    let stub = with_backoff(1);
-    let world = Api {
-        call: PAGED,
-        ..Api::default()
-    }
-    .world(&stub);
-    let set = "credentials.main.limits.daily.reported={ resource = \"x-resource\" }";
-    let ran = world.ingest(&["check", "--config-only", "--set", set]);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.stderr.contains("remaining"), "{ran:?}");
 }
 
 /// X's shape: a refusal that reports nothing left, and when it resets.

@@ -8,7 +8,6 @@ mod formats;
 mod headers;
 mod limits;
 mod mistakes;
-mod nulls;
 mod numbers;
 mod packed;
 mod paging;

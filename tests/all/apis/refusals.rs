@@ -64,36 +64,12 @@ fn a_refusal_that_is_free_for_one_limit_counts_in_the_others() {
 }
 
 #[test]
-fn check_refuses_free_units_of_a_limit_that_no_credential_has() {
-    let mut world = World::written(CAPPED, &[]);
-    world.set(
-        r#"upstreams.posts.errors=[{ status = 429, class = "slow_down", free = ["monthy"] }]"#,
-    );
-    let ran = world.ingest(&["check", "--config-only"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(
-        ran.stderr
-            .contains("no credential of this upstream has this limit"),
-        "{ran:?}"
-    );
-    assert!(ran.stderr.contains("did you mean monthly?"), "{ran:?}");
-}
-
-#[test]
 fn a_rule_states_how_long_to_wait_before_the_next_attempt() {
     let world = refusing(1, 503);
     let began = Instant::now();
     let run = world.json(&["--region", "US"]);
     assert_eq!(run["outcome"], "complete", "{run}");
     assert!(began.elapsed() >= Duration::from_millis(300));
-}
-
-#[test]
-fn a_pause_of_a_refusal_that_is_not_repeated_is_refused() {
-    let mut world = World::written(CAPPED, &[]);
-    world.set(r#"upstreams.posts.errors=[{ status = 403, class = "denied", pause = "1s" }]"#);
-    let ran = world.ingest(&["check", "--config-only"]);
-    assert!(ran.stderr.contains("remove `pause`"), "{ran:?}");
 }
 
 fn tried(world: &World, status: u16, body: &Value) -> Ran {
@@ -258,35 +234,4 @@ fn the_sandbox_refuses_a_call_by_the_rules_of_the_call() {
     };
     assert!(detail("list").contains("404"), "{run}");
     assert!(detail("detail").contains("418"), "{run}");
-}
-
-#[test]
-fn a_wrong_rule_of_a_call_is_named_by_its_place() {
-    for (rule, place, said) in [
-        ("{ status = 404 }", "list.errors.0.class", "is missing"),
-        (
-            "{ status = 404, clas = \"end\" }",
-            "list.errors.0.clas",
-            "did you mean class?",
-        ),
-        (
-            "{ status = 429, class = \"spent\", limit = \"dayly\" }",
-            "list.errors.0.limit",
-            "did you mean daily?",
-        ),
-        (
-            "{ status = 429, class = \"spent\", free = [\"dayly\"] }",
-            "list.errors.0.free.0",
-            "did you mean daily?",
-        ),
-    ] {
-        let mut world = World::written(OWN, &[]);
-        world.set(&format!("upstreams.api.calls.list.errors=[{rule}]"));
-        let ran = world.ingest(&["check", "--config-only"]);
-        assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(
-            ran.stderr.contains(place) && ran.stderr.contains(said),
-            "{ran:?}"
-        );
-    }
 }

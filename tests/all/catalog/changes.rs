@@ -112,40 +112,6 @@ fn a_record_is_not_gone_while_a_list_that_the_run_did_not_walk_has_it() {
 }
 
 #[test]
-fn a_list_that_is_cut_or_for_a_time_or_not_found_loses_nothing() {
-    let lists = json!({ "US": { "0": [thing("a")], "1": [thing("b")] }, "GB": [], "best": [] });
-    for step in [
-        ", max_pages = 1",
-        ", params = { after = \"{since}\" }",
-        ", params = { day = \"{date}\" }",
-    ] {
-        let (world, _upstream, served) = world(&lists, step, "");
-        run(&world);
-        *served.lock().unwrap() =
-            json!({ "US": { "0": [thing("c")], "1": [] }, "GB": [], "best": [] });
-        run(&world);
-        assert_eq!(gone(&world), [""; 0], "{step}");
-    }
-    let (world, _upstream, served) = world(&lists, "", "");
-    run(&world);
-    *served.lock().unwrap() = json!({ "US": {}, "GB": [], "best": [] });
-    // The list of US leads on, so that it is not empty.
-    let report = world.json(&["--region", "all"]);
-    assert_eq!(report["passes"][0]["outcome"], "doubtful", "{report}");
-    assert_eq!(gone(&world), [""; 0], "no answer has a list");
-}
-
-#[test]
-fn a_list_as_long_as_max_pages_that_ends_by_itself_is_complete() {
-    let lists = json!({ "US": [thing("a"), thing("b")], "GB": [], "best": [] });
-    let (world, _upstream, served) = world(&lists, ", max_pages = 1", "");
-    run(&world);
-    *served.lock().unwrap() = json!({ "US": [thing("b")], "GB": [], "best": [] });
-    run(&world);
-    assert_eq!(gone(&world), ["a"]);
-}
-
-#[test]
 fn an_export_since_a_time_has_what_changed_and_tombstones_of_what_is_gone() {
     let lists =
         json!({ "US": [thing("same"), thing("other"), thing("lost")], "GB": [], "best": [] });

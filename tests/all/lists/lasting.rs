@@ -252,45 +252,6 @@ fn a_slice_keeps_no_cursor_since_it_is_fetched_once() {
     assert_eq!(world.count("select count(*) from lasting_cursor"), 0);
 }
 
-#[test]
-fn a_pass_can_begin_at_a_url_of_the_last_page() {
-    let feed = feed();
-    let stub = stub(&feed, ("sync", "page"), |request, next, end| {
-        let url = |name: &str, value: Option<String>| {
-            value.map(|value| {
-                format!(
-                    "http://{}/events?{name}={value}",
-                    request.header("host").unwrap()
-                )
-            })
-        };
-        json!({ "@odata.nextLink": url("page", next), "@odata.deltaLink": url("sync", end) })
-    });
-    let page = r#"{ kind = "next_url", next = "/@odata.nextLink", lasting = "/@odata.deltaLink" }"#;
-    let world = world(page, "", &stub);
-    assert_eq!(run(&world), complete(3, 5));
-    feed.lock().unwrap().changes.push((1, None));
-    assert_eq!(run(&world), complete(1, 0));
-    assert_eq!(stored(&world).len(), 4);
-    assert_eq!(run(&world), complete(1, 0));
-}
-
-#[test]
-fn without_a_place_of_its_own_the_last_cursor_begins_the_next_pass() {
-    let feed = feed();
-    let stub = stub(
-        &feed,
-        ("cursor", "page"),
-        |_, next, end| json!({ "after": next.as_ref().or(end.as_ref()), "done": end.is_some() }),
-    );
-    let page = r#"{ kind = "token", param = "page", next = "/after", done = "/done", lasting = "last", lasting_param = "cursor", then = {} }"#;
-    let world = world(page, "params = { start = \"0\" }\n", &stub);
-    assert_eq!(run(&world), complete(3, 5));
-    feed.lock().unwrap().write(9, 1);
-    assert_eq!(run(&world), complete(1, 1));
-    assert_eq!(stored(&world).len(), 6);
-}
-
 /// A list of two calendars, and for each of them the changes of the feed.
 fn calendars(feed: &Shared) -> (StubUpstream, World) {
     let answered = Arc::clone(feed);
@@ -464,19 +425,6 @@ fn the_sandbox_knows_lists_that_go_on_where_the_last_one_ended() {
     }
 }
 
-#[test]
-fn a_parameter_for_a_cursor_that_no_place_has_is_refused() {
-    let feed = feed();
-    let (_stub, mut world) = synced(&feed);
-    world.set("upstreams.feed.calls.list.page={ kind = \"token\", param = \"page\", next = \"/next\", lasting_param = \"sync\" }");
-    let ran = world.ingest(&["check", "--config-only"]);
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(
-        ran.stderr.contains("lasting = \"/nextSyncToken\""),
-        "{ran:?}"
-    );
-}
-
 /// A feed whose answers are `body` of the parameter `cursor`.
 fn answering(
     page: &str,
@@ -501,71 +449,6 @@ fn begun(stub: &StubUpstream, param: &str) -> Vec<Option<String>> {
 fn cursors(of: &[&str]) -> Vec<Option<String>> {
     let given = of.iter().map(|cursor| Some((*cursor).to_owned()));
     std::iter::once(None).chain(given).collect()
-}
-
-#[test]
-fn a_page_without_a_cursor_keeps_the_one_with_which_its_pass_began() {
-    let empty = StubAnswer::json(&json!({ "items": [] }));
-    let quiet = [
-        ("an empty page", empty),
-        ("a 204", StubAnswer::error(204, &Value::Null)),
-    ];
-    let pages = [
-        r#"{ kind = "token", param = "page", next = "/after", lasting = "last", lasting_param = "cursor" }"#,
-        r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,
-        r#"{ kind = "token", param = "page", next = "/next", lasting = "/after", lasting_param = "cursor" }"#,
-    ];
-    for (what, answer) in quiet {
-        for page in pages {
-            let answer = answer.clone();
-            let is_paged = page.contains("param = \"page\", next = \"/after\"");
-            let stub = StubUpstream::start(move |request| {
-                match (request.param("page"), request.param("cursor")) {
-                    (None, None) => StubAnswer::json(
-                        &json!({ "items": [{ "id": 1 }], "after": "a", "done": true }),
-                    ),
-                    (Some("a"), None) if is_paged => StubAnswer::json(&json!({ "items": [] })),
-                    (None, Some("a")) => answer.clone(),
-                    other => panic!("{other:?}"),
-                }
-            });
-            let world = world(page, "", &stub);
-            assert_eq!(run(&world).0, "complete", "{what}, {page}");
-            let first = stub.requests().len();
-            for _ in 0..2 {
-                assert_eq!(run(&world), complete(1, 0), "{what}, {page}");
-            }
-            let later = begun(&stub, "cursor").split_off(first);
-            assert_eq!(later, cursors(&["a", "a"])[1..], "{what}, {page}");
-        }
-    }
-}
-
-#[test]
-fn a_feed_ends_at_an_empty_page_which_names_where_the_next_pass_begins() {
-    for changes in [false, true] {
-        let (stub, world) = answering(
-            r#"{ kind = "token", param = "cursor", next = "/after", lasting = "last" }"#,
-            move |cursor| {
-                let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
-                let items: Vec<Value> = (at..2).map(|id| json!({ "id": id })).collect();
-                let after = match (items.is_empty(), changes) {
-                    (true, false) => at,
-                    (true, true) => at + 1,
-                    (false, _) => 2,
-                };
-                StubAnswer::json(&json!({ "items": items, "after": after.to_string() }))
-            },
-        );
-        assert_eq!(run(&world), complete(2, 2));
-        assert_eq!(run(&world), complete(1, 0));
-        assert_eq!(run(&world), complete(1, 0));
-        let expected: &[&str] = match changes {
-            true => &["2", "3", "4"],
-            false => &["2", "2", "2"],
-        };
-        assert_eq!(begun(&stub, "cursor"), cursors(expected));
-    }
 }
 
 #[test]
@@ -594,40 +477,6 @@ fn a_feed_whose_flag_has_another_name_is_doubtful_and_keeps_its_cursor() {
     assert_eq!(run(&world), complete(2, 2));
     let begins = begun(&stub, "cursor");
     assert_eq!(begins, cursors(&["2", "4", "2", "4"]));
-}
-
-#[test]
-fn a_full_last_page_that_names_where_the_next_pass_begins_is_no_doubt() {
-    let page = r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last", size = 2 }"#;
-    let (_stub, world) = answering(page, |cursor| {
-        let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
-        let items: Vec<Value> = (at..3)
-            .map(|id| json!({ "id": id }))
-            .skip(usize::from(at == 0) * 2)
-            .collect();
-        let after = if at == 0 { 1 } else { 3 };
-        StubAnswer::json(&json!({ "items": items, "after": after.to_string(), "done": true }))
-    });
-    assert_eq!(run(&world), complete(1, 1));
-    assert_eq!(run(&world), complete(1, 2));
-    assert_eq!(run(&world), complete(1, 0));
-}
-
-#[test]
-fn a_record_that_changes_again_and_again_is_no_doubt_about_a_feed() {
-    let (_stub, world) = answering(
-        r#"{ kind = "token", param = "cursor", next = "/after", done = "/done", lasting = "last" }"#,
-        |cursor| {
-            let at: u64 = cursor.map_or(0, |cursor| cursor.parse().unwrap());
-            let ids = [[1, 2, 3], [3, 1, 2], [2, 3, 1], [1, 3, 2]];
-            let ids = ids.get(at as usize).copied().unwrap_or([1, 2, 3]);
-            let items = ids.map(|id| json!({ "id": id, "version": at }));
-            StubAnswer::json(
-                &json!({ "items": items, "after": (at + 1).to_string(), "done": at >= 3 }),
-            )
-        },
-    );
-    assert_eq!(run(&world), complete(4, 12));
 }
 
 #[test]
@@ -662,47 +511,6 @@ fn a_doubtful_pass_stores_no_cursor() {
     *broken.lock().unwrap() = false;
     assert_eq!(run(&world), complete(1, 1));
     assert_eq!(begun(&stub, "sync").split_off(4), cursors(&["5", "5"])[1..]);
-}
-
-#[test]
-fn max_pages_before_the_cursor_of_the_next_pass_is_a_doubt() {
-    let feed = feed();
-    let (_stub, mut world) = synced(&feed);
-    world.set("jobs.events.steps=[{ call = \"list\", max_pages = 2 }]");
-    let checked = world.ingest(&["check", "--config-only"]);
-    assert!(checked.stdout.contains("max_pages = 2"), "{checked:?}");
-    let pass = world.json(&["--region", "US"])["passes"][0].clone();
-    assert_eq!(pass["outcome"], "doubtful", "{pass}");
-    assert!(
-        pass["detail"]
-            .as_str()
-            .unwrap()
-            .contains("where the cursor of the next pass is"),
-        "{pass}"
-    );
-}
-
-#[test]
-fn a_list_that_names_removed_records_loses_none_by_leaving_them_out() {
-    let left_out = Arc::new(Mutex::new(false));
-    let leaves_out = Arc::clone(&left_out);
-    let stub = StubUpstream::start(move |_| {
-        let all = [
-            json!({ "id": 1 }),
-            json!({ "id": 2, "status": "cancelled" }),
-            json!({ "id": 3 }),
-        ];
-        let first = usize::from(*leaves_out.lock().unwrap());
-        StubAnswer::json(&json!({ "items": &all[first..] }))
-    });
-    let world = world("{ kind = \"none\" }", "", &stub);
-    assert_eq!(run(&world), complete(1, 2));
-    *left_out.lock().unwrap() = true;
-    assert_eq!(run(&world), complete(1, 1));
-    assert_eq!(
-        world.count("select count(*) from record where gone_at is not null"),
-        0
-    );
 }
 
 #[test]
@@ -749,16 +557,4 @@ fn try_sends_the_request_of_the_next_pass_and_shows_where_the_one_behind_it_begi
     assert_eq!(run(&world), complete(1, 0));
     let begins = begun(&stub, "sync").split_off(3);
     assert_eq!(begins, cursors(&["5", "5", "5", "6"])[1..]);
-}
-
-#[test]
-fn records_that_keep_deletes_and_no_list_of_changes_returns_are_advised_against() {
-    let feed = feed();
-    let (_stub, mut world) = synced(&feed);
-    world.set("upstreams.feed.keep=\"30d\"");
-    let checked = world.ingest(&["check", "--config-only"]);
-    assert!(
-        checked.stdout.contains("`keep` deletes records"),
-        "{checked:?}"
-    );
 }

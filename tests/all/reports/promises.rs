@@ -100,27 +100,6 @@ fn the_shipped_jobs_spend_what_was_expected() {
 }
 
 #[test]
-fn the_granular_preset_spends_what_was_expected() {
-    assert_kept("youtube-granular", &SHORT_YOUTUBE, &json!({}), Cost::Before);
-}
-
-#[test]
-fn the_repositories_preset_spends_what_was_expected() {
-    let sets = [
-        "credentials.github.limits.search={ quota = 1000, window = \"1h\" }",
-        "credentials.github.limits.core={ quota = 5000, window = \"1h\" }",
-        "jobs.popular.every=1us",
-        "jobs.organisations.every=1us",
-    ];
-    assert_kept(
-        "github",
-        &sets,
-        &json!({ "search.repositories": 250, "orgs.repos": 150 }),
-        Cost::Before,
-    );
-}
-
-#[test]
 fn the_reports_preset_spends_what_was_expected() {
     let sets = [
         "upstreams.google-analytics.calls.runReport.page.size=10",
@@ -132,24 +111,6 @@ fn the_reports_preset_spends_what_was_expected() {
         &json!({ "runReport": 35 }),
         Cost::Afterwards,
     );
-}
-
-#[test]
-fn the_headlines_preset_spends_what_was_expected() {
-    let sets = [
-        "credentials.gnews.limits.pace={ quota = 1000, window = \"1h\" }",
-        "jobs.headlines.every=1us",
-    ];
-    assert_kept("gnews", &sets, &json!({}), Cost::Before);
-}
-
-#[test]
-fn the_pageviews_preset_spends_what_was_expected() {
-    let sets = [
-        "credentials.wikimedia.limits.pace={ quota = 1000, window = \"1h\" }",
-        "jobs.most-read.every=1us",
-    ];
-    assert_kept("wikimedia", &sets, &json!({}), Cost::Before);
 }
 
 /// Eight regions of four units.

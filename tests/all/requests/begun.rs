@@ -85,41 +85,6 @@ fn batches(run: &Value) -> &Value {
 }
 
 #[test]
-fn a_batch_that_failed_between_its_pages_goes_on_where_it_stopped() {
-    let broken = Arc::new(AtomicBool::new(true));
-    let upstream = six_pages(Arc::clone(&broken));
-    let world = world(&upstream, 1, "{ quota = 100, window = \"24h\" }");
-    let failed = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-    assert_eq!(
-        (failed.code, &batches(&failed.json())["pages"]),
-        (1, &3.into()),
-        "{failed:?}"
-    );
-    broken.store(false, Ordering::SeqCst);
-    let preview = world.json(&[&RUN[..], &["--dry-run"]].concat());
-    let run = world.json(&RUN);
-    assert_eq!(
-        (&run["outcome"], &batches(&run)["pages"]),
-        (&"complete".into(), &3.into()),
-        "{run}"
-    );
-    assert_eq!(
-        pages(&upstream),
-        [1, 2, 3, 4, 4, 5, 6],
-        "no page that landed is asked for again"
-    );
-    assert!(
-        preview["limits"][0]["min"].as_u64().unwrap() <= 3,
-        "{preview}"
-    );
-    assert_eq!(
-        world.count("select count(*) from listing where call = 'children'"),
-        6
-    );
-    assert_eq!(world.count("select count(*) from batch"), 0);
-}
-
-#[test]
 fn a_batch_longer_than_the_limit_is_finished_over_several_windows() {
     let upstream = six_pages(Arc::default());
     let world = world(
@@ -158,29 +123,6 @@ fn refusing(bad: &'static [&'static str]) -> StubUpstream {
 
 fn children(world: &World) -> i64 {
     world.count("select count(*) from record where kind = 'child'")
-}
-
-#[test]
-fn one_id_that_is_refused_costs_no_other_id_of_its_batch() {
-    let upstream = refusing(&["p5"]);
-    let world = world(&upstream, 8, "{ quota = 100, window = \"24h\" }");
-    let run = world.json(&RUN);
-    assert_eq!(run["outcome"], "complete", "{run}");
-    assert!(
-        batches(&run)["detail"]
-            .as_str()
-            .unwrap()
-            .contains("`p5` was refused"),
-        "{run}"
-    );
-    assert_eq!(children(&world), 7);
-    let asked = upstream.requests().len();
-    world.json(&RUN);
-    assert_eq!(
-        upstream.requests().len(),
-        asked + 1,
-        "what was refused alone is not asked for again: only the list is"
-    );
 }
 
 #[test]

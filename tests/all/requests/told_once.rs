@@ -44,48 +44,6 @@ fn refusing(status: u16, retry_after: Option<&'static str>) -> StubUpstream {
     })
 }
 
-fn details(run: &Value) -> Vec<&str> {
-    run["passes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|pass| pass["detail"].as_str().unwrap())
-        .collect()
-}
-
-#[test]
-fn an_upstream_that_asks_for_a_long_pause_is_not_asked_again_by_the_run() {
-    for status in [429, 503] {
-        let upstream = refusing(status, Some("3600"));
-        let world = world(&upstream);
-        let ran = world.ingest(&RUN);
-        assert_eq!((ran.code, upstream.requests().len()), (0, 1), "{ran:?}");
-        let details = details(&ran.json()).join("\n");
-        assert!(details.contains("requests a pause of 1h"), "{ran:?}");
-        assert_eq!(world.recorded("daily"), 1);
-    }
-}
-
-#[test]
-fn a_long_pause_closes_the_limits_of_the_call_for_later_runs() {
-    for status in [429, 503] {
-        let upstream = refusing(status, Some("120"));
-        let world = world(&upstream);
-        let run = world.ingest(&RUN).json();
-        assert_eq!(run["outcome"], "stopped", "{run}");
-        assert!(run["limits"][0]["closed_until"].is_string(), "{run}");
-        let retry_after = run["stopped_by"]["retry_after_seconds"].as_f64().unwrap();
-        assert!((100.0..=120.0).contains(&retry_after), "{run}");
-        let again = world.ingest(&[&RUN[..], &["--strict"]].concat());
-        assert_eq!(
-            (again.code, upstream.requests().len()),
-            (75, 1),
-            "{again:?}"
-        );
-        assert_eq!(world.recorded("daily"), 1);
-    }
-}
-
 #[test]
 fn a_long_pause_closes_the_limit_alone_that_the_rule_names() {
     let upstream = refusing(429, Some("120"));

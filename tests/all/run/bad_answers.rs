@@ -109,44 +109,6 @@ fn a_body_that_never_ends_is_cut_off() {
 }
 
 #[test]
-fn a_cursor_that_repeats_ends_the_step() {
-    let world = World::new();
-    world.faults(&json!({ "answer": "same_cursor", "after": 1, "times": 9 }));
-    let report = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(report["passes"][0]["outcome"], "doubtful", "{report}");
-    assert!(
-        report["passes"][0]["pages"].as_u64().unwrap() <= 3,
-        "{report}"
-    );
-    assert!(
-        report["passes"][0]["detail"]
-            .as_str()
-            .unwrap()
-            .contains("same cursor"),
-        "{report}"
-    );
-}
-
-#[test]
-fn a_cursor_that_is_no_longer_taken_starts_the_step_over_once() {
-    let world = World::new();
-    world.faults(&json!({ "answer": "bad_cursor", "after": 2, "times": 1 }));
-    let report = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(report["passes"][0]["outcome"], "complete", "{report}");
-    assert_eq!(
-        report["passes"][0]["requests"], 7,
-        "2 pages, the refusal, and 4 anew: {report}"
-    );
-    assert!(
-        report["passes"][0]["detail"]
-            .as_str()
-            .unwrap()
-            .contains("restarted from the first page"),
-        "{report}"
-    );
-}
-
-#[test]
 fn a_region_that_the_upstream_refuses_is_asked_once_and_the_others_are_served() {
     let mut world = World::new();
     world.set("regions=[\"US\", \"XX\", \"GB\"]");
@@ -180,33 +142,6 @@ fn a_wait_that_is_not_believed_is_not_told_as_what_the_upstream_asks() {
             "503 Service Unavailable: Busy; the upstream requests a pause of more than 32 days;"
         ),
         "{detail}"
-    );
-}
-
-#[test]
-fn a_list_that_no_answer_has_while_they_have_another_is_doubtful_after_one_request() {
-    let mut world = World::new();
-    let at = "upstreams.youtube.calls.\"videos.list\".records.at=\"/itemz\"";
-    world.set("jobs.trending.every=1us");
-    let run = world.json(&["--region", "US", "--job", "trending", "--set", at]);
-    let pass = &run["passes"][0];
-    assert_eq!(
-        (&pass["outcome"], &pass["records"], &pass["requests"]),
-        (&"doubtful".into(), &0.into(), &1.into()),
-        "{run}"
-    );
-    assert!(
-        pass["detail"]
-            .as_str()
-            .unwrap()
-            .contains("the response has no records at `/itemz`"),
-        "{run}"
-    );
-    let run = world.json(&["--region", "US", "--job", "trending"]);
-    assert_eq!(
-        (&run["passes"][0]["records"], &run["passes"][0]["detail"]),
-        (&200.into(), &().into()),
-        "{run}"
     );
 }
 

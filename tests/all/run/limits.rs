@@ -97,24 +97,6 @@ fn sixteen_processes_spend_exactly_what_is_left() {
 }
 
 #[test]
-fn a_budget_of_one_region_a_run_serves_every_region_in_turn() {
-    let mut world = listing_with("{ quota = 32, window = \"24h\" }");
-    let mut served = Vec::new();
-    for day in 0..8 {
-        let quota = format!(
-            "credentials.youtube.limits.daily={{ quota = {}, window = \"24h\" }}",
-            4 * (day + 1)
-        );
-        world.set(&quota);
-        served.extend(completed(
-            &world.json(&["--region", "all", "--job", "trending"]),
-        ));
-    }
-    let distinct: HashSet<&String> = served.iter().collect();
-    assert_eq!((served.len(), distinct.len()), (8, 8), "{served:?}");
-}
-
-#[test]
 fn a_charge_by_hand_is_counted_once_for_one_id_and_told_when_it_fits() {
     let mut world = World::new();
     world

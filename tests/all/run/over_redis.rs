@@ -194,43 +194,6 @@ fn a_redis_that_speaks_tls_is_believed_only_with_a_certificate_that_the_system_t
 }
 
 #[test]
-fn status_and_a_preview_write_nothing_to_redis_or_to_disk() {
-    let server = RedisServer::with(&["--enable-debug-command", "yes"]);
-    let world = world_over(&server, "{ quota = 40, window = \"24h\" }");
-    world.json(RUN);
-    let before = (
-        server.ask::<Vec<String>>("KEYS *").len(),
-        listing(&world),
-        server.ask::<String>("DEBUG DIGEST"),
-    );
-    world.json(&["status"]);
-    world.json(&["--region", "all", "--dry-run"]);
-    let after = (
-        server.ask::<Vec<String>>("KEYS *").len(),
-        listing(&world),
-        server.ask::<String>("DEBUG DIGEST"),
-    );
-    assert_eq!(before, after);
-}
-
-/// Every file of the state directory with its size.
-fn listing(world: &World) -> Vec<(String, u64)> {
-    let entries = std::fs::read_dir(world.state_dir())
-        .unwrap()
-        .map(|entry| entry.unwrap());
-    let mut files: Vec<(String, u64)> = entries
-        .map(|entry| {
-            (
-                entry.file_name().into_string().unwrap(),
-                entry.metadata().unwrap().len(),
-            )
-        })
-        .collect();
-    files.sort();
-    files
-}
-
-#[test]
 fn what_was_charged_in_one_ledger_counts_in_the_one_that_is_named_next() {
     let server = RedisServer::start();
     let redis = format!("ledger.url=redis://127.0.0.1:{}", server.port());

@@ -89,53 +89,6 @@ fn assert_walked(pages: &[Vec<String>]) {
 }
 
 #[tokio::test]
-async fn pages_are_turned_by_a_token_of_the_body() {
-    let table = plain(
-        r#"{ kind = "token", param = "from", next = "/data/next", size_param = "n", size = 10 }"#,
-    )
-    .await;
-    let mut pages = Vec::new();
-    let mut query = Vec::new();
-    loop {
-        let page = table.page("US", &query).await;
-        pages.push(list(&page));
-        let Some(next) = page["data"]["next"].as_str() else {
-            break;
-        };
-        query = vec![("from", next.to_owned())];
-    }
-    assert_walked(&pages);
-    assert_eq!(
-        table.things("GB", &query).send().await.unwrap().status(),
-        400,
-        "a token of another list"
-    );
-}
-
-#[tokio::test]
-async fn pages_are_turned_by_a_link_header() {
-    let table = plain(r#"{ kind = "link", size_param = "per_page", size = 10 }"#).await;
-    let mut url = table.url("plain", "things/US?per_page=10");
-    let mut pages = Vec::new();
-    loop {
-        let response = table.client.get(&url).send().await.unwrap();
-        let link = response
-            .headers()
-            .get("link")
-            .map(|link| link.to_str().unwrap().to_owned());
-        pages.push(list(&good(response).await));
-        let Some(link) = link else { break };
-        url = link
-            .strip_prefix('<')
-            .unwrap()
-            .strip_suffix(">; rel=\"next\"")
-            .unwrap()
-            .to_owned();
-    }
-    assert_walked(&pages);
-}
-
-#[tokio::test]
 async fn pages_are_turned_by_a_url_in_the_body_that_holds_no_secret() {
     let secret = format!("secret = {{ env = \"K\" }}\n{DAILY}");
     let page = r#"{ kind = "next_url", next = "/next", size = 10 }"#;
@@ -162,57 +115,6 @@ async fn pages_are_turned_by_a_url_in_the_body_that_holds_no_secret() {
         next.clone_into(&mut url);
     }
     assert_walked(&pages);
-}
-
-#[tokio::test]
-async fn pages_are_turned_by_an_offset_with_a_total() {
-    let page = r#"{ kind = "offset", param = "skip", size_param = "take", size = 10, total = "/data/total" }"#;
-    let table = plain(page).await;
-    let mut pages = Vec::new();
-    for offset in [0, 10, 20, 30] {
-        let page = table
-            .page(
-                "US",
-                &[("skip", offset.to_string()), ("take", "10".to_owned())],
-            )
-            .await;
-        assert_eq!(page["data"]["total"], 35);
-        pages.push(list(&page));
-    }
-    assert_walked(&pages);
-    assert!(list(&table.page("US", &[("skip", u64::MAX.to_string())]).await).is_empty());
-    assert_eq!(
-        table
-            .page("US", &[("skip", "30".into()), ("take", "3".into())])
-            .await["data"]["list"],
-        json!(
-            table.page("US", &[("skip", "30".into())]).await["data"]["list"]
-                .as_array()
-                .unwrap()[..3]
-        )
-    );
-}
-
-#[tokio::test]
-async fn pages_are_turned_by_their_number() {
-    let table = plain(r#"{ kind = "number", param = "page", first = 0, size = 10 }"#).await;
-    let mut pages = Vec::new();
-    for number in 0..4 {
-        pages.push(list(
-            &table.page("US", &[("page", number.to_string())]).await,
-        ));
-    }
-    assert_walked(&pages);
-    assert!(list(&table.page("US", &[("page", "4".to_owned())]).await).is_empty());
-    assert_eq!(
-        table
-            .things("US", &[("page", "many".to_owned())])
-            .send()
-            .await
-            .unwrap()
-            .status(),
-        400
-    );
 }
 
 #[tokio::test]

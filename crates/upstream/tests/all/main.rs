@@ -159,11 +159,6 @@ impl Asking {
         self
     }
 
-    pub(crate) fn records(mut self, at: &str, id: &[&str]) -> Self {
-        self.call.records = Some(records(at, id).into());
-        self
-    }
-
     pub(crate) fn param(mut self, name: &str, text: &str) -> Self {
         self.params
             .insert(name.to_owned(), Param::Once(template(text)));

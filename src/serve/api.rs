@@ -1,27 +1,21 @@
-//! The routes, and the read API: the JSON of the commands.
+//! The read API: the JSON of the commands.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use tower_http::compression::CompressionLayer;
 
-use super::guard::{HEALTH, guard};
+use super::App;
 use super::problem::Problem;
-use super::{App, charge, page};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
-use crate::commands::{Error, export, history, metrics, preview, search, status};
+use crate::commands::{Error, export, history, preview, search, status};
 use crate::when::Since;
 use ingest_base::plain::json_safe;
 use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
@@ -42,57 +36,6 @@ pub fn typed(media_type: &'static str, body: impl Into<Bytes>) -> Response {
 pub fn json_text(value: &impl Serialize) -> Response {
     let text = serde_json::to_string(value).unwrap_or_default();
     typed(JSON, json_safe(&text).into_owned())
-}
-
-pub fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/api/v1/status", get(status_json))
-        .route("/api/v1/history", get(history_json))
-        .route("/api/v1/search", get(search_json))
-        .route("/api/v1/plan", get(plan_json))
-        .route("/api/v1/records/{kind}", get(records))
-        .route("/api/v1/records/{kind}/{id}", get(record))
-        .route("/api/v1/charge", post(charge::charge))
-        .route("/api/v1/release", post(charge::release))
-        .route("/api/v1/settle", post(charge::settle))
-        .route("/metrics", get(metrics_text))
-        .route(HEALTH, get(health))
-        .merge(page::routes())
-        .fallback(nothing)
-        .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(&app), guard))
-        // The last layer is the outermost: what the guard refuses is compressed too.
-        .layer(CompressionLayer::new())
-        .with_state(app)
-}
-
-async fn nothing(uri: Uri) -> Problem {
-    let detail = format!(
-        "there is nothing at {}; docs/serve.md has all addresses",
-        ingest_base::plain::one_line(uri.path())
-    );
-    Problem::new(StatusCode::NOT_FOUND, detail)
-}
-
-async fn other_method() -> Problem {
-    let detail =
-        "this address does not answer requests of this method; docs/serve.md has all addresses";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
-}
-
-async fn health(State(app): State<Arc<App>>) -> Response {
-    let limits = app.limiter.store(app.environment.clock.now()).await;
-    json_text(&json!({ "status": "ok", "limits": limits }))
-}
-
-const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-/// The state now, in the families of `--metrics-file`. How the last run ended is in that file alone.
-async fn metrics_text(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let text = app
-        .read(|environment| async move { metrics::text(&environment, None).await })
-        .await?;
-    Ok(typed(METRICS, text))
 }
 
 /// Reads the parameters of a request.
@@ -153,7 +96,7 @@ pub struct StatusParameters {
     fail_if_stale: Option<String>,
 }
 
-async fn status_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub async fn status_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let parameters: StatusParameters = parameters(&uri)?;
     let stale = span("fail_if_stale", parameters.fail_if_stale.as_deref())?;
     let status = app
@@ -177,7 +120,7 @@ impl HistoryParameters {
     }
 }
 
-async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let since = parameters::<HistoryParameters>(&uri)?.since()?;
     let history = app
         .read(move |environment| async move {
@@ -217,7 +160,7 @@ impl SearchParameters {
     }
 }
 
-async fn search_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub async fn search_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let parameters: SearchParameters = parameters(&uri)?;
     if parameters.q.trim().is_empty() {
         return Err(Problem::bad_request("q: expected the words to search for"));
@@ -270,7 +213,7 @@ pub async fn plan(
     .await
 }
 
-async fn plan_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
+pub async fn plan_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let preview = plan(&app, parameters(&uri)?).await?;
     Ok(json_text(&preview))
 }
@@ -289,7 +232,7 @@ pub struct RecordsParameters {
     pub r#as: Option<String>,
 }
 
-async fn records(
+pub async fn records(
     State(app): State<Arc<App>>,
     kind: InPath<String>,
     uri: Uri,
@@ -388,7 +331,7 @@ struct RecordParameters {
     upstream: Option<String>,
 }
 
-async fn record(
+pub async fn record(
     State(app): State<Arc<App>>,
     path: InPath<(String, String)>,
     uri: Uri,

@@ -25,6 +25,7 @@ mod places;
 mod problem;
 mod reads;
 mod rest;
+mod router;
 mod unread;
 
 use std::net::SocketAddr;
@@ -83,7 +84,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
     let unread = app.unread.clone();
     let is_behind_a_proxy = app.environment.config.serve.trusted_hops > 0;
     let others = (unread, is_behind_a_proxy);
-    connections::serve(listeners, api::router(app), others, stop).await;
+    connections::serve(listeners, router::router(app), others, stop).await;
     Ok(Exit::Success)
 }
 

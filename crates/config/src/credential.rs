@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::document::Document;
+use super::entries::Entries;
 use super::error::Refusal;
 use super::limit::{CredentialLimit, Limits};
-use super::read::Entries;
 use super::upstream::exactly_one;
 use super::values::{As, Either, File, Filled, Leaf, List, Named, Text, described, leaf};
 use super::{Call, Region, Upstream};

@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::body::{BODIES, Body, JsonTemplate, Param, Params, StepGraphql, beside, only_body};
 use super::document::Document;
+use super::entries::Entries;
 use super::error::Refusal;
 use super::id_place::IdPlace;
 use super::names::advice;
-use super::read::Entries;
 use super::since::Since;
 use super::slices::Slices;
 use super::stop_at_known::StopAtKnown;

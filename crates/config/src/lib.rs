@@ -40,6 +40,7 @@ mod upstream;
 // How the file becomes these types.
 mod check;
 mod document;
+mod entries;
 mod error;
 mod load;
 pub mod manual;

@@ -1,16 +1,16 @@
 //! The document, read into checked types: section by section, and then what they name.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
 use super::document::Document;
+use super::entries::Entries;
 use super::error::{Problem, Refusal};
 use super::names::advice;
 use super::region::{self, Regions};
-use super::{Call, CatalogConfig, Config, Upstream, check, credential, job, values};
+use super::{Call, CatalogConfig, Config, Upstream, check, credential, job};
 
 /// The sections of a file, in the order in which they are read.
 const SECTIONS: [&str; 7] = [
@@ -65,7 +65,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     }
     let serve = section(document, "serve")?;
     let upstreams = Entries::read(document, "upstreams", |path| upstream(document, path));
-    if upstreams.written.is_empty() && document.is_right_below(&["upstreams"]) {
+    if upstreams.written().is_empty() && document.is_right_below(&["upstreams"]) {
         let remedy = "add [upstreams.NAME] with base_url and calls";
         document.refuse(&["upstreams"], "expected at least one", remedy);
     }
@@ -76,7 +76,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
     };
     let jobs = Entries::read(document, "jobs", |path| job::job(document, path, &known));
     let in_order = jobs
-        .written
+        .written()
         .iter()
         .filter_map(|name| jobs.right.get(name).cloned());
     Some(Config {
@@ -104,7 +104,7 @@ fn upstream(document: &Document<'_>, path: &[&str]) -> Option<Upstream> {
         let name = path.last().copied().unwrap_or_default();
         Some(call.within(name, upstream.as_ref()?))
     });
-    if calls.written.is_empty() && document.is_right_below(&path) {
+    if calls.written().is_empty() && document.is_right_below(&path) {
         let remedy = "add [upstreams.NAME.calls.\"things.list\"]";
         document.refuse(&path, "expected at least one call", remedy);
     }
@@ -114,70 +114,4 @@ fn upstream(document: &Document<'_>, path: &[&str]) -> Option<Upstream> {
         calls: calls.right,
         ..upstream?
     })
-}
-
-/// Values by name, and the names of all in the order of the file, wrong ones included: a reference to one of those is not reported
-/// as unknown.
-pub struct Entries<T> {
-    pub right: BTreeMap<String, Arc<T>>,
-    written: Vec<String>,
-}
-
-impl<T> Entries<T> {
-    /// Reads each value of a section by itself.
-    pub fn read(
-        document: &Document<'_>,
-        section: &str,
-        read: impl Fn(&[&str]) -> Option<T>,
-    ) -> Self {
-        Self::at(document, &[section], read)
-    }
-
-    fn at(document: &Document<'_>, path: &[&str], read: impl Fn(&[&str]) -> Option<T>) -> Self {
-        if document.find(path).is_some_and(|value| !value.is_table()) {
-            document.report(path, &Refusal::no_table());
-        }
-        let written = document.keys(path);
-        let mut right = BTreeMap::new();
-        for name in &written {
-            let path = [path, &[name.as_str()]].concat();
-            if let Err(refusal) = values::name_of(name) {
-                document.report(&path, &refusal);
-            } else if let Some(value) = read(&path) {
-                right.insert(name.clone(), Arc::new(value));
-            }
-        }
-        Self { right, written }
-    }
-
-    /// The same names with other values.
-    pub fn map<U>(&self, value: impl Fn(&str, &T) -> U) -> Entries<U> {
-        let right = self.right.iter();
-        let right = right.map(|(name, one)| (name.clone(), Arc::new(value(name, one))));
-        Entries {
-            right: right.collect(),
-            written: self.written.clone(),
-        }
-    }
-
-    /// All names, in the order of the file.
-    pub fn written(&self) -> &[String] {
-        &self.written
-    }
-
-    /// The value to which the name at a place refers.
-    pub fn named(
-        &self,
-        name: &str,
-        what: &str,
-        document: &Document<'_>,
-        place: &[&str],
-    ) -> Option<Arc<T>> {
-        if self.written.iter().any(|written| written == name) {
-            return self.right.get(name).cloned();
-        }
-        let known = self.written.iter().map(String::as_str);
-        document.refuse(place, format!("unknown {what}"), advice(name, known));
-        None
-    }
 }

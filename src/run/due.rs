@@ -175,16 +175,9 @@ async fn read_known(
 pub async fn reread(
     catalog: &dyn PassReader,
     candidate: &Candidate,
-    known: Option<RegionState>,
     now: Timestamp,
 ) -> Result<Option<Candidate>, CatalogError> {
     let (job, region) = (&candidate.job, &candidate.region);
-    if let Some(state) = known {
-        let mut found = vec![Candidate::new(job, region, state)];
-        read_lasting(catalog, job, &mut found, now).await?;
-        read_known(catalog, job, &mut found, now).await?;
-        return Ok(found.pop());
-    }
     let Some(slice) = region.slice else {
         let selection = vec![(Arc::clone(job), vec![Arc::clone(region)])];
         return Ok(candidates(catalog, &selection, now).await?.pop());

@@ -107,23 +107,14 @@ async fn take_up(
     candidate: &Candidate,
 ) -> Result<Result<Pass, PassOutcome>, StopReason> {
     let (job, region) = (&candidate.job, &candidate.region);
-    let until = context.clock.now() + LONGEST_TOLERANCE;
-    let (taken, known) = match region.slice {
-        None => {
-            let taken = context.leases.take_region(&job.name, &region.code, until);
-            taken.await?
-        }
-        Some(_) => {
-            let resource = Resource::region(&job.name, &region.key());
-            (context.leases.take(&resource).await?, None)
-        }
-    };
+    let resource = Resource::region(&job.name, &region.key());
+    let taken = context.leases.take(&resource).await?;
     let lease = match taken {
         Taken::Granted(lease) => lease,
         Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
     let now = context.clock.now();
-    let fresh = reread(&*context.catalog, candidate, known, now).await?;
+    let fresh = reread(&*context.catalog, candidate, now).await?;
     // A region that another run completed since this one chose it is not the one that waited longest any more, even if it is due
     // again already.
     let was_walked =

@@ -5,7 +5,7 @@ use rustix::system::uname;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{CatalogError, RegionState};
+use super::CatalogError;
 use ingest_base::clock::Deadline;
 use ingest_quota::Timestamp;
 
@@ -142,18 +142,6 @@ pub enum Taken {
 pub trait Leases: Send + Sync {
     /// Takes a resource if no other run holds it, in this process or another.
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError>;
-
-    /// Takes a region of a job. Returns its state as well, with the passes that started no later than `until`, if the store reads
-    /// that in one go, behind the lease; `None` if the caller has to.
-    async fn take_region(
-        &self,
-        job: &str,
-        region: &str,
-        _: Timestamp,
-    ) -> Result<(Taken, Option<RegionState>), CatalogError> {
-        let taken = self.take(&Resource::region(job, region)).await?;
-        Ok((taken, None))
-    }
 
     /// Returns the term under which this process holds a resource; `None` if it does not, or if its leases cannot be lost.
     fn term(&self, resource: &Resource) -> Option<Term>;

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::Serializer;
+
 use ingest_quota::Timestamp;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -94,4 +96,12 @@ fn instant(text: &str) -> Option<Timestamp> {
         true => Timestamp::parse(&format!("{text}T00:00:00Z")),
         false => Timestamp::parse(text),
     }
+}
+
+/// Whole microseconds, written as seconds: `3.25`.
+///
+/// # Errors
+/// When the serializer fails.
+pub fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(span.as_secs_f64())
 }

@@ -167,8 +167,7 @@ async fn read_known(
     Ok(())
 }
 
-/// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete. `known` is the state of its region, if that
-/// was read already.
+/// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
 ///
 /// # Errors
 /// When the catalog cannot be read.

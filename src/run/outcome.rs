@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::retention::Deletion;
+use crate::when::seconds;
 
 use ingest_base::record::Doubted;
 use ingest_config::{Region, Slice};
@@ -232,12 +233,4 @@ pub struct RunReport {
     /// Records that it deleted since no response contained them within `keep`; missing if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletions: Vec<Deletion>,
-}
-
-/// Whole microseconds, written as seconds: `3.25`.
-///
-/// # Errors
-/// When the serializer fails.
-pub fn seconds<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_f64(span.as_secs_f64())
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::outcome::seconds;
 use super::{Context, Selection};
+use crate::when::seconds;
 use ingest_catalog::{CatalogError, PassReader, Resource, Taken};
 use ingest_quota::Timestamp;
 

@@ -6,9 +6,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::context::Context;
 use ingest_base::private::Directory;
-use ingest_catalog::{CatalogError, Landing, PassRef};
+use ingest_catalog::{CatalogError, Landing, PassRef, PassStore};
 use ingest_config::Records;
 
 /// The file of unlanded pages: a JSON object per line.
@@ -58,7 +57,7 @@ impl Unlanded {
     /// The catalog is unavailable; the pages that are left stay in the file. A page that it rejects stays there too.
     pub async fn land_all(
         &self,
-        context: &Context,
+        catalog: &dyn PassStore,
         kind_of: KindOf<'_>,
     ) -> Result<u64, CatalogError> {
         let failed = |error: io::Error| {
@@ -80,7 +79,7 @@ impl Unlanded {
         let mut lines = text.lines();
         let mut outcome = Ok(());
         for line in lines.by_ref() {
-            match self.land(context, kind_of, line, &mut begun).await {
+            match self.land(catalog, kind_of, line, &mut begun).await {
                 Ok(true) => landed += 1,
                 Ok(false) => left.push(line),
                 // No later run could store it either, and none should stop for it.
@@ -104,7 +103,7 @@ impl Unlanded {
     /// Lands the page of one line. Returns `false` if the line cannot be used.
     async fn land(
         &self,
-        context: &Context,
+        catalog: &dyn PassStore,
         kind_of: KindOf<'_>,
         line: &str,
         begun: &mut HashMap<PassRef, PassRef>,
@@ -131,7 +130,7 @@ impl Unlanded {
         if let Some(pass) = begun.get(&named) {
             landing.pass = pass.clone();
         }
-        let landed = context.catalog.land(Arc::new(landing)).await?;
+        let landed = catalog.land(Arc::new(landing)).await?;
         begun.insert(named, PassRef::Open(landed.pass));
         Ok(true)
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::all::all;
 use super::batches::{Batches, fetch_batches};
 use super::context::Context;
-use super::due::{Candidate, LONGEST_TOLERANCE, jobs, reread};
+use super::due::{Candidate, jobs, reread};
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};

@@ -11,9 +11,9 @@ use futures_util::future::join;
 use serde::Serialize;
 
 use super::simulation::{Balances, Bounds, Snapshot, in_memory};
-use crate::run::outcome::seconds;
 use crate::run::retention::unseen;
 use crate::run::{Deletion, HeldBack, LimitReport, Range, Selection, accounts, limit_reports};
+use crate::when::seconds;
 use ingest_catalog::{CatalogError, PassReader};
 use ingest_config::Slice;
 use ingest_ledger::LedgerClient;

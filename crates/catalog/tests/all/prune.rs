@@ -3,38 +3,6 @@ use ingest_catalog::PassStore;
 use super::fixture::{Fixture, Page, at, video};
 
 #[tokio::test]
-async fn records_not_seen_since_are_dropped_from_record_and_index_and_the_listing_stays() {
-    let f = Fixture::new();
-    f.land(&Page::of(vec![
-        video("old", "ancient words"),
-        video("kept", "lasting words"),
-    ]))
-    .await;
-    f.land(&Page::of(vec![video("kept", "lasting words")]).now(at(10)))
-        .await;
-    f.land(&Page {
-        upstream: "other".into(),
-        ..Page::of(vec![video("old", "other")])
-    })
-    .await;
-    assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
-    assert_eq!(
-        f.rows("select upstream, id from record order by 1"),
-        ["other old", "youtube kept"]
-    );
-    assert_eq!(
-        f.rows("select rowid from record_text where record_text match 'ancient'"),
-        [""; 0]
-    );
-    assert_eq!(
-        f.rows("select rowid from record_text where record_text match 'lasting'"),
-        ["2"]
-    );
-    assert_eq!(f.count("listing"), 4);
-    assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 0);
-}
-
-#[tokio::test]
 async fn more_than_one_transaction_of_them_are_all_dropped() {
     let f = Fixture::new();
     f.land(&Page::of(

@@ -13,6 +13,7 @@ mod apis;
 mod benches;
 mod cases;
 mod catalog;
+mod console;
 mod documents;
 mod fuzz;
 mod lists;

@@ -3,7 +3,6 @@
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
-use serde_json::{Value, json};
 
 use crate::support::world::{Ran, World};
 
@@ -159,70 +158,4 @@ fn completion_with_a_broken_configuration_offers_nothing_and_says_nothing() {
     std::fs::write(world.directory.path().join("broken.toml"), "regions = 1").unwrap();
     let offered = completed(&world, &["ingest", "--config", "broken.toml", "--job", ""]);
     assert!(!offered.contains(&"trending".to_owned()), "{offered:?}");
-}
-
-#[test]
-fn a_configuration_is_checked_without_secrets_and_without_a_state_directory() {
-    let world = World::new();
-    let mut command = world.command(&["check", "--config-only"]);
-    let ran = Ran::of(command.env_remove("YOUTUBE_API_KEY").output().unwrap());
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.contains("quotas.toml"), "{ran:?}");
-    assert!(!world.state_dir().exists());
-    let mut wrong = World::new();
-    wrong.set("ledger.cheap_max=-1");
-    assert_eq!(wrong.ingest(&["check", "--config-only"]).code, 2);
-    let both = world.ingest(&["check", "--config-only", "--connect"]);
-    assert_eq!(both.code, 2, "{both:?}");
-}
-
-#[test]
-fn status_fails_where_a_region_is_stale_and_names_it_first() {
-    let world = World::new();
-    let fail = ["status", "--fail-if-stale", "6h"];
-    let never = world.ingest(&fail);
-    assert_eq!(never.code, 1, "{never:?}");
-    let first = never.stdout.lines().next().unwrap();
-    assert!(
-        first.starts_with("Stale, with no complete pass within 6h: ")
-            && first.contains("trending US (never)"),
-        "{first}"
-    );
-    world.json(&["--region", "all"]);
-    assert_eq!(world.ingest(&fail).code, 0);
-    assert_eq!(world.json(&fail)["stale"], json!([]));
-    let strict = world.json(&["status", "--fail-if-stale", "0s"]);
-    assert_eq!(strict["stale"].as_array().unwrap().len(), 16, "{strict}");
-    assert_eq!(strict["stale"][0]["job"], "trending");
-    let plain = world.json(&["status"]);
-    assert_eq!(plain.get("stale"), None::<&Value>);
-}
-
-#[test]
-fn quiet_with_a_json_log_prints_no_text_when_something_failed() {
-    let mut world = World::new();
-    world.set("upstreams.youtube.attempts=1");
-    world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
-    let quiet = |world: &World, arguments: &[&str], code: i32| {
-        let ran = world.ingest(&[arguments, &["-q", "--log", "json"]].concat());
-        assert_eq!(
-            (ran.code, ran.stdout.as_str()),
-            (code, ""),
-            "{arguments:?}: {ran:?}"
-        );
-        assert!(
-            !ran.stderr.is_empty(),
-            "{arguments:?}: nothing says what failed"
-        );
-        for line in ran.stderr.lines() {
-            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        }
-    };
-    quiet(&world, &["--region", "US", "--job", "trending"], 1);
-    let most = ["charge", "youtube", "videos.list", "--times", "9000"];
-    world.ingest(&most);
-    quiet(&world, &most, 75);
-    let mut unset = World::new();
-    unset.set("credentials.youtube.secret={ env = \"NOT_SET\" }");
-    quiet(&unset, &["check"], 1);
 }

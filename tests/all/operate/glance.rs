@@ -72,51 +72,6 @@ fn status_begins_with_a_verdict_and_shows_the_worst_regions_first() {
 }
 
 #[test]
-fn status_counts_the_regions_whose_last_pass_failed_and_names_each_cause_once() {
-    let world = World::new();
-    let away = "upstreams.youtube.base_url=http://127.0.0.1:1/";
-    let trending = ["--region", "all", "--job", "trending"];
-    let failed = |more: &[&str]| {
-        let sets = ["--set", away, "--set", "upstreams.youtube.attempts=1"];
-        world.ingest(&[&trending, &sets[..], more].concat())
-    };
-    let status = || world.ingest(&["status", "--job", "trending"]).stdout;
-    assert_eq!(failed(&[]).code, 1);
-    let shown = status();
-    assert!(shown.starts_with("8 failed\n"), "{shown}");
-    assert!(!shown.contains("Nothing was ingested yet"), "{shown}");
-    let cause = "cannot connect to 127.0.0.1:1";
-    assert_eq!(shown.matches(cause).count(), 1, "{shown}");
-    assert!(
-        shown.contains("trending 8 regions: US, GB, …, CA: failed "),
-        "{shown}"
-    );
-    // A pass that failed later than a complete one, which is not old.
-    assert_eq!(world.ingest(&trending).code, 0);
-    assert!(status().starts_with("8 fresh\n"), "{}", status());
-    let again = failed(&["--set", "jobs.trending.every=1us"]);
-    assert_eq!(again.code, 1, "{again:?}");
-    assert!(status().starts_with("8 failed\n"), "{}", status());
-    let json = world.json(&["status", "--job", "trending"]);
-    let why = json["regions"][0]["failed"]["why"].as_str().unwrap();
-    assert!(why.contains(cause), "{json}");
-}
-
-#[test]
-fn status_counts_the_batches_that_failed_with_the_regions_that_they_serve() {
-    let world = World::new();
-    let elsewhere = "upstreams.youtube.calls.\"channels.list\".path=nowhere";
-    let ran = world.ingest(&["--region", "all", "--job", "trending", "--set", elsewhere]);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    let shown = world.ingest(&["status", "--job", "trending"]).stdout;
-    assert!(shown.starts_with("9 failed\n"), "{shown}");
-    assert!(
-        shown.contains("trending 9 regions: US, GB, …, *: failed "),
-        "{shown}"
-    );
-}
-
-#[test]
 fn a_forecast_names_a_closed_limit_and_shows_what_fits_once_it_is_open() {
     let world = World::with(|options| options.quota = Some(Units::new(3)));
     let stopped = world.ingest(&["--region", "US", "--job", "trending"]);

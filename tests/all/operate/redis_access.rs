@@ -67,36 +67,6 @@ fn the_password_can_be_in_every_place_that_a_secret_can_be_in() {
 }
 
 #[test]
-fn a_password_that_is_missing_is_reported_with_its_key_and_checked_without_a_connection() {
-    let server = RedisServer::with(&["--requirepass", PASSWORD]);
-    let url = format!("redis://127.0.0.1:{}", server.port());
-    let world = world(&url, &["ledger.password={ env = \"REDIS_PASSWORD\" }"]);
-    let why = outage(&world);
-    assert!(
-        why.contains("ledger.password: the secret is not set: set REDIS_PASSWORD"),
-        "{why}"
-    );
-    let checked = world.ingest(&["check"]);
-    assert_eq!(checked.code, 1, "{checked:?}");
-    assert!(
-        checked
-            .stdout
-            .contains("ledger.password: the secret is not set"),
-        "{checked:?}"
-    );
-}
-
-#[test]
-fn the_user_of_a_password_that_is_configured_apart_is_shown() {
-    let world = world(
-        "redis://ingest@127.0.0.1:1",
-        &["ledger.password={ command = [\"/bin/echo\", \"any\"] }"],
-    );
-    let why = outage(&world);
-    assert!(why.contains("redis://ingest@127.0.0.1:1: "), "{why}");
-}
-
-#[test]
 fn sentinels_have_a_password_of_their_own_and_messages_name_the_one_that_is_wrong() {
     let primary = RedisServer::with(&["--requirepass", PASSWORD]);
     let sentinel = RedisServer::sentinel_with(
@@ -149,13 +119,6 @@ fn sentinels_have_a_password_of_their_own_and_messages_name_the_one_that_is_wron
         why.contains("the Sentinels do not monitor a service `other`"),
         "{why}"
     );
-}
-
-#[test]
-fn the_url_of_sentinels_is_shown_as_it_is_configured() {
-    let url = "redis+sentinel://127.0.0.1:1,127.0.0.1:2/ledger/3?tls=true";
-    let why = outage(&world(url, &[]));
-    assert!(why.contains(&format!("{url}: ")), "{why}");
 }
 
 /// A certificate of its own for `localhost`, which the server trusts in clients too.
@@ -258,48 +221,6 @@ fn a_plain_connection_to_a_port_that_expects_tls_is_told_to_use_it() {
     );
     let why = outage(&world("redis://127.0.0.1:1", &[]));
     assert!(!why.contains("TLS"), "{why}");
-}
-
-#[test]
-fn passwords_and_certificates_that_the_url_does_not_use_are_refused() {
-    for (sets, expected) in [
-        (
-            [
-                "ledger.url=redis://me:hush@host",
-                "ledger.password={ env = \"P\" }",
-            ],
-            "ledger.url already contains a password",
-        ),
-        (
-            [
-                "ledger.url=redis://host",
-                "ledger.sentinel_password={ env = \"P\" }",
-            ],
-            "only redis+sentinel:// connects to Sentinels",
-        ),
-        (
-            ["ledger.url=redis://host", "ledger.tls={ ca = \"ca.crt\" }"],
-            "write rediss:// in ledger.url",
-        ),
-        (
-            [
-                "ledger.url=rediss://host",
-                "ledger.tls={ cert = \"a.crt\" }",
-            ],
-            "ledger.tls.key: is missing",
-        ),
-        (
-            ["ledger.url=redis://host", "ledger.password=hush"],
-            "the secret itself must not be in this file",
-        ),
-    ] {
-        let mut world = World::new();
-        world.set(sets[0]).set(sets[1]);
-        let ran = world.ingest(&["check"]);
-        assert_eq!(ran.code, 2, "{ran:?}");
-        assert!(ran.stderr.contains(expected), "{expected}: {ran:?}");
-        assert!(!ran.stderr.contains("hush"), "{ran:?}");
-    }
 }
 
 #[test]

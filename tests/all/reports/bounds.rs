@@ -2,7 +2,7 @@
 
 use ingest::foresight::Preview;
 use ingest::run::Range;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::stage::spent;
 use crate::support::lab::Lab;
@@ -114,33 +114,4 @@ fn a_list_of_a_size_that_nobody_configured_names_any_number_of_ids() {
         .find(|step| step.region == "*")
         .unwrap();
     assert_eq!(step.requests.max, None, "{step:?}");
-}
-
-#[test]
-fn a_preview_shows_what_the_last_passes_took_beside_its_bounds() {
-    let sets = [
-        "regions=[\"US\"]",
-        "jobs.trending.every=1us",
-        "upstreams.youtube.calls.\"videos.list\".page.size=10",
-    ];
-    let world = World::configured(&sets, |_| {});
-    let arguments = ["--region", "all", "--job", "trending"];
-    let preview = [&arguments[..], &["--dry-run"]].concat();
-    assert_eq!(world.json(&preview)["steps"][0]["previous"], Value::Null);
-    for _ in 0..2 {
-        world.json(&arguments);
-    }
-    let step = &world.json(&preview)["steps"][0];
-    assert_eq!(
-        step["previous"],
-        json!({ "passes": 2, "min": 4, "max": 4 }),
-        "{step}"
-    );
-    assert_eq!(
-        step["requests"]["min"], 1,
-        "the bound is a hard one: {step}"
-    );
-    let text = world.ingest(&preview).stdout;
-    assert!(text.contains("4 each (2 passes)"), "{text}");
-    assert!(text.contains("Retries are not included"), "{text}");
 }

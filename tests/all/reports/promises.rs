@@ -178,16 +178,3 @@ fn no_limit_is_said_to_hold_what_another_keeps_from_being_asked_of_it() {
         world.charged("daily") - before
     );
 }
-
-#[test]
-fn a_preview_knows_no_least_of_what_only_answers_tell() {
-    let world = World::preset("google-analytics", &["jobs.pages.every=1us"]);
-    world.json(&["--region", "all"]);
-    let preview = world.json(&["--region", "all", "--dry-run"]);
-    for limit in preview["limits"].as_array().unwrap() {
-        assert!(
-            limit["min"] == 0 && limit["expected"].as_u64().unwrap() > 0,
-            "{limit}"
-        );
-    }
-}

@@ -125,17 +125,3 @@ fn a_signal_ends_the_wait_at_once() {
         }
     });
 }
-
-#[test]
-fn an_outage_of_the_ledger_is_not_waited_for() {
-    let sets = ["ledger.url=\"redis://127.0.0.1:1\"", "ledger.timeout=1s"];
-    let world = World::written(BRIEF, &sets);
-    let unmetered = waiting(&world, "brief", "30s");
-    assert_eq!(unmetered.json()["decision"], "unmetered", "{unmetered:?}");
-    let sets = [&sets[..], &["upstreams.api.calls.brief.outage=refuse"]].concat();
-    let world = World::written(BRIEF, &sets);
-    let began = Instant::now();
-    let refused = waiting(&world, "brief", "30s");
-    assert_eq!((refused.code, waited(&refused)), (1, 0.0), "{refused:?}");
-    assert!(began.elapsed() < Duration::from_secs(20));
-}

@@ -1,0 +1,450 @@
+//! The stories of `tests/cases/console`: what is typed, line by line, and what the program says and leaves behind.
+//!
+//! A story is a line with its name and indented lines, of which the first ones make its world. `$` runs the program, which ends with 0
+//! unless `exit` says otherwise; `%` runs it with `--format json`, and its exit is of no interest unless `exit` names it. The other lines
+//! are those of [`Told::line`]. A story `every story` is the beginning of those behind it. `each {NAME}: ONE | OTHER` tells the story once for each value.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+use serde_json::Value;
+
+use crate::support::shared_world::SharedWorld;
+use crate::support::world::{Ran, SECRET, World};
+use ingest_testing::postgres::{PostgresServer, Schema};
+use ingest_testing::redis_server::RedisServer;
+
+type Otherwise = Result<(), String>;
+
+/// Tells all stories of a file, and names those that went otherwise.
+fn hold(text: &str) {
+    let mut wrong = Vec::new();
+    let mut every = Vec::new();
+    for (name, lines) in stories(text) {
+        if name == "every story" {
+            every = lines;
+            continue;
+        }
+        for (values, lines) in variants([&every[..], &lines].concat()) {
+            if let Err(otherwise) = Told::tell(&lines) {
+                wrong.push(format!("{name}{values}: {otherwise}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+fn file(name: &str) -> String {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cases/console");
+    fs::read_to_string(format!("{directory}/{name}.txt")).unwrap()
+}
+
+/// The stories of a text, each with its name and its lines.
+fn stories(text: &str) -> Vec<(&str, Vec<String>)> {
+    let mut stories: Vec<(&str, Vec<String>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        match (line.strip_prefix("    "), stories.last_mut()) {
+            (Some(line), Some((_, lines))) => lines.push(line.to_owned()),
+            _ if line.is_empty() => {}
+            _ => stories.push((line, Vec::new())),
+        }
+    }
+    stories
+}
+
+/// A story for each value of its `each` lines, with these values.
+fn variants(mut lines: Vec<String>) -> Vec<(String, Vec<String>)> {
+    let Some(at) = lines.iter().position(|line| line.starts_with("each {")) else {
+        return vec![(String::new(), lines)];
+    };
+    let each = lines.remove(at);
+    let (name, values) = each["each ".len()..].split_once(": ").unwrap();
+    let with = |value: &str| {
+        let lines = lines.iter().map(|line| line.replace(name, value));
+        let further = variants(lines.collect()).into_iter();
+        let named = further.map(|(values, lines)| (format!(" ({value}){values}"), lines));
+        named.collect::<Vec<_>>()
+    };
+    values.split(" | ").flat_map(with).collect()
+}
+
+/// A story as far as it is told.
+struct Told {
+    world: World,
+    redis: Option<RedisServer>,
+    schema: Option<Schema>,
+    /// Variables of the environment of the next run; `-NAME` is one that it lacks.
+    environment: Vec<(String, String)>,
+    known: BTreeMap<String, Value>,
+    ran: Ran,
+}
+
+impl Told {
+    /// `begin SET` is a setting that the sandbox has too, `preset NAME` and lines that begin with `|` are another configuration than
+    /// the shipped one.
+    fn tell(lines: &[String]) -> Otherwise {
+        let all = |word: &str| {
+            let lines = lines.iter().filter_map(|line| line.strip_prefix(word));
+            lines.collect::<Vec<_>>()
+        };
+        let (sets, presets, text) = (all("begin "), all("preset "), all("| "));
+        let world = match (presets.first(), text.is_empty()) {
+            (Some(preset), _) => World::preset(preset, &sets),
+            (None, true) => World::configured(&sets, |_| {}),
+            (None, false) => World::written(&text.join("\n"), &sets),
+        };
+        let mut told = Self {
+            world,
+            redis: None,
+            schema: None,
+            environment: Vec::new(),
+            known: BTreeMap::new(),
+            ran: Ran {
+                code: 0,
+                stdout: String::new(),
+                stderr: String::new(),
+            },
+        };
+        for (at, line) in lines.iter().enumerate() {
+            let exit = lines
+                .get(at + 1)
+                .and_then(|next| next.strip_prefix("exit "))
+                .map(|code| code.parse().unwrap());
+            let line = told.filled_in(line);
+            told.line(&line, exit)
+                .map_err(|otherwise| format!("{line}: {otherwise}\n{:?}", told.ran))?;
+        }
+        Ok(())
+    }
+
+    /// A line with what is known where it is named.
+    fn filled_in(&self, line: &str) -> String {
+        let directory = self.world.directory.path().display().to_string();
+        let mut line = line.replace("{dir}", &directory);
+        if let Some(redis) = &self.redis {
+            line = line.replace("{redis}", &format!("127.0.0.1:{}", redis.port()));
+        }
+        if let Some(schema) = &self.schema {
+            line = line.replace("{postgres}", &schema.url);
+        }
+        for (name, value) in &self.known {
+            line = line.replace(&format!("{{{name}}}"), &plain(value));
+        }
+        line
+    }
+
+    fn line(&mut self, line: &str, exit: Option<i32>) -> Otherwise {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "begin" | "preset" | "|" | "exit" => Ok(()),
+            "$" => {
+                self.run(&words(rest));
+                equal(self.ran.code, exit.unwrap_or_default())
+            }
+            "%" => {
+                let mut words = words(rest);
+                words.extend(["--format".to_owned(), "json".to_owned()]);
+                self.run(&words);
+                exit.map_or(Ok(()), |exit| equal(self.ran.code, exit))
+            }
+            "out" => said(&self.ran.stdout, rest),
+            "err" => said(&self.ran.stderr, rest),
+            "said" => said(&format!("{}{}", self.ran.stdout, self.ran.stderr), rest),
+            "json" => self.json(rest),
+            "keep" => {
+                let (name, pointer) = rest.split_once(' ').unwrap();
+                let value = found(&self.ran.json(), pointer).unwrap_or_default();
+                self.known.insert(name.to_owned(), value);
+                Ok(())
+            }
+            "requests" => equal(self.world.requests().to_string(), rest.to_owned()),
+            "charged" => self.charged(rest),
+            "count" => {
+                let (number, sql) = rest.split_once(' ').unwrap();
+                equal(self.world.count(sql).to_string(), number.to_owned())
+            }
+            "there" => equal(self.path(rest).symlink_metadata().is_ok(), true),
+            "holds" => {
+                let [name, text] = halves(rest);
+                said(&fs::read_to_string(self.path(name)).unwrap(), text)
+            }
+            "same" => {
+                let [one, other] = halves(rest).map(|name| fs::read(self.path(name)).unwrap());
+                equal(one == other, true)
+            }
+            "private" => {
+                let mode = fs::metadata(self.path(rest)).unwrap().permissions();
+                equal(mode.mode() & 0o077, 0)
+            }
+            "missing" => equal(self.path(rest).symlink_metadata().is_ok(), false),
+            _ => {
+                self.change(word, rest);
+                Ok(())
+            }
+        }
+    }
+
+    /// What happens between the runs.
+    fn change(&mut self, word: &str, rest: &str) {
+        let two = || rest.split_once(' ').unwrap();
+        match word {
+            "set" => drop(self.world.set(rest)),
+            "env" => {
+                let (name, value) = rest.split_once('=').unwrap_or((rest, ""));
+                self.environment.push((name.to_owned(), value.to_owned()));
+            }
+            "ledger" => self.ledger(rest),
+            "catalog" => {
+                let schema = PostgresServer::shared().schema();
+                schema.in_world(&mut self.world);
+                self.schema = Some(schema);
+            }
+            "redis" => match (rest, self.redis.as_mut().unwrap()) {
+                ("is killed", redis) => redis.kill(),
+                ("restarts", redis) => redis.restart(),
+                (command, redis) => redis.tell(command),
+            },
+            "faults" => self.world.faults(&serde_json::from_str(rest).unwrap()),
+            "mkdir" => fs::create_dir_all(self.path(rest)).unwrap(),
+            "write" => {
+                let (name, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                fs::write(self.path(name), text.replace("\\n", "\n")).unwrap();
+            }
+            "mode" => {
+                let mode = u32::from_str_radix(two().1, 8).unwrap();
+                fs::set_permissions(self.path(two().0), fs::Permissions::from_mode(mode)).unwrap();
+            }
+            "copy" => drop(fs::copy(self.path(two().0), self.path(two().1)).unwrap()),
+            // With what a process that was killed leaves beside it.
+            "delete" => {
+                for side in ["", "-wal", "-shm"] {
+                    let _ = fs::remove_file(self.path(&format!("{rest}{side}")));
+                }
+            }
+            "sql" => self.sql(two().0, two().1),
+            other => panic!("no story has a line `{other}`"),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.world.directory.path().join(name)
+    }
+
+    fn run(&mut self, arguments: &[String]) {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut command = self.world.command(&arguments);
+        for (name, value) in self.environment.drain(..) {
+            match name.strip_prefix('-') {
+                Some(name) => command.env_remove(name),
+                None => command.env(name, value),
+            };
+        }
+        self.ran = Ran::of(command.output().unwrap());
+    }
+
+    /// A ledger in a file, in a Redis, or in one that is away.
+    fn ledger(&mut self, place: &str) {
+        let port = match place {
+            "file" => return,
+            "away" => 1,
+            _ => self.redis.insert(RedisServer::start()).port(),
+        };
+        self.world
+            .set(&format!("ledger.url=\"redis://127.0.0.1:{port}\""))
+            .set("ledger.timeout=5s");
+    }
+
+    fn sql(&self, file: &str, sql: &str) {
+        match &self.schema {
+            Some(schema) if file == "catalog" => drop(schema.rows(sql)),
+            _ => Connection::open(self.world.state_dir().join(file))
+                .unwrap()
+                .execute_batch(sql)
+                .unwrap(),
+        }
+    }
+
+    /// `charged 4`, or `charged 4 LIMIT`, as `status` shows it.
+    fn charged(&self, rest: &str) -> Otherwise {
+        let (units, limit) = rest.split_once(' ').unwrap_or((rest, "daily"));
+        equal(self.world.charged(limit).to_string(), units.to_owned())
+    }
+
+    /// A place of the JSON and its value, or what holds of it.
+    fn json(&self, rest: &str) -> Otherwise {
+        let (pointer, wanted) = rest.split_once(' ').unwrap();
+        let value = found(&self.ran.json(), pointer);
+        let shown = value.as_ref().map_or("nothing".to_owned(), plain);
+        let holds = match wanted.split_once(' ').unwrap_or((wanted, "")) {
+            ("has", part) => shown.contains(part),
+            ("not", other) => shown != other,
+            ("ends", end) => shown.ends_with(end),
+            ("length", length) => {
+                let length: usize = length.parse().unwrap();
+                value.is_some_and(|value| value.as_array().unwrap().len() == length)
+            }
+            ("plus", sum) => {
+                let [more, before]: [u64; 2] = halves(sum).map(|number| number.parse().unwrap());
+                shown == (before + more).to_string()
+            }
+            ("from", bounds) => {
+                let (least, most) = bounds.split_once(" to ").unwrap();
+                let [least, most, found]: [f64; 3] =
+                    [least, most, &shown].map(|number| number.parse().unwrap());
+                (least..=most).contains(&found)
+            }
+            ("string", "") => value.is_some_and(|value| value.is_string()),
+            _ => shown == wanted,
+        };
+        holds.then_some(()).ok_or(format!("it is {shown}"))
+    }
+}
+
+fn halves(text: &str) -> [&str; 2] {
+    <[&str; 2]>::from(text.split_once(' ').unwrap())
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(found: T, wanted: T) -> Otherwise {
+    match found == wanted {
+        true => Ok(()),
+        false => Err(format!("{found:?}")),
+    }
+}
+
+/// A part of a text, or `not` a part, `is` all of it, `begins` it, `nothing`, or `once`: a part that is in it one time. Where its lines end
+/// is of no interest.
+fn said(text: &str, wanted: &str) -> Otherwise {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let holds = match wanted.split_once(' ').unwrap_or((wanted, "")) {
+        ("not", part) => !text.contains(part) && !words.contains(part),
+        ("is", all) => text.trim_end_matches('\n') == all,
+        ("begins", first) => text.starts_with(first),
+        ("once", part) => text.matches(part).count() == 1,
+        ("nothing", "") => text.is_empty(),
+        _ => text.contains(wanted) || words.contains(wanted),
+    };
+    // No output may hold it.
+    match holds && !text.contains(SECRET) {
+        true => Ok(()),
+        false => Err("it says otherwise".to_owned()),
+    }
+}
+
+/// A text without its quotes, all else as JSON has it.
+fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The value at a place: names and numbers behind slashes; `[NAME=VALUE]` is the element that has this, `[NAME~PART]` the one whose
+/// text has it.
+fn found(value: &Value, pointer: &str) -> Option<Value> {
+    let (mut value, mut rest) = (value.clone(), pointer);
+    while let Some(part) = rest.strip_prefix('/') {
+        let end = match part.starts_with('[') {
+            true => part.find(']')? + 1,
+            false => part.find('/').unwrap_or(part.len()),
+        };
+        let (part, behind) = part.split_at(end);
+        rest = behind;
+        value = match part
+            .strip_prefix('[')
+            .and_then(|part| part.strip_suffix(']'))
+        {
+            Some(wanted) => {
+                let mut elements = value.as_array()?.iter();
+                elements.find(|one| is_one(one, wanted))?.clone()
+            }
+            None => value.pointer(&format!("/{part}"))?.clone(),
+        };
+    }
+    Some(value)
+}
+
+fn is_one(element: &Value, wanted: &str) -> bool {
+    wanted.split('&').all(|one| match one.split_once('~') {
+        Some((name, part)) => plain(&element[name]).contains(&part.replace('_', " ")),
+        None => {
+            let (name, value) = one.split_once('=').unwrap();
+            plain(&element[name]) == value
+        }
+    })
+}
+
+/// The words of a line; quotes `'` hold one together, and `''` is an empty one.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+#[test]
+fn a_story_that_goes_otherwise_is_named() {
+    for wrong in [
+        "$ status\n    exit 1",
+        "$ charge youtube nope.list",
+        "$ status\n    out not youtube",
+        "$ status\n    out is youtube",
+        "$ status\n    out nothing",
+        "$ status\n    err anything",
+        "$ status\n    out once e",
+        "% status\n    json /limits/[limit=daily]/used 1",
+        "% status\n    json /limits/[limit=daily]/used string",
+        "% status\n    json /limits length 9",
+        "% status\n    json /limits/0/used from 1 to 2",
+        "requests 1",
+        "charged 1",
+        "there state",
+        "missing .",
+        "$ --region US --job trending\n    count 0 select count(*) from record",
+        "each {one}: 0 | 1\n    charged {one}",
+    ] {
+        let told = std::panic::catch_unwind(|| hold(&format!("this story\n    {wrong}")));
+        let said = told.expect_err(wrong).downcast::<String>().unwrap();
+        assert!(said.starts_with("this story"), "{wrong}: {said}");
+    }
+}
+
+#[test]
+fn what_is_typed_wrongly_or_nearly_right_is_answered_as_the_stories_say() {
+    hold(&file("typed"));
+}
+
+#[test]
+fn limits_are_closed_and_reopened_by_hand_as_the_stories_say() {
+    hold(&file("close"));
+}
+
+#[test]
+fn charges_by_hand_are_made_and_released_as_the_stories_say() {
+    hold(&file("charge"));
+}
+
+#[test]
+fn a_check_finds_what_the_stories_say() {
+    hold(&file("check"));
+}
+
+#[test]
+fn a_call_is_tried_as_the_stories_say() {
+    hold(&file("try"));
+}
+
+#[test]
+fn files_are_repaired_backed_up_and_missed_as_the_stories_say() {
+    hold(&file("files"));
+}
+
+#[test]
+fn status_history_and_logs_show_what_the_stories_say() {
+    hold(&file("shown"));
+}

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSql, ToSqlOutput};
-use rusqlite::{CachedStatement, Connection, params_from_iter};
+use rusqlite::{CachedStatement, Connection, Rows, params_from_iter};
 
 use super::value::Cells;
 use super::{Asked, Dialect, Insert, Query, Row, StoreError, Value};
@@ -19,10 +19,8 @@ impl ToSql for Value<'_> {
                 None => rusqlite::types::Null.to_sql(),
             },
             // A fixed width, so that times sort as text.
-            Self::Time(value) => Ok(value.map(|at| values::clamped(at).to_string()).map_or_else(
-                || ToSqlOutput::Owned(rusqlite::types::Value::Null),
-                |text| ToSqlOutput::Owned(text.into()),
-            )),
+            Self::Time(Some(at)) => Ok(ToSqlOutput::Owned(values::clamped(*at).to_string().into())),
+            Self::Time(None) => rusqlite::types::Null.to_sql(),
             Self::Integers(list) => Ok(ToSqlOutput::Owned(
                 serde_json::json!(list).to_string().into(),
             )),
@@ -42,10 +40,16 @@ pub fn ask(connection: &Connection, query: &Query<'_>) -> Result<Vec<Row>, Store
             read(&mut statement, &query.values, 0, &mut rows)?;
         }
         Asked::Each(keys) => {
-            let mut statement = prepared(connection, query.sql, query.values.len() + 1)?;
+            let place_of_key = query.values.len() + 1;
+            let mut statement = prepared(connection, query.sql, place_of_key)?;
+            for (value, place) in query.values.iter().zip(1_usize..) {
+                statement.raw_bind_parameter(place, value)?;
+            }
+            // The other values stay bound.
             for (place, key) in keys.iter().enumerate() {
-                let values = query.values.iter().chain([key]);
-                read(&mut statement, values, place, &mut rows)?;
+                statement.raw_bind_parameter(place_of_key, key)?;
+                let width = statement.column_count();
+                take(statement.raw_query(), width, place, &mut rows)?;
             }
         }
     }
@@ -78,8 +82,17 @@ pub fn insert(
     );
     let mut statement = prepared(connection, &sql, 0)?;
     let mut returned = Vec::new();
+    let mut before: &[Value<'_>] = &[];
     for (place, row) in rows.iter().enumerate() {
-        read(&mut statement, row, place, &mut returned)?;
+        // What is as in the row before stays bound.
+        for (column, value) in row.iter().enumerate() {
+            if before.get(column) != Some(value) {
+                statement.raw_bind_parameter(column + 1, value)?;
+            }
+        }
+        before = row;
+        let width = statement.column_count();
+        take(statement.raw_query(), width, place, &mut returned)?;
     }
     Ok(returned)
 }
@@ -104,7 +117,20 @@ fn read<'v>(
     into: &mut Vec<Row>,
 ) -> Result<(), StoreError> {
     let width = statement.column_count();
-    let mut rows = statement.query(params_from_iter(values))?;
+    take(
+        statement.query(params_from_iter(values))?,
+        width,
+        place,
+        into,
+    )
+}
+
+fn take(
+    mut rows: Rows<'_>,
+    width: usize,
+    place: usize,
+    into: &mut Vec<Row>,
+) -> Result<(), StoreError> {
     while let Some(row) = rows.next()? {
         let cells = (0..width).map(|column| row.get(column));
         into.push(Row {

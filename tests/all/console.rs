@@ -2,16 +2,20 @@
 //!
 //! A story is a line with its name and indented lines, of which the first ones make its world. `$` runs the program, which ends with 0
 //! unless `exit` says otherwise; `%` runs it with `--format json`, and its exit is of no interest unless `exit` names it. The other lines
-//! are those of [`Told::line`]. A story `every story` is the beginning of those behind it. `each {NAME}: ONE | OTHER` tells the story once for each value.
+//! are those of [`Told::line`]. `serve` starts the server; `GET` and `POST`, which has the client's token, and `send` ask it, with the lines of
+//! `head` before them, and are answered with 200 unless `status` says otherwise. A story `every story` is the beginning of those behind it. `each` lines are those of [`variants`].
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Child;
 
 use rusqlite::Connection;
 use serde_json::Value;
 
+use crate::serve::{CLIENT, TOKEN, send, start};
 use crate::support::shared_world::SharedWorld;
 use crate::support::world::{Ran, SECRET, World};
 use ingest_testing::postgres::{PostgresServer, Schema};
@@ -55,20 +59,35 @@ fn stories(text: &str) -> Vec<(&str, Vec<String>)> {
     stories
 }
 
-/// A story for each value of its `each` lines, with these values.
+/// A story for each row of its `each` lines, with the values of the row for their names: `each {NAME}: ONE | OTHER`, or the names
+/// alone and behind them a line for each row.
 fn variants(mut lines: Vec<String>) -> Vec<(String, Vec<String>)> {
     let Some(at) = lines.iter().position(|line| line.starts_with("each {")) else {
         return vec![(String::new(), lines)];
     };
     let each = lines.remove(at);
-    let (name, values) = each["each ".len()..].split_once(": ").unwrap();
-    let with = |value: &str| {
-        let lines = lines.iter().map(|line| line.replace(name, value));
-        let further = variants(lines.collect()).into_iter();
-        let named = further.map(|(values, lines)| (format!(" ({value}){values}"), lines));
+    let (names, values) = each.split_once(": ").unwrap_or((&each, ""));
+    let mut rows: Vec<String> = values.split(" | ").map(str::to_owned).collect();
+    if values.is_empty() {
+        let count = lines[at..].iter().take_while(|line| line.starts_with(' '));
+        let count = count.count();
+        rows = lines.drain(at..at + count).collect();
+    }
+    let names: Vec<&str> = names.split(' ').skip(1).collect();
+    let with = |row: &String| {
+        let values = row.trim_start().splitn(names.len(), " => ");
+        let values: Vec<_> = names.iter().zip(values).collect();
+        let filled_in = |line: &String| {
+            let all = values.iter();
+            all.fold(line.clone(), |line, (name, value)| {
+                line.replace(*name, value)
+            })
+        };
+        let further = variants(lines.iter().map(filled_in).collect()).into_iter();
+        let named = further.map(|(behind, lines)| (format!(" ({}){behind}", row.trim()), lines));
         named.collect::<Vec<_>>()
     };
-    values.split(" | ").flat_map(with).collect()
+    rows.iter().flat_map(with).collect()
 }
 
 /// A story as far as it is told.
@@ -76,6 +95,9 @@ struct Told {
     world: World,
     redis: Option<RedisServer>,
     schema: Option<Schema>,
+    server: Option<(Child, SocketAddr)>,
+    /// More lines of the head of the next request.
+    head: Vec<String>,
     /// Variables of the environment of the next run; `-NAME` is one that it lacks.
     environment: Vec<(String, String)>,
     known: BTreeMap<String, Value>,
@@ -100,6 +122,8 @@ impl Told {
             world,
             redis: None,
             schema: None,
+            server: None,
+            head: Vec::new(),
             environment: Vec::new(),
             known: BTreeMap::new(),
             ran: Ran {
@@ -111,7 +135,7 @@ impl Told {
         for (at, line) in lines.iter().enumerate() {
             let exit = lines
                 .get(at + 1)
-                .and_then(|next| next.strip_prefix("exit "))
+                .and_then(|next| next.strip_prefix("exit ").or(next.strip_prefix("status ")))
                 .map(|code| code.parse().unwrap());
             let line = told.filled_in(line);
             told.line(&line, exit)
@@ -127,6 +151,9 @@ impl Told {
         if let Some(redis) = &self.redis {
             line = line.replace("{redis}", &format!("127.0.0.1:{}", redis.port()));
         }
+        if let Some((_, address)) = &self.server {
+            line = line.replace("{address}", &address.to_string());
+        }
         if let Some(schema) = &self.schema {
             line = line.replace("{postgres}", &schema.url);
         }
@@ -139,7 +166,20 @@ impl Told {
     fn line(&mut self, line: &str, exit: Option<i32>) -> Otherwise {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "begin" | "preset" | "|" | "exit" => Ok(()),
+            "begin" | "preset" | "|" | "exit" | "status" => Ok(()),
+            "GET" => self.ask(line, "", exit),
+            "POST" => {
+                let [path, body] = halves(rest);
+                self.head.push("Content-Type: application/json".to_owned());
+                self.head.push(format!("Authorization: Bearer {TOKEN}"));
+                self.ask(&format!("POST {path}"), body, exit)
+            }
+            "send" => {
+                let mut parts = rest.splitn(3, ' ');
+                let [method, path] = [(); 2].map(|()| parts.next().unwrap());
+                let body = parts.next().unwrap_or_default();
+                self.ask(&format!("{method} {path}"), body, exit)
+            }
             "$" => {
                 self.run(&words(rest));
                 equal(self.ran.code, exit.unwrap_or_default())
@@ -196,6 +236,8 @@ impl Told {
                 let (name, value) = rest.split_once('=').unwrap_or((rest, ""));
                 self.environment.push((name.to_owned(), value.to_owned()));
             }
+            "serve" => self.serve(rest),
+            "head" => self.head.push(rest.to_owned()),
             "ledger" => self.ledger(rest),
             "catalog" => {
                 let schema = PostgresServer::shared().schema();
@@ -243,6 +285,44 @@ impl Told {
             };
         }
         self.ran = Ran::of(command.output().unwrap());
+    }
+
+    /// Starts the server, in place of one that runs, with a client that has a token, on this machine alone or `open` to others.
+    fn serve(&mut self, how: &str) {
+        self.stop_server();
+        // Before what the story has set.
+        let readers = "serve.readers={ quota = 100_000, window = \"1min\" }";
+        self.world
+            .sets
+            .splice(0..0, [CLIENT, readers].map(str::to_owned));
+        let listen = if how == "open" {
+            "0.0.0.0:0"
+        } else {
+            "127.0.0.1:0"
+        };
+        let (child, mut address) = start(&self.world, &["--listen", listen]);
+        address.set_ip([127, 0, 0, 1].into());
+        self.server = Some((child, address));
+    }
+
+    fn stop_server(&mut self) {
+        if let Some((mut server, _)) = self.server.take() {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    /// Sends a request: the answer has its status for an exit, its body for an output, and its head for what is said beside it.
+    fn ask(&mut self, request: &str, body: &str, status: Option<i32>) -> Otherwise {
+        let head = std::mem::take(&mut self.head);
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let answer = send(self.server.as_ref().unwrap().1, request, &head, body);
+        self.ran = Ran {
+            code: answer.status.into(),
+            stdout: answer.text(),
+            stderr: answer.head,
+        };
+        equal(self.ran.code, status.unwrap_or(200))
     }
 
     /// A ledger in a file, in a Redis, or in one that is away.
@@ -300,6 +380,12 @@ impl Told {
             _ => shown == wanted,
         };
         holds.then_some(()).ok_or(format!("it is {shown}"))
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.stop_server();
     }
 }
 
@@ -406,7 +492,10 @@ fn a_story_that_goes_otherwise_is_named() {
         "there state",
         "missing .",
         "$ --region US --job trending\n    count 0 select count(*) from record",
+        "serve\n    GET /healthz\n    status 404",
+        "serve\n    GET /healthz\n    err x-nothing",
         "each {one}: 0 | 1\n    charged {one}",
+        "each {one} {other}\n        0 => 1\n    charged {one}\n    charged {other}",
     ] {
         let told = std::panic::catch_unwind(|| hold(&format!("this story\n    {wrong}")));
         let said = told.expect_err(wrong).downcast::<String>().unwrap();
@@ -447,4 +536,9 @@ fn files_are_repaired_backed_up_and_missed_as_the_stories_say() {
 #[test]
 fn status_history_and_logs_show_what_the_stories_say() {
     hold(&file("shown"));
+}
+
+#[test]
+fn requests_over_http_are_answered_as_the_stories_say() {
+    hold(&file("serve"));
 }

@@ -1,9 +1,7 @@
 //! What every page has around what it shows: errors for browsers, and the footer.
 
 use super::{CLIENT, Served, TOKEN};
-use crate::support::world::World;
 
-const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 const BROWSER: [&str; 1] = ["Accept: text/html,application/xhtml+xml,*/*;q=0.8"];
 const PAGE: Option<&str> = Some("text/html; charset=utf-8");
 
@@ -79,28 +77,4 @@ fn who_has_no_token_sees_nothing_of_the_state_and_guesses_at_the_style_sheet_cou
         statuses,
         [(401, true), (401, true), (401, true), (429, false)]
     );
-}
-
-#[test]
-fn the_footer_names_where_the_state_is_without_a_secret() {
-    let sets = [
-        MANY,
-        "ledger.url=\"redis://somebody:hunter2@127.0.0.1:1/0\"",
-        "catalog.url=\"postgres://ingest:hunter2@127.0.0.1:1/quotas?sslmode=disable\"",
-    ];
-    let served = Served::over(World::configured(&sets, |_| {}));
-    let page = served.get("/search").text();
-    let state = served.world.state_dir().display().to_string();
-    for named in [
-        env!("CARGO_PKG_VERSION"),
-        &state,
-        "redis://",
-        "postgres",
-        "127.0.0.1:1/quotas",
-    ] {
-        assert!(page.contains(named), "{named}: {page}");
-    }
-    assert!(!page.contains("hunter2"), "{page}");
-    let files = Served::new(&[MANY]).get("/search").text();
-    assert!(files.contains("Ledger: a file. Catalog: files."), "{files}");
 }

@@ -40,7 +40,7 @@ pub struct Served {
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    head: String,
+    pub head: String,
     pub body: Vec<u8>,
 }
 
@@ -81,30 +81,7 @@ impl Served {
 
     /// Sends `METHOD PATH`, more lines of a head, and a body.
     pub fn send(&self, request: &str, headers: &[&str], body: &str) -> Answer {
-        let has_host = headers
-            .iter()
-            .any(|line| line.to_lowercase().starts_with("host:"));
-        let host = if has_host {
-            String::new()
-        } else {
-            format!("Host: {}\r\n", self.address)
-        };
-        let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-        let length = if body.is_empty() {
-            String::new()
-        } else {
-            format!("Content-Length: {}\r\n", body.len())
-        };
-        let bytes =
-            format!("{request} HTTP/1.1\r\n{host}{lines}{length}Connection: close\r\n\r\n{body}");
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
-        stream.write_all(bytes.as_bytes()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        Answer::of(&answer)
+        send(self.address, request, headers, body)
     }
 
     pub fn get(&self, path: &str) -> Answer {
@@ -145,6 +122,34 @@ impl Served {
             .unwrap()
             / 1024
     }
+}
+
+/// Sends `METHOD PATH`, more lines of a head, and a body to a server.
+pub fn send(address: SocketAddr, request: &str, headers: &[&str], body: &str) -> Answer {
+    let has_host = headers
+        .iter()
+        .any(|line| line.to_lowercase().starts_with("host:"));
+    let host = if has_host {
+        String::new()
+    } else {
+        format!("Host: {}\r\n", address)
+    };
+    let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    let length = if body.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
+    };
+    let bytes =
+        format!("{request} HTTP/1.1\r\n{host}{lines}{length}Connection: close\r\n\r\n{body}");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .unwrap();
+    stream.write_all(bytes.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    Answer::of(&answer)
 }
 
 impl Drop for Served {

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Served;
 
@@ -127,56 +127,6 @@ fn an_answer_is_compressed_for_who_can_read_it() {
         .read_to_string(&mut text)
         .unwrap();
     assert_eq!(text, plain.text());
-}
-
-#[test]
-fn wrong_parameters_are_refused_with_what_to_write() {
-    let served = Served::after_a_run(&[MANY]);
-    let long = format!("/api/v1/search?q={}", "x".repeat(2000));
-    for (path, status, said) in [
-        (
-            "/api/v1/history?since=yesterday",
-            400,
-            "write for example 7d",
-        ),
-        ("/api/v1/status?colour=red", 400, "unknown field"),
-        ("/api/v1/search", 400, "words"),
-        ("/api/v1/search?q=a&kind=vidoe", 400, "did you mean `video`"),
-        ("/api/v1/search?q=a&limit=0", 400, "from 1 to 1000"),
-        (&long, 400, "at most 1024"),
-        ("/api/v1/records/vidoe", 400, "did you mean `video`"),
-        ("/api/v1/records/video?cursor=x", 400, "cursor"),
-        ("/api/v1/records/video/nothing", 404, "no record"),
-        ("/api/v1/records/%FF", 400, "percent-encoded"),
-        ("/api/v1/records/video/%FF", 400, "percent-encoded"),
-        ("/api/v1/plan?region=XX", 400, "unknown region"),
-        ("/api/v2/status", 404, "docs/serve.md"),
-    ] {
-        let answer = served.get(path);
-        assert_eq!(answer.status, status, "{path}");
-        assert_eq!(
-            answer.header("content-type"),
-            Some("application/problem+json"),
-            "{path}"
-        );
-        let problem = answer.json();
-        assert_eq!(problem["status"], status);
-        assert!(
-            problem["detail"].as_str().unwrap().contains(said),
-            "{path}: {problem}"
-        );
-    }
-    assert_eq!(served.send("DELETE /api/v1/status", &[], "").status, 405);
-}
-
-#[test]
-fn an_empty_state_is_served_and_fills_without_a_restart() {
-    let served = Served::new(&[MANY]);
-    assert_eq!(served.get("/api/v1/records/video").text(), "");
-    assert_eq!(served.get("/api/v1/history").json()["rows"], json!([]));
-    served.world.ingest(&["--region", "US"]);
-    assert_ne!(served.get("/api/v1/records/video").text(), "");
-    assert_ne!(served.get("/api/v1/history").json()["rows"], json!([]));
 }
 
 #[test]

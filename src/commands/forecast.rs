@@ -16,6 +16,7 @@ use crate::exit::Exit;
 use crate::foresight::{
     self, BackfillForecast, DaySpend, Forecast, JobFit, LimitForecast, Plan, Schedule, Used,
 };
+use crate::run;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many runs after `--days` are simulated for the end of a backfill.
@@ -56,6 +57,7 @@ pub async fn report(
     }
     let ledger = refill::reading_ledger(environment).await?;
     let catalog = environment.passes().await?;
+    let selection = run::learned(&*catalog, selection).await?;
     let others = environment.all_jobs();
     let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, from).await?;
     let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());

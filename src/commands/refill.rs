@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use super::Error;
 use super::environment::Environment;
 use ingest_catalog::PassRecord;
-use ingest_config::{Job, Region};
+use ingest_config::Region;
 use ingest_ledger::LedgerClient;
 use ingest_ledger::refill::{PassSpend, Passes, Refill};
 use ingest_quota::{Account, Timestamp};
@@ -71,8 +71,9 @@ impl Passes for OfCatalog<'_> {
             *read = Some((since, self.history(since).await?));
         }
         let passes = read.iter().flat_map(|(_, passes)| passes);
-        let of_account = |pass: &&PassRecord| self.charges(&pass.job, account);
-        Ok(passes.filter(of_account).map(spend).collect())
+        let spent = passes.map(|pass| spend(pass, self.accounts_of(&pass.job)));
+        let of_account = |pass: &PassSpend| pass.accounts.contains(&account.name);
+        Ok(spent.filter(of_account).collect())
     }
 
     fn longest(&self) -> Duration {
@@ -87,25 +88,23 @@ impl OfCatalog<'_> {
         Ok(self.environment.archive().await?.history(since).await?)
     }
 
-    /// Whether a job charges an account. Which credential a request of a pass used is not known, so each account of a job counts
-    /// all of them.
-    fn charges(&self, job: &str, account: &Account) -> bool {
+    /// Returns the accounts that a job charges. Which credential a request of a pass used is not known, so each of them counts all of
+    /// its passes.
+    fn accounts_of(&self, job: &str) -> Vec<String> {
         let jobs = &self.environment.config.jobs;
-        let found = jobs.iter().find(|one| one.name == job);
-        let of_account = |job: &Arc<Job>| {
-            job.credentials()
-                .any(|one| one.account.name == account.name)
-        };
-        found.is_some_and(of_account)
+        let found = jobs.iter().filter(|one| one.name == job);
+        let credentials = found.flat_map(|job| job.credentials());
+        credentials.map(|one| one.account.name.clone()).collect()
     }
 }
 
-fn spend(pass: &PassRecord) -> PassSpend {
+fn spend(pass: &PassRecord, accounts: Vec<String>) -> PassSpend {
     let region = Region::key_of(&pass.region, pass.slice);
     PassSpend {
         name: format!("{} {region} {}", pass.job, pass.started_at),
         began: pass.started_at,
         ended: pass.finished_at,
         units: pass.units.clone(),
+        accounts,
     }
 }

@@ -25,6 +25,8 @@ impl Review<'_> {
             }
             End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => {}
         }
+        let has_next = |place: &(&str, bool)| place.1 && NEXT.contains(&place.0);
+        self.shown.names_end |= page.listed > 0 && page.places.iter().any(has_next);
         if page.dead_end.is_none() {
             self.check(page, turn, said);
         }
@@ -194,9 +196,9 @@ impl Review<'_> {
     fn check_places(&self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
         for (key, always) in &self.shown.places {
-            // A list that `max_pages` cut never shows a page without a next one.
-            let is_next = NEXT.contains(&key.as_str());
-            if !always && !is_next && self.known.places.get(key) == Some(&true) {
+            // Many upstreams leave it out on the last page, and a list that `max_pages` cut never shows one.
+            let can_lack = NEXT.contains(&key.as_str()) && !self.known.names_end;
+            if !always && !can_lack && self.known.places.get(key) == Some(&true) {
                 let text = format!(
                     "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
                     renamed it"

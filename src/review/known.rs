@@ -31,6 +31,9 @@ pub struct Known {
     pub least: Option<u64>,
     /// The keys of `page` whose place responses had, and whether every response did.
     pub places: BTreeMap<String, bool>,
+    /// Whether a last page had the place of the next one, as null.
+    #[serde(default)]
+    pub names_end: bool,
     /// Whether any response had a list.
     #[serde(default)]
     pub has_lists: bool,
@@ -75,6 +78,7 @@ impl Known {
     pub fn add(&mut self, other: &Self) {
         self.led_on |= other.led_on;
         self.told |= other.told;
+        self.names_end |= other.names_end;
         // The newer one, since an upstream can lower its cap.
         self.full = other.full.or(self.full);
         self.proved = self.proved.max(other.proved);

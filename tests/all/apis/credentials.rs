@@ -245,3 +245,32 @@ fn a_run_names_the_call_that_waits_where_another_call_met_the_refusal_first_and_
     assert_eq!(pass("so_on")["outcome"], "stopped", "{report}");
     assert_eq!(report["stopped_by"]["call"], "other", "{report}");
 }
+
+#[test]
+fn an_account_is_charged_nothing_for_passes_that_the_other_one_of_the_job_paid() {
+    let stub = StubUpstream::start(|request| pages(request, 3));
+    let mut world = world(&stub, 2);
+    world.set("credentials.k2.limits.daily.quota=100");
+    let used = |world: &World, limit: usize| {
+        world.json(&["status"])["limits"][limit]["used"]
+            .as_u64()
+            .unwrap()
+    };
+    for run in 1..=3 {
+        let ran = world.ingest(&["--region", "all"]);
+        assert!(!ran.stderr.contains("older than the catalog"), "{ran:?}");
+        assert_eq!((used(&world, 0), used(&world, 1)), (2, 3 * run - 2));
+    }
+    // A ledger that was put back is older for every account.
+    let ledger = world.state_dir().join("ledger.db");
+    let kept = world.state_dir().join("kept.db");
+    std::fs::copy(&ledger, &kept).unwrap();
+    assert_eq!(world.ingest(&["--region", "all"]).code, 0);
+    for side in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(world.state_dir().join(format!("ledger.db{side}")));
+    }
+    std::fs::rename(&kept, &ledger).unwrap();
+    let ran = world.ingest(&["charge", "k2", "list"]);
+    assert!(ran.stderr.contains("older than the catalog"), "{ran:?}");
+    assert_eq!(used(&world, 1), 7 + 3 + 1);
+}

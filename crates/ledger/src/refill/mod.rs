@@ -5,6 +5,7 @@
 mod charging;
 mod restored;
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct PassSpend {
     pub ended: Option<Timestamp>,
     /// What its requests spent.
     pub units: Cost,
+    /// The names of the accounts that its job charges. Which of them its requests were charged to is not known.
+    pub accounts: Vec<String>,
 }
 
 impl PassSpend {
@@ -106,13 +109,10 @@ impl<P: Passes> Refill<'_, P> {
     /// When it cannot be opened.
     pub async fn for_reading(&self) -> Result<Arc<dyn LedgerClient>, P::Error> {
         let ledger = self.recorded()?;
-        let is_empty = ledger.is_empty().await?;
+        let found = self.found(&*ledger, Mode::ReadOnly).await?;
         let mut charges = Vec::new();
         for account in &self.accounts {
-            match self
-                .missing((&*ledger, Mode::ReadOnly), account, is_empty)
-                .await
-            {
+            match self.missing(&found, account).await {
                 Ok(missing) => charges.push((Arc::clone(account), missing.all())),
                 // A report shows what it can; a charge would fail here.
                 Err(error) => tracing::warn!(
@@ -151,11 +151,18 @@ impl<P: Passes> Refill<'_, P> {
 
     /// Charges the ledger what it does not know of.
     async fn fill(&self, ledger: &dyn LedgerClient, is_empty: bool) -> Result<(), P::Error> {
+        let found = Found {
+            is_empty,
+            ..self.found(ledger, Mode::ReadWrite).await?
+        };
+        let mut charges = Vec::new();
         for account in &self.accounts {
-            let mode = Mode::ReadWrite;
-            let missing = self.missing((ledger, mode), account, is_empty).await?;
+            let missing = self.missing(&found, account).await?;
             missing.warn(account);
-            let entries = missing.all();
+            charges.push((account, missing.all()));
+        }
+        // Behind all questions: what is charged here is no charge of a pass.
+        for (account, entries) in charges {
             if !entries.is_empty() {
                 ledger.absorb(account, &entries).await?;
             }
@@ -164,24 +171,33 @@ impl<P: Passes> Refill<'_, P> {
         Ok(())
     }
 
-    /// Returns the charges of an account that the ledger lacks.
-    async fn missing(
+    /// Returns what an opened ledger has before it is charged anything.
+    async fn found<'l>(
         &self,
-        (ledger, mode): (&dyn LedgerClient, Mode),
-        account: &Account,
-        is_empty: bool,
-    ) -> Result<Missing, P::Error> {
+        ledger: &'l dyn LedgerClient,
+        mode: Mode,
+    ) -> Result<Found<'l>, P::Error> {
+        Ok(Found {
+            ledger,
+            mode,
+            is_empty: ledger.is_empty().await?,
+            newest: self.newest(ledger).await?,
+        })
+    }
+
+    /// Returns the charges of an account that the ledger lacks.
+    async fn missing(&self, found: &Found<'_>, account: &Account) -> Result<Missing, P::Error> {
         let now = self.clock.now();
         let store = &self.config.store;
-        let elsewhere = carried_over(store, self.state_dir, account, now, mode).await?;
-        let refilled = match is_empty {
+        let elsewhere = carried_over(store, self.state_dir, account, now, found.mode).await?;
+        let refilled = match found.is_empty {
             true => self.spent_before(account, elsewhere.by_passes).await?,
             false => Vec::new(),
         };
         let added = refilled.iter().chain(&elsewhere.charges);
         let added = added.map(|entry| entry.at).max();
         Ok(Missing {
-            since: self.spent_since_backup(ledger, account, added).await?,
+            since: self.spent_since_backup(found, account, added).await?,
             refilled,
             elsewhere: elsewhere.charges,
         })
@@ -208,6 +224,15 @@ impl<P: Passes> Refill<'_, P> {
         entries.retain(|entry| !entry.cost.is_none());
         Ok(entries)
     }
+}
+
+/// A ledger before it is charged what it lacks.
+struct Found<'l> {
+    ledger: &'l dyn LedgerClient,
+    mode: Mode,
+    is_empty: bool,
+    /// The newest charge of each account that has one; empty where the ledger is no file.
+    newest: HashMap<String, Timestamp>,
 }
 
 /// Charges of one account that the ledger lacks.

@@ -1,17 +1,28 @@
 //! A state directory that was restored from a backup: its ledger lacks the charges made since.
 
-use super::{PassSpend, Passes, Refill};
+use std::collections::HashMap;
+
+use super::{Found, PassSpend, Passes, Refill};
 use crate::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
 use ingest_base::plain::instant;
 use ingest_config::LedgerStore;
 use ingest_quota::{Account, Entry, Timestamp};
+
+impl PassSpend {
+    /// Whether an account of its job has a charge since it began: the file is then no older than the pass, which can have spent nothing
+    /// of the job's other accounts.
+    fn is_charged(&self, newest: &HashMap<String, Timestamp>) -> bool {
+        let of_job = self.accounts.iter().filter_map(|name| newest.get(name));
+        of_job.max().is_some_and(|newest| *newest >= self.began)
+    }
+}
 
 impl<P: Passes> Refill<'_, P> {
     /// Returns what passes spent that began after the newest charge of the ledger's file, `added` included: the newest of what it
     /// is charged before. Every pass is charged before it lands a page, so such a file is older than the catalog.
     pub(super) async fn spent_since_backup(
         &self,
-        ledger: &dyn LedgerClient,
+        found: &Found<'_>,
         account: &Account,
         added: Option<Timestamp>,
     ) -> Result<Vec<Entry>, P::Error> {
@@ -20,7 +31,7 @@ impl<P: Passes> Refill<'_, P> {
         }
         let now = self.clock.now();
         let counted_from = now - account.longest_window();
-        let passes = self.passes_since(ledger, account, added).await?;
+        let passes = self.passes_since(found, account, added).await?;
         let entries = passes.iter().map(|pass| pass.entry(now));
         Ok(entries.filter(|entry| entry.at > counted_from).collect())
     }
@@ -30,23 +41,35 @@ impl<P: Passes> Refill<'_, P> {
     /// charges are in the ledger before it lands a page.
     async fn passes_since(
         &self,
-        ledger: &dyn LedgerClient,
+        found: &Found<'_>,
         account: &Account,
         added: Option<Timestamp>,
     ) -> Result<Vec<PassSpend>, P::Error> {
-        let Some(newest) = ledger.newest_charge(account).await?.max(added) else {
+        let Some(newest) = found.newest.get(&account.name).copied().max(added) else {
             return Ok(Vec::new());
         };
         // The command that needs the catalog reports what is wrong with it.
         let mut passes = self.passes.spent(account, newest).await.unwrap_or_default();
         passes.retain(|pass| pass.began > newest && !pass.units.is_none());
-        if passes.is_empty() {
-            return Ok(passes);
+        passes.retain(|pass| !pass.is_charged(&found.newest));
+        if !passes.is_empty() {
+            let again = self.newest(found.ledger).await?;
+            passes.retain(|pass| !pass.is_charged(&again));
         }
-        let again = ledger.newest_charge(account).await?;
-        let newest = again.unwrap_or(newest).max(newest);
-        passes.retain(|pass| pass.began > newest);
         Ok(passes)
+    }
+
+    /// Returns the newest charge of each account that has one.
+    pub(super) async fn newest(
+        &self,
+        ledger: &dyn LedgerClient,
+    ) -> Result<HashMap<String, Timestamp>, P::Error> {
+        let mut newest = HashMap::new();
+        for account in &self.accounts {
+            let of_account = ledger.newest_charge(account).await?;
+            newest.extend(of_account.map(|at| (account.name.clone(), at)));
+        }
+        Ok(newest)
     }
 
     /// Reports a ledger, or a journal, that was restored from a backup, as long as what was charged since may still count

@@ -6,8 +6,6 @@ mod copying;
 mod ends;
 mod failover;
 mod growth;
-mod known;
-mod lasting;
 mod long_ids;
 mod machines;
 mod pooler;

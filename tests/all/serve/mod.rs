@@ -11,7 +11,6 @@ mod reading;
 mod redis;
 mod safety;
 mod screenshots;
-mod settings;
 mod shared_catalog;
 mod vanished;
 

@@ -15,6 +15,7 @@ mod outage;
 mod protocol;
 pub(crate) mod replies;
 pub(crate) mod stored;
+mod told;
 
 use std::sync::Arc;
 use std::time::Duration;

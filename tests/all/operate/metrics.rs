@@ -3,8 +3,6 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-
 use crate::support::world::World;
 
 fn file(world: &World) -> PathBuf {
@@ -124,21 +122,6 @@ fn runs_that_end_at_once_write_a_whole_file_with_all_of_them() {
 }
 
 #[test]
-fn metrics_that_cannot_be_written_fail_no_run() {
-    let world = World::new();
-    let ran = world.ingest(&[
-        "--region",
-        "US",
-        "--job",
-        "trending",
-        "--metrics-file",
-        "/nowhere/ingest.prom",
-    ]);
-    assert_eq!(ran.code, 0);
-    assert!(ran.stderr.contains("/nowhere/ingest.prom"), "{ran:?}");
-}
-
-#[test]
 fn what_is_no_file_is_neither_read_nor_replaced_and_a_link_stays_a_link() {
     let world = World::new();
     let path = file(&world);
@@ -193,56 +176,6 @@ fn nothing_half_written_is_left_beside() {
     assert_eq!(left, ["ingest.prom"]);
 }
 
-/// Runs one job, with a metrics file of this name.
-fn run_job(world: &World, job: &str, name: &str) -> PathBuf {
-    let file = world.directory.path().join(name);
-    let path = file.to_str().unwrap();
-    let ran = world.ingest(&["--region", "US", "--job", job, "--metrics-file", path]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    file
-}
-
-/// Prometheus sets `job` and `instance` itself, and renames what a file has under these names.
-#[test]
-fn no_metric_has_a_label_that_prometheus_sets() {
-    let world = World::new();
-    run(&world, &[]);
-    let text = fs::read_to_string(file(&world)).unwrap();
-    for owned in ["{job=", ",job=", "{instance=", ",instance="] {
-        assert!(!text.contains(owned), "{owned} in {text}");
-    }
-    assert!(text.contains("ingest_job=\"trending\""), "{text}");
-}
-
-#[test]
-fn a_file_holds_the_version_the_last_outcome_and_how_often_each_job_is_due() {
-    let mut world = World::new();
-    run(&world, &[]);
-    let first = samples(&file(&world));
-    let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(
-        first[&format!(r#"ingest_build_info{{version="{version}"}}"#)],
-        1.0
-    );
-    assert_eq!(first["ingest_config_valid"], 1.0);
-    assert_eq!(first[r#"ingest_last_run_outcome{outcome="complete"}"#], 1.0);
-    assert_eq!(first[r#"ingest_last_run_outcome{outcome="failed"}"#], 0.0);
-    assert_eq!(
-        first[r#"ingest_job_every_seconds{ingest_job="trending"}"#],
-        3600.0
-    );
-    world.set("upstreams.youtube.attempts=1");
-    world.set("jobs.trending.every=1us");
-    world.faults(&json!({ "call": "videos.list", "status": 500, "times": 10 }));
-    assert_eq!(run(&world, &[]), 1);
-    let second = samples(&file(&world));
-    assert_eq!(
-        second[r#"ingest_last_run_outcome{outcome="complete"}"#],
-        0.0
-    );
-    assert_eq!(second[r#"ingest_last_run_outcome{outcome="failed"}"#], 1.0);
-}
-
 #[test]
 fn units_that_the_ledger_has_not_recorded_yet_are_in_the_file() {
     let mut world = World::new();
@@ -259,52 +192,6 @@ fn units_that_the_ledger_has_not_recorded_yet_are_in_the_file() {
         samples["ingest_last_run_unmetered_units"],
         samples[unrepaid]
     );
-}
-
-#[test]
-fn a_file_that_units_of_several_jobs_share_keeps_the_jobs_of_all() {
-    let world = World::new();
-    let file = run_job(&world, "trending", "ingest.prom");
-    run_job(&world, "discover", "ingest.prom");
-    let samples = samples(&file);
-    for job in ["trending", "discover"] {
-        let series =
-            format!(r#"ingest_last_success_timestamp_seconds{{ingest_job="{job}",region="US"}}"#);
-        assert!(samples[&series] > 1.7e9, "{samples:#?}");
-    }
-}
-
-#[test]
-fn a_configuration_error_is_in_the_file_beside_what_it_held() {
-    let mut world = World::new();
-    run(&world, &[]);
-    let before = samples(&file(&world));
-    world.set("jobs.trending.evry=1h");
-    assert_eq!(run(&world, &[]), 2);
-    let after = samples(&file(&world));
-    assert_eq!(after["ingest_config_valid"], 0.0);
-    assert_eq!(after[r#"ingest_last_run_outcome{outcome="failed"}"#], 1.0);
-    let kept = [
-        r#"ingest_last_success_timestamp_seconds{ingest_job="trending",region="US"}"#,
-        r#"ingest_job_every_seconds{ingest_job="trending"}"#,
-        r#"ingest_limit_used_units{account="youtube",limit="daily"}"#,
-    ];
-    for series in kept {
-        assert_eq!(after[series], before[series], "{series}");
-    }
-    assert!(
-        after["ingest_last_run_timestamp_seconds"] > before["ingest_last_run_timestamp_seconds"]
-    );
-}
-
-#[test]
-fn a_run_that_cannot_use_its_state_directory_is_in_the_file_too() {
-    let world = World::new();
-    fs::write(world.state_dir(), "no directory").unwrap();
-    assert_eq!(run(&world, &[]), 1);
-    let samples = samples(&file(&world));
-    assert_eq!(samples[r#"ingest_last_run_outcome{outcome="failed"}"#], 1.0);
-    assert_eq!(samples["ingest_config_valid"], 1.0);
 }
 
 /// What a text says that is written like a label's value, or `None` where it is not.
@@ -398,26 +285,4 @@ fn the_file_is_what_a_collector_takes_whatever_things_are_called() {
         seen.len() > 8 && regions.iter().any(|region| region == "G\"B\\X;} 1"),
         "{seen:?} {regions:?}"
     );
-}
-
-#[test]
-fn a_file_that_somebody_else_wrote_is_replaced_by_a_right_one() {
-    let mut world = World::new();
-    let foreign = b"not metrics\n\"{ 3\nother_total 3\ningest_last_run_outcome{outcome=\"x\"} 7\n";
-    fs::write(file(&world), foreign).unwrap();
-    assert_eq!(run(&world, &[]), 0);
-    assert!(
-        samples(&file(&world))
-            .keys()
-            .all(|name| name.starts_with("ingest_"))
-    );
-    fs::write(file(&world), foreign).unwrap();
-    world.set("jobs.trending.evry=1h");
-    assert_eq!(run(&world, &[]), 2);
-    let samples = samples(&file(&world));
-    assert!(
-        samples.keys().all(|name| name.starts_with("ingest_")),
-        "{samples:?}"
-    );
-    assert!(!samples.contains_key(r#"ingest_last_run_outcome{outcome="x"}"#));
 }

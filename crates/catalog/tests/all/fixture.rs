@@ -8,8 +8,8 @@ use std::time::Duration;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    Archive, AtKnown, Catalog, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader,
-    PassRef, PassScope, PassStore, PendingId, PendingQuery, SearchQuery,
+    AtKnown, Catalog, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef,
+    PassScope, PassStore, PendingId, PendingQuery,
 };
 use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest_quota::{Cost, Timestamp, Units};
@@ -46,11 +46,6 @@ impl Fixture {
     /// The directory alone, everything in it closed.
     pub(crate) fn close(self) -> TempDir {
         self.dir
-    }
-
-    /// Ids of the records that hold the words, as a reader finds them.
-    pub(crate) async fn found(&self, words: &str) -> Vec<String> {
-        found(&self.catalog, words).await
     }
 
     pub(crate) fn reopen(&mut self) {
@@ -96,21 +91,6 @@ impl Fixture {
             .map(|PendingId { id, pass, .. }| (id, pass))
             .collect()
     }
-}
-
-/// Ids of the records of a catalog that hold the words.
-pub(crate) async fn found(catalog: &Catalog, words: &str) -> Vec<String> {
-    let query = SearchQuery {
-        words: words.to_owned(),
-        kind: None,
-        region: None,
-        since: None,
-        limit: 99,
-    };
-    let hits = catalog.search(query).await.unwrap().hits;
-    let mut ids: Vec<String> = hits.into_iter().map(|hit| hit.id).collect();
-    ids.sort();
-    ids
 }
 
 fn shown(value: rusqlite::types::Value) -> String {

@@ -54,24 +54,3 @@ async fn whoever_deletes_a_record_deletes_its_words() {
     assert_eq!(indexed(&f, "fox"), ["b"]);
     assert_eq!(f.count("record_words"), 1);
 }
-
-#[tokio::test]
-async fn an_index_that_lost_its_words_is_filled_again() {
-    let f = Fixture::new();
-    f.land(&Page::of(vec![
-        video("a", "fox"),
-        video("b", "hen"),
-        video("c", ""),
-    ]))
-    .await;
-    f.person
-        .execute_batch(
-            "insert into record_text (record_text) values ('delete-all');
-            update record set body = '{}' where id = 'a'",
-        )
-        .unwrap();
-    assert_eq!(f.found("hen").await, [""; 0]);
-    assert_eq!(f.catalog.rebuild_text().await.unwrap(), 1);
-    assert_eq!(indexed(&f, "fox"), [""; 0]);
-    assert_eq!(f.found("hen").await, ["b"]);
-}

@@ -330,21 +330,9 @@ async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_processes_create_one_schema_and_a_repair_rebuilds_the_index() {
+async fn several_processes_create_one_schema() {
     let schema = block_in_place(|| PostgresServer::shared().schema());
     let opened =
         futures_util::future::join_all((0..4).map(|_| Catalog::connect(database(&schema)))).await;
-    let catalog = opened.into_iter().map(Result::unwrap).last().unwrap();
-    let f = Shared { schema, catalog };
-    f.land(Page::of(vec![
-        super::fixture::video("a", "lost words"),
-        super::fixture::video("b", ""),
-    ]))
-    .await;
-    block_in_place(|| f.schema.rows("delete from record_text returning 1"));
-    assert_eq!(f.catalog.rebuild_text().await.unwrap(), 1);
-    assert_eq!(
-        f.rows("select words::text from record_text"),
-        [r#"{"words":"'lost' 'words'"}"#]
-    );
+    assert!(opened.iter().all(Result::is_ok));
 }

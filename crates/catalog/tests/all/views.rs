@@ -3,25 +3,6 @@ use serde_json::json;
 use super::fixture::{Fixture, Page, record, records_of};
 
 #[tokio::test]
-async fn a_kind_with_columns_is_a_view() {
-    let f = Fixture::new();
-    let body =
-        json!({"snippet": {"title": "T", "tags": ["x", "y"]}, "statistics": {"viewCount": "12"}});
-    f.land(&Page::of(vec![
-        record("a", body),
-        record("b", json!({"snippet": "odd"})),
-    ]))
-    .await;
-    assert_eq!(
-        f.rows("select id, title, view_count, tags, first_seen from youtube_video order by id"),
-        [
-            r#"a T 12 ["x","y"] 2026-03-01T12:00:00.000000Z"#,
-            "b - - [] 2026-03-01T12:00:00.000000Z"
-        ]
-    );
-}
-
-#[tokio::test]
 async fn a_view_follows_the_configured_columns() {
     let f = Fixture::new();
     let page = Page::of(vec![record("a", json!({"one": 1, "two": 2}))]);

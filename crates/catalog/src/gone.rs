@@ -101,9 +101,10 @@ pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Resul
     // Several passes named the same record.
     missing.sort_unstable();
     missing.dedup();
-    let [current, _] = tx.ask([
-        Query::new(CURRENT, values![]),
+    // Behind the lock: who had it may have ended another list of the records.
+    let [_, current] = tx.ask([
         Query::new(LOCK, values![missing.clone()]),
+        Query::new(CURRENT, values![]),
     ])?;
     let current = current.iter().map(|row| row.integer(0));
     let mut current: Vec<i64> = current.collect::<Result<_, _>>()?;

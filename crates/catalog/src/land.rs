@@ -31,6 +31,9 @@ const LAST_POSITION: &str =
 const LISTED: &str =
     "select id, coalesce(requested, ''), parent is null from listing {by listing_of_record}
     where id = {key} and kind = ?4 and upstream = ?3 and pass = ?1 and step = ?2";
+/// The same of all records at once. PostgreSQL can take the index of the step, which it would read once for each record.
+const LISTED_OF_PAGE: &str = "select id, coalesce(requested, ''), parent is null from listing
+    where id = any(?5) and kind = ?4 and upstream = ?3 and pass = ?1 and step = ?2";
 const REPEATS: &str = "select exists (select 1 from checkpoint
     where pass = ?1 and step = ?2 and {hash cursor} = {hash ?3} and cursor = ?3)";
 // A record of more than 1 MiB counts as changed whenever it is returned: comparing would take as much memory again.
@@ -54,10 +57,13 @@ const STORE: Insert<'_> = Insert {
             else excluded.last_seen end
         returning number, text_hash, id",
 };
+/// Locks the records of a kind with history in the order of their ids, so that each former body is kept once.
+const LOCK: &str =
+    "select number from record where upstream = ?1 and kind = ?2 and id = {key}{lock}";
 const KEEP_VERSION: &str =
     "insert into record_version (upstream, kind, id, pass, replaced_at, body)
     select upstream, kind, id, ?4, ?5, body from record
-    where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6{lock}";
+    where upstream = ?1 and kind = ?2 and id = ?3 and body <> ?6";
 const REHASH: &str = "update record set text_hash = ?2 where number = ?1";
 const LIST: Insert<'_> = Insert {
     table: "listing",
@@ -177,6 +183,13 @@ impl Before {
             Tx::Server(_) => Query::new(NUMBERS, values![count]),
         };
         let of_step = values![open, step, &landing.upstream, page.kind()];
+        let listed = match tx {
+            Tx::File(_) => Query::each(LISTED, of_step, page.rows.iter().map(|row| &row.id)),
+            Tx::Server(_) => {
+                let ids = page.rows.iter().map(|row| row.id.clone()).collect();
+                Query::new(LISTED_OF_PAGE, [of_step, vec![Value::Texts(ids)]].concat())
+            }
+        };
         let [
             begun,
             lease,
@@ -194,7 +207,7 @@ impl Before {
             views::layout(landing),
             numbers.when(count > 0),
             Query::new(LAST_POSITION, values![open, step]).when(open.is_some()),
-            Query::each(LISTED, of_step, page.rows.iter().map(|row| &row.id)).when(open.is_some()),
+            listed.when(open.is_some()),
             Query::new(REPEATS, values![open, step, &landing.next])
                 .when(open.is_some() && landing.next.is_some()),
             lasting::versions(page),
@@ -300,6 +313,11 @@ fn store_some<'p>(
     let landing = &page.landing;
     let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
     if landing.kind.history {
+        tx.each(
+            LOCK,
+            values![upstream, kind],
+            rows.iter().map(|(_, row)| &row.id),
+        )?;
         for (_, row) in rows {
             let former = values![upstream, kind, &row.id, pass.0, now, &row.body];
             tx.later(KEEP_VERSION, former)?;

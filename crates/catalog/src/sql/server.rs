@@ -5,11 +5,12 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::error::Error;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 
 use bytes::BytesMut;
 use chrono::{DateTime, Utc};
-use futures_util::future::join_all;
+use futures_util::future::maybe_done;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -120,14 +121,14 @@ impl<'s> ServerTx<'s> {
     pub fn ask(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
         let asked: Vec<Option<Statement>> = queries.iter().map(statement).collect();
         let found = self.wait(async {
-            let asked = asked.iter().map(|statement| async {
+            let asked = asked.iter().map(|statement| async move {
                 match statement {
                     Some(statement) => self.rows(statement).await,
                     None => Ok(Vec::new()),
                 }
             });
             // Those of `asked` behind those that wait.
-            let (sent, found) = tokio::join!(biased; self.send(), join_all(asked));
+            let (sent, found) = tokio::join!(biased; self.send(), in_order(asked.collect()));
             sent?;
             found.into_iter().collect::<Result<Vec<_>, _>>()
         })?;
@@ -209,7 +210,7 @@ impl<'s> ServerTx<'s> {
             }
             Ok(())
         };
-        let all = join_all(waiting.iter().map(|statement| self.run(statement)));
+        let all = in_order(waiting.iter().map(|one| self.run(one)).collect());
         let (number, all) = tokio::join!(biased; number, all);
         number?;
         // The first failure is the cause of those behind it.
@@ -225,6 +226,26 @@ impl<'s> ServerTx<'s> {
         let parameters = statement.parameters();
         self.transaction.query(&statement.sql, &parameters).await
     }
+}
+
+/// Awaits futures together. The first poll polls each of them, in their order, so that all are sent before what is sent next;
+/// `join_all` leaves some of many for later. The server answers in the same order.
+async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let all = futures.into_iter().map(|one| Box::pin(maybe_done(one)));
+    let mut all: Vec<_> = all.collect();
+    poll_fn(|context| {
+        for one in &mut all {
+            let _ = one.as_mut().poll(context);
+        }
+        Poll::Ready(())
+    })
+    .await;
+    let mut outputs = Vec::with_capacity(all.len());
+    for mut one in all {
+        one.as_mut().await;
+        outputs.extend(one.as_mut().take_output());
+    }
+    outputs
 }
 
 fn statement(query: &Query<'_>) -> Option<Statement> {

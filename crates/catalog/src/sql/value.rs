@@ -22,7 +22,7 @@ pub enum Value<'v> {
     Time(Option<Timestamp>),
     /// A list for `{any ?1}`.
     Integers(Vec<i64>),
-    /// A path in JSON, for PostgreSQL alone.
+    /// A list, or a path in JSON, for PostgreSQL alone.
     Texts(Vec<String>),
 }
 

@@ -20,6 +20,7 @@ mod prune;
 mod shared_views;
 mod statistics;
 mod suite;
+mod together;
 mod views;
 
 mod a_sqlite_file {

@@ -27,6 +27,8 @@ use ingest_upstream::{Failure, Upstream};
 const LANDING_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it waits after a signal. The process ends 9 s after it, and the page must be kept by then.
 const LANDING_PATIENCE_STOPPING: Duration = Duration::from_secs(3);
+/// How long the result of a pass may wait for the catalog after a signal: the run ends within 9 s of it, whatever hangs.
+const OUTCOME_PATIENCE_STOPPING: Duration = Duration::from_secs(1);
 const LANDING_PAUSE: Duration = Duration::from_millis(500);
 
 /// The client of the upstream, by the credential's name; or why there is none.
@@ -112,16 +114,28 @@ impl Context {
         &self,
         landed: impl Future<Output = Result<Landed, CatalogError>>,
     ) -> Result<Landed, CatalogError> {
+        match self.unlanded {
+            Some(_) => self.or_stopped(LANDING_PATIENCE_STOPPING, landed).await,
+            None => landed.await,
+        }
+    }
+
+    /// Waits for the catalog; after a signal for this long.
+    async fn or_stopped<T>(
+        &self,
+        patience: Duration,
+        work: impl Future<Output = Result<T, CatalogError>>,
+    ) -> Result<T, CatalogError> {
         let stopped = async {
             self.stop.clone().wait().await;
-            tokio::time::sleep(LANDING_PATIENCE_STOPPING).await;
+            tokio::time::sleep(patience).await;
         };
         tokio::select! {
             // A page that is landed at the last moment is not kept for the next run as well.
             biased;
-            landed = landed => landed,
-            () = stopped, if self.unlanded.is_some() => {
-                let seconds = LANDING_PATIENCE_STOPPING.as_secs();
+            done = work => done,
+            () = stopped => {
+                let seconds = patience.as_secs();
                 let why = format!("the catalog gave no answer within {seconds} s of the signal");
                 Err(CatalogError::Unavailable(why))
             }
@@ -262,6 +276,7 @@ impl Context {
     async fn store_why(&self, pass: &PassRef, (failed, notes): (bool, Option<&str>)) {
         let now = self.clock.now();
         let stored = self.catalog.store_outcome(pass, failed, notes, now);
+        let stored = self.or_stopped(OUTCOME_PATIENCE_STOPPING, stored);
         if let Err(error) = self.waits.on("a result", "the catalog", stored).await {
             tracing::warn!("cannot store in the catalog why a pass stopped: {error}");
         }

@@ -184,6 +184,8 @@ impl Before {
         };
         let of_step = values![open, step, &landing.upstream, page.kind()];
         let listed = match tx {
+            // A page can have very many records.
+            _ if open.is_none() => Query::never(),
             Tx::File(_) => Query::each(LISTED, of_step, page.rows.iter().map(|row| &row.id)),
             Tx::Server(_) => {
                 let ids = page.rows.iter().map(|row| row.id.clone()).collect();
@@ -207,7 +209,7 @@ impl Before {
             views::layout(landing),
             numbers.when(count > 0),
             Query::new(LAST_POSITION, values![open, step]).when(open.is_some()),
-            listed.when(open.is_some()),
+            listed,
             Query::new(REPEATS, values![open, step, &landing.next])
                 .when(open.is_some() && landing.next.is_some()),
             lasting::versions(page),
@@ -352,22 +354,32 @@ fn store_some<'p>(
 /// The records of a page in the order of their ids, with the numbers that they have if they are new: new records are numbered in the
 /// order of the page. A record that is several times in a page is in as many layers.
 fn layers<'p>(page: &'p LandingPage, before: &Before) -> Vec<Vec<(i64, &'p Row)>> {
+    // Without a map of the ids: a page can have very many records.
+    let mut rows: Vec<(i64, &Row)> = before.numbers.iter().copied().zip(&page.rows).collect();
+    rows.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
     let mut layers: Vec<Vec<(i64, &Row)>> = Vec::new();
-    let mut times: HashMap<&str, usize> = HashMap::new();
-    for (number, row) in before.numbers.iter().zip(&page.rows) {
-        let time = times.entry(&row.id).or_default();
-        if layers.len() <= *time {
+    let (mut last, mut time) = (None, 0);
+    for (number, row) in rows {
+        time = match last == Some(&row.id) {
+            true => time + 1,
+            false => 0,
+        };
+        last = Some(&row.id);
+        if layers.len() <= time {
             layers.push(Vec::new());
         }
-        if let Some(layer) = layers.get_mut(*time) {
-            layer.push((*number, row));
+        if let Some(layer) = layers.get_mut(time) {
+            layer.push((number, row));
         }
-        *time += 1;
-    }
-    for layer in &mut layers {
-        layer.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
     }
     layers
+}
+
+/// Whether no record is twice in a page.
+fn is_distinct(page: &LandingPage) -> bool {
+    let mut ids: Vec<&str> = page.rows.iter().map(|row| row.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.windows(2).all(|pair| pair.first() != pair.last())
 }
 
 /// Stores what a page adds to its pass.
@@ -435,13 +447,14 @@ fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreEr
         seen.extend(is_first.then_some((id.as_str(), requested.as_str(), false)));
         seen.insert((id, requested, true));
     }
+    let is_new = seen.is_empty() && is_distinct(page);
     let landing = &page.landing;
     let mut rows: Vec<Vec<Value<'_>>> = Vec::new();
     let mut records = 0;
     for row in &page.rows {
         let requested = page.requested_by(row);
         let key = requested.unwrap_or_default();
-        if seen.insert((&row.id, key, requested.is_some())) {
+        if is_new || seen.insert((&row.id, key, requested.is_some())) {
             records += 1;
             let position = before.last_position.saturating_add(records);
             rows.push(values![

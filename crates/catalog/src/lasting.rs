@@ -78,6 +78,9 @@ pub fn store(
 /// The statement for the versions of the records of a page that can end its list: a row for each record that is known.
 pub fn versions(page: &LandingPage) -> Query<'_> {
     let landing = &page.landing;
+    if !landing.can_stop() {
+        return Query::never();
+    }
     let (pass, job, region) = match &landing.pass {
         PassRef::Open(pass) => (Some(pass.0), None, None),
         PassRef::New { job, region, .. } => (None, Some(job), Some(region)),
@@ -91,7 +94,7 @@ pub fn versions(page: &LandingPage) -> Query<'_> {
         region
     ];
     let ids = page.rows.iter().map(|row| &row.id);
-    Query::each(VERSION, of, ids).when(landing.can_stop())
+    Query::each(VERSION, of, ids)
 }
 
 /// Whether the list of a step has a record that an earlier pass knew.

@@ -90,7 +90,7 @@ impl Fence {
 /// The statement for whether this process still holds the lease under which a page was requested: a row if it does.
 pub fn lease_of(tx: &Tx<'_>, landing: &Landing) -> Query<'static> {
     let (Tx::Server(server), Some(term)) = (tx, &landing.term) else {
-        return Query::new(LEASE, Vec::new()).when(false);
+        return Query::never();
     };
     let last = server.transaction().postgres().terms().last_landing(term);
     Query::new(LEASE, key_of(term, last))

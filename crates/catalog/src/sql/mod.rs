@@ -81,6 +81,15 @@ impl<'q> Query<'q> {
         }
     }
 
+    /// No statement: it is not asked, and has no rows.
+    pub const fn never() -> Self {
+        Self {
+            sql: "",
+            values: Vec::new(),
+            asked: Asked::Never,
+        }
+    }
+
     /// The statement, which is not asked unless `is_needed`: it then has no rows.
     pub fn when(self, is_needed: bool) -> Self {
         match is_needed {

@@ -89,7 +89,7 @@ impl Catalog {
         super::statements()
     }
 
-    /// Splits the texts of all records again, indexes them, and makes views anew. Returns the number of indexed records.
+    /// Rebuilds the full-text index and the views from the records. Returns the number of indexed records.
     ///
     /// # Errors
     /// Fails if the catalog cannot be read or written.
@@ -233,10 +233,11 @@ impl File {
             let change = |connection: &mut Connection| in_transaction(connection, land);
             database.lock().change(change)
         };
-        self.done(match is_large {
+        let landed = match is_large {
             true => apart_alone(work).await,
             false => apart(work).await,
-        })
+        };
+        self.done(landed.map(LandedPage::of))
     }
 
     /// SQLite waits for disks and for other processes, so it must not run on a thread that has requests in flight.

@@ -122,6 +122,23 @@ pub struct LandedPage {
     pub words: i64,
 }
 
+impl LandedPage {
+    /// A page that was landed, or was before: then nothing is left to do.
+    ///
+    /// # Errors
+    /// Any other failure.
+    pub fn of(landed: Result<Self, StoreError>) -> Result<Self, StoreError> {
+        match landed {
+            Err(StoreError::Landed(landed)) => Ok(Self {
+                landed,
+                is_new_layout: false,
+                words: 0,
+            }),
+            landed => landed,
+        }
+    }
+}
+
 /// Stores a page.
 pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
     let landing = &*page.landing;

@@ -54,10 +54,8 @@ impl PassStore for Catalog {
                 let is_large = is_large(&landing);
                 // The page takes its form not on the thread of the run.
                 let land = move |tx: &Tx<'_>| land::land(tx, &LandingPage::new(landing));
-                match file.land(is_large, land).await {
-                    Ok(page) => Ok(page.landed),
-                    Err(error) => Err(error),
-                }
+                let page = file.land(is_large, land).await;
+                page.map(|page| page.landed)
             }
             Store::Server(server) => {
                 let landed = match server.land(&landing).await {
@@ -255,14 +253,8 @@ fn has_room(path: &Path) -> rusqlite::Result<()> {
 impl Server {
     async fn land(&self, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
         let page = Arc::new(LandingPage::new(Arc::clone(landing)));
-        let page = match self.try_write(move |tx| land::land(tx, &page)).await {
-            Err(StoreError::Landed(landed)) => LandedPage {
-                landed,
-                is_new_layout: false,
-                words: 0,
-            },
-            page => page?,
-        };
+        let landed = self.try_write(move |tx| land::land(tx, &page)).await;
+        let page = LandedPage::of(landed)?;
         let landed = page.landed;
         self.merging.add(page.words);
         if let Some(term) = &landing.term {

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
-use super::sql::{restored, stored};
+use super::stored::{restored, stored};
 use crate::{CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term};
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_quota::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sql::stored;
+use super::stored::stored;
 use crate::either::{first_of, literal, view_of};
 use ingest_config::{Column, ColumnType};
 

@@ -70,7 +70,7 @@ impl Vectors {
     }
 }
 
-/// Makes the index anew, without what belongs to no record.
+/// Deletes the words of deleted records, and rebuilds the index.
 pub const REINDEX: &str = "set local statement_timeout to 0;
     delete from record_text where not exists (select 1 from record where record.number = record_text.number);
     reindex index record_text_words";

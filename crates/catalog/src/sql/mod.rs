@@ -21,7 +21,7 @@ mod file;
 mod server;
 mod value;
 
-use std::cell::Cell;
+use std::mem::replace;
 
 use rusqlite::Connection;
 
@@ -286,10 +286,10 @@ impl Dialect {
     /// The text of a statement for this database; `key` is what stands for `{key}`.
     pub fn text(self, sql: &str, key: &str) -> String {
         let mut text = String::with_capacity(sql.len() + 64);
-        let in_braces = Cell::new(false);
+        let mut in_braces = false;
         for part in sql.split_inclusive(['{', '}']) {
             let word = part.trim_end_matches(['{', '}']);
-            match in_braces.replace(part.ends_with('{')) {
+            match replace(&mut in_braces, part.ends_with('{')) {
                 true => text += &self.word(word, key),
                 false => text += word,
             }

@@ -6,7 +6,7 @@ mod search;
 mod typed;
 mod views;
 
-/// Makes the index anew from the words of the records.
+/// Rebuilds the index from the words of the records.
 pub const REBUILD: &str = "insert into record_text (record_text) values ('rebuild')";
 
 pub use path::part;

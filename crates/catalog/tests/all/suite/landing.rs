@@ -214,6 +214,23 @@ pub(crate) async fn a_page_for_a_pass_that_is_not_there_changes_nothing(f: Catal
     assert_eq!(f.found("words").await, [""; 0]);
 }
 
+pub(crate) async fn a_landing_that_is_repeated_is_stored_once(f: Catalog) {
+    // The first page of a pass, and one of a pass that is open.
+    let first = Page::of(vec![video("a", "words"), video("b", "")]).next("2");
+    let landing = Arc::new(first.landing());
+    let landed = f.store.land(Arc::clone(&landing)).await.unwrap();
+    assert_eq!(f.store.land(landing).await.unwrap(), landed);
+    let second = Page::of(vec![video("c", "")]).in_pass(landed.pass);
+    let landing = Arc::new(second.landing());
+    let landed = f.store.land(Arc::clone(&landing)).await.unwrap();
+    assert_eq!(f.store.land(landing).await.unwrap(), landed);
+    let history = f.history().await;
+    let [pass] = &history[..] else {
+        panic!("{history:?}")
+    };
+    assert_eq!((pass.pages, pass.records, pass.requests), (2, 3, 2));
+}
+
 pub(crate) async fn a_page_that_was_paid_for_lands_even_after_its_pass_ended(f: Catalog) {
     let landed = f.land(&Page::of(vec![])).await;
     let pass = PassRef::Open(landed.pass);

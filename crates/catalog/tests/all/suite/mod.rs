@@ -182,6 +182,7 @@ macro_rules! suite {
             a_cursor_seen_before_in_a_step_is_told_and_ends_the_step
             a_cursor_seen_before_continues_a_step_whose_page_lists_new_records
             a_page_for_a_pass_that_is_not_there_changes_nothing
+            a_landing_that_is_repeated_is_stored_once
             a_page_that_was_paid_for_lands_even_after_its_pass_ended
             old_records_and_absent_ids_are_dropped_and_the_listing_stays
             a_record_that_comes_back_after_it_was_dropped_is_found_again

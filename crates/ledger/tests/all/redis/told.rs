@@ -76,7 +76,7 @@ fn variants(lines: &str) -> Vec<String> {
         .collect()
 }
 
-/// A story as far as it is told.
+/// What a story has begun: its servers, machines, processes and permits.
 struct Told {
     account: Account,
     servers: BTreeMap<String, RedisServer>,

@@ -1,4 +1,4 @@
-//! The stories of `tests/cases/stories.txt`: what is told to a ledger, step by step, and what it answers.
+//! Runs the stories of `tests/cases/stories.txt`: each step is an operation of a ledger, with the expected answer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

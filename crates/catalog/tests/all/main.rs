@@ -1,4 +1,5 @@
-//! Every catalog passes the suite. The other modules test what only the catalog in a SQLite file has: files, tables, views.
+//! Every catalog passes the suite. A plain model and random histories hold it to its rules; the other modules test
+//! what only a file has, or only PostgreSQL.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -16,6 +17,7 @@ mod fixture;
 mod hostile;
 mod index;
 pub(crate) mod places;
+mod properties;
 mod prune;
 mod shared_views;
 mod statistics;

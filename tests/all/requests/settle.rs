@@ -89,7 +89,7 @@ fn gives_back(ledger: &str) {
 }
 
 #[test]
-fn the_next_estimate_is_learned_from_answers_and_previews_know_it() {
+fn the_next_estimate_is_learned_from_answers_and_previews_and_forecasts_know_it() {
     let mut world = World::written(METER, &[]);
     world.set("upstreams.meter.calls.report.cost.tokens=2");
     let expected = |world: &World| {
@@ -99,6 +99,21 @@ fn the_next_estimate_is_learned_from_answers_and_previews_know_it() {
     assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
     let truth = world.counted("tokens");
     assert_eq!(expected(&world), Some(truth), "it rises at once");
+    let hourly = [
+        "forecast",
+        "--region",
+        "US",
+        "--schedule",
+        "hourly",
+        "--days",
+        "1",
+    ];
+    let forecast = world.json(&hourly);
+    assert_eq!(
+        limit(&forecast, "tokens")["units"],
+        24 * truth,
+        "{forecast}"
+    );
     // What was learned is more than the limit could ever grant: the most that it can is asked for.
     world.set("credentials.meter.limits.tokens.quota=50");
     assert_eq!(expected(&world), Some(50));

@@ -102,6 +102,7 @@ fn spend(pass: &PassRecord, accounts: Vec<String>) -> PassSpend {
     let region = Region::key_of(&pass.region, pass.slice);
     PassSpend {
         name: format!("{} {region} {}", pass.job, pass.started_at),
+        job: pass.job.clone(),
         began: pass.started_at,
         ended: pass.finished_at,
         units: pass.units.clone(),

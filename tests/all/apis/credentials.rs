@@ -274,3 +274,15 @@ fn an_account_is_charged_nothing_for_passes_that_the_other_one_of_the_job_paid()
     assert!(ran.stderr.contains("older than the catalog"), "{ran:?}");
     assert_eq!(used(&world, 1), 7 + 3 + 1);
 }
+
+#[test]
+fn a_job_that_used_another_account_for_a_while_is_charged_once() {
+    let stub = StubUpstream::start(|request| pages(request, 3));
+    let mut world = world(&stub, 100);
+    for key in ["k1", "k2", "k1"] {
+        world.set(&format!("jobs.rows.credentials=[\"{key}\"]"));
+        let ran = world.ingest(&["--region", "all"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{ran:?}");
+    }
+    assert_eq!(world.recorded("daily"), 9);
+}

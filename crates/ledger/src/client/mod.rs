@@ -4,6 +4,8 @@
 pub mod read_only;
 pub mod shared;
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 use serde::Serialize;
 use thiserror::Error;
@@ -268,6 +270,15 @@ pub trait LedgerClient: Send + Sync {
     /// Returns when the newest charge of an account was made; `None` when there is none, or the ledger is no file of this machine.
     async fn newest_charge(&self, _account: &Account) -> Result<Option<Timestamp>, ClientError> {
         Ok(None)
+    }
+
+    /// Returns when the newest charge of each job was made, in any account, of those with one since `from`; empty when the ledger is
+    /// no file of this machine.
+    async fn newest_of_jobs(
+        &self,
+        _from: Timestamp,
+    ) -> Result<HashMap<String, Timestamp>, ClientError> {
+        Ok(HashMap::new())
     }
 
     /// Returns when the backup was made that the ledger's file on this machine, or the journal, was restored from; `None` for one

@@ -25,6 +25,8 @@ pub use charging::Charging;
 pub struct PassSpend {
     /// Names the pass among all of the catalog.
     pub name: String,
+    /// The job that made it.
+    pub job: String,
     /// When it began.
     pub began: Timestamp,
     /// When it ended; `None` while it goes on.

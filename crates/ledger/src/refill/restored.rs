@@ -36,9 +36,9 @@ impl<P: Passes> Refill<'_, P> {
         Ok(entries.filter(|entry| entry.at > counted_from).collect())
     }
 
-    /// Returns the passes that began after the ledger's newest charge and spent units. The ledger is queried again once they are
-    /// found: another process may have charged and landed them meanwhile. A pass that begins after they are read is not missed: its
-    /// charges are in the ledger before it lands a page.
+    /// Returns the passes that began after the ledger's newest charge and spent units. Once they are found, the ledger is asked for
+    /// the charges of their jobs: a job can have used another account meanwhile, and another process can have charged and landed
+    /// them. A pass that begins after they are read is not missed: its charges are in the ledger before it lands a page.
     async fn passes_since(
         &self,
         found: &Found<'_>,
@@ -53,8 +53,8 @@ impl<P: Passes> Refill<'_, P> {
         passes.retain(|pass| pass.began > newest && !pass.units.is_none());
         passes.retain(|pass| !pass.is_charged(&found.newest));
         if !passes.is_empty() {
-            let again = self.newest(found.ledger).await?;
-            passes.retain(|pass| !pass.is_charged(&again));
+            let charged = found.ledger.newest_of_jobs(newest).await?;
+            passes.retain(|pass| charged.get(&pass.job).is_none_or(|at| *at < pass.began));
         }
         Ok(passes)
     }

@@ -1,9 +1,10 @@
 //! The client of a ledger of this machine: a file is always there, and never loses anything.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 
 use super::{Rows, SqliteLedger, afterwards};
 use crate::client::{
@@ -195,6 +196,20 @@ impl LedgerClient for LocalClient {
         let newest = move |connection: &Connection| Rows::new(connection, &name).newest();
         let newest = self.ledger.read_few(newest).await?;
         Ok(newest.charge.map(|charge| charge.at))
+    }
+
+    async fn newest_of_jobs(
+        &self,
+        from: Timestamp,
+    ) -> Result<HashMap<String, Timestamp>, ClientError> {
+        let newest =
+            "select job, max(at) from charge where at >= ? and job is not null group by job";
+        let read = move |connection: &Connection| {
+            let mut statement = connection.prepare(newest)?;
+            let of_job = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_micros(row.get(1)?)));
+            statement.query_map((from.micros(),), of_job)?.collect()
+        };
+        Ok(self.ledger.read(read).await?)
     }
 
     async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {

@@ -33,12 +33,14 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let reported = ledger.forget_reported(account, &args.limit).await?;
     let closed = closed || reported > Units::ZERO;
     let full = full(&*ledger, account, &args.limit).await;
+    let waits_until = ledger.waits_until(account, environment.clock.now()).await?;
     let report = json!({
         "account": account.name,
         "limit": args.limit,
         "reopened": closed,
         "used": full.as_ref().map(|full| full.used),
         "fits_at": full.as_ref().and_then(|full| full.fits_at),
+        "waits_until": waits_until,
         "unreachable": away.map(ToString::to_string),
     });
     let name = format!("{}/{}", account.name, args.limit);
@@ -52,7 +54,15 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             } else {
                 "was not closed"
             };
-            let still = full.map(|full| full.shown()).unwrap_or_default();
+            let full = full.map(|full| full.shown());
+            let waits = waits_until.map(|until| {
+                let (account, until) = (&account.name, instant(until));
+                format!(
+                    ", but this machine charges nothing to {account} until {until}, which `reopen` does not end: the ledger lost \
+                    data, and `ledger.after_loss` is \"wait\""
+                )
+            });
+            let still = waits.or(full).unwrap_or_default();
             Message::Done(format!("{name} {what}{still}."))
         }
     })?;

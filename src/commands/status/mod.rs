@@ -5,7 +5,7 @@ pub mod standing;
 
 pub use standing::Standing;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -418,22 +418,24 @@ fn gathered(
 /// Returns the passes that the last runs left as failed, the last one first.
 async fn failures(environment: &Environment, now: Timestamp) -> Result<Vec<PassRecord>, Error> {
     let archive = environment.archive().await?;
-    let mut failed = archive.failures(now - WEEK, MOST_FAILED).await?;
-    // A refused and a doubtful pass are shown as such.
-    failed.retain(|pass| matches!(pass.outcome, None | Some(PassEnd::Failed)));
-    Ok(failed)
+    Ok(archive.failures(now - WEEK, MOST_FAILED).await?)
 }
 
-/// Returns why the last pass over a region failed; `None` if it did not, or if a complete pass began later.
+/// Returns why the last pass over a region, or over a slice of it, failed; `None` if none did, or if a complete pass began later.
 fn failure(
     failed: &[PassRecord],
     (job, region): (&str, &str),
     last_complete: Option<Timestamp>,
 ) -> Option<FailedPass> {
-    let mut its = failed
+    let its = failed
         .iter()
         .filter(|pass| pass.job == job && pass.region == region);
-    let pass = its.find(|pass| last_complete.is_none_or(|at| pass.started_at > at))?;
+    let mut slices = BTreeSet::new();
+    let mut last = its.filter(|pass| slices.insert(pass.slice));
+    // A refused and a doubtful pass are shown as such, and not what failed before them.
+    let is_failure = |pass: &PassRecord| matches!(pass.outcome, None | Some(PassEnd::Failed));
+    let is_later = |pass: &PassRecord| last_complete.is_none_or(|at| pass.started_at > at);
+    let pass = last.find(|pass| is_failure(pass) && is_later(pass))?;
     Some(FailedPass {
         at: pass.left_at.unwrap_or(pass.started_at),
         why: pass.notes.clone().unwrap_or_default(),

@@ -24,27 +24,45 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
-    let (account, charge) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
+    let (account, found) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
     // One that was released before is found so, and a repeated release succeeds.
-    if let Some(charge) = charge {
-        ledger.correct(&account, &charge, &Cost::none()).await?;
+    if let Some(charge) = charge_of(&found, &id) {
+        ledger.correct(&account, charge, &Cost::none()).await?;
     }
     let account = &account.name;
-    let report = json!({ "id": id, "account": account, "released": true });
-    output::report(global, &report, |_| {
-        Message::Done(format!("Released: {id} no longer counts in {account}."))
+    let is_known = found != Found::CannotTell;
+    let report = json!({ "id": id, "account": account, "released": is_known });
+    output::report(global, &report, |_| match is_known {
+        true => Message::Done(format!("Released: {id} no longer counts in {account}.")),
+        false => Message::Failure(format!(
+            "Recorded: this machine did not make the charge {id}, and the ledger cannot be asked for it now. If {account} has it, \
+            this machine's next contact with the ledger releases it; until then it counts."
+        )),
     })?;
-    Ok(Exit::Success)
+    Ok(if is_known {
+        Exit::Success
+    } else {
+        Exit::Failed
+    })
 }
 
-/// Returns the account of a charge, the named one or the only one of these that has the id, and the charge unless it was
-/// released.
+/// Returns the charge to correct where this was found of an id; `None` for one that was taken back.
+pub fn charge_of<'f>(found: &'f Found, id: &'f ChargeId) -> Option<&'f ChargeId> {
+    match found {
+        Found::Counting(charge) => Some(charge),
+        Found::CannotTell => Some(id),
+        Found::TakenBack | Found::Unknown => None,
+    }
+}
+
+/// Returns the account of a charge, the named one or the only one of these that has the id, and what became of it, which is not
+/// `Unknown`.
 pub async fn locate(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     account: Option<&str>,
     id: &ChargeId,
-) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+) -> Result<(Arc<Account>, Found), Error> {
     match account {
         Some(name) => one_of(ledger, account_named(accounts, name)?, id).await,
         None => find(ledger, accounts, id).await,
@@ -56,35 +74,33 @@ async fn one_of(
     ledger: &dyn LedgerClient,
     account: Arc<Account>,
     id: &ChargeId,
-) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+) -> Result<(Arc<Account>, Found), Error> {
     let name = &account.name;
     match ledger.find(&account, id).await? {
-        Found::Counting(charge) => Ok((account, Some(charge))),
-        Found::TakenBack => Ok((account, None)),
-        Found::CannotTell => Ok((account, Some(id.clone()))),
         Found::Unknown => Err(unknown_charge(&format!("account {name} has no"), id)),
+        found => Ok((account, found)),
     }
 }
 
-/// Returns the account that has the id, and the charge unless it was released. Where a shared ledger cannot be asked for a charge
+/// Returns the account that has the id, and what became of the charge. Where a shared ledger cannot be asked for a charge
 /// of another machine, an account is taken only if there is no other.
 async fn find(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     id: &ChargeId,
-) -> Result<(Arc<Account>, Option<ChargeId>), Error> {
+) -> Result<(Arc<Account>, Found), Error> {
     let (mut taken_back, mut in_doubt) = (None, false);
     for account in accounts {
         match ledger.find(account, id).await? {
-            Found::Counting(charge) => return Ok((Arc::clone(account), Some(charge))),
+            found @ Found::Counting(_) => return Ok((Arc::clone(account), found)),
             Found::TakenBack => taken_back = Some(Arc::clone(account)),
             Found::CannotTell => in_doubt = true,
             Found::Unknown => {}
         }
     }
     match (taken_back, in_doubt, accounts) {
-        (Some(account), _, _) => Ok((account, None)),
-        (None, true, [only]) => Ok((Arc::clone(only), Some(id.clone()))),
+        (Some(account), _, _) => Ok((account, Found::TakenBack)),
+        (None, true, [only]) => Ok((Arc::clone(only), Found::CannotTell)),
         (None, true, _) => Err(Error::Usage(format!(
             "`{id}` was not charged from this machine, and the ledger cannot be asked for it now; add --account, or over \
             HTTP `credential`"

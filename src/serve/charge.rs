@@ -118,6 +118,7 @@ pub struct SettleBody {
 pub struct Released {
     id: ChargeId,
     account: String,
+    /// Not where another machine made it and the ledger cannot be asked for it: it is released at the next contact.
     released: bool,
 }
 
@@ -126,6 +127,7 @@ pub struct Released {
 pub struct Settled {
     id: ChargeId,
     account: String,
+    /// As in [`Released`].
     settled: bool,
     units: Cost,
 }
@@ -169,11 +171,11 @@ pub async fn release(
     let key = key(request.headers())?;
     let body: ReleaseBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
-    let (id, account) = app.correct(id, accounts, Cost::none()).await?;
+    let (id, account, released) = app.correct(id, accounts, Cost::none()).await?;
     Ok(json_text(&Released {
         id,
         account,
-        released: true,
+        released,
     }))
 }
 
@@ -194,11 +196,11 @@ pub async fn settle(
             "cost: expected at most {most} units of each limit"
         )));
     }
-    let (id, account) = app.correct(id, accounts, units.clone()).await?;
+    let (id, account, settled) = app.correct(id, accounts, units.clone()).await?;
     Ok(json_text(&Settled {
         id,
         account,
-        settled: true,
+        settled,
         units,
     }))
 }
@@ -354,7 +356,7 @@ async fn locate(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     id: &ChargeId,
-) -> Result<(Arc<Account>, Option<ChargeId>), Problem> {
+) -> Result<(Arc<Account>, Found), Problem> {
     let only = match accounts {
         [only] => Some(only.name.as_str()),
         _ => None,
@@ -369,15 +371,15 @@ impl App {
             .await
     }
 
-    /// Corrects a charge to its true cost, and returns its id and its account; without units it is released.
+    /// Corrects a charge to its true cost, and returns its id, its account, and whether it is known; without units it is released.
     async fn correct(
         &self,
         id: ChargeId,
         accounts: Vec<Arc<Account>>,
         units: Cost,
-    ) -> Result<(ChargeId, String), Problem> {
+    ) -> Result<(ChargeId, String, bool), Problem> {
         self.in_ledger(move |ledger| async move {
-            let (account, charge) = locate(&*ledger, &accounts, &id).await?;
+            let (account, located) = locate(&*ledger, &accounts, &id).await?;
             let known = || account.limits.keys().map(String::as_str);
             if let Some(limit) = units
                 .limits()
@@ -386,8 +388,8 @@ impl App {
                 return Err(unknown("limit", limit, known()).into());
             }
             // Found again with the correction: another request may have released it meanwhile, and a release is final.
-            let found = match charge {
-                Some(charge) => ledger.correct(&account, &charge, &units).await?,
+            let found = match release_command::charge_of(&located, &id) {
+                Some(charge) => ledger.correct(&account, charge, &units).await?,
                 None => Found::TakenBack,
             };
             match found {
@@ -399,7 +401,7 @@ impl App {
                     return Err(Problem::new(StatusCode::CONFLICT, detail));
                 }
             }
-            Ok((id, account.name.clone()))
+            Ok((id, account.name.clone(), located != Found::CannotTell))
         })
         .await
     }

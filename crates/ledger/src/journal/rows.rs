@@ -32,8 +32,10 @@ pub fn sum(connection: &Connection, select: &str, params: impl Params) -> rusqli
 /// Returns what became of the charge that was made here under `id`, or under one made from it. A charge of another machine is
 /// not known here.
 pub fn found(connection: &Connection, account: &str, id: &ChargeId) -> rusqlite::Result<Found> {
-    let mut statement =
-        connection.prepare_cached("select 1 from charge where account = ? and id = ?")?;
+    // One that another machine made is here from its release on, and tells nothing until the ledger has heard of that.
+    let mut statement = connection.prepare_cached(
+        "select 1 from charge where account = ? and id = ? and (told or known or call is not null or cost != '{}')",
+    )?;
     let mut has = |id: &ChargeId| statement.exists(params![account, id.as_str()]);
     let valid = valid_id(connection, account, id)?;
     Ok(match (has(&valid)?, has(id)?) {

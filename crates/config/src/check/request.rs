@@ -251,6 +251,11 @@ impl Check<'_, '_> {
             if !self.document.has(&place) {
                 place = owned(&of_all_calls(path), &[name]);
             }
+            if name.is_empty() {
+                let example = "write a name in place of \"\"";
+                self.document
+                    .refuse(&place, "a parameter has a name", example);
+            }
             match param {
                 Param::Once(template) => written.push((place, template)),
                 Param::Repeated(templates) => {

@@ -1,5 +1,6 @@
 //! What a response does not contain although the configuration reads it: the first sign of a mistake in the file.
 
+use super::records::LONG_ID;
 use super::unread::Lacking;
 use super::{Page, ReportedCost};
 use ingest_config::{Call, Column, Lasting, Lead, Paging, Pointer, Records};
@@ -129,6 +130,9 @@ fn of_list(records: &Records, page: &Page) -> Vec<Missing> {
             page.skipped, page.has_instead
         );
         found.push(Missing::new(MissingFrom::NoneOfAList, text));
+    }
+    if page.has_instead.has_long_id {
+        found.push(Missing::new(MissingFrom::AnyPage, LONG_ID.to_owned()));
     }
     if let Some(first) = &page.left_out.first {
         let text = match page.left_out.members {

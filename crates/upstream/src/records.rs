@@ -69,35 +69,49 @@ pub struct LeftOut {
     pub first: Option<String>,
 }
 
-/// The members of a record without an id, for a message.
+/// What records without an id have instead, for a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct MembersOf(Vec<String>);
+pub struct MembersOf {
+    /// Of the first one.
+    names: Vec<String>,
+    /// Whether one has an id that is longer than any that is stored.
+    pub has_long_id: bool,
+}
 
 impl MembersOf {
     /// The most members that are named.
     const MOST: usize = 12;
 
-    fn new(record: &Value) -> Self {
-        let names = record.as_object().into_iter().flatten();
-        // One more shows that there are others.
-        let names = names.map(|(name, _)| name.clone()).take(Self::MOST + 1);
-        Self(names.collect())
+    fn add(&mut self, record: &Value, is_first: bool, has_long_id: bool) {
+        self.has_long_id |= has_long_id;
+        if is_first {
+            let names = record.as_object().into_iter().flatten();
+            // One more shows that there are others.
+            let names = names.map(|(name, _)| name.clone()).take(Self::MOST + 1);
+            self.names = names.collect();
+        }
     }
 
     /// The same names, each made safe by `shown`.
     pub fn shown_by(&self, shown: impl Fn(&str) -> String) -> Self {
-        Self(self.0.iter().map(|name| shown(name)).collect())
+        Self {
+            names: self.names.iter().map(|name| shown(name)).collect(),
+            has_long_id: self.has_long_id,
+        }
     }
 }
 
 impl fmt::Display for MembersOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
+        if self.has_long_id {
+            write!(f, "; {LONG_ID}")?;
+        }
+        if self.names.is_empty() {
             return Ok(());
         }
-        let named = self.0.iter().take(Self::MOST);
+        let named = self.names.iter().take(Self::MOST);
         let named: Vec<String> = named.map(|name| format!("`{name}`")).collect();
-        let more = if self.0.len() > Self::MOST {
+        let more = if self.names.len() > Self::MOST {
             " and others"
         } else {
             ""
@@ -141,9 +155,9 @@ pub fn take(
         }
         match id_of(&body, &what.id, values) {
             None => {
-                if found.skipped == 0 {
-                    found.has = MembersOf::new(&body);
-                }
+                let is_long = |part| part_of(&body, part, values).is_some_and(|id| is_long(&id));
+                let has_long_id = what.id.iter().any(is_long);
+                found.has.add(&body, found.skipped == 0, has_long_id);
                 found.skipped += 1;
                 found.error = found.error.take().or_else(|| error_of(&body));
             }
@@ -275,8 +289,6 @@ impl<'a> BodySearch<'a> {
                 filled.try_for_each(|(name, member)| self.walk(member, rest, Some(name)))
             }
             Value::Object(members) => match members.get_mut(token) {
-                // An object or a list without content, as many servers write it.
-                Some(Value::Null) => Ok(()),
                 Some(member) => self.walk(member, rest, name),
                 None => self.lacks(rest),
             },
@@ -291,11 +303,12 @@ impl<'a> BodySearch<'a> {
                 })
             }
             Value::Array(elements) => match token.parse::<usize>().map(|at| elements.get_mut(at)) {
-                Ok(Some(Value::Null)) => Ok(()),
                 Ok(Some(element)) => self.walk(element, rest, name),
                 Ok(None) => self.lacks(rest),
                 Err(_) => Err(self.wrong("an array", "an object")),
             },
+            // An object or a list without content, as many servers write it.
+            Value::Null => Ok(()),
             other if self.is_empty_element(other) => Ok(()),
             other => Err(self.wrong(name_of(other), "an object")),
         }
@@ -436,10 +449,7 @@ const SCALAR: &str = "value";
 /// The id of a record: its text, and of a number the digits that came. `None` if a part of it is missing, blank, or is what no
 /// database stores exactly.
 fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String> {
-    let id = |part: &Field| match part {
-        Field::At(at) => at.text_in(record).filter(|id| is_id(id)),
-        Field::Template(template) => Some(template.render(values)).filter(|id| is_id(id)),
-    };
+    let id = |part: &Field| part_of(record, part, values).filter(|id| is_id(id));
     let parts: Option<Vec<String>> = parts.iter().map(id).collect();
     let (last, before) = parts.as_deref()?.split_last()?;
     // A slash in the last part is unambiguous, so it stays as it is.
@@ -449,11 +459,24 @@ fn id_of(record: &Value, parts: &[Field], values: &Values<'_>) -> Option<String>
     Some(before.collect::<String>() + last)
 }
 
-fn is_id(text: &str) -> bool {
-    /// Bytes. Every table that names a record has its id again.
-    const LONGEST: usize = 64 * 1024;
-    text.len() <= LONGEST && !text.trim().is_empty() && !text.contains('\0')
+fn part_of(record: &Value, part: &Field, values: &Values<'_>) -> Option<String> {
+    match part {
+        Field::At(at) => at.text_in(record),
+        Field::Template(template) => Some(template.render(values)),
+    }
 }
+
+fn is_id(text: &str) -> bool {
+    !is_long(text) && !text.trim().is_empty() && !text.contains('\0')
+}
+
+/// Whether a text has more than 64 KiB: every table that names a record has its id again.
+fn is_long(text: &str) -> bool {
+    text.len() > 64 * 1024
+}
+
+/// What a long id is, in words.
+pub const LONG_ID: &str = "an id has more than 64 KiB, and so its record has none";
 
 pub const fn name_of(value: &Value) -> &'static str {
     match value {

@@ -48,3 +48,20 @@ fn the_sqlite_of_older_systems_can_parse_a_view_with_columns_of_every_type() {
         );
     }
 }
+
+#[test]
+fn a_record_with_an_id_beyond_the_bound_is_left_out_and_the_bound_is_named() {
+    let stub = stub(json!([{ "id": 1 }, { "id": "x".repeat(64 * 1024 + 1) }]));
+    let world = Api {
+        call: r#"records = { kind = "thing", id = "/id" }"#,
+        ..Api::default()
+    }
+    .world(&stub);
+    let report = run(&world);
+    let pass = &report["passes"][0];
+    assert_eq!(pass["records"], 1, "{report}");
+    assert!(
+        pass["detail"].as_str().unwrap().contains("64 KiB"),
+        "{report}"
+    );
+}

@@ -15,6 +15,7 @@ use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
 use crate::retry_after::{DAY, http_date};
 use crate::text::{html_text, is_html};
+use crate::xml::DEEPEST;
 use crate::{Failure, refusal, transient};
 use ingest_base::apart::{apart, apart_alone};
 use ingest_base::fnv::fnv;
@@ -266,7 +267,9 @@ impl Response {
                 .map(|at| at.trim_start_matches(" at ").to_owned())
         };
         if let Some(at) = after("recursion limit exceeded") {
-            return Failure::Skip(format!("the response is nested too deeply: {at}"));
+            return Failure::Skip(format!(
+                "the response is nested deeper than {DEEPEST} levels: {at}"
+            ));
         }
         let (format, shown) = (self.format.name(), self.shown(&said));
         let message = match text.trim_start().starts_with(['{', '[']) {

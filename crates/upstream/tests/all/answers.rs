@@ -30,7 +30,7 @@ async fn json_that_asking_again_cannot_make_readable_is_asked_for_once() {
     let deep = format!("{{\"items\": {}1{}}}", "[".repeat(200), "]".repeat(200));
     let bodies = [(
         &deep,
-        "the response is nested too deeply: line 1 column 137",
+        "the response is nested deeper than 128 levels: line 1 column 137",
     )];
     for (body, expected) in bodies {
         let stub = answering(StubAnswer::text(200, body));

@@ -253,7 +253,21 @@ impl Grid {
             }
             line.trim_end().to_owned()
         };
-        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+        let lines = rows.iter().map(line);
+        let hidden = self
+            .hidden(&shown)
+            .map(|hidden| screen.lines(&hidden.into()));
+        let lines = lines.chain(hidden.into_iter().flatten());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Names the columns that the screen has no room for; `None` if it has.
+    fn hidden(&self, shown: &[usize]) -> Option<String> {
+        let columns = self.columns.iter().enumerate();
+        let hidden = columns.filter(|(at, column)| !column.is_of_page && !shown.contains(at));
+        let hidden: Vec<&str> = hidden.map(|(_, column)| column.head).collect();
+        let hidden = hidden.join(", ");
+        (!hidden.is_empty()).then(|| format!("(no room for {hidden}; --format json has all)"))
     }
 
     /// The columns that the screen has room for.

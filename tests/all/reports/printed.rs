@@ -218,7 +218,12 @@ fn no_line_of_a_dry_run_is_wider_than_a_narrow_terminal() {
         let mut preview = world.command(&["--region", "all", "--dry-run"]);
         let shown = preview.env("COLUMNS", columns.to_string()).output();
         let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
-        assert!(shown.contains("LIMIT"), "{shown}");
+        for column in [
+            "REQUESTS", "CALL", "UNITS", "ACCOUNT", "LIMIT", "LEFT", "AT LEAST", "AT MOST",
+        ] {
+            let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains(column), "nothing says {column}: {shown}");
+        }
         let wide = shown.lines().find(|line| line.chars().count() > columns);
         assert_eq!(wide, None, "{shown}");
     }

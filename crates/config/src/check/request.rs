@@ -252,9 +252,8 @@ impl Check<'_, '_> {
                 place = owned(&of_all_calls(path), &[name]);
             }
             if name.is_empty() {
-                let example = "write a name in place of \"\"";
-                self.document
-                    .refuse(&place, "a parameter has a name", example);
+                let remedy = "write the name of the parameter in the quotes";
+                self.document.refuse(&place, "a parameter has no name", remedy);
             }
             match param {
                 Param::Once(template) => written.push((place, template)),
@@ -456,10 +455,6 @@ fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document:
         let place = owned(params, &[name?]);
         document.has(&place).then_some(place)
     };
-    if let Some(place) = place(Some("")) {
-        let remedy = "write the name of the parameter in the quotes";
-        document.refuse(&place, "a parameter has no name", remedy);
-    }
     if let Auth::Query(name) = &upstream.auth
         && let Some(place) = place(Some(name))
     {

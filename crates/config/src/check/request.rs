@@ -253,7 +253,8 @@ impl Check<'_, '_> {
             }
             if name.is_empty() {
                 let remedy = "write the name of the parameter in the quotes";
-                self.document.refuse(&place, "a parameter has no name", remedy);
+                self.document
+                    .refuse(&place, "a parameter has no name", remedy);
             }
             match param {
                 Param::Once(template) => written.push((place, template)),

@@ -4,8 +4,9 @@
 
 -- Adds to what a limit counts at an instant. What is before its front may count or not: the limit is then summed again (`recount`).
 local function add(limit, at, units)
+  local _, after = units_ahead(limit)
   limit[FRONT] = at >= limit[FRONT] and limit[FRONT] or 0
-  limit[TOTAL], limit[AHEAD], limit[WHOLE] = limit[TOTAL] + units, '', false
+  limit[TOTAL], limit[AHEAD], limit[WHOLE] = limit[TOTAL] + units, at >= after and limit[AHEAD] or '', false
   local floors = limit[FLOORS] or {}
   for place = 1, #floors, 3 do
     floors[place + 2] = at > floors[place] and max(floors[place + 2] + units, 0) or floors[place + 2]
@@ -18,16 +19,22 @@ local function rewrite(list, chunk)
     remove_chunk(chunk)
     return write_chunks(list)
   end
-  local packed, older, left, last = {}, {}, {}, list[#list][AT]
-  for place, record in ipairs(list) do
-    packed[place] = pack(record)
+  local older, left, last = {}, {}, list[#list][AT]
+  for _, record in ipairs(list) do
     append(record[AT] < last and older or left, record)
   end
-  records, opened = table.concat(packed), #list
+  records = packed(list, 1, #list)
   if #records > MOST_OPEN and older[1] then
     seal(older)
     rewrite(left)
   end
+end
+
+-- Writes what an operation changed; returns its reply.
+local function amended(word, survived, more)
+  recount()
+  finish(survived)
+  return { word, epoch, sequence, now, more }
 end
 
 -- Adds a record that came from elsewhere.
@@ -84,8 +91,7 @@ offer('settle', true, false, function()
     insert(at, id, units, releases and 'released' or 'told')
   end
   sequence = sequence + STRIDE
-  recount()
-  return finish(survived, { 'settled', false, false, now })
+  return amended('settled', survived)
 end)
 
 -- Begins with an empty log where a part of it is gone. What the totals and the floors said becomes one floor for each limit, since
@@ -173,8 +179,7 @@ offer('absorb', true, true, function()
   -- The ledger's time is after every floor (L4).
   newest = floored > 0 and max(newest, floored + 1) or newest
   sequence = sequence + ((#args > 2 + count or floors[1]) and STRIDE or 0)
-  recount()
-  return finish(survived, { 'absorbed', false, false, now, intact and '1' or '0' })
+  return amended('absorbed', survived, intact and '1' or '0')
 end)
 
 -- Closes a limit that the upstream reported exhausted, or reopens it. Of two closings the later holds (L18, L19).
@@ -198,5 +203,5 @@ offer('close', true, false, function()
     limit[CLOSED], limit[PROBING], closing = till, interval or false, max(closing, till)
   end
   renews = true
-  return finish(sequence, { 'closed', false, false, now })
+  return amended('closed', sequence)
 end)

@@ -7,7 +7,7 @@
 -- KEYS and ARGV 1: as in ledger.lua; then the fields of the limits; then for each of them: units; the most that may be used
 -- afterwards; rule in words; how far back its window slides, its parts, its periods (as `counted_from` takes them). Where the
 -- account forgets ids, each of its windows follows: back, parts, periods.
--- Reply
+-- Reply: an array, or of a grant one text, which Redis answers in less time
 --   granted   epoch, sequence, time; of each limit: used; then, where there is such a thing to say: 'probes', the place of a limit
 --             that this charge probes, how long its last closing lasted; 'differs', the place of a limit, the rule by which it was
 --             charged before
@@ -78,11 +78,11 @@ local function chunk_of(limit, need)
   end
 end
 
-local function rejected(units, most)
+local function rejected(asked)
   local reply, chunks_needed = { 'rejected', epoch or '', sequence, now, renewed, clock }, {}
   for index = 1, count do
     local limit = limit_sent(index)
-    local need = limit[TOTAL] + units[index] - most[index]
+    local need = limit[TOTAL] + asked[3 * index - 2] - asked[3 * index - 1]
     if need > 0 and need <= limit[TOTAL] then
       local before, chunk = chunk_of(limit, need)
       if chunk then
@@ -95,38 +95,30 @@ local function rejected(units, most)
   return reply
 end
 
--- Adds the charge to a limit. One that opens after a closing without a known reset grants one charge, a probe, and closes again for
--- a minute (L19), as the remarks say. Returns the number of the limit.
-local function take(index, units, remarks)
-  local limit = limit_sent(index)
+-- Adds the charge to a limit, and its floors.
+local function take(limit, units)
   limit[TOTAL] = limit[TOTAL] + units
-  -- What is known ends with an instant.
-  limit[WHOLE] = limit[WHOLE] and (#limit[AHEAD] < MOST_KNOWN or now == newest)
-  limit[AHEAD] = limit[WHOLE] and limit[AHEAD] .. pack(now, units) or limit[AHEAD]
+  if limit[WHOLE] then
+    -- What is known ends with an instant.
+    limit[WHOLE] = #limit[AHEAD] < MOST_KNOWN or now == newest
+    limit[AHEAD] = limit[WHOLE] and limit[AHEAD] .. pack(now, units) or limit[AHEAD]
+  end
   for place = 3, limit[FLOORS] and #limit[FLOORS] or 0, 3 do
     limit[FLOORS][place] = limit[FLOORS][place] + units
   end
-  if limit[PROBING] then
-    limit[CLOSED], closing, changes = now + MINUTE, max(closing, now + MINUTE), true
-    append(remarks, 'probes', index, limit[PROBING])
-  end
-  return limit[NUMBER]
 end
 
 offer('charge', false, false, function()
-  local fits, used, units, most, remarks = true, { nil }, { nil }, { nil }, {}
+  -- `asked`: of each limit the units, the most that may be used, the rule.
+  local fits, used, asked = true, { nil }, { nil, nil, nil }
   for index = 1, count do
-    local limit, rule, back, part, periods = limit_sent(index), nil, nil, nil, nil
-    units[index], most[index], rule, back, part, periods = unpack_all(args[1 + count + index])
-    used[index] = evaluate(limit, rule, counted_from(back, part, periods))
-    fits = fits and limit[CLOSED] <= now and used[index] + units[index] <= most[index]
-    if limit[RULE] ~= rule and limit[RULE] and limit[RULE] ~= '' then
-      append(remarks, 'differs', index, limit[RULE])
-    end
-    limit[RULE] = rule
+    local limit = open_limit(args[1 + index], stored[2 + index])
+    local units, most, rule, back, part, periods = unpack_all(args[1 + count + index])
+    local before = evaluate(limit, rule, counted_from(back, part, periods))
+    used[index], asked[3 * index - 2], asked[3 * index - 1], asked[3 * index] = before, units, most, rule
+    fits = fits and limit[CLOSED] <= now and before + units <= most
   end
-  local packed_id = pack(id)
-  local known = is_recorded(id, packed_id) and find_record(id)
+  local known = is_recorded(id) and find_record(id)
   -- The open records become a chunk before this charge, which is later than all of them.
   local is_tidying = #records > MOST_OPEN and now > newest
   if loss or is_tidying and fits and not known and is_torn() then
@@ -138,24 +130,32 @@ offer('charge', false, false, function()
     end
     return reply
   elseif not fits then
-    return rejected(units, most)
+    return rejected(asked)
   end
   if newest <= now - keep then
     clear()
   elseif is_tidying then
     tidy(2 + 2 * count)
   end
-  local reply, taken = { 'granted', false, false, now, nil }, { nil }
+  local taken = { nil }
   for index = 1, count do
-    reply[4 + index] = used[index] + units[index]
-    taken[take(index, units[index], remarks)] = units[index]
-  end
-  for place, remark in ipairs(remarks) do
-    reply[4 + count + place] = remark
+    local limit, units, rule = limits[args[1 + index]], asked[3 * index - 2], asked[3 * index]
+    take(limit, units)
+    used[index], taken[limit[NUMBER]] = used[index] + units, units
+    if limit[RULE] ~= rule and limit[RULE] and limit[RULE] ~= '' then
+      append(used, 'differs', index, limit[RULE])
+    end
+    limit[RULE] = rule
+    -- A limit that opens after a closing without a known reset grants one charge, a probe, and closes again for a minute (L19).
+    if limit[PROBING] then
+      limit[CLOSED], closing, changes = now + MINUTE, max(closing, now + MINUTE), true
+      append(used, 'probes', index, limit[PROBING])
+    end
   end
   newest, sequence = now, sequence + 1
   -- Of few units of the account's first limit alone: as `pack` writes it, in a third of the time.
-  local one = count == 1 and taken[1] and taken[1] < 128 and taken[1]
-  local record = one and struct_pack('>BBI8c0BB', 147, 207, now, packed_id, 145, one) or pack({ now, id, taken })
-  return finish(sequence - 1, reply, record)
+  local one = count == 1 and #id < 32 and taken[1] and taken[1] < 128 and taken[1]
+  local record = one and struct_pack('>BI8Bc0BBB', 207, now, 160 + #id, id, 145, one, 194)
+  finish(sequence - 1, record or pack(now, id, taken, false))
+  return pack('granted', epoch, sequence, now, unpack(used))
 end)

@@ -9,7 +9,7 @@
 --       about        epoch; server; for how long charges are kept; when the lives of the keys were renewed; the latest instant until
 --                    which a limit was ever closed; the numbers of chunks and of limits; up to when records are merged; the time of
 --                    the newest floor; up to when records were removed all at once
---       open         sequence, ledger time and number of open records (8, 8 and 4 bytes); the open records, the newest ones
+--       open         sequence and ledger time (8 bytes each); the open records, the newest ones
 --       limit:NAME   number; rule in words ('' until it is charged); total; front; ahead: time and units of the records that the
 --                    total counts first, as far as they are known; whether these are all; closed until; how long a closing without a
 --                    known reset lasted, or false; floors: time, used, charged since, one after another, or false
@@ -18,12 +18,12 @@
 --   2 log   sorted set: chunks of older records, by the time of their last record. No two chunks share an instant
 --   3 ids   hash: id -> time of its newest record in a chunk. The empty id marks that the hash is whole
 -- A record: time; id; units by number of the limit; where its id is remembered for as long as it may count (L11): 'told', since it
--- came from elsewhere, or 'released', which is final (L14).
--- A chunk: time of its first record, of its last; sums of units by number of the limit; array of its records.
+-- came from elsewhere, or 'released', which is final (L14); else false.
+-- A chunk: time of its first record, of its last; sums of units by number of the limit; its records.
 -- The total of a limit sums its records from `front` on.
 --
 -- ARGV: 1 the caller's terms, as `begin` reads them; then the fields of the limits that the operation needs; then its own.
--- An id begins with a zero byte, so that no other value has its bytes.
+-- An id stands between zero bytes, so that its bytes are found in no other.
 -- Reply, where nothing was done: 'skewed' and by how much (L5); 'lost' and why (L35).
 
 -- The open records become a chunk when they have more bytes, which are about 16 records; a chunk of more than twice as many is
@@ -44,9 +44,9 @@ local caller, max_skew, told, seen_epoch, seen_sequence, seen_newest, fresh_epoc
 local forgotten
 -- The ledger: what is stored, as described above.
 local MAIN, LOG, IDS, args, stored, epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared
-local sequence, newest, opened, records
--- The clock; the ledger's time; the first charge whose id is remembered; why it is not the ledger that the caller has seen, or
--- false.
+local sequence, newest, records
+-- The clock; the ledger's time; the first charge whose id is remembered, once it is asked for; why it is not the ledger that the
+-- caller has seen, or false.
 local clock, now, remembered_from, loss
 -- Whether `about` changes, whether lives are renewed; fields and values to write, `open` first; the limits to write, by field. Tables
 -- of a charge are made with room for what they usually hold: to grow takes a third of a command.
@@ -54,7 +54,7 @@ local changes, renews, writes, limits
 -- The replication id of this server. It is read where the ledger's is another one: Redis loads a library anew when it starts or
 -- takes all its data from another server, so what the variable names has been this server since the data came (L33).
 local server
-local call, find, match, sub, pack, unpack_all, unpack_some, struct_pack, min, max
+local call, find, match, sub, pack, unpack_all, unpack_some, struct_pack, struct_unpack, min, max
 
 local function append(list, ...)
   for _, value in ipairs({ ... }) do
@@ -62,11 +62,14 @@ local function append(list, ...)
   end
 end
 
--- Calls a command with a list of any length, a part at a time; returns what the calls reply, one after another.
-local function call_with(command, key, list)
-  local replies = list[1] and call(command, key, unpack(list, 1, min(BATCH, #list))) or {}
-  for start = BATCH + 1, #list, BATCH do
-    local more = call(command, key, unpack(list, start, min(start + BATCH - 1, #list)))
+-- Calls a command with a list of any length from a place on, a part at a time; returns what the calls reply.
+local function call_with(command, key, list, first, last)
+  if last - first < BATCH then
+    return last >= first and call(command, key, unpack(list, first, last)) or {}
+  end
+  local replies = {}
+  for start = first, last, BATCH do
+    local more = call_with(command, key, list, start, min(start + BATCH - 1, last))
     append(replies, unpack(type(more) == 'table' and more or {}))
   end
   return replies
@@ -84,22 +87,8 @@ local function counted_from(back, part, periods)
   return part and from - from % part or from
 end
 
-local function read()
-  stored = call('HMGET', MAIN, 'about', 'open', unpack(args, 2, min(1 + count, BATCH)))
-  for start = BATCH + 1, 1 + count, BATCH do
-    append(stored, unpack(call('HMGET', MAIN, unpack(args, start, min(start + BATCH - 1, 1 + count)))))
-  end
-  epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared = false, false, kept, 0, 0, 0, 0, 0, 0, 0
-  sequence, newest, opened, records = 0, 0, 0, ''
-  if stored[1] then
-    epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared = unpack_all(stored[1])
-    sequence, newest, opened = struct.unpack('>I8I8I4', stored[2])
-    records = sub(stored[2], 21)
-  end
-end
-
-local function is_recorded(id, packed)
-  return find(records, packed or pack(id), 1, true) or chunks > 0 and call('HGET', IDS, id)
+local function is_recorded(id)
+  return find(records, id, 1, true) or chunks > 0 and call('HGET', IDS, id)
 end
 
 -- Whether a part of the keys is gone: evicted, deleted, or never replicated.
@@ -112,7 +101,7 @@ local function begin(keys, arguments)
   if not call then
     -- Redis offers these only while a function runs, not while it loads the library.
     call, find, match, sub = redis.call, string.find, string.match, string.sub
-    min, max, struct_pack = math.min, math.max, struct.pack
+    min, max, struct_pack, struct_unpack = math.min, math.max, struct.pack, struct.unpack
     pack, unpack_all, unpack_some = cmsgpack.pack, cmsgpack.unpack, cmsgpack.unpack_limit
   end
   MAIN, LOG, IDS, args = keys[1], keys[2], keys[3], arguments
@@ -120,7 +109,20 @@ local function begin(keys, arguments)
     unpack_all(args[1])
   local time = told or call('TIME')
   clock = told or time[1] * 1000000 + time[2]
-  read()
+  if count < BATCH then
+    stored = call('HMGET', MAIN, 'about', 'open', unpack(args, 2, 1 + count))
+  else
+    args[0], args[1] = 'about', 'open'
+    stored = call_with('HMGET', MAIN, args, 0, 1 + count)
+  end
+  if stored[1] then
+    epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared = unpack_all(stored[1])
+    sequence, newest = struct_unpack('>I8I8', stored[2])
+    records = sub(stored[2], 17)
+  else
+    epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared = false, false, kept, 0, 0, 0, 0, 0, 0, 0
+    sequence, newest, records = 0, 0, ''
+  end
   if home ~= server or not server then
     local info = call('INFO', 'replication')
     server = find(info, 'role:master', 1, true) and match(info, 'master_replid:(%x+)')
@@ -129,15 +131,14 @@ local function begin(keys, arguments)
       return redis.error_reply("READONLY You can't write against a read only replica.")
     end
   end
-  changes, renews, keep = not epoch or kept > keep, not epoch or kept > keep, max(keep, kept)
-  writes, limits = { 'open', '', nil, nil }, {}
+  changes = not epoch or kept > keep
+  renews, keep = changes, changes and kept or keep
+  writes, limits, remembered_from = { 'open', '', nil, nil }, {}, nil
   -- The ledger's time never runs backwards (L4).
-  now = max(clock, newest)
-  remembered_from = counted_from(remember - 1, false, forgets)
+  now = clock > newest and clock or newest
   -- The clocks come first (L5). The ledger's time may be ahead of a clock that was set back; it is never behind it.
-  local apart = max_skew and max(now - caller, caller - clock)
-  if apart and apart > max_skew then
-    return { 'skewed', apart }
+  if max_skew and (now - caller > max_skew or caller - clock > max_skew) then
+    return { 'skewed', max(now - caller, caller - clock) }
   end
   -- Why this is not the ledger that the caller has seen (L34, L35).
   loss = seen_epoch ~= '-' and seen_epoch ~= '' and (not epoch and 'empty' or home ~= server and 'server'
@@ -186,24 +187,23 @@ local function end_epoch(survived)
   epoch = false
 end
 
--- Writes the ledger with one more open record, and completes a reply. An epoch begins where there is none, or where another server
--- began it (L36). `survived`: the sequence before this operation.
-local function finish(survived, reply, record)
+-- Writes the ledger with one more open record. An epoch begins where there is none, or where another server began it (L36).
+-- `survived`: the sequence before this operation.
+local function finish(survived, record)
   if epoch and home ~= server then
     end_epoch(survived)
   end
   renews = renews or not epoch or now >= renewed + keep / 16
   epoch, home, renewed = epoch or fresh_epoch, server, renews and now or renewed
-  for field, limit in pairs(limits) do
+  for field, limit in next, limits do
     limit[RULE] = limit[RULE] or ''
     writes[#writes + 1], writes[#writes + 2] = field, pack(unpack(limit))
   end
   if changes or renews then
     append(writes, 'about', pack(epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared))
   end
-  opened = opened + (record and 1 or 0)
-  writes[2] = struct_pack('>I8I8I4', sequence, newest, opened) .. records .. (record or '')
-  call_with('HSET', MAIN, writes)
+  writes[2] = struct_pack('>I8I8', sequence, newest) .. records .. (record or '')
+  call_with('HSET', MAIN, writes, 1, #writes)
   if renews then
     -- Keys outlive the longest window and every closing (L50).
     local life = math.ceil(max(keep * 9 / 8, least_life, closing - now + least_life) / 1000)
@@ -211,6 +211,4 @@ local function finish(survived, reply, record)
       call('PEXPIRE', key, life)
     end
   end
-  reply[2], reply[3] = epoch, sequence
-  return reply
 end

@@ -4,14 +4,14 @@
 -- Removes chunks that no window reaches, at most two at a time. Every limit in them passes them first.
 local function evict()
   for _, chunk in ipairs(call('ZRANGEBYSCORE', LOG, '-inf', now - keep, 'LIMIT', 0, 2)) do
-    local _, last, sums, list = unpack_all(chunk)
+    local offset, _, last, sums = unpack_some(chunk, 3, 0)
     for number in pairs(sums) do
       local limit = limit_numbered(number)
       if limit[FRONT] > cleared and limit[FRONT] <= last then
         expire(limit, last + 1)
       end
     end
-    forget(list)
+    forget(records_of(chunk, offset))
     remove_chunk(chunk)
   end
 end
@@ -35,10 +35,10 @@ local function merge(first, most)
     local back, part, periods = unpack_all(args[place])
     windows[#windows + 1] = { from = counted_from(back, part, periods), part = part }
   end
-  local read = call('ZRANGEBYSCORE', LOG, merged, remembered_from - 1, 'LIMIT', 0, most)
+  local read = call('ZRANGEBYSCORE', LOG, merged, counted_from(remember - 1, false, forgets) - 1, 'LIMIT', 0, most)
   for _, chunk in ipairs(read) do
-    local _, till, _, list = unpack_all(chunk)
-    for _, record in ipairs(list) do
+    local offset, _, till = unpack_some(chunk, 3, 0)
+    for _, record in ipairs(records_of(chunk, offset)) do
       if last and not record[LASTS] and are_one(last[AT], record[AT], windows) then
         append(gone, { last[AT], last[ID] }, record)
         starts[last] = starts[last] or last[AT]
@@ -78,6 +78,6 @@ local function tidy(first_window)
   if first_window <= #args then
     merge(first_window, 4)
   end
-  seal(unpack_all(open_array()), open_array())
-  opened, records = 0, ''
+  seal(records_of(records, 0), records)
+  records = ''
 end

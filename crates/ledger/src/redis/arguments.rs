@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rmpv::Value;
-use uuid::Uuid;
 
-use crate::{Charge, Seen};
+use crate::{Charge, Seen, fresh_id};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Counting, Entry, Floor, Limit, LimitName, Timestamp, Units,
     Window,
@@ -149,7 +148,7 @@ impl Terms<'_> {
             sequence.into(),
             newest.map(stored_id).unwrap_or_default().into(),
             // With every operation: the one that finds a loss begins a new epoch (L36).
-            Uuid::now_v7().simple().to_string().into(),
+            fresh_id().to_string().into(),
             micros(self.account.longest_window()),
             micros(sliding_memory(self.account)),
             self.forgets(),
@@ -238,9 +237,9 @@ fn sliding_memory(account: &Account) -> Duration {
     memory.unwrap_or_default()
 }
 
-/// An id as it is stored: no other value has its bytes, since it begins with a zero byte.
+/// An id as it is stored: between zero bytes, so that its bytes are found in no other.
 fn stored_id(id: &ChargeId) -> String {
-    format!("\0{id}")
+    format!("\0{id}\0")
 }
 
 /// A limit in words, so that configurations that differ can be reported.

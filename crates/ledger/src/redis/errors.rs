@@ -191,32 +191,26 @@ pub fn lacks_functions(error: &RedisError) -> bool {
 }
 
 fn is_outage(error: &RedisError) -> bool {
-    match error.kind() {
-        ErrorKind::Server(kind) => is_outage_of_server(kind) || is_outage_in_words(error),
-        ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
-        ErrorKind::UnexpectedReturnType => false,
-        // The rest is of the connection: no script has replied.
-        _ => true,
-    }
-}
-
-const fn is_outage_of_server(kind: ServerErrorKind) -> bool {
     use ServerErrorKind as Kind;
-    matches!(
-        kind,
-        Kind::BusyLoading
+    match error.kind() {
+        ErrorKind::Server(
+            Kind::BusyLoading
             | Kind::Moved
             | Kind::Ask
             | Kind::TryAgain
             | Kind::ClusterDown
             | Kind::MasterDown
             | Kind::ReadOnly
-            | Kind::NoPerm
-    )
-}
-
-fn is_outage_in_words(error: &RedisError) -> bool {
-    is_denied(error) || OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
+            | Kind::NoPerm,
+        ) => true,
+        ErrorKind::Server(_) => {
+            is_denied(error) || OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
+        }
+        ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
+        ErrorKind::UnexpectedReturnType => false,
+        // The rest is of the connection: no script has replied.
+        _ => true,
+    }
 }
 
 fn is_denied(error: &RedisError) -> bool {

@@ -327,16 +327,13 @@ impl SharedLedger for RedisLedger {
         charges: &[ChargeId],
         now: Timestamp,
     ) -> Result<UsageReply, LedgerError> {
-        let holdings = self
-            .holdings(self.terms(account, seen, now), charges)
-            .await?;
+        let terms = self.terms(account, seen, now);
+        let holdings = self.holdings(terms, charges).await?;
         let (lost, recorded) = (holdings.is_lost(), holdings.recorded.clone());
         let mut report = holdings.report.clone();
-        let mut limits = Vec::new();
+        let (mut limits, at) = (Vec::new(), report.position.at);
         for (name, records) in holdings.records(account)? {
-            let usage = with_state(account, name, &records, report.position.at, |state| {
-                state.usage()
-            });
+            let usage = with_state(account, name, &records, at, |state| state.usage());
             limits.extend(usage.transpose().map_err(missing)?);
         }
         let used = |usage: &LimitUsage| (usage.limit.clone(), usage.used);

@@ -153,15 +153,14 @@ pub struct Record {
 
 /// The records of a chunk.
 pub fn of_chunk(chunk: &[u8]) -> Result<Vec<Record>, LedgerError> {
-    match unpacked(chunk)?.as_slice() {
-        [_, _, _, Value::Array(records)] => records.iter().map(record).collect(),
-        _ => Err(broken("a chunk has four values")),
-    }
+    let values = unpacked(chunk)?;
+    let records = values.get(3..).unwrap_or_default();
+    records.chunks(4).map(record).collect()
 }
 
-fn record(record: &Value) -> Result<Record, LedgerError> {
-    let Some([at, _, taken, ..]) = record.as_array().map(Vec::as_slice) else {
-        return Err(broken("a record has three values"));
+fn record(values: &[Value]) -> Result<Record, LedgerError> {
+    let [at, _, taken, _] = values else {
+        return Err(broken("a record has four values"));
     };
     let of_map =
         |(number, taken): &(Value, Value)| Ok((number.as_u64().unwrap_or_default(), units(taken)?));
@@ -188,6 +187,15 @@ fn unpacked(mut packed: &[u8]) -> Result<Vec<Value>, LedgerError> {
         values.push(value.map_err(|error| broken(&error.to_string()))?);
     }
     Ok(values)
+}
+
+/// The values of a packed reply, as those of any other.
+pub fn of_reply(packed: &[u8]) -> Result<Vec<redis::Value>, LedgerError> {
+    let plain = |value: &Value| match value.as_i64() {
+        Some(number) => redis::Value::Int(number),
+        None => redis::Value::BulkString(value.as_slice().unwrap_or_default().to_vec()),
+    };
+    Ok(unpacked(packed)?.iter().map(plain).collect())
 }
 
 fn units(value: &Value) -> Result<Units, LedgerError> {

@@ -17,8 +17,10 @@ pub struct Reply(std::vec::IntoIter<Value>);
 impl Reply {
     /// Reads the first word. Every operation may reply that the clocks are too far apart.
     pub fn new(value: Value) -> Result<(String, Self), LedgerError> {
-        let values = Vec::<Value>::from_redis_value(value);
-        let values = values.map_err(|error| broken(&error.to_string()))?;
+        let values = match value {
+            Value::BulkString(packed) => records::of_reply(&packed)?,
+            other => Vec::from_redis_value(other).map_err(|error| broken(&error.to_string()))?,
+        };
         let mut reply = Self(values.into_iter());
         let first = reply.read::<String>()?;
         if first == "skewed" {

@@ -273,3 +273,19 @@ async fn an_id_that_is_charged_again_after_its_window_leaves_its_old_chunk_right
     whole(&store.0, &account);
     assert_eq!(books.used("daily", later).await, 7);
 }
+
+#[tokio::test]
+async fn what_a_corrected_charge_took_is_free_after_its_window_whichever_limit_is_charged_first() {
+    let store = Standalone::open().await;
+    let of = |limit, units| cost([(limit, units)]);
+    let limit = limit(10, Some(WINDOW), None);
+    let account = account([("daily", limit), ("search", limit)]);
+    let books = Books::new(store.ledger(), account.clone());
+    let corrected = ChargeId::new("corrected");
+    books.take_as(&corrected, &of("search", 5), at(0.0)).await;
+    books.settle(&corrected, &of("search", 10), at(0.0)).await;
+    let later = at(0.0) + account.longest_window();
+    books.take(&of("daily", 1), later).await;
+    books.take(&of("search", 10), later).await;
+    whole(&store.0, &account);
+}

@@ -134,7 +134,7 @@ async fn records_that_are_lost_alone_are_found_by_the_very_next_charge_by_anothe
     server.tell(&format!("DEL {}", key(&account, "log")));
     account
         .limits
-        .insert("daily".to_owned(), limit(290, Some(WINDOW), None));
+        .insert("daily".to_owned(), limit(290, Some(WINDOW / 2), None));
     assert_eq!(machine.process().drain(&account).await, 90);
 }
 

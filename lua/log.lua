@@ -109,9 +109,11 @@ end
 local function recount()
   for _, limit in pairs(limits) do
     if limit[FRONT] == 0 then
-      limit[FRONT] = max(cleared + 1, now - keep)
-      limit[TOTAL], limit[AHEAD], limit[WHOLE] = sum(limit[NUMBER], limit[FRONT]), '', false
-      expire(limit, limit[FRONT])
+      local front = max(cleared + 1, now - keep)
+      limit[FRONT], limit[TOTAL], limit[AHEAD], limit[WHOLE] = front, sum(limit[NUMBER], front), '', false
+      -- Knows the first records, so that a rejection need not read them; no other window begins before this front.
+      expire(limit, front)
+      limit[FRONT] = front
     end
   end
 end

@@ -27,7 +27,6 @@ mod outline;
 mod paging;
 mod records;
 mod redactor;
-mod refusal;
 mod repeated;
 mod reported;
 mod request;
@@ -40,7 +39,6 @@ mod token;
 mod trial;
 mod unread;
 mod upstream_clock;
-mod xml;
 
 use std::collections::BTreeMap;
 
@@ -54,7 +52,7 @@ use ingest_quota::{LimitName, Timestamp, Units};
 use ingest_secret::SecretsInUse;
 
 pub use beside::{Beside, is_setback, says_failure};
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, Recorder};
 pub use connection::Connection;
 pub use ingest_secret::{self, Secret};
 pub use large_body::LargeBodySlot;
@@ -63,11 +61,10 @@ pub use missing::{Missing, MissingFrom, SignKind, missing, signs_of_end};
 pub use outline::{NextPlace, Outline, outline};
 pub use paging::End;
 pub use records::{LeftOut, MembersOf};
-pub use refusal::failure_of;
-pub use response::Response;
+pub use response::{Response, failure_of};
 pub use retry_after::{Wait, http_date, retry_after};
 pub use shown::ShownRequest;
-pub use trial::{Classified, Recorder, Trial};
+pub use trial::{Classified, Trial};
 pub use unread::Unread;
 pub use upstream_clock::UpstreamClock;
 

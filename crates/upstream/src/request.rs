@@ -13,7 +13,7 @@ use url::form_urlencoded::byte_serialize;
 
 use super::authorization::{Carried, no_value};
 use super::http;
-use super::request_body::{self as body, RenderedBody};
+use super::request_body::{self as body, RenderedBody, value_text};
 use super::shown::ShownRequest;
 use super::{Failure, PageRequest};
 use ingest_base::fnv::fnv;
@@ -76,7 +76,7 @@ impl<'a> RequestParts<'a> {
 
     /// The values of its templates.
     pub fn values(&self) -> Values<'a> {
-        values(&self.request)
+        self.request.values()
     }
 
     /// The names of its query parameters that contain a secret.
@@ -223,6 +223,19 @@ impl<'a> PageRequest<'a> {
         self.step.call.paging.cursor_of(self.cursor, self.lasting)
     }
 
+    /// The values of its templates.
+    pub(crate) fn values(&self) -> Values<'a> {
+        Values {
+            region: self.region,
+            ids: self.ids,
+            cursor: self.step.call.paging.cursor_text(self.page_cursor()),
+            // All pages of a pass are requested alike, in whichever run.
+            now: self.began,
+            since: self.since,
+            parent: self.step.ids.as_ref().map_or(&[], |ids| ids.at.parent()),
+        }
+    }
+
     /// Whether it requests the first page of a list that names everything.
     #[must_use]
     pub const fn is_first(&self) -> bool {
@@ -280,18 +293,6 @@ fn header_lines(headers: &HeaderMap) -> Vec<String> {
     headers.iter().map(line).collect()
 }
 
-pub fn values<'a>(request: &PageRequest<'a>) -> Values<'a> {
-    Values {
-        region: request.region,
-        ids: request.ids,
-        cursor: request.step.call.paging.cursor_text(request.page_cursor()),
-        // All pages of a pass are requested alike, in whichever run.
-        now: request.began,
-        since: request.since,
-        parent: request.step.ids.as_ref().map_or(&[], |ids| ids.at.parent()),
-    }
-}
-
 fn is_secret(param: &Param) -> bool {
     let mut secrets = param.templates().iter().flat_map(Template::secrets);
     secrets.next().is_some()
@@ -303,7 +304,7 @@ fn headers(
     request: &PageRequest<'_>,
     text: &impl Text,
 ) -> Result<HeaderMap, Failure> {
-    let values = values(request);
+    let values = request.values();
     let mut headers = HeaderMap::new();
     for (name, template) in upstream.headers.iter().chain(&request.step.call.headers) {
         let unfit = || {
@@ -329,7 +330,7 @@ fn parameters(
     turn: &Turn<'_>,
     text: &impl Text,
 ) -> Result<BTreeMap<String, Vec<String>>, Failure> {
-    let values = values(request);
+    let values = request.values();
     let size = turn
         .size
         .map(|(name, size)| (name.to_owned(), vec![size.to_string()]));
@@ -349,12 +350,6 @@ fn parameters(
         Place::Query => size.into_iter().chain(own).chain(cursor).collect(),
         Place::Body => own.into_iter().collect(),
     })
-}
-
-pub fn value_text(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// The number of records on a full page, by the size that is actually sent: a step can override that of its call.
@@ -453,7 +448,7 @@ fn path(request: &PageRequest<'_>, turn: &Turn<'_>) -> Result<String, Failure> {
     let template = then
         .or(call.path.as_ref())
         .ok_or_else(|| Failure::NotSent(format!("`{}` has no path", call.name)))?;
-    let path = template.path(&values(request));
+    let path = template.path(&request.values());
     let path = path.trim_start_matches('/');
     if path.split('/').any(climbs) {
         return Err(Failure::Unsendable(format!(

@@ -5,7 +5,6 @@ use std::fmt;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use super::request::{value_text, values};
 use super::{Failure, PageRequest};
 use ingest_config::{Body, Place, Template, Turn, Values, place_in_json};
 
@@ -76,7 +75,7 @@ pub fn rendered<'a>(
     turn: &Turn<'a>,
     text: &impl Fn(&Template, &Values<'_>) -> Result<String, Failure>,
 ) -> Result<Option<RenderedBody>, Failure> {
-    let values = values(request);
+    let values = request.values();
     let body = match of_page(request, turn) {
         None => None,
         Some(Body::Json(json)) => Some(RenderedBody::Json(json.render(&values, text)?)),
@@ -143,4 +142,11 @@ fn put(document: &mut Value, tokens: &[String], value: Value) -> Option<()> {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
     };
     put(next, rest, value)
+}
+
+/// A value of a parameter, as it is sent: a text without its quotes.
+pub fn value_text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,15 +1,8 @@
 //! A request that a person examines: how it is sent, and what its response matched.
 
-use async_trait::async_trait;
-use parking_lot::Mutex;
-
-use super::client::Client;
-use super::connection::Connection;
 use super::response::Response;
-use super::{Exchange, Failure, PageRequest, Upstream};
-use ingest_base::clock::Deadline;
+use super::{Exchange, Failure};
 use ingest_config::Rule;
-use ingest_secret::SecretsInUse;
 
 /// How a response was classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,58 +63,5 @@ impl Default for Trial {
             classified: None,
             classifies: false,
         }
-    }
-}
-
-/// A client that keeps the last trial.
-#[derive(Debug)]
-pub struct Recorder {
-    client: Client,
-    last: Mutex<Option<Trial>>,
-}
-
-impl Recorder {
-    /// Records the requests of a client.
-    #[must_use]
-    pub const fn new(client: Client) -> Self {
-        Self {
-            client,
-            last: Mutex::new(None),
-        }
-    }
-
-    /// Returns the result of the last request; `None`: none was sent.
-    #[must_use]
-    pub fn last(&self) -> Option<Trial> {
-        let mut last = self.last.lock();
-        last.take()
-    }
-}
-
-#[async_trait]
-impl Upstream for Recorder {
-    async fn ready(&self) -> Result<(), Failure> {
-        self.client.ready().await
-    }
-
-    async fn secrets(&self) -> Result<Option<SecretsInUse>, Failure> {
-        self.client.secrets().await
-    }
-
-    async fn connect(&self) -> Result<Connection, Failure> {
-        self.client.connect().await
-    }
-
-    async fn fetch(
-        &self,
-        request: PageRequest<'_>,
-        connection: Connection,
-        deadline: Deadline,
-    ) -> Exchange {
-        let trial = self.client.examine(request, connection, deadline).await;
-        let exchange = trial.exchange.clone();
-        let mut last = self.last.lock();
-        *last = Some(trial);
-        exchange
     }
 }

@@ -1,6 +1,7 @@
 //! What an upstream responded: its bytes, its format and its document.
 
 mod page;
+pub mod refusal;
 
 use std::borrow::Cow;
 
@@ -10,19 +11,20 @@ use serde_json::Value;
 
 use crate::body::{self, Body, End};
 use crate::charset;
-use crate::decode::{DecodeError, columns, decode, may_exceed};
+use crate::decode::{DEEPEST, DecodeError, columns, decode, may_exceed};
 use crate::large_body::LargeBodySlot;
 use crate::redactor::Redactor;
 use crate::retry_after::{DAY, http_date};
 use crate::text::{html_text, is_html};
-use crate::xml::DEEPEST;
-use crate::{Failure, refusal, transient};
+use crate::{Failure, transient};
 use ingest_base::apart::{apart, apart_alone};
 use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{Format, Rule, Upstream};
 use ingest_quota::Timestamp;
+
+pub use refusal::failure_of;
 
 /// The default of `max_values`.
 const USUAL_VALUES: usize = 250_000;

@@ -5,11 +5,11 @@ use reqwest::header::ETAG;
 use serde_json::Value;
 
 use super::Response;
+use super::refusal::{self, said};
 use crate::beside::{self, has_content};
 use crate::body::End;
 use crate::paging::{self, Follows, Onward};
 use crate::records::{self, Found, WrongShape};
-use crate::refusal::{self, said};
 use crate::request::RequestParts;
 use crate::upstream_clock::UpstreamClock;
 use crate::{Failure, Page, PageRequest, ReportedCost, reported, transient, unread};

@@ -15,9 +15,10 @@ use url::{Url, form_urlencoded};
 
 use super::Token;
 use super::service_account::{GRANT_TYPE, ServiceAccountKey};
+use crate::Failure;
 use crate::endpoint::host_of;
 use crate::response::Response;
-use crate::{Failure, refusal};
+use crate::response::refusal;
 use ingest_config::{ClientPlace, Grant, OAuth, OAuthClient, Template, is_loopback};
 use ingest_quota::Timestamp;
 use ingest_secret::SecretsInUse;

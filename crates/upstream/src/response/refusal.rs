@@ -7,12 +7,11 @@ use reqwest::header::{LOCATION, RETRY_AFTER};
 use serde_json::Value;
 use url::Url;
 
-use super::Failure;
-use super::endpoint::host_of;
-use super::json;
-use super::response::Response;
-use super::retry_after::{Wait, reset, retry_after};
-use super::text::{html_text, is_html, without_tags};
+use super::Response;
+use crate::endpoint::host_of;
+use crate::retry_after::{Wait, reset, retry_after};
+use crate::text::{html_text, is_html, without_tags};
+use crate::{Failure, json};
 use ingest_config::{Class, Rule, RuleBody, Until, classify};
 use ingest_quota::Timestamp;
 

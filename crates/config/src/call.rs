@@ -19,6 +19,7 @@ use super::layout::Layout;
 use super::names::advice;
 use super::paging::Paging;
 use super::rules::Rule;
+use super::template::Path;
 use super::values::{
     As, ByLimit, Either, Filled, Leaf, List, Named, OneOf, OneOrMore, Scalar, SomeUnits, Table,
     Words, described, text,
@@ -365,34 +366,6 @@ impl Leaf for MethodWord {
     fn schema() -> Value {
         let connect = json!({ "const": "CONNECT" });
         json!({ "title": "HTTP method", "type": "string", "pattern": "^[A-Z]{3,}$", "not": connect })
-    }
-}
-
-/// A path below the base URL of an upstream. What would lead elsewhere, or into the query, is not part of one.
-pub struct Path;
-
-impl Leaf for Path {
-    type Value = Template;
-
-    fn read(raw: Value) -> Result<Template, Refusal> {
-        let text = text(raw)?;
-        if text.contains(['?', '#']) {
-            return Err(Refusal::new(
-                "expected a path without `?` and `#`",
-                "move the query into `params`",
-            ));
-        }
-        if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(Refusal::new(
-                "expected a path below the upstream's base_url",
-                "write for example \"things/{region}\"",
-            ));
-        }
-        Template::read(text.into())
-    }
-
-    fn schema() -> Value {
-        Template::schema()
     }
 }
 

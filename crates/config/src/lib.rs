@@ -89,7 +89,8 @@ pub use since::{Since, SinceValue};
 pub use slices::{Slice, Slices, SlicesLeft};
 pub use stop_at_known::{Recurs, StopAtKnown};
 pub use template::{Template, TemplateError, Values, Variable};
-pub use upstream::{Auth, Upstream, is_loopback};
+pub use upstream::{Auth, Upstream};
+pub use values::is_loopback;
 
 pub use names::{closest, without};
 

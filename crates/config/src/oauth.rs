@@ -8,8 +8,7 @@ use serde_json::json;
 use url::Url;
 
 use super::error::Refusal;
-use super::upstream::is_loopback;
-use super::values::{As, Filled, Table, Text, described, leaf};
+use super::values::{As, Filled, Table, Text, described, is_loopback, leaf};
 use super::{Template, Variable};
 
 /// How an access token of OAuth 2 is requested. The templates contain literal text, `{secret}` and `{secret:NAME}`.

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::body::{Body, Graphql, JsonTemplate, Params, beside, only_body};
-use super::call::Path;
 use super::error::Refusal;
 use super::headers::HeaderName;
+use super::template::Path;
 use super::values::{As, Count, Filled, Leaf, Pages, Scalar, Table, described, leaves};
 use super::{Param, Pointer, Template};
 

@@ -14,7 +14,7 @@ use super::error::Refusal;
 use super::id_place::parts;
 use super::moment::Moment;
 use super::names::closest;
-use super::values::{Leaf, leaves, scalar};
+use super::values::{Leaf, leaves, scalar, text};
 use super::{CursorText, Pointer, Region, SinceValue, Slice};
 use ingest_quota::Timestamp;
 
@@ -616,4 +616,32 @@ fn named(name: &str) -> Variable {
         || Variable::OfRegion(of_region.to_owned()),
         |(_, variable, _)| variable,
     )
+}
+
+/// A path below the base URL of an upstream. What would lead elsewhere, or into the query, is not part of one.
+pub struct Path;
+
+impl Leaf for Path {
+    type Value = Template;
+
+    fn read(raw: Value) -> Result<Template, Refusal> {
+        let text = text(raw)?;
+        if text.contains(['?', '#']) {
+            return Err(Refusal::new(
+                "expected a path without `?` and `#`",
+                "move the query into `params`",
+            ));
+        }
+        if text.contains("://") || text.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(Refusal::new(
+                "expected a path below the upstream's base_url",
+                "write for example \"things/{region}\"",
+            ));
+        }
+        Template::read(text.into())
+    }
+
+    fn schema() -> Value {
+        Template::schema()
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use url::{Host, Url};
+use url::Url;
 
 use super::Template;
 use super::body::Params;
@@ -18,7 +18,7 @@ use super::oauth::{Grant, OAuth, SecretTemplate};
 use super::rules::Rule;
 use super::values::{
     As, Bytes, Count, Either, Filled, Leaf, Named, Span, Table, Text, Whole, default, described,
-    leaf, text,
+    is_loopback, leaf, text,
 };
 
 /// The usual bounds of a response.
@@ -78,17 +78,6 @@ pub struct Upstream {
     #[serde(default, with = "Named::<Arc<Call>>")]
     #[schemars(extend("minProperties" = 1))]
     pub calls: BTreeMap<String, Arc<Call>>,
-}
-
-/// Whether a URL is on this machine.
-#[must_use]
-pub fn is_loopback(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    }
 }
 
 impl Upstream {

@@ -12,6 +12,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::{Value, json};
+use url::{Host, Url};
 
 use super::error::{Nested, Refusal};
 use super::names::{advice, choice, closest};
@@ -676,6 +677,17 @@ pub fn name_of(name: &str) -> Result<(), Refusal> {
         ));
     }
     Ok(())
+}
+
+/// Whether a URL is on this machine.
+#[must_use]
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 /// Defaults of keys.

@@ -102,29 +102,39 @@ impl<'t> Document<'t> {
 
     /// Reads the section at a path, without those of its keys that are read by themselves. `None` if it is wrong as a whole.
     pub fn section<T: DeserializeOwned>(&self, path: &[&str], apart: &[&str]) -> Option<T> {
-        let mut value = match self.find(path) {
-            Some(DeValue::Table(table)) => {
-                let mut table = table.clone();
-                for key in apart {
-                    table.remove(*key);
-                }
-                DeValue::Table(table)
-            }
-            Some(other) => other.clone(),
-            None => DeValue::Table(DeTable::new()),
-        };
+        let mut refused: Vec<Refusal> = Vec::new();
         loop {
-            let read = ValueDeserializer::from(Spanned::new(0..0, value.clone()));
+            // Nearly every section is right, and copied once.
+            let mut value = self.without(path, apart);
+            if !refused.iter().all(|one| leave_out(&mut value, one)) {
+                return None;
+            }
+            let read = ValueDeserializer::from(Spanned::new(0..0, value));
             let error = match serde_path_to_error::deserialize(read) {
                 Ok(section) => return Some(section),
                 Err(error) => error,
             };
             let refusal = self.understood(path, error.inner().message(), keys_of(error.path()));
             self.report(path, &refusal);
-            let is_full = self.problems.borrow().len() >= MOST_PROBLEMS;
-            if is_full || !leave_out(&mut value, &refusal) {
+            if self.problems.borrow().len() >= MOST_PROBLEMS {
                 return None;
             }
+            refused.push(refusal);
+        }
+    }
+
+    /// A copy of the value at a path without some of its keys; an empty table if there is none.
+    fn without(&self, path: &[&str], apart: &[&str]) -> DeValue<'t> {
+        match self.find(path) {
+            Some(DeValue::Table(table)) => {
+                let kept = table
+                    .iter()
+                    .filter(|(key, _)| !apart.contains(&&**key.get_ref()));
+                let kept = kept.map(|(key, value)| (key.clone(), value.clone()));
+                DeValue::Table(kept.collect())
+            }
+            Some(other) => other.clone(),
+            None => DeValue::Table(DeTable::new()),
         }
     }
 
@@ -302,7 +312,11 @@ impl<'t> Document<'t> {
 
     /// Whether no problem was found at a path or below it when it was read.
     pub fn is_right_below(&self, path: &[&str]) -> bool {
-        let (path, problems) = (dotted(path), self.problems.borrow());
+        let problems = self.problems.borrow();
+        if problems.is_empty() {
+            return true;
+        }
+        let path = dotted(path);
         let read = self.read.get().unwrap_or(problems.len());
         let mut below = problems
             .iter()

@@ -1,7 +1,7 @@
 //! What a response says beside its records: an error, that it is a part, or nothing of a list at all.
 
 use super::{Review, Said, Turn};
-use ingest_config::{Doubt, Lasting};
+use ingest_config::{Doubt, Lasting, Lead};
 use ingest_upstream::{End, Page, is_setback, says_failure};
 
 /// The place of a message, in words.
@@ -15,13 +15,22 @@ impl Review<'_> {
             let text = format!("{name}: a response is a part of the list: {part}");
             said.add(self.find(Doubt::Partial, text));
         }
+        if let Some(at) = &page.unread.cut_part {
+            let text = format!(
+                "{name}: the response says at {at} that a list goes on of which it has the first part, and nothing requests the rest"
+            );
+            said.add(self.find(Doubt::NextUnread, text));
+        }
+        self.check_listless(page, said);
         let errors = page.unread.beside.errors.iter();
         let mut unknown =
             errors.filter(|error| page.listed == 0 || !self.known.always_says(*error));
         let values = page.unread.beside.values.iter();
+        let list = self.call.records.as_ref().map(|records| &records.at);
         let mut setback = values.filter(|(place, now)| {
             let was = self.known.values.get(*place);
-            was.is_some_and(|was| is_setback(place, was, now))
+            was.zip(list.as_ref())
+                .is_some_and(|(was, list)| is_setback((place, list), was, now))
         });
         let message = page.unread.beside.message.as_ref();
         let refusal = message.filter(|words| self.refuses(page, words));
@@ -36,6 +45,57 @@ impl Review<'_> {
             self.has_error = true;
             said.add(self.find(Doubt::ErrorReported, text));
         }
+    }
+
+    /// Adds the doubt about a page that leads on, has no list and says something that no page with one says: many upstreams leave out an
+    /// empty list, and others answer so while they fail.
+    fn check_listless(&mut self, page: &Page, said: &mut Said) {
+        if page.lacks_list && page.next.is_some() {
+            let names = page.unread.names.iter().cloned();
+            self.listless.extend(names);
+        }
+        let known = [&self.known, &self.shown];
+        let has_lists = known.iter().any(|known| known.has_lists);
+        let contradicts = page.lacks_list
+            && page.next.is_some()
+            && known
+                .iter()
+                .any(|known| known.contradicts(&page.unread.beside.values));
+        let mut names = self.listless.iter().filter(|name| !self.is_of_paging(name));
+        let new = names.find(|name| known.iter().all(|known| !known.may_know(name)));
+        if !has_lists || !(contradicts || new.is_some()) {
+            return;
+        }
+        let at = self.call.records.as_ref().map(|records| &records.at);
+        let at = at.map_or_else(String::new, |at| format!(" at `{at}`"));
+        let has = new.map_or_else(String::new, |new| format!(", and has `/{new}`"));
+        let text = format!(
+            "{}: a response before the last has no list{at}{has}, which none with a list has; check its records.at",
+            self.call.name
+        );
+        self.listless.clear();
+        said.add(self.find(Doubt::NoRecords, text));
+    }
+
+    /// Whether a member has, or contains, what the configuration reads of paging.
+    fn is_of_paging(&self, name: &str) -> bool {
+        let paging = &self.call.paging;
+        let lead = match paging.lead() {
+            Lead::Token(at) | Lead::Url(at) | Lead::Total(at) | Lead::Pages(at) => Some(at),
+            Lead::TokenHeader(_) | Lead::LinkHeader | Lead::LastRecord(_) | Lead::Nowhere => None,
+        };
+        let lasting = match paging.lasting() {
+            Some(Lasting::At(at)) => Some(at),
+            Some(Lasting::Last) | None => None,
+        };
+        let places = [lead, lasting, paging.total(), paging.more(), paging.done()];
+        places.into_iter().flatten().any(|at| {
+            let rest = at
+                .as_str()
+                .strip_prefix('/')
+                .and_then(|at| at.strip_prefix(name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
     }
 
     /// Whether a message beside a list without records says why it has none, in a step that lists.
@@ -112,7 +172,8 @@ impl Review<'_> {
             .all(|name| known.iter().any(|known| known.names.contains(name)));
         let agrees = known.iter().any(|known| known.agrees(&beside.values));
         let was_empty = self.known.was_empty(names);
-        let was_asked = was_asked || (self.call.paging.counts_itself() && !page.is_first);
+        let is_behind = self.call.paging.counts_itself() && !page.is_first && !self.was_named;
+        let was_asked = was_asked || is_behind;
         // A list that leads on and shows records on none of its pages has them elsewhere.
         let had_lists = page.is_first || self.without_list < self.fetched;
         let says_end = says_end && had_lists && (is_own || !self.known.has_lists);

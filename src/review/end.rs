@@ -16,7 +16,10 @@ impl Review<'_> {
         match &page.end {
             End::Assumed(further) => match self.beyond_assumed(page, turn) {
                 Some(Beyond::Page) => return Onward::Next(further.clone()),
-                Some(Beyond::Proof(asked)) => return self.ask(asked, further),
+                Some(Beyond::Proof(asked)) => {
+                    self.cut_at.clone_from(&page.unread.cut);
+                    return self.ask(asked, further);
+                }
                 Some(Beyond::Nothing) => is_open = true,
                 None => {}
             },
@@ -131,7 +134,13 @@ impl Review<'_> {
         // A further page means nothing where one is wanted, or where each requested id can have come.
         let is_only = self.step.max_pages == Some(1);
         let is_wanted = is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
-        if !is_wanted {
+        let cut = match is_only {
+            true => Said::default(),
+            false => self.check_cut(page.unread.cut.as_ref()),
+        };
+        let is_cut = cut != Said::default();
+        said.add(cut);
+        if !is_wanted && !is_cut {
             said.add(self.check_next(page, turn));
         }
         self.note_caps(page, said);
@@ -143,6 +152,18 @@ impl Review<'_> {
         if !self.is_last(turn) && !self.is_unchanged {
             self.check_total(page, turn, said);
         }
+    }
+
+    /// What says that the list is cut although it ends: the last page, at this place, or the one behind which a further one was
+    /// requested.
+    pub(super) fn check_cut(&self, at: Option<&String>) -> Said {
+        let Some(at) = at.or(self.cut_at.as_ref()) else {
+            return Said::default();
+        };
+        let text = self.text(&format!(
+            "the list ends here, and the response says at {at} that it is cut: the rest of the list is lost"
+        ));
+        self.find(Doubt::NextUnread, text)
     }
 
     /// What looks like a next page although the list ends.

@@ -29,8 +29,8 @@ struct OfCall {
     full: u64,
     /// What pages did not contain, and how many, by what it is without an example.
     lacking: BTreeMap<String, (Missing, u64)>,
-    /// Records left out because an earlier one of their page has the same id.
-    repeated: u64,
+    /// Records left out because an earlier one of their page has the same id, and another body.
+    differing: u64,
     regions: BetweenRegions,
 }
 
@@ -53,7 +53,7 @@ impl Findings {
         found.unchanged += u64::from(page.unchanged);
         found.full += u64::from(page.listed >= step.call.paging.page_size());
         found.with_records += u64::from(!page.records.is_empty());
-        found.repeated += page.repeated;
+        found.differing += page.differing;
         for one in missing(&step.call, page, reported) {
             match one.from {
                 MissingFrom::NoneOfAList => {}
@@ -86,7 +86,7 @@ impl Findings {
             found.unchanged += more.unchanged;
             found.with_records += more.with_records;
             found.full += more.full;
-            found.repeated += more.repeated;
+            found.differing += more.differing;
             for (one, pages) in more.lacking.values() {
                 found.lack(one.clone(), *pages);
             }
@@ -103,9 +103,9 @@ impl Findings {
     pub fn notes(&self, resumed: bool) -> impl Iterator<Item = String> {
         self.0.iter().flat_map(move |(call, found)| {
             let absent = found.absent().filter(move |_| !resumed);
-            let repeated = Missing::distinct_ids(found.repeated).text;
-            let repeated = Some(repeated).filter(|_| found.repeated > 0);
-            let texts = absent.cloned().chain(repeated);
+            let differing = Missing::distinct_ids(found.differing).text;
+            let differing = Some(differing).filter(|_| found.differing > 0);
+            let texts = absent.cloned().chain(differing);
             let texts = texts.map(move |text| format!("{call}: {text}"));
             texts.chain(found.regions.note(call))
         })

@@ -180,6 +180,12 @@ impl Known {
         }
     }
 
+    /// Whether a response with a list had a name, or may have had it.
+    #[must_use]
+    pub fn may_know(&self, name: &str) -> bool {
+        self.names.len() >= MOST_NAMES || self.names.contains(name)
+    }
+
     /// Whether a name is new, where the names are known.
     #[must_use]
     pub fn is_new(&self, name: &str) -> bool {

@@ -115,10 +115,16 @@ pub struct Review<'a> {
     /// How many of them have records.
     led: u64,
     is_unchanged: bool,
+    /// Where the last page with records says that the response is cut, while a further page is to tell whether the list ended.
+    cut_at: Option<String>,
+    /// The names of members of pages that lead on and have no list.
+    listless: BTreeSet<String>,
     /// Whether an error beside the records was found.
     has_error: bool,
     /// Whether the upstream named the next page, or said that there is one.
     is_named: bool,
+    /// The same of the page before.
+    was_named: bool,
 }
 
 /// How a list is read on.
@@ -240,8 +246,11 @@ impl<'a> Review<'a> {
             sizes: BTreeSet::new(),
             led: 0,
             is_unchanged: false,
+            cut_at: None,
+            listless: BTreeSet::new(),
             has_error: false,
             is_named: false,
+            was_named: false,
         }
     }
 
@@ -265,17 +274,19 @@ impl<'a> Review<'a> {
             Reading::Asked(Asked::Assumed(listed)) => {
                 let full = self.known.full.map(|(_, full)| full);
                 let is_short = full.is_none_or(|full| listed < full);
-                is_short && self.tells(listed, full) && !self.is_shorter()
+                let is_whole = !self.is_shorter() && self.cut_at.is_none();
+                is_short && self.tells(listed, full) && is_whole
             }
             Reading::Pages | Reading::Capped(_) => false,
         }
     }
 
-    /// The upstream refused the further page, so there is none.
-    pub fn refused(&mut self) {
+    /// The upstream refused the further page, so there is none. Returns what is said of the list.
+    pub fn refused(&mut self) -> Said {
         if let Reading::Asked(asked) = self.reading {
             self.prove(asked);
         }
+        self.check_cut(None)
     }
 
     /// Returns what follows from a page.
@@ -356,6 +367,9 @@ impl<'a> Review<'a> {
             Asked::Assumed(listed) if page.listed > 0 => Reading::Capped(listed),
             Asked::Assumed(_) | Asked::Said => Reading::Pages,
         };
+        if page.listed > 0 {
+            self.cut_at = None;
+        }
         if has_proved {
             self.prove(asked);
         }
@@ -378,7 +392,7 @@ impl<'a> Review<'a> {
         (asked, repeats): (Option<Asked>, Repeats),
         said: &mut Said,
     ) -> Onward {
-        let was_named = self.is_named;
+        self.was_named = self.is_named;
         let leads = self.call.paging.names_next(None, false);
         self.is_named = page.is_named || (page.unchanged && leads);
         if let Some(stop) = self.stops(page, asked, repeats) {
@@ -390,7 +404,7 @@ impl<'a> Review<'a> {
                 };
             }
         }
-        if page.is_refused && (was_named || turn.is_named) && asked.is_none() {
+        if page.is_refused && (self.was_named || turn.is_named) && asked.is_none() {
             let text = self.text(
                 "the upstream refused a page that its own response named, or said to be there (a rule with class = \"end\"), so it has \
                 more records than it lists; request shorter lists, such as one for each of several values of a parameter, or `slices`",

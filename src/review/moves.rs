@@ -53,7 +53,10 @@ impl Review<'_> {
     pub fn add_to(&self, list: &mut ListSoFar, page: &Page) {
         let records = page.records.len() as u64;
         list.records = list.records.saturating_add(records);
-        let unlisted = page.listed.saturating_sub(records);
+        // One that repeats an id of its page is none of the different records.
+        let unlisted = page
+            .listed
+            .saturating_sub(records.saturating_add(page.repeated));
         list.unlisted = list.unlisted.saturating_add(unlisted);
         list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
         list.skipped = list.skipped.saturating_add(page.skipped);
@@ -99,6 +102,9 @@ impl Review<'_> {
                 false => self.judge_total(list, total, &mut judged),
             }
         }
+        if let Some(total) = total.filter(|total| of_pages.as_ref() == Some(&total.at)) {
+            self.judge_pages(total, &mut judged);
+        }
         // On each page that follows another one, or so that there are more records than the response reports.
         let on_each = list.overlapping >= self.with_records.saturating_sub(1);
         let has_too_many = total.is_some_and(|total| total.last < self.listed);
@@ -135,6 +141,21 @@ impl Review<'_> {
             true => judged.said.note(format!("{text}; {}", self.consequence())),
             false => judged.said.add(self.find(Doubt::FewerThanTotal, text)),
         }
+    }
+
+    /// Whether it has as many pages as the response reports.
+    fn judge_pages(&self, total: &Totals, judged: &mut Judged) {
+        let read = self.landed_before.saturating_add(self.fetched);
+        if total.least <= read {
+            return;
+        }
+        let (call, of, at) = (&self.call.name, total.least, &total.at);
+        let text =
+            format!("{call}: the list ended after {read} pages, and the response has {of} at {at}");
+        let said = self.find(Doubt::FewerThanTotal, text);
+        judged.is_partial |= said.is_doubtful();
+        judged.is_cut |= said.is_doubtful() && self.reads_what_is_new();
+        judged.said.add(said);
     }
 
     /// Whether it has as many different records as a number says that looks like that of all records.

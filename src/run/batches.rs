@@ -440,6 +440,11 @@ impl<'a> SharedPass<'a> {
                 false => PassEnd::Complete,
                 true => PassEnd::Doubtful,
             };
+            if end == PassEnd::Doubtful {
+                for step in self.job.steps.iter().filter(|step| step.ids.is_some()) {
+                    self.context.forget_tags(self.job, &step.call).await?;
+                }
+            }
             let (pass, now) = (PassRef::Open(id), self.context.clock.now());
             let finished = self.context.catalog.finish(&pass, end, now);
             self.context.on_catalog(&self.job.name, finished).await?;

@@ -18,7 +18,7 @@ use super::waits::Waits;
 use crate::review::RegionalRecords;
 use ingest_base::clock::Clock;
 use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassId, PassRef, PassStore};
-use ingest_config::{Credential, Job, Region};
+use ingest_config::{Call, Credential, Etag, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 use ingest_upstream::{Failure, Upstream};
@@ -206,6 +206,19 @@ impl Context {
         match edited.change.is_empty() {
             true => Ok(()),
             false => Ok(self.catalog.rearrange(pass, &edited.change).await?),
+        }
+    }
+
+    /// Makes the next pass request the pages of a call in full: a page that did not change does not show again what speaks against its
+    /// list.
+    ///
+    /// # Errors
+    /// When the catalog cannot be written.
+    pub async fn forget_tags(&self, job: &Job, call: &Call) -> Result<(), CatalogError> {
+        let upstream = &job.credential.upstream.name;
+        match call.etag {
+            Etag::Free => self.catalog.forget_tags(upstream, &call.name).await,
+            Etag::Unused => Ok(()),
         }
     }
 

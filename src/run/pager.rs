@@ -194,8 +194,9 @@ impl<'a> List<'a> {
                 ) if self.proof.is_some() => {
                     // As in `land`: held until the end is learned.
                     let _proof = self.proof.take();
-                    self.review.refused();
-                    self.end(true, false, Vec::new()).await?;
+                    let said = self.review.refused();
+                    self.said.add(said.clone());
+                    self.end(!said.is_doubtful(), false, said.doubts).await?;
                     self.learn().await?;
                 }
                 Err(StopReason::OldCursor(why)) => self.start_over(why, true).await?,
@@ -332,6 +333,10 @@ impl<'a> List<'a> {
         };
         let (pass, at_known) = (of.pass.clone(), of.at_known);
         let is_doubtful = self.said.is_doubtful() || of.is_doubtful;
+        if is_doubtful {
+            // What speaks against the list is not shown again for a page that did not change.
+            page.tag = None;
+        }
         if self.context.regional_records.is_some() {
             let (call, records) = (&self.step.call.name, &page.records);
             self.stats.findings.see_ids(self.job, call, records);

@@ -168,6 +168,13 @@ impl Pass {
     /// # Errors
     /// When the catalog cannot be written.
     pub async fn complete(&self, context: &Context) -> Result<PassId, StopReason> {
+        for (index, step) in listing_steps(&self.job) {
+            let list = self.list_of(index);
+            // One that `max_pages` cut did not end.
+            if self.said.is_doubtful() || (list.is_ended && list.is_partial) {
+                context.forget_tags(&self.job, &step.call).await?;
+            }
+        }
         let whole: Vec<usize> = listing_steps(&self.job)
             // In a list that can end at what is known, a record moves to the front when it changes, also while the pass reads on: the
             // next pass finds that first.

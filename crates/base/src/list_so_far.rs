@@ -26,7 +26,7 @@ pub struct ListSoFar {
     /// Records of its pages, each once for a page.
     #[serde(skip_serializing_if = "is_default")]
     pub records: u64,
-    /// Records that are in no listing: without an id that can be stored, or with one that another record of the page has.
+    /// Records that are in no listing, since they have no id that can be stored.
     #[serde(skip_serializing_if = "is_default")]
     pub unlisted: u64,
     /// Records with which a page begins and the page before ends.

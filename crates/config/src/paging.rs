@@ -724,7 +724,8 @@ impl Paging {
             (PageKind::None, _) => NextPage::End,
             (PageKind::Offset, reported) => {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
-                let total = number_in(reported.as_deref());
+                // A number below the records that came is wrong, and proves no end.
+                let total = number_in(reported.as_deref()).filter(|total| *total >= reached);
                 let is_rest = total.map(|total| reached < total);
                 Ends::new(page.more, page.is_full, is_rest).then(reached.to_string())
             }
@@ -820,10 +821,13 @@ impl Paging {
         let size = self.size.unwrap_or(listed);
         let before = before.unwrap_or_else(|| passed.saturating_mul(size));
         let reached = before.saturating_add(listed);
-        let is_rest = number_in(reported.as_deref()).map(|reported| match self.pages {
-            Some(_) => passed.saturating_add(1) < reported,
-            None => reached < reported,
-        });
+        let came = match self.pages {
+            Some(_) => passed.saturating_add(1),
+            None => reached,
+        };
+        // A number below what came is wrong, and proves no end.
+        let reported = number_in(reported.as_deref()).filter(|reported| *reported >= came);
+        let is_rest = reported.map(|reported| came < reported);
         let next = NumberedPage {
             number: number.saturating_add(1),
             before: self.total.as_ref().map(|_| reached),

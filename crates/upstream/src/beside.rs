@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::response::Response;
 use ingest_base::plain::one_line;
+use ingest_config::Pointer;
 
 /// What a response says beside its records.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -229,10 +230,12 @@ const ECHOED: [&str; 7] = [
 ];
 
 impl Beside {
-    /// Takes up a member. `path` ends with its name, which `plain` is in lower case without marks between words.
-    pub fn see(&mut self, plain: &str, value: &Value, path: &[String]) {
+    /// Takes up a member. `path` ends with its name, which `plain` is in lower case without marks between words; `list` is the place
+    /// of the records.
+    pub fn see(&mut self, plain: &str, value: &Value, (path, list): (&[String], &Pointer)) {
         let place = format!("/{}", path.join("/"));
-        let code = code(value).filter(|_| STATE_CODES.contains(&plain) && is_of_request(path));
+        let is_of_request = is_of_request(path, list);
+        let code = code(value).filter(|_| STATE_CODES.contains(&plain) && is_of_request);
         if let Some(text) = word(value).or_else(|| code.clone()) {
             self.values.insert(place.clone(), text);
         }
@@ -248,7 +251,7 @@ impl Beside {
             .split_last()
             .is_some_and(|(_, above)| above.iter().any(is_within));
         let is_refusal = code.is_some_and(|code| is_refusal(&code));
-        if !is_inside && (is_refusal || is_error(plain, value, path)) {
+        if !is_inside && (is_refusal || is_error(plain, value, (path, is_of_request))) {
             self.errors.insert(place, said(value));
         }
     }
@@ -260,13 +263,16 @@ pub fn plainly(name: &str) -> String {
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
-/// Whether a member is one of the response, or of what it says of the request.
-fn is_of_request(path: &[String]) -> bool {
-    match path {
-        [_] => true,
-        // An attribute of the root element of XML.
-        [_, name] if name.starts_with('@') => true,
-        [above, _] => ENVELOPES.contains(&plainly(above).as_str()),
+/// Whether a member is one of the response, of an object that holds the list, or of what the response says of the request.
+fn is_of_request(path: &[String], list: &Pointer) -> bool {
+    let Some((_, above)) = path.split_last() else {
+        return false;
+    };
+    let holds_list = list.tokens().len() > above.len() && list.tokens().starts_with(above);
+    match above {
+        _ if holds_list => true,
+        [] => true,
+        [above] => ENVELOPES.contains(&plainly(above).as_str()),
         _ => false,
     }
 }
@@ -286,15 +292,17 @@ fn is_refusal(code: &str) -> bool {
     (400..600).contains(&code) && !matches!(code, 404 | 410)
 }
 
-/// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there.
+/// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there. `list`: the
+/// place of the records.
 #[must_use]
-pub fn is_setback(place: &str, was: &str, now: &str) -> bool {
+pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool {
     let path: Vec<String> = place.split('/').skip(1).map(str::to_owned).collect();
     let name = path.last().map(|name| plainly(name)).unwrap_or_default();
     let has = |names: &[&str]| names.contains(&name.as_str());
     let is_good = |text: &str| {
         let text = text.to_ascii_lowercase();
-        text.bytes().all(|byte| byte == b'0') || text == "200" || GOOD.contains(&text.as_str())
+        let is_number = text.bytes().all(|byte| byte == b'0') || text == "200";
+        is_number || text == "true" || GOOD.contains(&text.as_str())
     };
     let is_no = |text: &str| ["0", "n", "no"].contains(&text.to_ascii_lowercase().as_str());
     if has(&SUCCEEDED) {
@@ -302,12 +310,12 @@ pub fn is_setback(place: &str, was: &str, now: &str) -> bool {
     }
     (has(&WHOLE) && was == "true" && now == "false")
         || ((has(&STATE) || has(&STATE_CODES))
-            && is_of_request(&path)
+            && is_of_request(&path, list)
             && is_good(was)
             && !is_good(now))
 }
 
-fn is_error(plain: &str, value: &Value, path: &[String]) -> bool {
+fn is_error(plain: &str, value: &Value, (path, is_of_request): (&[String], bool)) -> bool {
     let is_no = |value: &Value| matches!(value, Value::Bool(false)) || value == "false";
     let is_yes = |value: &Value| matches!(value, Value::Bool(true)) || value == "true";
     if ERRORS.contains(&plain) {
@@ -322,7 +330,7 @@ fn is_error(plain: &str, value: &Value, path: &[String]) -> bool {
     };
     (NOT_WHOLE.contains(&plain) && is_yes(value))
         || (SUCCEEDED.contains(&plain) && is_no(value))
-        || (is_of_request(path) && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
+        || (is_of_request && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
 }
 
 /// Whether an error has content: it is not null, false, 0, empty, or a word for success.
@@ -351,6 +359,22 @@ pub fn has_content(value: &Value) -> bool {
     }
 }
 
+/// What a message says of a failure that may pass.
+const PASSING: [&str; 12] = [
+    "exceeded",
+    "internal",
+    "limit reached",
+    "maintenance",
+    "overloaded",
+    "partial",
+    "throttled",
+    "timed out",
+    "timeout",
+    "too many",
+    "try again",
+    "unavailable",
+];
+
 /// What an error says: its message, or else itself.
 fn said(value: &Value) -> String {
     let named = |value: &Value| {
@@ -373,26 +397,17 @@ fn said(value: &Value) -> String {
 /// Whether a message says that a request failed, so that a list without records is no empty one.
 #[must_use]
 pub fn says_failure(message: &str) -> bool {
-    const WORDS: [&str; 16] = [
+    const WORDS: [&str; 6] = [
         "denied",
         "error",
-        "exceeded",
         "failed",
         "failure",
         "forbidden",
-        "limit reached",
-        "maintenance",
-        "overloaded",
-        "throttled",
-        "timed out",
-        "timeout",
-        "too many",
-        "try again",
         "unauthorized",
-        "unavailable",
     ];
     let text = message.to_ascii_lowercase();
-    !text.contains("no error") && WORDS.iter().any(|word| text.contains(word))
+    let is_failure = WORDS.iter().any(|word| text.contains(word)) || says_passing(&text);
+    !text.contains("no error") && is_failure
 }
 
 fn shown(text: &str) -> String {
@@ -413,15 +428,21 @@ fn word(value: &Value) -> Option<String> {
     }
 }
 
+/// Whether members of this name have errors.
+pub fn is_error_name(name: &str) -> bool {
+    ERRORS.contains(&plainly(name).as_str())
+}
+
 /// What an object says that has an error as a member; `None` without one.
 pub fn error_of(value: &Value) -> Option<String> {
     let members = value.as_object()?.iter();
-    let mut errors =
-        members.filter(|(name, value)| is_error(&plainly(name), value, std::slice::from_ref(name)));
+    let mut errors = members.filter(|(name, value)| {
+        is_error(&plainly(name), value, (std::slice::from_ref(name), true))
+    });
     errors.next().map(|(_, error)| said(error))
 }
 
-/// Whether an error is about requested ids: it names one, or says that something was not found.
+/// Whether an error is about requested ids: it says that something was not found, or names one and nothing that may pass.
 pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
     const ABSENT: [&str; 5] = [
         "not found",
@@ -433,16 +454,32 @@ pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
     let about = |error: &Value| {
         let text = error.to_string();
         let lower = text.to_lowercase();
-        ABSENT.iter().any(|word| lower.contains(word))
-            || ids
-                .iter()
-                .any(|id| !id.is_empty() && text.contains(id.as_str()))
+        let is_absent = ABSENT.iter().any(|word| lower.contains(word));
+        is_absent || (!says_passing(&text) && ids.iter().any(|id| names(&text, id)))
     };
     match error {
         _ if ids.is_empty() => false,
         Value::Array(errors) => errors.iter().filter(|one| has_content(one)).all(about),
         error => about(error),
     }
+}
+
+/// Whether a message says of a failure that it may pass.
+pub fn says_passing(message: &str) -> bool {
+    let text = message.to_lowercase();
+    PASSING.iter().any(|word| text.contains(word))
+}
+
+/// Whether a text has an id as a word.
+fn names(text: &str, id: &str) -> bool {
+    let is_part = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let mut found = text.match_indices(id).filter(|_| !id.is_empty());
+    found.any(|(at, _)| {
+        let (before, after) = (text.get(..at), text.get(at + id.len()..));
+        let before = before.and_then(|text| text.chars().next_back());
+        let after = after.and_then(|text| text.chars().next());
+        !is_part(before) && !is_part(after)
+    })
 }
 
 /// What says that a success is a part of what was requested: a status that is not one of a whole response. `None`: it is whole, or

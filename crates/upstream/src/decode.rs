@@ -28,6 +28,8 @@ pub enum DecodeError {
     Line(usize, serde_json::Error),
     #[error("{0}")]
     Csv(csv::Error),
+    #[error("it ends within a quoted field, so it is cut")]
+    Quoted,
     #[error("two columns of the first row are named `{0}`")]
     Column(String),
     #[error("an element has the attribute `{0}` twice")]
@@ -103,7 +105,26 @@ pub fn columns(text: &str, delimiter: u8) -> Vec<String> {
     names.unwrap_or_default()
 }
 
+/// Whether a CSV ends within a quoted field, which its reader takes for the end of the field.
+fn ends_in_quotes(text: &str, delimiter: u8) -> bool {
+    let (mut is_quoted, mut begins) = (false, true);
+    for byte in text.bytes() {
+        // The second quote of an escaped one opens the field again.
+        is_quoted = match byte {
+            b'"' if is_quoted => false,
+            b'"' => begins,
+            _ => is_quoted,
+        };
+        begins =
+            byte == b'"' || (!is_quoted && (byte == delimiter || matches!(byte, b'\n' | b'\r')));
+    }
+    is_quoted
+}
+
 fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
+    if ends_in_quotes(text, delimiter) {
+        return Err(DecodeError::Quoted);
+    }
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .from_reader(text.as_bytes());

@@ -134,6 +134,8 @@ pub struct Page {
     pub has_instead: MembersOf,
     /// Records that were left out because an earlier one of the page has the same id.
     pub repeated: u64,
+    /// Those of them whose bodies differ from that one's.
+    pub differing: u64,
     /// Members at the place of the records that were left out because they are no objects.
     pub left_out: LeftOut,
     /// Whether there was no list where its records belong. It counts as an empty one.

@@ -143,8 +143,8 @@ fn of_list(records: &Records, page: &Page) -> Vec<Missing> {
         };
         found.push(Missing::new(MissingFrom::AnyPage, text));
     }
-    if page.repeated > 0 {
-        found.push(Missing::distinct_ids(page.repeated));
+    if page.differing > 0 {
+        found.push(Missing::distinct_ids(page.differing));
     }
     found
 }

@@ -46,8 +46,10 @@ pub struct Found {
     pub has: MembersOf,
     /// What the first of them says that is an error.
     pub error: Option<String>,
-    /// The number of records whose id an earlier one has, with another body.
+    /// The number of records whose id an earlier one has.
     pub repeated: u64,
+    /// The number of those whose body differs from that one's.
+    pub differing: u64,
     /// The number of records that the response listed, with and without an id.
     pub listed: u64,
     /// Members that are no objects beside others that are records.
@@ -142,6 +144,7 @@ pub fn take(
         has: MembersOf::default(),
         error: None,
         repeated: 0,
+        differing: 0,
         listed,
         left_out: bodies.left_out,
         lacks_list: bodies.lacks_list && listed == 0,
@@ -166,7 +169,9 @@ pub fn take(
     }
     match &what.removed {
         None => {
-            found.repeated = keep_first(&mut found.records);
+            let all = found.records.len();
+            found.differing = keep_first(&mut found.records);
+            found.repeated = count(&found.records).abs_diff(u64::try_from(all).unwrap_or(u64::MAX));
         }
         Some(how) => {
             found.records.reverse();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, plainly};
+use super::beside::{Beside, plainly, says_passing};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -12,8 +12,12 @@ use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records};
 /// What a page says about its list beside what is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unread {
-    /// A place with a value that looks like a next page.
+    /// A place with a value that looks like a next page, or says that there is one.
     pub next: Option<String>,
+    /// A place that says that the response is cut.
+    pub cut: Option<String>,
+    /// A place beside a list that holds a part of the records, and that says that this list goes on.
+    pub cut_part: Option<String>,
     /// A place with the URL of another page of the list, which can be the next.
     pub url: Option<String>,
     /// A place with a text that can be a cursor.
@@ -160,6 +164,7 @@ pub fn read(
 ) -> Unread {
     let mut search = PlaceSearch::of(&records.at, lasting(paging), Some(requested));
     search.walk(document, &mut Vec::new());
+    search.see_parts(document);
     let (mut found, more, done) = (search.found, search.more, search.done);
     if paging.total().is_none() {
         found.total = found.total.or_else(|| total_header(response));
@@ -384,6 +389,34 @@ impl<'a> PlaceSearch<'a> {
         }
     }
 
+    /// Takes up what the objects of a list say that hold a part of the records each: `/groups/*/items`.
+    fn see_parts(&mut self, document: &Value) {
+        let Some((above, within)) = self.records.as_str().split_once("/*/") else {
+            return;
+        };
+        let Ok(within) = Pointer::parse(&format!("/{within}")) else {
+            return;
+        };
+        let parts = document.pointer(above).and_then(Value::as_array);
+        for part in parts.into_iter().flatten() {
+            let mut search = PlaceSearch::of(&within, None, self.requested);
+            search.walk(part, &mut Vec::new());
+            search.see_parts(part);
+            let place = |at: &str| format!("`{above}/*{}`", at.trim_matches('`'));
+            let found = search.found;
+            let goes_on = found.cut_part.or(found.next).or(search.says_more);
+            if let Some(at) = goes_on {
+                self.found.cut_part.get_or_insert_with(|| place(&at));
+            }
+            // A part that is there can have an error of its own, such as a build that failed.
+            let lacks_list = within.find(part).is_none();
+            let errors = found.beside.errors.into_iter();
+            let errors = errors.filter(|(_, said)| lacks_list || says_passing(said));
+            let errors = errors.map(|(at, said)| (format!("{above}/*{at}"), said));
+            self.found.beside.errors.extend(errors);
+        }
+    }
+
     /// Whether the value at a path is a record, or the records by name.
     fn is_record(&self, path: &[String]) -> bool {
         let fixed: Vec<&String> = self
@@ -406,7 +439,7 @@ impl<'a> PlaceSearch<'a> {
 
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
         let plain = plainly(name);
-        self.found.beside.see(&plain, value, path);
+        self.found.beside.see(&plain, value, (path, self.records));
         let at = || format!("`/{}`", path.join("/"));
         self.found.names.push(path.join("/"));
         let names_next = match value {
@@ -422,9 +455,13 @@ impl<'a> PlaceSearch<'a> {
             }
             Value::Null | Value::Bool(_) | Value::Array(_) => false,
         };
-        let says_more = MORE.contains(&plain.as_str()) || CUT.contains(&plain.as_str());
+        let is_cut = CUT.contains(&plain.as_str());
+        let says_more = is_cut || MORE.contains(&plain.as_str());
         if (*value == Value::Bool(true) || value == "true") && says_more {
             self.says_more.get_or_insert_with(at);
+            if is_cut {
+                self.found.cut.get_or_insert_with(at);
+            }
         }
         if names_next && !self.is_lasting(path) {
             self.found.next.get_or_insert_with(at);

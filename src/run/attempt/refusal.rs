@@ -8,7 +8,6 @@ use crate::run::blocked::Subject;
 use crate::run::learned_cost::{lower_of, truth_of_a_refusal};
 use crate::run::stats::logged;
 use crate::run::stop_reason::StopReason;
-use ingest_config::Etag;
 use ingest_ledger::Permit;
 use ingest_quota::{Cost, Period};
 use ingest_upstream::{Failure, ReportedCost, ReportedLimit, Wait};
@@ -276,10 +275,8 @@ impl Attempt<'_> {
 
     /// Forgets the cached pages of the call: one of them led on to a cursor that has expired, and would again.
     async fn forget_cached_pages(&self) {
-        let (upstream, call) = (&self.job.credential.upstream.name, &self.call.name);
-        if self.call.etag == Etag::Free
-            && let Err(error) = self.context.catalog.forget_tags(upstream, call).await
-        {
+        if let Err(error) = self.context.forget_tags(self.job, &self.call).await {
+            let call = &self.call.name;
             tracing::warn!(call, %error, "cannot delete cached pages with an expired cursor");
         }
     }

@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use super::limit;
 use crate::support::world::World;
 use ingest_testing::redis_server::RedisServer;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// 35 records a region, ten a page: four requests each.
 const FORGE: &str = r#"
@@ -325,4 +328,36 @@ fn batches_of_ids_that_did_not_change_cost_nothing_either() {
     assert_eq!(limit(&preview, "core")["expected"], 0, "{preview}");
     complete(&world);
     assert_eq!((world.charged("core"), world.requests()), (5, 10));
+}
+
+#[test]
+fn a_page_that_made_its_list_doubtful_is_requested_in_full_again() {
+    let bad = Arc::new(AtomicBool::new(false));
+    let is_bad = Arc::clone(&bad);
+    let stub = StubUpstream::start(move |request| {
+        let (name, body) = match is_bad.load(Ordering::Relaxed) {
+            false => (
+                "\"good\"",
+                r#"{"items":[{"id":1},{"id":2},{"id":3}],"total":3}"#,
+            ),
+            true => ("\"bad\"", r#"{"items":[{"id":1}],"total":3}"#),
+        };
+        match request.header("if-none-match") {
+            Some(known) if known == name => StubAnswer::text(304, "").header("etag", name),
+            _ => StubAnswer::text(200, body).header("etag", name),
+        }
+    });
+    let mut world = World::written(&FORGE.replace("[\"US\", \"GB\"]", "[\"US\"]"), &[]);
+    world.set(&format!("upstreams.forge.base_url=\"{}\"", stub.url()));
+    world.set("jobs.things.every=1ms");
+    assert_eq!(world.json(&ALL)["outcome"], "complete");
+    bad.store(true, Ordering::Relaxed);
+    for _ in 0..2 {
+        let run = world.json(&ALL);
+        assert_eq!(run["passes"][0]["outcome"], "doubtful", "{run}");
+        assert_eq!(
+            world.count("select count(*) from record where gone_at is not null"),
+            0
+        );
+    }
 }

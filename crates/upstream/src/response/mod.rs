@@ -293,6 +293,7 @@ impl Response {
             DecodeError::Json(_)
             | DecodeError::Line(..)
             | DecodeError::Csv(_)
+            | DecodeError::Quoted
             | DecodeError::Xml(_)
             | DecodeError::Tag
             | DecodeError::Unclosed(_)

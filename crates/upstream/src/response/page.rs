@@ -159,6 +159,11 @@ impl Response {
         errors.retain(|place, _| !is_about_ids(place));
         let of_record = found.error.clone();
         errors.extend(of_record.map(|said| ("a record without an id".to_owned(), said)));
+        let left_out = found.left_out.first.iter();
+        let left_out = left_out.filter(|name| beside::is_error_name(name));
+        errors.extend(
+            left_out.map(|name| (format!("{}/{name}", records.at), "no record".to_owned())),
+        );
         says.read_last(&call.paging, found.last.as_ref());
         let is_named = says.names_next(&call.paging);
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
@@ -198,6 +203,7 @@ impl Response {
             skipped: found.skipped,
             has_instead: found.has.shown_by(|name| self.shown(name)),
             repeated: found.repeated,
+            differing: found.differing,
             left_out: found.left_out,
             lacks_list: found.lacks_list || found.lacks_element,
             lacks_elements: found.lacks_element,

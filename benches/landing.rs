@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Catalog, Landing, PassId, PassRef, PassStore};
+use ingest_catalog::{AtKnown, Catalog, Landing, PassId, PassRef};
 use ingest_config::{Config, Records, Sources};
 use ingest_quota::{Timestamp, Units};
 use ingest_sqlite as sqlite;

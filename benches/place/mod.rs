@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use ingest_base::clock::SystemClock;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef, PassStore};
+use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef};
 use ingest_config::{Config, Sources};
 use ingest_ledger::SqliteLedger;
 use ingest_quota::{Cost, Timestamp, Units};

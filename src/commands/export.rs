@@ -16,7 +16,7 @@ use super::replace::file_to_replace;
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
 use ingest_base::plain::json_safe;
-use ingest_catalog::{Archive, RecordsQuery, StoredRecord};
+use ingest_catalog::{CatalogReader, RecordsQuery, StoredRecord};
 use ingest_config::Pointer;
 
 /// Writes the records to stdout, or atomically to a file.
@@ -139,7 +139,7 @@ impl ExportColumn {
 
 /// Writes a temporary file beside it and renames that when it is complete.
 async fn to_file(
-    archive: &dyn Archive,
+    archive: &CatalogReader,
     query: RecordsQuery,
     format: LineFormat,
     (path, working): (&Path, &Working),
@@ -179,7 +179,7 @@ fn beside(path: &Path) -> PathBuf {
 
 /// Writes all records of the query, and returns the sink.
 async fn write<W: Write + Send>(
-    archive: &dyn Archive,
+    archive: &CatalogReader,
     query: RecordsQuery,
     mut writer: Writer<W>,
     working: &Working,

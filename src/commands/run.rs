@@ -23,7 +23,7 @@ use crate::run::{
     Waits,
 };
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
-use ingest_catalog::PassStore;
+use ingest_catalog::Catalog;
 use ingest_config::Region;
 use ingest_quota::{Cost, Units};
 
@@ -125,7 +125,7 @@ fn metrics_file(args: &RunArgs) -> Option<PathBuf> {
 /// Returns what the requests of a run share, for one region at a time and without progress.
 pub async fn context(
     environment: &Environment,
-    catalog: Arc<dyn PassStore>,
+    catalog: Arc<Catalog>,
     upstreams: Upstreams,
     stop: Stop,
 ) -> Result<Context, Error> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::run::estimate::{Estimator, PassEstimate, expected_cost};
 use crate::run::{Candidate, Selection, accounts, candidates};
-use ingest_catalog::{CatalogError, PassReader};
+use ingest_catalog::{CatalogError, CatalogReader};
 use ingest_config::{Credential, Job};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, Cost, LimitName, Timestamp, Units};
@@ -23,7 +23,7 @@ const MOST_TURNS: u128 = 750;
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn reserved(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     ledger: &dyn LedgerClient,
     selection: Selection,
     others: &Selection,

@@ -17,7 +17,7 @@ use super::unlanded::Unlanded;
 use super::waits::Waits;
 use crate::review::RegionalRecords;
 use ingest_base::clock::Clock;
-use ingest_catalog::{CatalogError, Landed, Landing, Leases, PassId, PassRef, PassStore};
+use ingest_catalog::{Catalog, CatalogError, Landed, Landing, Leases, PassId, PassRef};
 use ingest_config::{Call, Credential, Etag, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
@@ -37,7 +37,7 @@ pub type Upstreams = HashMap<String, Result<Arc<dyn Upstream>, String>>;
 /// What a run shares with all its requests.
 pub struct Context {
     /// The catalog, where pages are landed.
-    pub catalog: Arc<dyn PassStore>,
+    pub catalog: Arc<Catalog>,
     pub ledger: Arc<dyn LedgerClient>,
     pub upstreams: Upstreams,
     /// Where pages are kept that the catalog could not take; `None` if its files are on the same disk.

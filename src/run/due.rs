@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Selection;
 use super::steps::{Edited, fit, listing_steps, readable, refusable, request_of};
 use ingest_catalog::{
-    AtKnown, CatalogError, KnownList, OpenPass, PassId, PassReader, RegionState, SliceState,
+    AtKnown, CatalogError, CatalogReader, KnownList, OpenPass, PassId, RegionState, SliceState,
 };
 use ingest_config::{Job, Recurs, Region, Slice, Slices, Step};
 use ingest_quota::Timestamp;
@@ -65,7 +65,7 @@ impl Backfill {
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn candidates(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     selection: &Selection,
     now: Timestamp,
 ) -> Result<Vec<Candidate>, CatalogError> {
@@ -108,7 +108,7 @@ pub async fn candidates(
 
 /// Reads the cursors of the last complete passes with which the next ones begin their lists.
 async fn read_lasting(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     job: &Job,
     candidates: &mut [Candidate],
     now: Timestamp,
@@ -136,7 +136,7 @@ async fn read_lasting(
 
 /// Reads how far the lists are known that can end at what is known.
 async fn read_known(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     job: &Job,
     candidates: &mut [Candidate],
     now: Timestamp,
@@ -172,7 +172,7 @@ async fn read_known(
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn reread(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     candidate: &Candidate,
     now: Timestamp,
 ) -> Result<Option<Candidate>, CatalogError> {
@@ -363,8 +363,7 @@ impl Candidate {
     /// Whether the next pass is expected to end the list of a step at its first page, since nothing is new.
     #[must_use]
     pub fn stops(&self, step: &Step, now: Timestamp) -> bool {
-        let can_stop = || self.known_list(step).is_some_and(|list| list.can_stop);
-        self.at_known(step, now) == AtKnown::Stop && can_stop()
+        self.at_known(step, now) == AtKnown::Stop && self.known_list(step).is_some()
     }
 
     /// Returns the pass at whose cursors the next one begins; `None` where that lists everything again.

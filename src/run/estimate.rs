@@ -7,7 +7,7 @@ use super::due::Candidate;
 use super::range::Range;
 use super::steps::listing_steps;
 use ingest_catalog::{
-    CatalogError, OpenPass, PassId, PassReader, PassScope, PendingQuery, RecordIds, StepPosition,
+    CatalogError, CatalogReader, OpenPass, PassId, PassScope, PendingQuery, RecordIds, StepPosition,
 };
 use ingest_config::{Ids, Job, MOST_EMPTY_PAGES, Region, Step, Variable};
 use ingest_quota::{Cost, Timestamp};
@@ -39,7 +39,7 @@ pub struct EstimatedIds {
 #[derive(Clone, Copy)]
 pub struct Estimator<'a> {
     /// Where earlier and unfinished passes are.
-    pub catalog: &'a dyn PassReader,
+    pub catalog: &'a CatalogReader,
     pub job: &'a Job,
     pub now: Timestamp,
 }

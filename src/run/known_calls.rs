@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::review::Known;
-use ingest_catalog::{CallFacts, CatalogError, PassReader};
+use ingest_catalog::{CallFacts, CatalogError, CatalogReader};
 use ingest_config::{Call, Upstream};
 
 /// What the lists of each call showed, by upstream and call.
@@ -42,7 +42,7 @@ impl KnownCalls {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub async fn load(&self, catalog: &dyn PassReader) -> Result<(), CatalogError> {
+    pub async fn load(&self, catalog: &CatalogReader) -> Result<(), CatalogError> {
         let facts = catalog.call_facts().await?;
         let mut known = self.0.lock();
         for one in facts {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Selection;
-use ingest_catalog::{CatalogError, PassReader};
+use ingest_catalog::{CatalogError, CatalogReader};
 use ingest_config::{Call, Credential, Job};
 use ingest_quota::{Cost, LimitName, Units};
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ impl LearnedCosts {
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn learned(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     selection: Selection,
 ) -> Result<Selection, CatalogError> {
     if selection

@@ -78,15 +78,25 @@ pub enum RunError {
 /// # Errors
 /// When the catalog cannot be read, or no credential can be used. No request was sent then.
 pub async fn run(context: &Context, selection: &Selection) -> Result<RunReport, RunError> {
-    let now = context.clock.now();
-    let known = context.known_calls.load(&*context.catalog);
-    context.waits.on("the run", "the catalog", known).await?;
-    let candidates = candidates(&*context.catalog, selection, now);
+    let candidates = candidates(&context.catalog, selection, context.clock.now());
     let candidates = context.waits.on("the run", "the catalog", candidates);
-    let (mut due, not_due): (Vec<Candidate>, Vec<Candidate>) = candidates
-        .await?
-        .into_iter()
-        .partition(|one| one.is_due(now));
+    run_over(context, selection, candidates.await?).await
+}
+
+/// The same, where the candidates of the selection are known.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_over(
+    context: &Context,
+    selection: &Selection,
+    candidates: Vec<Candidate>,
+) -> Result<RunReport, RunError> {
+    let now = context.clock.now();
+    let known = context.known_calls.load(&context.catalog);
+    context.waits.on("the run", "the catalog", known).await?;
+    let (mut due, not_due): (Vec<Candidate>, Vec<Candidate>) =
+        candidates.into_iter().partition(|one| one.is_due(now));
     // Asked once before anything walks: otherwise each region would fail with the same message.
     if let Err(error) = some_credential(context, &due).await {
         let reason = StopReason::Failed(error.to_string());

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Context, Selection};
 use crate::when::seconds;
-use ingest_catalog::{CatalogError, PassReader, Resource, Taken};
+use ingest_catalog::{CatalogError, CatalogReader, Resource, Taken};
 use ingest_quota::Timestamp;
 
 /// Records that a run deletes.
@@ -45,7 +45,7 @@ pub async fn drop_unseen(
 
 /// Returns what a run would delete now if it met none of these records.
 pub async fn unseen(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     selection: &Selection,
     now: Timestamp,
 ) -> Result<Vec<Deletion>, CatalogError> {

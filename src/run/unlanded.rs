@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ingest_base::private::Directory;
-use ingest_catalog::{CatalogError, Landing, PassRef, PassStore};
+use ingest_catalog::{Catalog, CatalogError, Landing, PassRef};
 use ingest_config::Records;
 
 /// The file of unlanded pages: a JSON object per line.
@@ -57,7 +57,7 @@ impl Unlanded {
     /// The catalog is unavailable; the pages that are left stay in the file. A page that it rejects stays there too.
     pub async fn land_all(
         &self,
-        catalog: &dyn PassStore,
+        catalog: &Catalog,
         kind_of: KindOf<'_>,
     ) -> Result<u64, CatalogError> {
         let failed = |error: io::Error| {
@@ -103,7 +103,7 @@ impl Unlanded {
     /// Lands the page of one line. Returns `false` if the line cannot be used.
     async fn land(
         &self,
-        catalog: &dyn PassStore,
+        catalog: &Catalog,
         kind_of: KindOf<'_>,
         line: &str,
         begun: &mut HashMap<PassRef, PassRef>,

@@ -1,4 +1,3 @@
-use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use tokio::sync::mpsc::{Sender, channel};
@@ -8,32 +7,47 @@ use super::catalog::{File, Server, Store};
 use super::records::Records;
 use super::sql::{ServerTx, StoreError, Tx};
 use super::{
-    Archive, Catalog, CatalogError, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery,
+    CatalogError, CatalogReader, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery,
     SearchQuery, SearchResults, StoredRecord,
 };
 use super::{passes, postgres, records, sqlite};
 use ingest_quota::Timestamp;
 use ingest_sqlite::Interruptible;
 
-#[async_trait]
-impl<A: Send + Sync> Archive for Catalog<A> {
-    async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
+/// What the commands that show records read, and the server. Each method fails if the catalog cannot be read.
+///
+/// The server gives up a read that takes too long by dropping its future. The read must then end soon, so that it does not
+/// keep the store busy: a file is interrupted, a server is sent a cancellation.
+impl CatalogReader {
+    /// Returns the passes that started at `since` or later, oldest first.
+    pub async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
         self.read(move |tx| passes::history(tx, since)).await
     }
 
-    async fn failures(&self, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, CatalogError> {
+    /// Returns at most `most` passes that a run left as failed at `since` or later and that no run has completed, the last one
+    /// first.
+    pub async fn failures(
+        &self,
+        since: Timestamp,
+        most: u32,
+    ) -> Result<Vec<PassRecord>, CatalogError> {
         self.read(move |tx| passes::failures(tx, since, most)).await
     }
 
-    async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError> {
+    /// Returns a pass; `None` if there is none with this id.
+    pub async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError> {
         self.read(move |tx| passes::pass(tx, pass)).await
     }
 
-    async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
+    /// Returns each job with each region that it has a pass over, also those that the configuration has no longer. Reads an
+    /// index over all passes.
+    pub async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
         self.read(passes::jobs_and_regions).await
     }
 
-    fn records(&self, query: RecordsQuery) -> RecordPages {
+    /// Returns the records of a kind from one state of the catalog, in the order in which they were first seen. Reading
+    /// stops when the stream is dropped.
+    pub fn records(&self, query: RecordsQuery) -> RecordPages {
         // One page is read while the one before it is written out.
         let (sender, mut receiver) = channel(1);
         match &self.store {
@@ -45,7 +59,10 @@ impl<A: Send + Sync> Archive for Catalog<A> {
         poll_fn(move |context| receiver.poll_recv(context)).boxed()
     }
 
-    async fn records_page(
+    /// Returns at most `most` records of the query, in the order in which they were first seen: those whose position is
+    /// greater than `after`, or the first ones. A page ends earlier where its bodies are very long, but has at least one record
+    /// if there is one.
+    pub async fn records_page(
         &self,
         query: RecordsQuery,
         after: Option<i64>,
@@ -55,7 +72,8 @@ impl<A: Send + Sync> Archive for Catalog<A> {
             .await
     }
 
-    async fn record(
+    /// Returns a record by its name; `None` if it is not stored.
+    pub async fn record(
         &self,
         upstream: &str,
         kind: &str,
@@ -66,7 +84,10 @@ impl<A: Send + Sync> Archive for Catalog<A> {
             .await
     }
 
-    async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
+    /// Returns the records that contain all words, best match first. Where more than [`RANKED`] records contain them, only
+    /// the [`RANKED`] that were first seen last are ranked, and the result says so: the time of a search must not grow with
+    /// the number of records that contain a word.
+    pub async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
         match &self.store {
             Store::File(file) => {
                 let interruptible = Interruptible::default();

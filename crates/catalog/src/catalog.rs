@@ -1,4 +1,4 @@
-use std::marker::PhantomData;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::watch;
 
 use super::land::LandedPage;
+use super::memory::{self, Beginning, Contents, Simulated, Template};
 use super::postgres::{self, Merging, Postgres, Session};
 use super::sql::{ServerTx, StoreError, Tx};
 use super::sqlite as tables;
@@ -16,17 +17,25 @@ use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
 
 /// A catalog, in a SQLite file for one machine or in a PostgreSQL database for several. Several processes can have one open; each of
-/// their transactions is atomic. `A` is how it was opened: only a [`ReadWrite`] one is a [`PassStore`](super::PassStore).
-pub struct Catalog<A = ReadWrite> {
-    pub(super) store: Store,
-    access: PhantomData<A>,
+/// their transactions is atomic.
+pub struct Catalog {
+    reader: Arc<CatalogReader>,
 }
 
-/// Opened for writing.
-pub struct ReadWrite;
+/// A catalog that is read: through it, nothing is written.
+pub struct CatalogReader {
+    pub(super) store: Store,
+    /// What a simulation knows of records; `None` in a catalog that has them.
+    pub(super) simulated: Option<Arc<Simulated>>,
+}
 
-/// Opened for reading: nothing is written.
-pub struct ReadOnly;
+impl Deref for Catalog {
+    type Target = CatalogReader;
+
+    fn deref(&self) -> &CatalogReader {
+        &self.reader
+    }
+}
 
 pub(crate) enum Store {
     File(File),
@@ -39,6 +48,8 @@ pub(crate) struct File {
     pub database: Arc<Mutex<Database>>,
     /// The files that must stay in place while pages are landed in them.
     pub files: Option<Box<Files>>,
+    /// Whether there is no file: nothing waits for a disk or another process.
+    pub is_in_memory: bool,
 }
 
 /// A PostgreSQL database.
@@ -68,7 +79,7 @@ impl Catalog {
             name: Self::schema().name,
             source: sqlite::confirmed(path, source),
         })?;
-        Ok(Self::in_file(path, database))
+        Ok(Self::over(CatalogReader::in_file(path, database)))
     }
 
     /// Opens a catalog in a database; creates its schema if there is none.
@@ -80,7 +91,27 @@ impl Catalog {
         established.map_err(|error| postgres.error(error))?;
         let server = Server::new(postgres);
         postgres::refresh_views(&server).await;
-        Ok(Self::in_database(server))
+        Ok(Self::over(CatalogReader::in_database(server)))
+    }
+
+    /// A catalog in memory, which keeps no records.
+    pub(super) fn in_memory(database: Database, contents: Arc<Contents>) -> Self {
+        Self::over(CatalogReader {
+            simulated: Some(Arc::new(Simulated::new(contents))),
+            ..CatalogReader::in_file(memory::nowhere(), database)
+        })
+    }
+
+    fn over(reader: CatalogReader) -> Self {
+        Self {
+            reader: Arc::new(reader),
+        }
+    }
+
+    /// The same catalog, to read from.
+    #[must_use]
+    pub const fn reader(&self) -> &Arc<CatalogReader> {
+        &self.reader
     }
 
     /// The statements whose cost must not grow with the catalog, as SQLite reads them, so that a test can check their query plans.
@@ -115,21 +146,23 @@ impl Catalog {
         work: impl Fn(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, CatalogError> {
         match &self.store {
+            // It is one transaction from its beginning on, which nobody commits.
+            Store::File(file) if file.is_in_memory => file.read(work).await,
             Store::File(file) => {
                 let change = |connection: &mut Connection| in_transaction(connection, work);
                 file.apart(move |database| database.change(change)).await
             }
-            Store::Server(server) => server.write(work).await,
+            Store::Server(server) => Box::pin(server.write(work)).await,
         }
     }
 }
 
-impl Catalog<ReadOnly> {
+impl CatalogReader {
     /// Opens a catalog in a file for reading. A missing file reads as an empty catalog and is not created.
     ///
     /// # Errors
     /// Fails if the file cannot be opened, is damaged, or was written by another version.
-    pub fn open_read_only(path: &Path) -> Result<Self, OpenError> {
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
         let database = match sqlite::open_read_only(path, Catalog::schema())? {
             Some(database) => database,
             None => sqlite::open_empty(Catalog::schema())?,
@@ -141,7 +174,7 @@ impl Catalog<ReadOnly> {
     ///
     /// # Errors
     /// Fails if the database cannot be reached or used, or another version wrote the catalog.
-    pub async fn connect_read_only(postgres: Postgres) -> Result<Self, CatalogError> {
+    pub async fn connect(postgres: Postgres) -> Result<Self, CatalogError> {
         let is_there = postgres::is_there(&postgres).await;
         if is_there.map_err(|error| postgres.error(error))? {
             return Ok(Self::in_database(Server::new(postgres)));
@@ -151,25 +184,37 @@ impl Catalog<ReadOnly> {
         let empty = empty.map_err(|error| CatalogError::Failed(error.to_string()))?;
         Ok(Self::in_file(nowhere, empty))
     }
-}
 
-impl<A> Catalog<A> {
     fn in_file(path: &Path, database: Database) -> Self {
         Self {
             store: Store::File(File {
                 path: path.to_owned(),
                 files: database.files().cloned().map(Box::new),
+                is_in_memory: database.path().is_none_or(str::is_empty),
                 database: Arc::new(Mutex::new(database)),
             }),
-            access: PhantomData,
+            simulated: None,
         }
     }
 
     fn in_database(server: Server) -> Self {
         Self {
             store: Store::Server(server),
-            access: PhantomData,
+            simulated: None,
         }
+    }
+
+    /// Returns the catalog in memory with which simulations of the next runs begin.
+    ///
+    /// # Errors
+    /// When this catalog cannot be read.
+    pub async fn to_simulate(
+        &self,
+        beginning: Beginning,
+        contents: Arc<Contents>,
+    ) -> Result<Template, CatalogError> {
+        let rows = self.read(move |tx| memory::read(tx, &beginning)).await?;
+        Template::new(&rows, contents)
     }
 
     /// Reads from one state of the catalog, whatever others write meanwhile. Dropping the future ends the read.
@@ -179,7 +224,8 @@ impl<A> Catalog<A> {
     ) -> Result<T, CatalogError> {
         match &self.store {
             Store::File(file) => file.read(work).await,
-            Store::Server(server) => server.read(work).await,
+            // Boxed, since what waits for a connection is large, and each caller would be as large.
+            Store::Server(server) => Box::pin(server.read(work)).await,
         }
     }
 
@@ -210,6 +256,9 @@ impl File {
         &self,
         work: impl Fn(&Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, CatalogError> {
+        if self.is_in_memory {
+            return self.done(Ok(work(&Tx::File(&self.database.lock()))));
+        }
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.apart(move |database| {
@@ -245,6 +294,9 @@ impl File {
         &self,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, CatalogError> {
+        if self.is_in_memory {
+            return self.done(Ok(work(&mut self.database.lock())));
+        }
         let database = Arc::clone(&self.database);
         self.done(apart(move || work(&mut database.lock())).await)
     }
@@ -257,7 +309,7 @@ impl File {
     }
 }
 
-fn in_transaction<T>(
+pub(super) fn in_transaction<T>(
     connection: &mut Connection,
     work: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

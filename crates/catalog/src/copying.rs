@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::catalog::Store;
 use super::copy::{CopiedRow, CopyStore, Value};
 use super::sql::{Insert, Row, StoreError, Tx, Value as Sent, values};
-use super::tables::{Holds, Table};
+use super::tables::{COPIED, Holds, Table};
 use super::{Catalog, CatalogError, sqlite};
 
 /// The next numbers of PostgreSQL follow those of the copied rows; in a file they do by themselves.
@@ -70,21 +70,11 @@ impl CopyStore for Catalog {
         rows: Vec<CopiedRow>,
     ) -> Result<(), CatalogError> {
         let delete = format!("delete from {} where {}", table.name, is_key(table));
-        let columns: Vec<&'static str> = table.columns.iter().map(|(name, _)| *name).collect();
         self.write(move |tx| {
             for row in &rows {
                 tx.later(&delete, sent_key(table, row))?;
             }
-            let insert = Insert {
-                table: table.name,
-                columns: &columns,
-                tail: "",
-            };
-            let rows = rows.iter().map(|row| {
-                let row = row.iter().zip(&table.columns);
-                row.map(|(value, (_, holds))| sent(value, *holds)).collect()
-            });
-            tx.insert_later(&insert, rows.collect())
+            put(tx, table, &rows)
         })
         .await
     }
@@ -105,6 +95,36 @@ impl CopyStore for Catalog {
         }
         self.rebuild_text().await.map(drop)
     }
+}
+
+/// The rows of a table that a condition finds for each of these keys.
+pub fn rows_of(
+    tx: &Tx<'_>,
+    table: &str,
+    which: &str,
+    keys: &[i64],
+) -> Result<(&'static Table, Vec<CopiedRow>), StoreError> {
+    let table = COPIED.iter().find(|one| one.name == table);
+    let table = table.ok_or_else(|| StoreError::Unusable("no such table".to_owned()))?;
+    let sql = format!("{} where {which}", select(table));
+    let rows = tx.each(&sql, values![], keys.iter().copied())?;
+    let rows = rows.iter().map(|row| copied(row, table));
+    Ok((table, rows.collect::<Result<_, _>>()?))
+}
+
+/// Adds rows to a table.
+pub fn put(tx: &Tx<'_>, table: &Table, rows: &[CopiedRow]) -> Result<(), StoreError> {
+    let columns: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+    let insert = Insert {
+        table: table.name,
+        columns: &columns,
+        tail: "",
+    };
+    let rows = rows.iter().map(|row| {
+        let row = row.iter().zip(&table.columns);
+        row.map(|(value, (_, holds))| sent(value, *holds)).collect()
+    });
+    tx.insert_later(&insert, rows.collect())
 }
 
 fn select(table: &Table) -> String {

@@ -148,7 +148,7 @@ pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
     let texts = store(tx, page, &before)?;
     let words = index::store(tx, &texts)?;
     let landed = match before.is_held {
-        true => advance(tx, page, &before)?,
+        true => advance(tx, page, &before, page.is_known(&before.versions))?,
         false => {
             count_without_lease(tx, landing, &before)?;
             Landed {
@@ -165,6 +165,31 @@ pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
         is_new_layout,
         words,
     })
+}
+
+/// Stores what a page adds to its pass, in a catalog that has no records. `is_known`: whether it ends its list.
+pub fn without_records(
+    tx: &Tx<'_>,
+    page: &LandingPage,
+    is_known: bool,
+) -> Result<Landed, StoreError> {
+    let [begun] = tx.ask([begin(&page.landing)])?;
+    let Some(pass) = begun.first() else {
+        return Err(no_such_pass(&page.landing));
+    };
+    let before = Before {
+        pass: PassId(pass.integer(0)?),
+        units: pass.text(1)?,
+        is_held: true,
+        layout: None,
+        numbers: Vec::new(),
+        // The list lacks no record.
+        last_position: i64::MAX,
+        listed: Vec::new(),
+        has_cursor: false,
+        versions: HashMap::new(),
+    };
+    advance(tx, page, &before, is_known)
 }
 
 /// What the catalog has of a page before it is stored.
@@ -232,7 +257,7 @@ impl Before {
             lasting::versions(page),
         ])?;
         let Some(pass) = begun.first() else {
-            return Err(StoreError::NoSuchPass(PassId(open.unwrap_or_default())));
+            return Err(no_such_pass(landing));
         };
         let last_position = last.first().map_or(Ok(0), |row| row.integer(0))?;
         if let Some(row) = landed.first() {
@@ -262,6 +287,13 @@ impl Before {
             has_cursor: cursor.first().map_or(Ok(false), |row| row.truth(0))?,
             versions: versions.collect::<Result<_, StoreError>>()?,
         })
+    }
+}
+
+fn no_such_pass(landing: &Landing) -> StoreError {
+    match landing.pass {
+        PassRef::Open(pass) => StoreError::NoSuchPass(pass),
+        PassRef::New { .. } => StoreError::NoSuchPass(PassId(0)),
     }
 }
 
@@ -400,9 +432,13 @@ fn is_distinct(page: &LandingPage) -> bool {
 }
 
 /// Stores what a page adds to its pass.
-fn advance(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<Landed, StoreError> {
+fn advance(
+    tx: &Tx<'_>,
+    page: &LandingPage,
+    before: &Before,
+    is_known: bool,
+) -> Result<Landed, StoreError> {
     let (landing, pass) = (&*page.landing, before.pass);
-    let is_known = page.is_known(&before.versions);
     let records = list(tx, page, before)?;
     let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
     gone::remove(tx, page)?;

@@ -30,11 +30,7 @@ const MEETS: &str = "select exists (select 1 from listing mine
     {join} pass on pass.id = told.pass and pass.outcome = 'complete' and pass.cut = false
         and (pass.job, pass.region) = (select job, region from pass where id = ?1)
     where mine.pass = ?1 and mine.step = ?2)";
-const KNOWN: &str = "select pass.id, pass.started_at, last.page, last.empty_pages,
-        exists (select 1 from lasting_cursor other {join} pass told on told.id = other.pass
-            where other.request = own.request and other.stopped is not null and told.job = pass.job and told.region = pass.region
-                and told.outcome = 'complete' and told.cut = false),
-        own.step, last.list
+const KNOWN: &str = "select pass.id, pass.started_at, last.page, last.empty_pages, own.step, last.list
     from lasting_cursor own {join} pass on pass.id = own.pass
     {join} checkpoint last on last.pass = own.pass and last.step = own.step and last.page = (
         select max(page) from checkpoint where checkpoint.pass = own.pass and checkpoint.step = own.step)

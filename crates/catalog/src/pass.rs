@@ -116,7 +116,7 @@ pub struct RegionState {
     pub since: Option<UncutPass>,
     /// When its last refused pass started, if that is later than `last_complete`.
     pub last_refused: Option<Timestamp>,
-    /// What the job requested in that pass, as [`super::PassStore::store_refusal`] stored it; `None` if it was not.
+    /// What the job requested in that pass, as [`super::Catalog::store_refusal`] stored it; `None` if it was not.
     pub refused_request: Option<String>,
     /// Its last doubtful pass, if that started later than `last_complete`.
     pub doubtful: Option<DoubtfulPass>,
@@ -156,7 +156,7 @@ impl RegionState {
 pub struct DoubtfulPass {
     /// When it started.
     pub started_at: Timestamp,
-    /// What the job requested and read in it, as [`super::PassStore::store_refusal`] stored it.
+    /// What the job requested and read in it, as [`super::Catalog::store_refusal`] stored it.
     pub request: Option<String>,
     pub doubts: Vec<Doubted>,
 }
@@ -285,8 +285,6 @@ pub struct KnownList {
     pub pages: u64,
     /// Those of them up to the last one with records.
     pub filled: u64,
-    /// Whether a pass tells about the list, so that the next one can stop.
-    pub can_stop: bool,
 }
 
 /// The cursors of passes.

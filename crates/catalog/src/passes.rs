@@ -33,15 +33,24 @@ const ENDED_SLICES: &str = ended_slice_where!(
 const ENDED_SLICE: &str = ended_slice_where!(
     "job = ?1 and region = {key} and started_at <= ?2 and slice_from = ?3 and slice_to = ?4 order by started_at, id"
 );
-const POSITIONS: &str = "select step, page, cursor, request, empty_pages, list from checkpoint
-    where pass = {key} and (step, page) in (select step, max(page) from checkpoint where pass = {key} group by step)
-    order by step";
+/// Which rows of `checkpoint` are those of the last pages of a pass, by its key.
+macro_rules! newest_positions {
+    () => {
+        "(step, page) in (select step, max(page) from checkpoint where pass = {key} group by step)"
+    };
+}
+pub const NEWEST_POSITIONS: &str = newest_positions!();
+const POSITIONS: &str = concat!(
+    "select step, page, cursor, request, empty_pages, list from checkpoint where pass = {key} and ",
+    newest_positions!(),
+    " order by step"
+);
 const BATCHES: &str = "select step, ids, missing, cursors, began, empty_pages, greatest from batch
     where pass = {key} order by step, ids";
 const LAST: &str = "select id, started_at, finished_at, request, doubts, notes from pass
     where job = ?1 and region = {key} and outcome = ?2 and started_at <= ?3 and slice_from is null
     order by started_at desc, id desc limit 1";
-const SINCE: &str = "select started_at, greatest from pass
+const UNCUT: &str = "select id, started_at, greatest from pass
     where job = ?1 and region = {key} and outcome = 'complete' and cut = false and started_at <= ?2 and slice_from is null
     order by started_at desc limit 1";
 const LAST_COMPLETE: &str =
@@ -100,7 +109,7 @@ pub const STATEMENTS: &[&str] = &[
     BATCHES,
     END_BATCHES,
     LAST,
-    SINCE,
+    UNCUT,
     END_STEP,
     LAST_COMPLETE,
     UNLIST,
@@ -130,7 +139,7 @@ pub fn region_states(
         last(PassEnd::Refused),
         last(PassEnd::Doubtful),
         last(PassEnd::Abandoned),
-        Query::each(SINCE, values![job, now], regions),
+        Query::each(UNCUT, values![job, now], regions),
         Query::each(OPEN_OF_REGION, values![job], regions),
     ])?;
     let of_complete = complete.iter().map(|row| row.integer(0));
@@ -165,8 +174,8 @@ pub fn region_states(
     })?;
     each(&mut states, &since, |state, row| {
         state.since = Some(UncutPass {
-            began: row.time(0)?,
-            greatest: row.optional_text(1)?,
+            began: row.time(1)?,
+            greatest: row.optional_text(2)?,
         });
         Ok(())
     })?;
@@ -175,6 +184,32 @@ pub fn region_states(
         Ok(())
     })?;
     Ok(states.into_iter().map(RegionState::current).collect())
+}
+
+/// The passes of regions of a job by which their next ones go.
+pub fn read_by_next(
+    tx: &Tx<'_>,
+    job: &str,
+    regions: &[String],
+    has_slices: bool,
+    until: Timestamp,
+) -> Result<Vec<i64>, StoreError> {
+    let last = |end: PassEnd| Query::each(LAST, values![job, end.as_str(), until], regions);
+    let found = match has_slices {
+        false => tx.ask_all(&[
+            last(PassEnd::Complete),
+            last(PassEnd::Refused),
+            last(PassEnd::Doubtful),
+            last(PassEnd::Abandoned),
+            Query::each(OPEN_OF_REGION, values![job], regions),
+            Query::each(UNCUT, values![job, until], regions),
+        ])?,
+        true => tx.ask_all(&[
+            Query::each(ENDED_SLICES, values![job, until], regions),
+            Query::each(OPEN_SLICES, values![job], regions),
+        ])?,
+    };
+    found.iter().flatten().map(|row| row.integer(0)).collect()
 }
 
 fn named(region: &str) -> RegionState {

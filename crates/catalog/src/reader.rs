@@ -1,10 +1,8 @@
 use std::sync::Arc;
 
-use async_trait::async_trait;
-
 use super::{
-    CallFacts, Catalog, CatalogError, Estimate, IdSince, KnownList, LastPages, LastingCursors,
-    Listed, NamedIds, OpenPass, PassId, PassReader, PendingId, PendingQuery, RecordIds,
+    CallFacts, CatalogError, CatalogReader, Estimate, IdSince, KnownList, LastPages,
+    LastingCursors, Listed, NamedIds, OpenPass, PassId, PendingId, PendingQuery, RecordIds,
     RegionState, SliceState,
 };
 use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
@@ -12,9 +10,11 @@ use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
 
-#[async_trait]
-impl<A: Send + Sync> PassReader for Catalog<A> {
-    async fn region_states(
+/// What runs, previews and reports read. Each method fails if the catalog cannot be read.
+impl CatalogReader {
+    /// Returns the state of each of these regions of a job, in the order given. Ignores passes that ended and that
+    /// started later than `now`: a clock that ran ahead dated them. Passes over slices do not count.
+    pub async fn region_states(
         &self,
         job: &str,
         regions: &[String],
@@ -25,7 +25,9 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn slices(
+    /// Returns the slices of these regions of a job that have passes, as [`slice_states`] gathers them. Ignores passes that ended
+    /// and that started later than `now`.
+    pub async fn slices(
         &self,
         job: &str,
         regions: &[String],
@@ -36,7 +38,8 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn slice(
+    /// Returns one of these slices; `None` if it has no pass.
+    pub async fn slice(
         &self,
         job: &str,
         region: &str,
@@ -48,7 +51,9 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn last_pages(
+    /// Returns, for each of these regions of a job, the pages of each step, by the step's index, in each of its last `count`
+    /// complete passes, those over slices included, newest first.
+    pub async fn last_pages(
         &self,
         job: &str,
         regions: &[String],
@@ -59,31 +64,46 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
+    /// Returns the unfinished passes of a job, oldest first, including the one over `*`.
+    pub async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
         let job = job.to_owned();
         self.read_few(move |tx| passes::open_passes(tx, &job)).await
     }
 
-    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
+    /// Returns what each of these passes listed, step by step, in order.
+    pub async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
         let passes = passes.to_vec();
         self.read(move |tx| recall::listings(tx, &passes)).await
     }
 
-    async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
-        self.read(move |tx| pending::pending_ids(tx, &query)).await
+    /// Returns the ids to fetch, in the order of the passes and their listings.
+    pub async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
+        match &self.simulated {
+            None => self.read(move |tx| pending::pending_ids(tx, &query)).await,
+            Some(simulated) => {
+                let simulated = Arc::clone(simulated);
+                self.read(move |tx| simulated.pending(tx, &query)).await
+            }
+        }
     }
 
-    async fn named_ids(
+    /// Returns the ids that these records name at a place, record by record. Omits records that are not stored.
+    pub async fn named_ids(
         &self,
         records: RecordIds,
         at: &IdPlace,
     ) -> Result<Vec<NamedIds>, CatalogError> {
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.named_ids(records, at.to_string()));
+        }
         let at = at.clone();
         self.read(move |tx| recall::named_ids(tx, &records, &at))
             .await
     }
 
-    async fn id_sinces(
+    /// Returns where the lists of these ids continue, as steps of this call request them for this job. Omits ids without a
+    /// complete list.
+    pub async fn id_sinces(
         &self,
         job: &str,
         call: &str,
@@ -94,13 +114,16 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
+    /// Returns the cursors at the ends of the lists of these passes, with which the next ones begin.
+    pub async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
         let passes = passes.to_vec();
         self.read_few(move |tx| lasting::of_passes(tx, &passes))
             .await
     }
 
-    async fn known_lists(
+    /// Returns, for each of these lists of a job, a region and a request, how far it was read; `None` for one that no complete pass
+    /// read to its end. Ignores passes that started later than `now`.
+    pub async fn known_lists(
         &self,
         job: &str,
         lists: &[(String, String)],
@@ -111,26 +134,37 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn meets_known(
+    /// Whether the list of a step of an unfinished pass has any record that an earlier pass returned which tells about the list, as
+    /// [`AtKnown`] says.
+    pub async fn meets_known(
         &self,
         pass: PassId,
         step: usize,
         request: &str,
     ) -> Result<bool, CatalogError> {
+        // In a simulation nothing is new.
+        if self.simulated.is_some() {
+            return Ok(true);
+        }
         let request = request.to_owned();
         self.read_few(move |tx| lasting::meets_known(tx, pass, step, &request))
             .await
     }
 
-    async fn last_fetched(
+    /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
+    pub async fn last_fetched(
         &self,
         records: RecordIds,
     ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.last_fetched(records));
+        }
         self.read(move |tx| recall::last_fetched(tx, &records))
             .await
     }
 
-    async fn cached_page(
+    /// Returns the page that a request brought last; `None` if it came without a tag or any of its records was deleted.
+    pub async fn cached_page(
         &self,
         upstream: &str,
         kind: &str,
@@ -141,20 +175,24 @@ impl<A: Send + Sync> PassReader for Catalog<A> {
             .await
     }
 
-    async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
+    /// Returns the tags of all stored pages of an upstream.
+    pub async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
         let upstream = upstream.to_owned();
         self.read(move |tx| tags::tags(tx, &upstream)).await
     }
 
-    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
+    /// Returns what the lists of each call showed.
+    pub async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
         self.read_few(estimates::call_facts).await
     }
 
-    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
+    /// Returns the expected costs of the calls whose answers report a cost.
+    pub async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
         self.read_few(estimates::estimates).await
     }
 
-    async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+    /// Returns the number of an upstream's records that were last seen before `since`.
+    pub async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let upstream = upstream.to_owned();
         self.read(move |tx| prune::unseen(tx, &upstream, since))
             .await

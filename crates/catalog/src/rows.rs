@@ -57,9 +57,8 @@ pub fn known_list(row: &Row) -> Read<KnownList> {
         began: row.time(1)?,
         pages,
         filled: pages.saturating_sub(row.count(3)?),
-        can_stop: row.truth(4)?,
-        step: row.step(5)?,
-        is_whole: !ListSoFar::read(row.optional_text(6)?.as_deref()).is_partial,
+        step: row.step(4)?,
+        is_whole: !ListSoFar::read(row.optional_text(5)?.as_deref()).is_partial,
     })
 }
 

@@ -1,7 +1,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use rusqlite::ffi::{Error, SQLITE_FULL};
 use rustix::fs::statvfs;
 
@@ -12,7 +11,7 @@ use super::postgres::{self, PostgresError};
 use super::sql::{StoreError, Tx};
 use super::{
     CallFacts, Catalog, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef,
-    PassStore, PendingQuery, Rearrangement, Resource, Term,
+    PendingQuery, Rearrangement, Resource, Term,
 };
 use super::{estimates, gone, id_since, land, lasting, parents, passes, prune, tags};
 use ingest_base::list_so_far::ListSoFar;
@@ -24,9 +23,11 @@ const LEAST_SPACE: u64 = 1024 * 1024;
 /// Terms are numbered from 1.
 const NO_TERM: i64 = 0;
 
-#[async_trait]
-impl PassStore for Catalog {
-    async fn check_writable(&self) -> Result<(), CatalogError> {
+/// What a run writes. Each method writes all or nothing, and fails if the catalog cannot be written.
+impl Catalog {
+    /// Fails if a landed page would be lost, as when the catalog's file was deleted since it was opened. Fast enough to be
+    /// called before each request.
+    pub async fn check_writable(&self) -> Result<(), CatalogError> {
         match &self.store {
             Store::File(file) => {
                 let files = file.files.as_ref();
@@ -40,7 +41,8 @@ impl PassStore for Catalog {
         }
     }
 
-    fn takes_id(&self, id: &str) -> bool {
+    /// Whether the catalog can store an id. One that it cannot store is neither landed nor requested.
+    pub fn takes_id(&self, id: &str) -> bool {
         match &self.store {
             // A row of a file takes any text.
             Store::File(_) => true,
@@ -48,7 +50,13 @@ impl PassStore for Catalog {
         }
     }
 
-    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
+    /// Stores a page: records, listing, full-text index, cursor and the pass's counts. An error means that nothing of it
+    /// was stored, so the caller can repeat the same landing after a retryable one.
+    pub async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
+        if let Some(simulated) = &self.simulated {
+            let simulated = Arc::clone(simulated);
+            return self.write(move |tx| simulated.land(tx, &landing)).await;
+        }
         match &self.store {
             Store::File(file) => {
                 let is_large = is_large(&landing);
@@ -58,30 +66,33 @@ impl PassStore for Catalog {
                 page.map(|page| page.landed)
             }
             Store::Server(server) => {
-                let landed = match server.land(&landing).await {
-                    Err(error @ StoreError::NoSuchPass(_)) => match without_pass(&landing) {
-                        Some(landing) => server.land(&Arc::new(landing)).await,
-                        None => Err(error),
-                    },
-                    landed => landed,
-                };
+                let landed = Box::pin(server.land_or_count(&landing)).await;
                 landed.map_err(|error| error.of_server(server.postgres.shown()))
             }
         }
     }
 
-    async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
+    /// Restarts a step of a pass and deletes its listing. Returns `false`, and changes nothing, if the step was restarted
+    /// before.
+    pub async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
         self.write(move |tx| passes::restart_step(tx, pass, step))
             .await
     }
 
-    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
+    /// Adapts an unfinished pass to the steps that its job has now.
+    pub async fn rearrange(
+        &self,
+        pass: PassId,
+        change: &Rearrangement,
+    ) -> Result<(), CatalogError> {
         let change = change.clone();
         self.write(move |tx| passes::rearrange(tx, pass, &change))
             .await
     }
 
-    async fn link_parents(
+    /// Stores which records named the ids that a step of a pass requested: the parents of what it returned. `query` is the
+    /// query for the ids of that step.
+    pub async fn link_parents(
         &self,
         pass: PassId,
         step: usize,
@@ -91,7 +102,11 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn mark_gone(
+    /// Marks records as gone: those that the last complete pass of the same list has and these steps of this pass do not,
+    /// unless another list has them or they were returned since this pass started. A list whose passes begin at cursors has what
+    /// any of its passes named. Call it before the pass ends, with the steps that listed everything; or, where that pass read lists which
+    /// can end at what is known, before the next complete one of the region ends. Returns the number of records.
+    pub async fn mark_gone(
         &self,
         pass: PassId,
         steps: &[usize],
@@ -102,7 +117,9 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn end_step(
+    /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`], `list` instead of the
+    /// one that was landed.
+    pub async fn end_step(
         &self,
         pass: PassId,
         step: usize,
@@ -114,7 +131,8 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn finish(
+    /// Ends a pass. A pass that has ended keeps its end.
+    pub async fn finish(
         &self,
         pass: &PassRef,
         end: PassEnd,
@@ -125,26 +143,40 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn complete(
+    /// Ends a pass as complete, after it marked the records as gone that these steps no longer list, as [`Self::mark_gone`] does.
+    /// Returns the number of records.
+    pub async fn complete(
         &self,
         pass: PassId,
         steps: &[usize],
         now: Timestamp,
     ) -> Result<u64, CatalogError> {
-        let steps = steps.to_vec();
+        let steps = match self.simulated {
+            // What no simulation has is not missing.
+            Some(_) => Vec::new(),
+            None => steps.to_vec(),
+        };
         let complete = move |tx: &Tx<'_>| passes::complete(tx, pass, &steps, now);
         let Store::Server(server) = &self.store else {
             return self.write(complete).await;
         };
-        let completed = match server.try_write(complete.clone()).await {
-            // A pass that was ended, before the connection was lost, keeps its end.
-            Err(StoreError::Postgres(PostgresError::InDoubt)) => server.try_write(complete).await,
-            completed => completed,
-        };
-        completed.map_err(|error| error.of_server(server.postgres.shown()))
+        let completed = Box::pin(async {
+            match server.try_write(complete.clone()).await {
+                // A pass that was ended, before the connection was lost, keeps its end.
+                Err(StoreError::Postgres(PostgresError::InDoubt)) => {
+                    server.try_write(complete).await
+                }
+                completed => completed,
+            }
+        });
+        completed
+            .await
+            .map_err(|error| error.of_server(server.postgres.shown()))
     }
 
-    async fn count_unproductive(
+    /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed, so that
+    /// `history` shows what it cost and a ledger that was lost is charged it.
+    pub async fn count_unproductive(
         &self,
         pass: &PassRef,
         requests: u64,
@@ -156,7 +188,10 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn store_outcome(
+    /// Stores whether the run of a pass failed, with notes for people: of a pass that is not complete, or is complete with notes. A
+    /// pass that is not in the catalog is stored if it failed. Of the passes of a region that failed before any request, only the last
+    /// is kept: they cost nothing, and there is one with every run.
+    pub async fn store_outcome(
         &self,
         pass: &PassRef,
         failed: bool,
@@ -168,24 +203,29 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
+    /// Stores what the job requested in a pass that was refused or is doubtful, so that the region is due again when that changes.
+    pub async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
         let request = request.to_owned();
         self.write(move |tx| passes::store_refusal(tx, pass, &request))
             .await
     }
 
-    async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError> {
+    /// Adds doubts to an unfinished pass.
+    pub async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError> {
         let doubts = doubts.to_vec();
         self.write(move |tx| passes::store_doubts(tx, pass, &doubts))
             .await
     }
 
-    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
+    /// Stores what the lists of a call showed.
+    pub async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
         self.write(move |tx| estimates::store_facts(tx, &facts))
             .await
     }
 
-    async fn forget_lasting(
+    /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
+    /// names the slice, have none.
+    pub async fn forget_lasting(
         &self,
         job: &str,
         region: &str,
@@ -196,7 +236,8 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn forget_lasting_of_id(
+    /// Deletes the cursor with which the next list of an id begins, as steps of this call request it for this job.
+    pub async fn forget_lasting_of_id(
         &self,
         job: &str,
         call: &str,
@@ -207,17 +248,20 @@ impl PassStore for Catalog {
             .await
     }
 
-    async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
+    /// Stores what a call is expected to cost from now on.
+    pub async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
         self.write(move |tx| estimates::learn(tx, &estimate)).await
     }
 
-    async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+    /// Deletes the tags of a call's pages, because their cursors have expired.
+    pub async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
         let (upstream, call) = (upstream.to_owned(), call.to_owned());
         self.write(move |tx| tags::forget(tx, &upstream, &call))
             .await
     }
 
-    async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+    /// Deletes the records of an upstream that were last seen before `since`. Returns their number.
+    pub async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
         let of = upstream.to_owned();
         if !self.read(move |tx| prune::is_old(tx, &of, since)).await? {
             return Ok(0);
@@ -251,6 +295,16 @@ fn has_room(path: &Path) -> rusqlite::Result<()> {
 }
 
 impl Server {
+    async fn land_or_count(&self, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
+        match self.land(landing).await {
+            Err(error @ StoreError::NoSuchPass(_)) => match without_pass(landing) {
+                Some(landing) => self.land(&Arc::new(landing)).await,
+                None => Err(error),
+            },
+            landed => landed,
+        }
+    }
+
     async fn land(&self, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
         let page = Arc::new(LandingPage::new(Arc::clone(landing)));
         let landed = self.try_write(move |tx| land::land(tx, &page)).await;

@@ -14,7 +14,7 @@ use super::owner;
 use crate::cli::Global;
 use ingest_base::clock::{Clock, CorrectedClock};
 use ingest_base::private;
-use ingest_catalog::{Catalog, Postgres};
+use ingest_catalog::{CatalogReader, Postgres};
 use ingest_config::{Config, Sources};
 use ingest_ledger::refill::Charging;
 use ingest_ledger::{LEDGER_FILE, OpenLedgerError, Witness};
@@ -36,7 +36,7 @@ pub struct Environment {
     /// The database of the catalog, once it is used.
     database: OnceLock<Postgres>,
     /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
-    landing: OnceLock<Weak<Catalog>>,
+    landing: OnceLock<Weak<CatalogReader>>,
     /// Whether the upstreams are the sandbox's, which has secrets of its own.
     #[cfg(feature = "sandbox")]
     practising: bool,

@@ -9,8 +9,7 @@ use crate::commands::Error;
 use crate::run::{Context, Selection, Unlanded, Upstreams};
 use ingest_base::clock::Monotonic;
 use ingest_catalog::{
-    Archive, Catalog, HeldLease, Leases, LockFiles, PassReader, PassStore, Postgres, ReadOnly,
-    RowLeases, postgres,
+    Catalog, CatalogReader, HeldLease, Leases, LockFiles, Postgres, RowLeases, postgres,
 };
 use ingest_config::{CatalogConfig, CatalogStore, Credential};
 use ingest_ledger::clocks::{self, Told};
@@ -82,7 +81,7 @@ impl Environment {
     }
 
     /// The catalog, for landing.
-    pub async fn catalog(&self) -> Result<Arc<dyn PassStore>, Error> {
+    pub async fn catalog(&self) -> Result<Arc<Catalog>, Error> {
         if let Some(database) = self.database() {
             let catalog = Catalog::connect(database.clone()).await?;
             self.compare_clocks().await;
@@ -91,7 +90,7 @@ impl Environment {
         let path = self.state_dir.join(CATALOG_FILE);
         let catalog = Arc::new(Catalog::open(&path)?);
         // Of two, the first is the one to read from while it is open.
-        let _ = self.landing.set(Arc::downgrade(&catalog));
+        let _ = self.landing.set(Arc::downgrade(catalog.reader()));
         Ok(catalog)
     }
 
@@ -111,12 +110,12 @@ impl Environment {
     }
 
     /// The passes of the catalog, for reading.
-    pub async fn passes(&self) -> Result<Arc<dyn PassReader>, Error> {
+    pub async fn passes(&self) -> Result<Arc<CatalogReader>, Error> {
         Ok(Arc::new(self.catalog_to_read().await?))
     }
 
     /// The records and the history of the catalog, for reading.
-    pub async fn archive(&self) -> Result<Arc<dyn Archive>, Error> {
+    pub async fn archive(&self) -> Result<Arc<CatalogReader>, Error> {
         if let Some(catalog) = self.landing.get().and_then(Weak::upgrade) {
             return Ok(catalog);
         }
@@ -124,12 +123,12 @@ impl Environment {
     }
 
     /// The catalog, for reading. One that is not there yet reads as an empty one.
-    async fn catalog_to_read(&self) -> Result<Catalog<ReadOnly>, Error> {
+    async fn catalog_to_read(&self) -> Result<CatalogReader, Error> {
         let Some(database) = self.database() else {
             let path = self.state_dir.join(CATALOG_FILE);
-            return Ok(Catalog::open_read_only(&path)?);
+            return Ok(CatalogReader::open(&path)?);
         };
-        let catalog = Catalog::connect_read_only(database.clone()).await?;
+        let catalog = CatalogReader::connect(database.clone()).await?;
         self.compare_clocks().await;
         Ok(catalog)
     }

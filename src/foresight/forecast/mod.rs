@@ -14,8 +14,8 @@ use tokio::task::yield_now;
 
 use self::backfill::Backfills;
 use super::simulation::{Balances, Bounds, Refused, Simulation, Snapshot, in_memory};
-use crate::run::{Selection, accounts};
-use ingest_catalog::{CatalogError, PassReader};
+use crate::run::{Candidate, Selection, accounts};
+use ingest_catalog::{CatalogError, CatalogReader};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 
@@ -174,7 +174,7 @@ impl Plan<'_> {
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn forecast(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
 ) -> Result<Forecast, CatalogError> {
@@ -246,7 +246,7 @@ pub async fn forecast(
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn what_fits(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     ledger: &dyn LedgerClient,
     plan: Plan<'_>,
     forecast: &Forecast,
@@ -338,12 +338,14 @@ async fn simulated(
             simulated.sample(next_sample, plan).await?;
             next_sample += SAMPLE;
         }
-        simulated.look(*start, plan.from).await?;
+        let candidates = simulated.simulation.candidates_at(*start).await?;
+        simulated.look(&candidates, *start, plan.from);
         if plan.is_late().await {
             simulated.until = *start;
             return Ok(simulated);
         }
-        let report = simulated.simulation.run(*start, plan.concurrency).await?;
+        let run = simulated.simulation.run_over(candidates, plan.concurrency);
+        let report = run.await?;
         if simulated.simulation.is_cut() {
             simulated.until = *start;
             return Ok(simulated);
@@ -359,7 +361,8 @@ async fn simulated(
         simulated.sample(next_sample, plan).await?;
         next_sample += SAMPLE;
     }
-    simulated.look(simulated.until, plan.from).await?;
+    let candidates = simulated.simulation.candidates().await?;
+    simulated.look(&candidates, simulated.until, plan.from);
     Ok(simulated)
 }
 
@@ -377,8 +380,7 @@ impl Simulated {
     }
 
     /// Records the region that has waited longest.
-    async fn look(&mut self, now: Timestamp, from: Timestamp) -> Result<(), CatalogError> {
-        let candidates = self.simulation.candidates().await?;
+    fn look(&mut self, candidates: &[Candidate], now: Timestamp, from: Timestamp) {
         for candidate in candidates.iter().filter(|one| one.backfill.is_none()) {
             let since = candidate
                 .state
@@ -399,6 +401,5 @@ impl Simulated {
                 });
             }
         }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::{Fits, KnownPreview, PREVIOUS_PASSES, Previous, Reads, StepPreview};
 use crate::run::due::{fairest_first, jobs};
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
 use crate::run::{Candidate, Range, Selection, candidates, steps};
-use ingest_catalog::{CatalogError, LastPages, PassReader};
+use ingest_catalog::{CatalogError, CatalogReader, LastPages};
 use ingest_config::{Call, Job, Region, Step, Variable};
 use ingest_quota::{LimitName, Timestamp, Units};
 
@@ -21,7 +21,7 @@ pub struct Estimated {
 
 /// Returns the bounds of each step of each region, where the run admits `first_admitted` first.
 pub async fn estimate(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     selection: &Selection,
     first_admitted: &[Candidate],
     now: Timestamp,
@@ -87,7 +87,7 @@ fn known(candidate: &Candidate, step: &Step, now: Timestamp) -> Option<KnownPrev
 
 /// Adds the pages that the steps landed in the last complete passes of their regions.
 pub async fn add_previous(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     steps: &mut [Estimated],
 ) -> Result<(), CatalogError> {
     let mut regions: BTreeMap<String, BTreeMap<String, LastPages>> = BTreeMap::new();

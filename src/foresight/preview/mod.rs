@@ -14,7 +14,7 @@ use super::simulation::{Balances, Bounds, Snapshot, in_memory};
 use crate::run::retention::unseen;
 use crate::run::{Deletion, HeldBack, LimitReport, Range, Selection, accounts, limit_reports};
 use crate::when::seconds;
-use ingest_catalog::{CatalogError, PassReader};
+use ingest_catalog::{CatalogError, CatalogReader};
 use ingest_config::Slice;
 use ingest_ledger::LedgerClient;
 use ingest_quota::{LimitName, Timestamp, Units};
@@ -191,7 +191,7 @@ pub enum Fits {
 /// # Errors
 /// When the catalog cannot be read.
 pub async fn preview(
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     ledger: &dyn LedgerClient,
     selection: &Selection,
     now: Timestamp,
@@ -225,7 +225,8 @@ pub async fn preview(
     if simulations.meets_a_limit() {
         simulations.requested = Some(simulate(Bounds::Lifted).await?);
     }
-    let mut steps = estimate(&snapshot.catalog(), selection, &first_admitted, now).await?;
+    let beginning = snapshot.catalog()?;
+    let mut steps = estimate(&beginning, selection, &first_admitted, now).await?;
     estimate::add_previous(catalog, &mut steps).await?;
     let steps = simulations.steps(steps);
     let mut previews = Vec::new();

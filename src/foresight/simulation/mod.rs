@@ -19,14 +19,14 @@ use self::ledger::SimulatedLedger;
 use self::snapshot::CatalogSnapshot;
 use self::upstream::SimulatedUpstream;
 use crate::run::admission::Admission;
-use crate::run::due::fairest_first;
+use crate::run::due::{LONGEST_TOLERANCE, fairest_first};
 use crate::run::{
     self, Blocked, Candidate, Context, InFlight, KnownCalls, LearnedCosts, RunReport, Selection,
     Silent, Stop, Waits, candidates, channel,
 };
 use ingest_base::clock::Clock;
-use ingest_catalog::memory::{MemoryCatalog, RegionAtStart};
-use ingest_catalog::{CatalogError, OpenPass, PassReader};
+use ingest_catalog::memory::{Alone, Beginning, Template};
+use ingest_catalog::{Catalog, CatalogError, CatalogReader, PassId};
 use ingest_config::{Job, Region};
 use ingest_ledger::LedgerError;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
@@ -39,8 +39,7 @@ pub use upstream::RequestCounts;
 /// The state from which simulations start.
 pub struct Snapshot {
     snapshot: Arc<CatalogSnapshot>,
-    candidates: Vec<Candidate>,
-    shared: Vec<(Arc<Job>, OpenPass)>,
+    template: Template,
     until: Option<Instant>,
 }
 
@@ -50,24 +49,33 @@ impl Snapshot {
     /// # Errors
     /// When the catalog cannot be read.
     pub async fn read(
-        catalog: &dyn PassReader,
+        catalog: &CatalogReader,
         selection: &Selection,
         now: Timestamp,
     ) -> Result<Self, CatalogError> {
         let candidates = candidates(catalog, selection, now).await?;
-        let snapshot = Arc::new(CatalogSnapshot::learn(catalog, &candidates).await?);
-        let mut shared = Vec::new();
+        let mut passes: Vec<PassId> = Vec::new();
         for (job, _) in selection {
             let open = catalog.open_passes(&job.name).await?;
-            let open = open
-                .into_iter()
-                .filter(|pass| pass.region == Region::SHARED);
-            shared.extend(open.map(|pass| (Arc::clone(job), pass)));
+            let shared = open.iter().filter(|pass| pass.region == Region::SHARED);
+            passes.extend(shared.map(|pass| pass.id));
         }
+        let snapshot = CatalogSnapshot::learn(catalog, &candidates, &passes).await?;
+        let known = candidates.iter().flat_map(|one| one.known.values());
+        passes.extend(known.map(|list| list.pass));
+        let jobs = selection.iter().map(|(job, regions)| {
+            let codes = regions.iter().map(|region| region.code.clone()).collect();
+            (job.name.clone(), codes, job.slices.is_some())
+        });
+        let beginning = Beginning {
+            jobs: jobs.collect(),
+            passes,
+            until: now + LONGEST_TOLERANCE,
+        };
+        let contents = Arc::clone(&snapshot.contents);
         Ok(Self {
-            snapshot,
-            candidates,
-            shared,
+            template: catalog.to_simulate(beginning, contents).await?,
+            snapshot: Arc::new(snapshot),
             until: None,
         })
     }
@@ -78,15 +86,12 @@ impl Snapshot {
         Self { until, ..self }
     }
 
-    /// Returns a copy of the catalog in memory.
-    #[must_use]
-    pub fn catalog(&self) -> MemoryCatalog {
-        let regions = self.candidates.iter().map(at_start);
-        let shared = self.shared.iter().map(|(job, pass)| {
-            let upstream = &job.credential.upstream.name;
-            (upstream.as_str(), job.name.as_str(), pass)
-        });
-        MemoryCatalog::new(Arc::clone(&self.snapshot.contents), regions, shared)
+    /// Returns a catalog in memory, with which a simulation begins.
+    ///
+    /// # Errors
+    /// When there is no memory for it.
+    pub fn catalog(&self) -> Result<Catalog, CatalogError> {
+        self.template.catalog()
     }
 
     /// Starts a simulation of this selection at `now`.
@@ -109,7 +114,7 @@ impl Snapshot {
         Ok(Simulation {
             selection: selection.clone(),
             clock: Arc::new(SimulatedClock::at(now)),
-            catalog: Arc::new(self.catalog()),
+            catalog: Arc::new(self.catalog()?),
             ledger: Arc::new(SimulatedLedger::new(ledger, bounds, credentials, run)),
             upstream: Arc::new(SimulatedUpstream::new(Arc::clone(&self.snapshot), jobs)),
             stop,
@@ -122,22 +127,11 @@ pub fn in_memory(error: LedgerError) -> CatalogError {
     CatalogError::Failed(error.to_string())
 }
 
-fn at_start(candidate: &Candidate) -> RegionAtStart<'_> {
-    RegionAtStart {
-        job: &candidate.job.name,
-        upstream: &candidate.job.credential.upstream.name,
-        slice: candidate.region.slice,
-        state: &candidate.state,
-        done: candidate.backfill.as_ref().map(|all| &*all.done),
-        known: &candidate.known,
-    }
-}
-
 /// A simulation of one run or of several, one after another.
 pub struct Simulation {
     selection: Selection,
     clock: Arc<SimulatedClock>,
-    catalog: Arc<MemoryCatalog>,
+    catalog: Arc<Catalog>,
     ledger: Arc<SimulatedLedger>,
     upstream: Arc<SimulatedUpstream>,
     stop: Stop,
@@ -149,12 +143,34 @@ impl Simulation {
     /// # Errors
     /// When the run fails, which the catalog in memory never causes.
     pub async fn run(&self, now: Timestamp, concurrency: usize) -> Result<RunReport, CatalogError> {
-        self.clock.reach(now);
+        let candidates = self.candidates_at(now).await?;
+        self.run_over(candidates, concurrency).await
+    }
+
+    /// Simulates one run over these candidates, as they are now.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_over(
+        &self,
+        candidates: Vec<Candidate>,
+        concurrency: usize,
+    ) -> Result<RunReport, CatalogError> {
         let context = self.context(concurrency);
         // What a simulated run logs did not happen.
-        let run = run::run(&context, &self.selection).with_subscriber(NoSubscriber::default());
-        run.await
+        let run = Box::pin(run::run_over(&context, &self.selection, candidates));
+        run.with_subscriber(NoSubscriber::default())
+            .await
             .map_err(|error| CatalogError::Failed(error.to_string()))
+    }
+
+    /// Returns each region with its state at `now`, or when the last run is over.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn candidates_at(&self, now: Timestamp) -> Result<Vec<Candidate>, CatalogError> {
+        self.clock.reach(now);
+        self.candidates().await
     }
 
     /// Returns the regions that its first run admits first.
@@ -253,7 +269,7 @@ impl Simulation {
                 .map(|name| (name, Ok(Arc::clone(&upstream))))
                 .collect(),
             clock,
-            leases: self.catalog.clone(),
+            leases: Arc::new(Alone),
             unlanded: None,
             stop: self.stop.clone(),
             waits: Waits::default(),

@@ -7,7 +7,7 @@ use crate::run::Candidate;
 use crate::run::estimate::pages_of_pass;
 use crate::run::steps::listing_steps;
 use ingest_catalog::memory::{Contents, PageNumber, PageRecords, RecordKind};
-use ingest_catalog::{CatalogError, PassId, PassReader, RecordIds};
+use ingest_catalog::{CatalogError, CatalogReader, PassId, RecordIds};
 use ingest_config::{Etag, Job, Region, Step};
 
 /// A step of a job over a region: their names, and the step's index.
@@ -27,19 +27,19 @@ pub struct CatalogSnapshot {
 }
 
 impl CatalogSnapshot {
-    /// Reads it from a catalog.
+    /// Reads it from a catalog; `shared` are the unfinished passes of batches.
     ///
     /// # Errors
     /// When the catalog cannot be read.
     pub async fn learn(
-        catalog: &dyn PassReader,
+        catalog: &CatalogReader,
         candidates: &[Candidate],
+        shared: &[PassId],
     ) -> Result<Self, CatalogError> {
         let mut snapshot = Self::default();
         let mut contents = Contents::default();
-        contents.call_facts = catalog.call_facts().await?;
         let mut jobs: BTreeMap<&str, &Arc<Job>> = BTreeMap::new();
-        let mut passes: Vec<PassId> = Vec::new();
+        let mut passes = shared.to_vec();
         for candidate in candidates {
             jobs.insert(&candidate.job.name, &candidate.job);
             let unfinished = candidate.state.unfinished.as_ref().map(|pass| pass.id);
@@ -51,11 +51,6 @@ impl CatalogSnapshot {
                     .chain(unfinished)
                     .chain(candidate.known.values().map(|list| list.pass)),
             );
-        }
-        for job in jobs.values() {
-            let open = catalog.open_passes(&job.name).await?;
-            let shared = open.iter().filter(|pass| pass.region == Region::SHARED);
-            passes.extend(shared.map(|pass| pass.id));
         }
         contents.listings = catalog.listings(&passes).await?;
         for candidate in candidates {
@@ -83,11 +78,7 @@ impl CatalogSnapshot {
     }
 
     /// Reads the cached pages. A simulation assumes that they have not changed.
-    async fn learn_tags(
-        &mut self,
-        catalog: &dyn PassReader,
-        job: &Job,
-    ) -> Result<(), CatalogError> {
+    async fn learn_tags(&mut self, catalog: &CatalogReader, job: &Job) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
         if job.steps.iter().any(|step| step.call.etag == Etag::Free)
             // Jobs of one upstream share its cached pages.
@@ -159,7 +150,7 @@ fn last(
 /// Reads the ids that the records of each step name, and when these were fetched.
 async fn learn_names(
     contents: &mut Contents,
-    catalog: &dyn PassReader,
+    catalog: &CatalogReader,
     job: &Job,
 ) -> Result<(), CatalogError> {
     let upstream = &job.credential.upstream.name;

@@ -1,6 +1,6 @@
 //! The parents of records that a step of ids returned.
 
-use ingest_catalog::{PassId, PassScope, PassStore, PendingQuery};
+use ingest_catalog::{PassId, PassScope, PendingQuery};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, JOB, Page, at, pointer, video_of};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ingest_catalog::{Archive, Catalog, PassReader, PassStore, SearchQuery};
+use ingest_catalog::{Catalog, CatalogReader, SearchQuery};
 use ingest_ledger::{Charge, Journal, Ledger, Purpose, SqliteLedger};
 use ingest_quota::Cost;
 use ingest_sqlite as sqlite;
@@ -22,7 +22,7 @@ fn failing<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
 }
 
 async fn use_catalog(path: &Path) {
-    if let Some(catalog) = failing(Catalog::open_read_only(path)) {
+    if let Some(catalog) = failing(CatalogReader::open(path)) {
         read_catalog(&catalog).await;
     }
     if let Some(catalog) = failing(Catalog::open(path)) {
@@ -31,7 +31,7 @@ async fn use_catalog(path: &Path) {
     }
 }
 
-async fn read_catalog(catalog: &(impl PassReader + Archive)) {
+async fn read_catalog(catalog: &CatalogReader) {
     let query = SearchQuery {
         words: "the".into(),
         kind: None,

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use ingest_catalog::{Archive, Catalog, SearchQuery};
+use ingest_catalog::{Catalog, SearchQuery};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 

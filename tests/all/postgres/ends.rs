@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ingest_catalog::{Archive, Catalog, Postgres, RecordsQuery};
+use ingest_catalog::{Catalog, Postgres, RecordsQuery};
 use ingest_config::PostgresUrl;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};

@@ -10,7 +10,7 @@ use ingest::foresight::{self, Forecast, JobFit, Plan, Preview};
 use ingest::run::{self, Blocked, Context, PassOutcome, RunReport, Selection, Silent, channel};
 use ingest_base::clock::{Clock, Deadline};
 use ingest_base::record::Record;
-use ingest_catalog::{Catalog, PassStore};
+use ingest_catalog::Catalog;
 use ingest_config::Config;
 use ingest_ledger::{LocalClient, SqliteLedger};
 use ingest_quota::{Timestamp, Units};
@@ -136,8 +136,8 @@ impl Stage {
         self.sandbox.requests()
     }
 
-    pub fn catalog(&self) -> Arc<dyn PassStore> {
-        Arc::clone(&self.catalog) as Arc<dyn PassStore>
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog)
     }
 
     pub async fn what_fits(

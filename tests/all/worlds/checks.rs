@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use ingest::foresight::{Fits, Forecast, LimitPreview, Preview};
 use ingest::run::{PassOutcome, RunOutcome, RunReport, Selection, StoppedBy};
-use ingest_catalog::Archive;
 use ingest_config::{Credential, Job, Region};
 use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger};
 use ingest_quota::{ChargeId, Decision, Timestamp, Units};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::TryStreamExt;
 use ingest::foresight::{self, Plan as Schedule, Preview};
 use ingest::run::{self, Context, PassOutcome, RunReport};
-use ingest_catalog::{Archive, Catalog, ReadOnly, RecordIds, RecordsQuery};
+use ingest_catalog::{CatalogReader, RecordIds, RecordsQuery};
 use ingest_config::Job;
 use ingest_quota::{Account, Cost, Timestamp};
 use ingest_sandbox::Options;
@@ -399,8 +399,8 @@ impl Life {
     }
 
     /// The catalog, for reading.
-    pub fn archive(&self) -> Catalog<ReadOnly> {
-        Catalog::open_read_only(&self.lab.directory.path().join("catalog.db")).unwrap()
+    pub fn archive(&self) -> CatalogReader {
+        CatalogReader::open(&self.lab.directory.path().join("catalog.db")).unwrap()
     }
 
     /// The most that one request costs of any limit.

@@ -1,13 +1,12 @@
 //! What a catalog in memory begins with.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::HashMap as FastMap;
 
-use crate::{CallFacts, KnownList, NamedIds, PassId, RegionState, SliceState, StepListing};
-use ingest_config::Slice;
+use crate::{NamedIds, PassId, StepListing};
 use ingest_quota::Timestamp;
 
 /// Records of one kind of one upstream.
@@ -39,21 +38,6 @@ pub enum PageRecords {
 /// The ids that records name, by the record's own.
 type Named = ById<Vec<Arc<str>>>;
 
-/// The state of a region at the beginning.
-#[derive(Debug, Clone, Copy)]
-pub struct RegionAtStart<'a> {
-    pub job: &'a str,
-    pub upstream: &'a str,
-    /// The slice to which the state belongs.
-    pub slice: Option<Slice>,
-    /// The passes.
-    pub state: &'a RegionState,
-    /// The slices that are complete; `None` in a job without slices.
-    pub done: Option<&'a [SliceState]>,
-    /// Its lists that can end at what is known, by their requests.
-    pub known: &'a BTreeMap<String, KnownList>,
-}
-
 /// What lists have, and what of it is in the catalog.
 #[derive(Debug, Default)]
 pub struct Contents {
@@ -65,8 +49,6 @@ pub struct Contents {
     names: HashMap<Place, Named>,
     /// When ids were fetched before, by kind.
     pub fetched: HashMap<RecordKind, ById<Timestamp>>,
-    /// What the lists of each call showed.
-    pub call_facts: Vec<CallFacts>,
     /// The listings of passes.
     pub listings: HashMap<PassId, Vec<StepListing>>,
 }
@@ -107,15 +89,16 @@ impl Contents {
         }
     }
 
+    /// The ids of a kind that a call listed in a pass before.
+    pub fn listed(&self, pass: PassId, call: &str, kind: &str) -> impl Iterator<Item = &Arc<str>> {
+        let steps = self.listings.get(&pass).into_iter().flatten();
+        let is_of = move |step: &&StepListing| step.call == call && step.kind == kind;
+        steps.filter(is_of).flat_map(|step| &step.ids)
+    }
+
     /// The pages on which each id of a kind is; `None` where no step requests the kind by id.
     pub fn pages_with(&self, kind: &RecordKind) -> Option<&ById<Vec<PageNumber>>> {
         self.pages_with.get(kind)
-    }
-
-    /// How many pages there are.
-    #[must_use]
-    pub const fn page_count(&self) -> usize {
-        self.pages.len()
     }
 
     /// How many records a page has.

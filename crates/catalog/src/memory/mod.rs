@@ -1,327 +1,141 @@
-//! A catalog in memory, for simulations: it begins with [`Contents`] and the states of regions that another catalog has, and
-//! stores passes and ids, no records.
+//! A catalog in memory, for simulations: it begins with the passes by which the next ones go, and stores passes and no records.
 //!
-//! Its lists are known beforehand: a landed page has one record, whose id is the page's number in the contents. It deletes and marks
-//! nothing, has no archive, and is the only one that has its leases.
+//! Its lists are known beforehand, as [`Contents`]: a landed page has one record, whose id is the page's number there. A forecast would
+//! otherwise write each record a hundred times.
 
 mod contents;
-mod pass;
-mod state;
 
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use foldhash::HashSet;
 use parking_lot::Mutex;
 
-use self::pass::{open, open_passes};
-use self::state::State;
+use self::contents::{ById, Place};
+use super::catalog::in_transaction;
+use super::copy::CopiedRow;
+use super::copying::{put, rows_of};
+use super::page::LandingPage;
+use super::passes::{self, NEWEST_POSITIONS};
+use super::sql::{StoreError, Tx, values};
+use super::tables::Table;
 use super::{
-    CallFacts, CatalogError, Estimate, IdSince, KnownList, Landed, Landing, LastPages,
-    LastingCursors, Lease, Leases, Listed, NamedIds, OpenPass, PassEnd, PassId, PassReader,
-    PassRef, PassStore, PendingId, PendingQuery, Rearrangement, RecordIds, RegionState, Resource,
-    SliceState, Taken, Term,
+    Catalog, CatalogError, Landed, Landing, Lease, Leases, NamedIds, PassId, PassRef, PassScope,
+    PendingId, PendingQuery, RecordIds, Resource, Taken, Term,
 };
+use super::{land, lasting};
 use ingest_base::clock::Deadline;
-use ingest_base::list_so_far::ListSoFar;
-use ingest_base::record::{CachedPage, Doubted, Tag};
-use ingest_config::{IdPlace, Slice};
-use ingest_quota::{Cost, Timestamp};
+use ingest_quota::Timestamp;
+use ingest_sqlite as sqlite;
+use ingest_sqlite::Database;
 
-pub use contents::{Contents, PageNumber, PageRecords, RecordKind, RegionAtStart};
+pub use contents::{Contents, PageNumber, PageRecords, RecordKind};
 
-#[derive(Debug, Default)]
-pub struct MemoryCatalog {
+/// The open passes of a job, or one pass: when it began, and whether it is open.
+const OPEN: &str = "select id, started_at, true from pass where job = ?1 and finished_at is null
+    order by started_at, id";
+const PASS: &str = "select id, started_at, finished_at is null from pass where id = {key}";
+const REGION: &str = "select job, region from pass where id = ?1";
+/// A page leads on to the one whose number is the count of those before it.
+const NUMBER_CURSORS: &str =
+    "update checkpoint set cursor = cast(page as text) where cursor is not null";
+/// All that a simulation writes is one transaction, which nobody ends.
+const NOTHING_IS_UNDONE: &str = "pragma journal_mode = off; begin";
+
+/// What the passes of a simulation go by.
+#[derive(Debug, Clone)]
+pub struct Beginning {
+    /// Jobs, with their regions and whether they have slices.
+    pub jobs: Vec<(String, Vec<String>, bool)>,
+    /// Further passes.
+    pub passes: Vec<PassId>,
+    /// Passes that started later do not count.
+    pub until: Timestamp,
+}
+
+/// Rows with which a catalog in memory begins.
+pub type Rows = Vec<(&'static Table, Vec<CopiedRow>)>;
+
+/// Reads the rows of the passes by which the next ones go.
+pub fn read(tx: &Tx<'_>, beginning: &Beginning) -> Result<Rows, StoreError> {
+    let mut passes: BTreeSet<i64> = beginning.passes.iter().map(|pass| pass.0).collect();
+    for (job, regions, has_slices) in &beginning.jobs {
+        let of_job = passes::read_by_next(tx, job, regions, *has_slices, beginning.until)?;
+        passes.extend(of_job);
+    }
+    let passes: Vec<i64> = passes.into_iter().collect();
+    let newest = format!("pass = {{key}} and {NEWEST_POSITIONS}");
+    let of_pass = [
+        ("pass", "id = {key}"),
+        ("checkpoint", newest.as_str()),
+        ("batch", "pass = {key}"),
+        // A simulated list begins at no cursor.
+        ("lasting_cursor", "pass = {key} and stopped is not null"),
+    ];
+    let of_pass = of_pass
+        .into_iter()
+        .map(|(table, which)| rows_of(tx, table, which, &passes));
+    let facts = rows_of(tx, "call_facts", "{key} = 0", &[0]);
+    of_pass.chain([facts]).collect()
+}
+
+/// Writes these rows into an empty catalog.
+pub fn begin(tx: &Tx<'_>, rows: &Rows) -> Result<(), StoreError> {
+    for (table, rows) in rows {
+        put(tx, table, rows)?;
+    }
+    tx.batch(NUMBER_CURSORS)
+}
+
+/// A catalog in memory as simulations begin with it.
+pub struct Template {
+    database: Mutex<Database>,
     contents: Arc<Contents>,
-    state: Mutex<State>,
 }
 
-impl MemoryCatalog {
-    /// Begins with the state of these regions, and with the shared passes of jobs, each with the upstream and the name of its job.
-    #[must_use]
-    pub fn new<'a>(
-        contents: Arc<Contents>,
-        regions: impl IntoIterator<Item = RegionAtStart<'a>>,
-        shared: impl IntoIterator<Item = (&'a str, &'a str, &'a OpenPass)>,
-    ) -> Self {
-        let mut state = State::new(&contents);
-        for region in regions {
-            state.begin(&contents, region);
-        }
-        for (upstream, job, pass) in shared {
-            state.put(pass.id, open(&contents, upstream, job, pass));
-        }
-        Self {
+/// What stands for the path of a catalog in memory.
+pub fn nowhere() -> &'static Path {
+    Path::new(":memory:")
+}
+
+impl Template {
+    pub(super) fn new(rows: &Rows, contents: Arc<Contents>) -> Result<Self, CatalogError> {
+        let database = sqlite::in_memory(Catalog::schema());
+        let mut database = database.map_err(|error| CatalogError::Failed(error.to_string()))?;
+        let begun = database.change(|connection| in_transaction(connection, |tx| begin(tx, rows)));
+        begun.map_err(|error| error.of_file(nowhere()))?;
+        Ok(Self {
+            database: Mutex::new(database),
             contents,
-            state: Mutex::new(state),
-        }
+        })
+    }
+
+    /// Returns a copy, for one simulation.
+    ///
+    /// # Errors
+    /// Fails if there is no memory for it.
+    pub fn catalog(&self) -> Result<Catalog, CatalogError> {
+        let copy = self.database.lock().in_memory().and_then(|copy| {
+            copy.execute_batch(NOTHING_IS_UNDONE)?;
+            Ok(copy)
+        });
+        let copy = copy.map_err(|error| StoreError::from(error).of_file(nowhere()))?;
+        Ok(Catalog::in_memory(copy, Arc::clone(&self.contents)))
     }
 }
 
-#[async_trait]
-impl PassReader for MemoryCatalog {
-    async fn region_states(
-        &self,
-        job: &str,
-        regions: &[String],
-        _: Timestamp,
-    ) -> Result<Vec<RegionState>, CatalogError> {
-        let state = self.state.lock();
-        Ok(regions
-            .iter()
-            .map(|region| state.region_state(job, region))
-            .collect())
-    }
-
-    async fn slices(
-        &self,
-        job: &str,
-        regions: &[String],
-        _: Timestamp,
-    ) -> Result<Vec<SliceState>, CatalogError> {
-        let state = self.state.lock();
-        let slices = |region: &String| state.slices(job, region);
-        Ok(regions.iter().flat_map(slices).collect())
-    }
-
-    async fn slice(
-        &self,
-        job: &str,
-        region: &str,
-        slice: Slice,
-        _: Timestamp,
-    ) -> Result<Option<SliceState>, CatalogError> {
-        Ok(self.state.lock().slice(job, region, slice))
-    }
-
-    async fn last_pages(
-        &self,
-        job: &str,
-        regions: &[String],
-        _: u32,
-    ) -> Result<Vec<LastPages>, CatalogError> {
-        let state = self.state.lock();
-        let last = |region: &String| state.last_pages(job, region).into_iter().collect();
-        Ok(regions.iter().map(last).collect())
-    }
-
-    async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
-        Ok(open_passes(self.state.lock().open(job)))
-    }
-
-    async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
-        let known = |pass: &PassId| self.contents.listings.get(pass).cloned();
-        let listed = passes
-            .iter()
-            .map(|pass| (*pass, known(pass).unwrap_or_default()));
-        Ok(listed.collect())
-    }
-
-    async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
-        Ok(self.state.lock().pending(&self.contents, &query))
-    }
-
-    async fn named_ids(
-        &self,
-        records: RecordIds,
-        at: &IdPlace,
-    ) -> Result<Vec<NamedIds>, CatalogError> {
-        let place = ((records.upstream, records.kind), at.to_string());
-        let names = self.contents.names(&place);
-        let named = |id: Arc<str>| {
-            let named = names.of(&id).into_owned();
-            (id, named)
-        };
-        Ok(records.ids.into_iter().map(named).collect())
-    }
-
-    /// What a simulated list returns depends on no time.
-    async fn id_sinces(
-        &self,
-        _: &str,
-        _: &str,
-        _: &[String],
-    ) -> Result<Vec<IdSince>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn lasting_cursors(&self, _: &[PassId]) -> Result<LastingCursors, CatalogError> {
-        Ok(LastingCursors::new())
-    }
-
-    async fn known_lists(
-        &self,
-        job: &str,
-        lists: &[(String, String)],
-        _: Timestamp,
-    ) -> Result<Vec<Option<KnownList>>, CatalogError> {
-        let state = self.state.lock();
-        let known = |(region, request): &(String, String)| state.known_list(job, region, request);
-        Ok(lists.iter().map(known).collect())
-    }
-
-    /// In a simulation nothing is new.
-    async fn meets_known(&self, _: PassId, _: usize, _: &str) -> Result<bool, CatalogError> {
-        Ok(true)
-    }
-
-    async fn last_fetched(
-        &self,
-        records: RecordIds,
-    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
-        let state = self.state.lock();
-        let fetched = state.fetched(&self.contents, &(records.upstream, records.kind));
-        let at = |id: Arc<str>| fetched.at(&id).map(|at| (id, at));
-        Ok(records.ids.into_iter().filter_map(at).collect())
-    }
-
-    async fn cached_page(
-        &self,
-        _: &str,
-        _: &str,
-        _: &str,
-    ) -> Result<Option<CachedPage>, CatalogError> {
-        Ok(None)
-    }
-
-    async fn tags(&self, _: &str) -> Result<Vec<Tag>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
-        Ok(self.state.lock().call_facts.clone())
-    }
-
-    async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        Ok(Vec::new())
-    }
-
-    async fn unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
-        Ok(0)
-    }
-}
+/// The leases of a simulation, which is one run alone: every resource is free.
+pub struct Alone;
 
 #[async_trait]
-impl PassStore for MemoryCatalog {
-    async fn check_writable(&self) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    fn takes_id(&self, _: &str) -> bool {
-        true
-    }
-
-    async fn land(&self, landing: Arc<Landing>) -> Result<Landed, CatalogError> {
-        Ok(self.state.lock().land(&landing))
-    }
-
-    async fn restart_step(&self, _: PassId, _: usize) -> Result<bool, CatalogError> {
-        Ok(false)
-    }
-
-    async fn rearrange(&self, pass: PassId, change: &Rearrangement) -> Result<(), CatalogError> {
-        if let Some(pass) = self.state.lock().passes.get_mut(&pass.0) {
-            pass.rearrange(change);
-        }
-        Ok(())
-    }
-
-    async fn link_parents(&self, _: PassId, _: usize, _: PendingQuery) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn mark_gone(&self, _: PassId, _: &[usize], _: Timestamp) -> Result<u64, CatalogError> {
-        Ok(0)
-    }
-
-    async fn end_step(
-        &self,
-        pass: PassId,
-        step: usize,
-        cut: bool,
-        _: &ListSoFar,
-    ) -> Result<(), CatalogError> {
-        if let Some(pass) = self.state.lock().passes.get_mut(&pass.0) {
-            pass.cut |= cut;
-            for at in pass.positions.iter_mut().filter(|at| at.step == step) {
-                at.cursor = None;
-            }
-        }
-        Ok(())
-    }
-
-    async fn finish(
-        &self,
-        pass: &PassRef,
-        end: PassEnd,
-        now: Timestamp,
-    ) -> Result<PassId, CatalogError> {
-        Ok(self.state.lock().finish(pass, end, now))
-    }
-
-    async fn count_unproductive(
-        &self,
-        _: &PassRef,
-        _: u64,
-        _: &Cost,
-        _: Timestamp,
-    ) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn store_outcome(
-        &self,
-        _: &PassRef,
-        _: bool,
-        _: Option<&str>,
-        _: Timestamp,
-    ) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn store_refusal(&self, _: PassId, _: &str) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn store_doubts(&self, _: PassId, _: &[Doubted]) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn forget_lasting(&self, _: &str, _: &str, _: &str) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn forget_lasting_of_id(&self, _: &str, _: &str, _: &str) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
-        let all = &mut self.state.lock().call_facts;
-        all.retain(|one| (&one.upstream, &one.call) != (&facts.upstream, &facts.call));
-        all.push(facts);
-        Ok(())
-    }
-
-    async fn learn(&self, _: Estimate) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn forget_tags(&self, _: &str, _: &str) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    async fn drop_unseen(&self, _: &str, _: Timestamp) -> Result<u64, CatalogError> {
-        Ok(0)
-    }
-}
-
-/// A simulation is one run alone, so every resource is free.
-#[async_trait]
-impl Leases for MemoryCatalog {
+impl Leases for Alone {
     async fn take(&self, _: &Resource) -> Result<Taken, CatalogError> {
         Ok(Taken::Granted(Lease::new(())))
     }
 
-    /// Lost with the process alone.
     fn term(&self, _: &Resource) -> Option<Term> {
         None
     }
@@ -335,4 +149,208 @@ impl Leases for MemoryCatalog {
     fn check(&self, _: &Resource) -> Result<(), CatalogError> {
         Ok(())
     }
+}
+
+/// What a catalog in memory knows of records.
+#[derive(Debug)]
+pub struct Simulated {
+    contents: Arc<Contents>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What passes listed in the simulation.
+    listed: HashMap<List, HashMap<PassId, Listed>>,
+    /// When batches fetched ids.
+    fetched: HashMap<RecordKind, ById<Timestamp>>,
+    /// When pages of lists were landed, by their numbers. Their ids were fetched then, too.
+    landed: HashMap<PageNumber, Timestamp>,
+    /// Since when every id that a page names is fetched, by the ids' kind, their place, and the page. Ids are only fetched again
+    /// later, so a page that named nothing to fetch at that time does not until the time is too long ago.
+    fresh: HashMap<(RecordKind, Place), HashMap<PageNumber, Timestamp>>,
+}
+
+/// The call and the kind of the records that it returned.
+type List = (String, RecordKind);
+
+/// What a call returned.
+#[derive(Debug, Default)]
+struct Listed {
+    /// The ids of batches.
+    ids: Vec<Arc<str>>,
+    /// The pages of lists.
+    pages: Vec<PageNumber>,
+}
+
+/// When the records of a kind were fetched.
+struct Fetched<'a> {
+    before: Option<&'a ById<Timestamp>>,
+    own: Option<&'a ById<Timestamp>>,
+    pages: Option<&'a ById<Vec<PageNumber>>>,
+    landed: &'a HashMap<PageNumber, Timestamp>,
+}
+
+impl Fetched<'_> {
+    fn at(&self, id: &str) -> Option<Timestamp> {
+        let of = |fetched: Option<&ById<Timestamp>>| fetched.and_then(|all| all.get(id)).copied();
+        let pages = self.pages.and_then(|pages| pages.get(id));
+        let landed = pages.into_iter().flatten();
+        let landed = landed.filter_map(|page| self.landed.get(page)).max();
+        of(self.own).max(of(self.before)).max(landed.copied())
+    }
+}
+
+impl State {
+    fn fetched<'a>(&'a self, contents: &'a Contents, kind: &RecordKind) -> Fetched<'a> {
+        Fetched {
+            before: contents.fetched.get(kind),
+            own: self.fetched.get(kind),
+            pages: contents.pages_with(kind),
+            landed: &self.landed,
+        }
+    }
+
+    /// Notes what a page lists.
+    fn list(&mut self, landing: &Landing, pass: PassId) {
+        let kind = (landing.upstream.clone(), landing.kind.kind.clone());
+        let records = landing.records.iter().map(|record| record.id.as_str());
+        let list = (landing.call.clone(), kind.clone());
+        let listed = self.listed.entry(list).or_default();
+        let listed = listed.entry(pass).or_default();
+        if landing.batch.is_none() {
+            for page in records.filter_map(|number| number.parse().ok()) {
+                self.landed.insert(page, landing.now);
+                listed.pages.push(page);
+            }
+            return;
+        }
+        let fetched = self.fetched.entry(kind).or_default();
+        for id in records {
+            let id: Arc<str> = Arc::from(id);
+            fetched.insert(Arc::clone(&id), landing.now);
+            listed.ids.push(id);
+        }
+        for id in &landing.requested {
+            // Most of them returned, and have an entry.
+            match fetched.get_mut(&**id) {
+                Some(at) => *at = landing.now,
+                None => drop(fetched.insert(Arc::from(&**id), landing.now)),
+            }
+        }
+    }
+}
+
+impl Simulated {
+    pub fn new(contents: Arc<Contents>) -> Self {
+        Self {
+            contents,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Lands a page, without its records.
+    pub fn land(&self, tx: &Tx<'_>, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
+        let is_known = landing.can_stop() && is_known(tx, landing)?;
+        let page = LandingPage::new(Arc::new(Landing {
+            records: Vec::new(),
+            requested: Vec::new(),
+            ..Landing::clone(landing)
+        }));
+        let landed = land::without_records(tx, &page, is_known)?;
+        self.state.lock().list(landing, landed.pass);
+        Ok(landed)
+    }
+
+    pub fn named_ids(&self, records: RecordIds, at: String) -> Vec<NamedIds> {
+        let place = ((records.upstream, records.kind), at);
+        let names = self.contents.names(&place);
+        let ids = records.ids.into_iter();
+        ids.map(|id| (Arc::clone(&id), names.of(&id).into_owned()))
+            .collect()
+    }
+
+    pub fn last_fetched(&self, records: RecordIds) -> Vec<(Arc<str>, Timestamp)> {
+        let state = self.state.lock();
+        let fetched = state.fetched(&self.contents, &(records.upstream, records.kind));
+        let ids = records.ids.into_iter();
+        ids.filter_map(|id| fetched.at(&id).map(|at| (id, at)))
+            .collect()
+    }
+
+    pub fn pending(&self, tx: &Tx<'_>, query: &PendingQuery) -> Result<Vec<PendingId>, StoreError> {
+        let passes = match &query.scope {
+            PassScope::Open => tx.query(OPEN, values![&query.job])?,
+            PassScope::Passes(passes) => {
+                tx.each(PASS, values![], passes.iter().map(|pass| pass.0))?
+            }
+        };
+        let requested_kind = (query.upstream.clone(), query.kind.clone());
+        let from = (query.upstream.clone(), query.listed_kind.clone());
+        let list = (query.listed_by.clone(), from.clone());
+        let key = (requested_kind, (from, query.at.to_string()));
+        let mut state = self.state.lock();
+        let mut fresh = state.fresh.remove(&key).unwrap_or_default();
+        let (requested_kind, place) = &key;
+        let names = self.contents.names(place);
+        let fetched = state.fetched(&self.contents, requested_kind);
+        let listed = state.listed.get(&list);
+        let mut pending = Vec::new();
+        for row in passes {
+            let (pass, began) = (PassId(row.integer(0)?), row.time(1)?);
+            // Ids fetched since an unfinished pass began are not pending, even where nothing stays fresh.
+            let fresh_since = match row.truth(2)? {
+                true => began.min(query.fresh_since),
+                false => query.fresh_since,
+            };
+            let mut seen: HashSet<Arc<str>> = HashSet::default();
+            // Adds what a record names, and returns since when all of it is fetched; `None` if not all is fresh.
+            let mut add = |named: Cow<'_, [Arc<str>]>| {
+                let mut since = Some(Timestamp::from_micros(i64::MAX));
+                for named in named.iter() {
+                    let at = fetched.at(named).filter(|at| *at >= fresh_since);
+                    since = since.zip(at).map(|(since, at)| since.min(at));
+                    if at.is_none() && seen.insert(Arc::clone(named)) {
+                        pending.push(PendingId {
+                            id: named.to_string(),
+                            pass,
+                            began,
+                        });
+                    }
+                }
+                since
+            };
+            let own = listed.and_then(|listed| listed.get(&pass));
+            let before = self
+                .contents
+                .listed(pass, &query.listed_by, &query.listed_kind);
+            for record in before.chain(own.into_iter().flat_map(|own| &own.ids)) {
+                add(names.of(record));
+            }
+            for page in own.into_iter().flat_map(|own| &own.pages) {
+                if fresh.get(page).is_some_and(|since| *since >= fresh_since) {
+                    continue;
+                }
+                let all = names.on(*page).map(&mut add);
+                let since = all.reduce(|all, one| all.zip(one).map(|(all, one)| all.min(one)));
+                fresh.extend(since.flatten().map(|since| (*page, since)));
+            }
+        }
+        state.fresh.insert(key, fresh);
+        Ok(pending)
+    }
+}
+
+/// Whether a page ends its list: in a simulation nothing is new.
+fn is_known(tx: &Tx<'_>, landing: &Landing) -> Result<bool, StoreError> {
+    let (job, region) = match &landing.pass {
+        PassRef::New { job, region, .. } => (job.clone(), region.clone()),
+        PassRef::Open(pass) => match tx.first(REGION, values![pass.0])? {
+            Some(row) => (row.text(0)?, row.text(1)?),
+            None => return Err(StoreError::NoSuchPass(*pass)),
+        },
+    };
+    let lists = [(region, landing.request.clone())];
+    let known = lasting::known(tx, &job, &lists, landing.now)?;
+    Ok(known.into_iter().flatten().next().is_some())
 }

@@ -179,6 +179,7 @@ impl Tx<'_> {
         rows: Vec<Vec<Value<'_>>>,
     ) -> Result<Vec<Row>, StoreError> {
         match self {
+            _ if rows.is_empty() => Ok(Vec::new()),
             Self::File(connection) => file::insert(connection, insert, &rows),
             Self::Server(server) => server.insert(insert, &rows),
         }
@@ -191,6 +192,7 @@ impl Tx<'_> {
         rows: Vec<Vec<Value<'_>>>,
     ) -> Result<(), StoreError> {
         match self {
+            _ if rows.is_empty() => Ok(()),
             Self::File(connection) => file::insert(connection, insert, &rows).map(drop),
             Self::Server(server) => {
                 server.insert_later(insert, &rows);

@@ -8,9 +8,9 @@ use futures_util::TryStreamExt;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    Archive, Catalog, CatalogError, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId,
-    PassReader, PassRef, PassScope, PassStore, PendingQuery, Rearrangement, RecordIds,
-    RecordsQuery, SearchQuery, StoredRecord,
+    Catalog, CatalogError, CatalogReader, Estimate, IdSince, Landing, OpenBatch, PassEnd, PassId,
+    PassRef, PassScope, PendingQuery, Rearrangement, RecordIds, RecordsQuery, SearchQuery,
+    StoredRecord,
 };
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
@@ -438,7 +438,7 @@ async fn sorted<T: Ord>(
 
 /// The records, but for their positions: PostgreSQL leaves out numbers.
 async fn records(
-    catalog: &impl Archive,
+    catalog: &CatalogReader,
     query: RecordsQuery,
 ) -> Result<Vec<StoredRecord>, CatalogError> {
     let pages: Vec<Vec<StoredRecord>> = catalog.records(query).try_collect().await?;
@@ -453,7 +453,7 @@ async fn records(
 
 /// What a search finds, by id, with its excerpt.
 async fn found(
-    catalog: &impl Archive,
+    catalog: &CatalogReader,
     words: &str,
 ) -> Result<BTreeMap<String, (String, Value)>, CatalogError> {
     let query = SearchQuery {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
     AtKnown, COPIED, CallFacts, Catalog, CopyStore, Estimate, IdSince, Landing, LastingCursor,
-    OpenBatch, PassEnd, PassRef, PassScope, PassStore, PendingQuery,
+    OpenBatch, PassEnd, PassRef, PassScope, PendingQuery,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
@@ -87,7 +87,7 @@ async fn a_copy_names_every_column_of_a_schema_of_postgres() {
 }
 
 /// Stores something in every column.
-async fn fill(store: &dyn PassStore) {
+async fn fill(store: &Catalog) {
     let page = Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]);
     // The second one stops at what the first one knew.
     for minute in [0, 1] {
@@ -217,7 +217,7 @@ async fn fill(store: &dyn PassStore) {
 }
 
 /// Asserts that no column is null, false or zero in all rows: what writes its table would have forgotten it.
-async fn every_column_is_written(catalog: &(impl PassStore + CopyStore)) {
+async fn every_column_is_written(catalog: &Catalog) {
     fill(catalog).await;
     let mut forgotten = Vec::new();
     for table in COPIED.iter() {

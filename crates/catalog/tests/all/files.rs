@@ -1,7 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest_catalog::{Archive, Catalog, PassReader, PassScope, PendingQuery, SearchQuery};
+use ingest_catalog::{Catalog, CatalogReader, PassScope, PendingQuery, SearchQuery};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Schema;
 
@@ -21,7 +21,7 @@ fn words() -> SearchQuery {
 async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state/catalog.db");
-    let catalog = Catalog::open_read_only(&path).unwrap();
+    let catalog = CatalogReader::open(&path).unwrap();
     assert_eq!(
         catalog
             .region_states(JOB, &["US".into()], at(59))
@@ -63,7 +63,7 @@ async fn reading_writes_nothing_on_disk() {
             .collect::<Vec<_>>()
     };
     let before = snapshot();
-    let catalog = Catalog::open_read_only(&dir.path().join("catalog.db")).unwrap();
+    let catalog = CatalogReader::open(&dir.path().join("catalog.db")).unwrap();
     assert_eq!(catalog.search(words()).await.unwrap().hits.len(), 1);
     assert_eq!(catalog.open_passes(JOB).await.unwrap().len(), 1);
     assert!(snapshot() == before);
@@ -75,7 +75,7 @@ async fn reading_writes_nothing_on_disk() {
 async fn a_reader_sees_what_a_writer_landed_meanwhile() {
     let f = Fixture::new();
     f.land(&Page::of(vec![video("a", "fox")])).await;
-    let reader = Catalog::open_read_only(&f.path()).unwrap();
+    let reader = CatalogReader::open(&f.path()).unwrap();
     assert_eq!(reader.search(words()).await.unwrap().hits.len(), 1);
     f.land(&Page::of(vec![video("b", "fox")])).await;
     assert_eq!(reader.search(words()).await.unwrap().hits.len(), 2);
@@ -175,7 +175,7 @@ fn a_file_whose_tables_are_others_is_refused_whatever_version_it_names() {
 fn refusals(path: &std::path::Path) -> [String; 2] {
     [
         Catalog::open(path).err().unwrap().to_string(),
-        Catalog::open_read_only(path).err().unwrap().to_string(),
+        CatalogReader::open(path).err().unwrap().to_string(),
     ]
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Record, Tag};
 use ingest_catalog::{
-    AtKnown, Catalog, CatalogError, Landed, Landing, OpenBatch, PassId, PassReader, PassRef,
-    PassScope, PassStore, PendingId, PendingQuery,
+    AtKnown, Catalog, CatalogError, Landed, Landing, OpenBatch, PassId, PassRef, PassScope,
+    PendingId, PendingQuery,
 };
 use ingest_config::{Column, Field, Format, Layout, Pointer, Records};
 use ingest_quota::{Cost, Timestamp, Units};
@@ -181,7 +181,7 @@ impl Page {
         }
     }
 
-    pub(crate) async fn land(&self, catalog: &dyn PassStore) -> Result<Landed, CatalogError> {
+    pub(crate) async fn land(&self, catalog: &Catalog) -> Result<Landed, CatalogError> {
         catalog.land(Arc::new(self.landing())).await
     }
 

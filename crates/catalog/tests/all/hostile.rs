@@ -1,6 +1,6 @@
 use std::iter;
 
-use ingest_catalog::{Archive, PassReader, PassRef, PassStore, SearchQuery};
+use ingest_catalog::{PassRef, SearchQuery};
 use ingest_quota::Timestamp;
 use serde_json::{Value, json};
 

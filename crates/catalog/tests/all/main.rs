@@ -32,7 +32,3 @@ mod a_sqlite_file {
 mod a_postgres_schema {
     super::suite::suite!(super::places::postgres_schema);
 }
-
-mod memory {
-    super::suite::pass_suite!(super::places::memory);
-}

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use ingest_catalog::memory::MemoryCatalog;
-use ingest_catalog::{Catalog, LockFiles, Postgres, RowLeases};
+use ingest_catalog::{Catalog, CatalogReader, LockFiles, Postgres, RowLeases};
 use ingest_config::PostgresUrl;
 use tempfile::TempDir;
 use tokio::runtime;
@@ -26,23 +25,7 @@ impl Place for SqliteFile {
         Handle {
             store: Arc::new(Catalog::open(&path).unwrap()),
             leases: Arc::new(LockFiles::open(self.0.path()).unwrap()),
-            archive: Some(Arc::new(Catalog::open_read_only(&path).unwrap())),
-        }
-    }
-}
-
-struct Memory(Arc<MemoryCatalog>);
-
-pub(super) fn memory() -> Arc<dyn Place> {
-    Arc::new(Memory(Arc::default()))
-}
-
-impl Place for Memory {
-    fn open(&self) -> Handle {
-        Handle {
-            store: self.0.clone(),
-            leases: self.0.clone(),
-            archive: None,
+            archive: Arc::new(CatalogReader::open(&path).unwrap()),
         }
     }
 }
@@ -74,7 +57,7 @@ impl Place for PostgresSchema {
         Handle {
             store: catalog.clone(),
             leases: Arc::new(RowLeases::new(&database, Duration::from_secs(60))),
-            archive: Some(catalog),
+            archive: Arc::clone(catalog.reader()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_base::record::Record;
-use ingest_catalog::{PassEnd, PassId, PassReader, PassRef, PassStore};
+use ingest_catalog::{PassEnd, PassId, PassRef};
 use proptest::prelude::*;
 
 use super::fixture::{Fixture, JOB, Page, at, new_pass, video_of};

@@ -1,5 +1,3 @@
-use ingest_catalog::PassStore;
-
 use super::fixture::{Fixture, Page, at, video};
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What people see who query the catalog in PostgreSQL: the views, with typed columns.
 
-use ingest_catalog::{Archive, Catalog, postgres};
+use ingest_catalog::{Catalog, CatalogReader, postgres};
 use ingest_config::ColumnType;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;
@@ -236,7 +236,7 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
     });
     for error in [
         Catalog::connect(database(&f.schema)).await.err().unwrap(),
-        Catalog::connect_read_only(database(&f.schema))
+        CatalogReader::connect(database(&f.schema))
             .await
             .err()
             .unwrap(),
@@ -254,7 +254,7 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
     ];
     for other in others {
         block_in_place(|| f.schema.rows(other));
-        let opened = Catalog::connect_read_only(database(&f.schema)).await;
+        let opened = CatalogReader::connect(database(&f.schema)).await;
         let said = opened.err().unwrap().to_string();
         assert!(
             said.contains("other tables") && said.contains("set catalog.schema"),
@@ -262,7 +262,7 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
         );
     }
     let foreign = block_in_place(|| PostgresServer::shared().schema());
-    let nothing = Catalog::connect_read_only(database(&foreign)).await;
+    let nothing = CatalogReader::connect(database(&foreign)).await;
     assert!(
         nothing
             .unwrap()

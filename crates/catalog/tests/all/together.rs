@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ingest_base::record::Record;
-use ingest_catalog::{Catalog, PassId, PassStore};
+use ingest_catalog::{Catalog, PassId};
 use ingest_config::Records;
 use ingest_testing::postgres::PostgresServer;
 use serde_json::json;

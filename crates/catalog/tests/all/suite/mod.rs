@@ -1,6 +1,5 @@
 //! The behaviours that every catalog must show. A catalog joins with a type that implements `Place`, and a module with
-//! `suite!`, or `pass_suite!` for one that keeps passes but no records. A behaviour that is in no list below is dead code,
-//! and the compiler says so.
+//! `suite!`. A behaviour that is in no list below is dead code, and the compiler says so.
 
 pub(crate) mod landing;
 pub(crate) mod leases;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use ingest_catalog::{
-    Archive, Landed, Leases, PassId, PassRecord, PassScope, PassStore, PendingId, PendingQuery,
+    CatalogReader, Landed, Leases, PassId, PassRecord, PassScope, PendingId, PendingQuery,
     RecordIds, RecordsQuery, SearchQuery, StoredRecord,
 };
 use ingest_quota::Timestamp;
@@ -28,18 +27,17 @@ pub(crate) trait Place: Send + Sync {
 
 /// One process's handle on a catalog.
 pub(crate) struct Handle {
-    pub(crate) store: Arc<dyn PassStore>,
+    pub(crate) store: Arc<ingest_catalog::Catalog>,
     pub(crate) leases: Arc<dyn Leases>,
-    /// `None` for a catalog without records.
-    pub(crate) archive: Option<Arc<dyn Archive>>,
+    pub(crate) archive: Arc<CatalogReader>,
 }
 
 /// The catalog that a behaviour is checked on.
 pub(crate) struct Catalog {
     place: Arc<dyn Place>,
-    pub(crate) store: Arc<dyn PassStore>,
+    pub(crate) store: Arc<ingest_catalog::Catalog>,
     pub(crate) leases: Arc<dyn Leases>,
-    archive: Option<Arc<dyn Archive>>,
+    archive: Arc<CatalogReader>,
 }
 
 impl Catalog {
@@ -67,8 +65,8 @@ impl Catalog {
         *self = self.another();
     }
 
-    pub(crate) fn archive(&self) -> &dyn Archive {
-        self.archive.as_deref().expect("a catalog with records")
+    pub(crate) fn archive(&self) -> &CatalogReader {
+        &self.archive
     }
 
     pub(crate) async fn land(&self, page: &Page) -> Landed {
@@ -160,8 +158,18 @@ impl Catalog {
 /// Runs the suite over a catalog: `suite!(place)`, where `place` is a function that returns a fresh `Arc<dyn Place>`.
 macro_rules! suite {
     ($place:path) => {
-        $crate::suite::pass_suite!($place);
         $crate::suite::behaviours! { $place, passes:
+            nothing_is_known_of_a_region_that_was_never_walked
+            an_unfinished_pass_stands_where_it_stopped
+            open_passes_come_oldest_first_with_the_shared_one_among_them
+            a_slice_has_its_own_passes_which_no_region_counts
+            a_complete_pass_is_dated_by_its_start_and_tells_its_pages
+            the_last_complete_pass_is_the_one_that_began_last
+            a_refusal_counts_until_a_later_pass_is_complete
+            a_pass_ends_once
+            a_step_ends_at_its_last_landed_page
+            a_cut_pass_is_complete_and_no_start_for_the_next_one
+            steps_move_and_are_dropped_with_the_job
             an_abandoned_pass_is_over_and_what_it_landed_stays
             a_pass_that_is_not_there_cannot_end
             a_step_starts_over_once_with_its_listing_anew
@@ -173,6 +181,7 @@ macro_rules! suite {
             what_a_pass_listed_has_a_child_of_several_parents_once
         }
         $crate::suite::behaviours! { $place, landing:
+            an_id_that_did_not_come_counts_as_fetched
             a_page_lands_with_its_records_listing_cursor_and_counts
             a_body_is_kept_as_it_came
             a_record_seen_from_eight_regions_is_stored_once_and_listed_eight_times
@@ -245,28 +254,6 @@ macro_rules! suite {
     };
 }
 
-/// Runs the part of the suite that holds without records.
-macro_rules! pass_suite {
-    ($place:path) => {
-        $crate::suite::behaviours! { $place, passes:
-            nothing_is_known_of_a_region_that_was_never_walked
-            an_unfinished_pass_stands_where_it_stopped
-            open_passes_come_oldest_first_with_the_shared_one_among_them
-            a_slice_has_its_own_passes_which_no_region_counts
-            a_complete_pass_is_dated_by_its_start_and_tells_its_pages
-            the_last_complete_pass_is_the_one_that_began_last
-            a_refusal_counts_until_a_later_pass_is_complete
-            a_pass_ends_once
-            a_step_ends_at_its_last_landed_page
-            a_cut_pass_is_complete_and_no_start_for_the_next_one
-            steps_move_and_are_dropped_with_the_job
-        }
-        $crate::suite::behaviours! { $place, landing:
-            an_id_that_did_not_come_counts_as_fetched
-        }
-    };
-}
-
 macro_rules! behaviours {
     ($place:path, $file:ident: $($behaviour:ident)*) => {
         $(
@@ -279,4 +266,4 @@ macro_rules! behaviours {
     };
 }
 
-pub(crate) use {behaviours, pass_suite, suite};
+pub(crate) use {behaviours, suite};

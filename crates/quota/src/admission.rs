@@ -406,6 +406,16 @@ impl Closing {
     }
 }
 
+/// A closing as another store holds it.
+impl From<ClosingState> for Closing {
+    fn from(ClosingState { until, interval }: ClosingState) -> Self {
+        match interval {
+            Some(interval) => Self::Copied { until, interval },
+            None => Self::Until(until),
+        }
+    }
+}
+
 impl ClosingState {
     /// A closing as a file holds it: an earlier release stored no interval, which is then taken for an hour.
     #[must_use]

@@ -17,6 +17,8 @@ pub struct PendingClosing {
     pub limit: LimitName,
     /// `None` when the limit was reopened.
     pub closing: Option<Closing>,
+    /// Of a reopening: until when this machine knew the limit to be closed; `None` where it knew of no closing.
+    pub opens: Option<Timestamp>,
     version: i64,
 }
 
@@ -35,18 +37,24 @@ impl Journal {
             let state = closing.over(existing, now);
             match existing == Some(state) {
                 true => Ok(()),
-                false => store(tx, &account, &limit, Some(state), InLedger::No),
+                false => store(tx, &account, &limit, state, InLedger::No),
             }
         })
         .await
     }
 
-    /// Records that a limit was reopened. A ledger that comes back from before a `reopen` is closed again all the same: after
+    /// Records that a limit was reopened, and until when it was known to be closed: a closing that ends later is a newer one,
+    /// which holds (L18). A ledger that comes back from before a `reopen` is closed again all the same: after
     /// a loss machines send what is closed, not what was reopened, since nobody can tell which of the two is newer.
     pub async fn reopen(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
         let (account, limit) = (account.name.clone(), limit.to_owned());
-        self.write(move |tx| store(tx, &account, &limit, None, InLedger::No))
-            .await
+        self.write(move |tx| {
+            let upsert = "insert into closing (account, limit_name, probing, told) values (?, ?, 0, 0)
+                 on conflict do update set until = null, probing = 0, told = 0, version = version + 1,
+                     probe_interval = case when until is not null then until when not told then probe_interval end";
+            tx.prepare_cached(upsert)?.execute([account, limit]).map(drop)
+        })
+        .await
     }
 
     /// Records a closing that the ledger reported, unless this machine has a newer one pending. The ledger reports until
@@ -119,19 +127,18 @@ enum InLedger {
     No,
 }
 
-/// Stores the closing of a limit; `None` when it is open.
+/// Stores the closing of a limit.
 fn store(
     connection: &Connection,
     account: &str,
     limit: &str,
-    state: Option<ClosingState>,
+    state: ClosingState,
     in_ledger: InLedger,
 ) -> rusqlite::Result<()> {
     let upsert = "insert into closing (account, limit_name, until, probing, probe_interval, told) values (?, ?, ?, ?, ?, ?)
          on conflict do update set until = excluded.until, probing = excluded.probing,
              probe_interval = excluded.probe_interval, told = excluded.told, version = version + 1";
-    let until = state.map(|state| state.until.micros());
-    let interval = state.and_then(ClosingState::interval_micros);
+    let (until, interval) = (state.until.micros(), state.interval_micros());
     let told = in_ledger == InLedger::Yes;
     connection
         .prepare_cached(upsert)?
@@ -164,7 +171,7 @@ pub fn apply_grant(
             Some(_) if is_pending(tx, account, limit)? => {}
             Some(interval) => {
                 let state = ClosingState::after_probe(*interval, moment.now);
-                store(tx, account, limit, Some(state), InLedger::Yes)?;
+                store(tx, account, limit, state, InLedger::Yes)?;
             }
         }
     }
@@ -235,13 +242,15 @@ fn closed(
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
-    let closing = state(row, 2)?.map(|ClosingState { until, interval }| match interval {
-        Some(interval) => Closing::Copied { until, interval },
-        None => Closing::Until(until),
-    });
+    let closing = state(row, 2)?.map(Closing::from);
+    let opens = match closing {
+        Some(_) => None,
+        None => row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
+    };
     Ok(PendingClosing {
         limit: row.get(0)?,
         closing,
+        opens,
         version: row.get(1)?,
     })
 }

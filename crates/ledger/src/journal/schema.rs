@@ -5,7 +5,8 @@ use ingest_sqlite::Schema;
 
 /// `charge` holds this machine's charges of two windows, `contact` the ledger's last position, `said` the use of each limit
 /// that the ledger reported last, `closing` the limits that the upstream reported exhausted. Times are microseconds since the
-/// Unix epoch. State `asked` is a requested charge, and `told` says that the ledger has the row as it is here.
+/// Unix epoch. State `asked` is a requested charge, and `told` says that the ledger has the row as it is here. Of a closing that
+/// was taken back, `probe_interval` is until when it was known to last.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
     version: 6,

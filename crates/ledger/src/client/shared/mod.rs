@@ -396,6 +396,16 @@ impl LedgerClient for SharedClient {
     }
 
     async fn reopen(&self, account: &Account, limit: &str) -> Result<(), ClientError> {
+        // What is closed now is opened, and nothing that is closed later, should the ledger hear of this only then (L18).
+        match self.usage_of(account, limit).await {
+            Ok(usage) => {
+                if let Some(until) = usage.and_then(|usage| usage.closed_until) {
+                    self.journal.learn(account, limit, until).await?;
+                }
+            }
+            Err(error) if error.is_outage() => {}
+            Err(error) => return Err(error),
+        }
         self.journal.reopen(account, limit).await?;
         self.sync_now_or_later(account).await
     }

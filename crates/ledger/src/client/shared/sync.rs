@@ -82,6 +82,11 @@ impl SharedClient {
         // Only now: what a crash lets be sent twice counts once.
         self.journal.mark_synced(account, pending).await?;
         for pending in closings {
+            if let Some(until) = self.closed_since(account, pending).await? {
+                self.journal.mark_closing_synced(account, pending).await?;
+                self.journal.learn(account, &pending.limit, until).await?;
+                continue;
+            }
             let update = closing_update(&pending.limit, pending.closing);
             if self.send(account, update, seen).await? == Synced::Lost {
                 return Ok(Synced::Lost);
@@ -89,6 +94,22 @@ impl SharedClient {
             self.journal.mark_closing_synced(account, pending).await?;
         }
         Ok(Synced::Yes)
+    }
+
+    /// Of a reopening that the ledger did not hear when it was made: until when the ledger has closed the limit meanwhile, which
+    /// holds; `None` where it has not.
+    async fn closed_since(
+        &self,
+        account: &Account,
+        pending: &PendingClosing,
+    ) -> Result<Option<Timestamp>, ClientError> {
+        if pending.closing.is_some() {
+            return Ok(None);
+        }
+        let (part, now) = (account.only(&pending.limit), self.clock.now());
+        let usage = self.ledger.usage(&part, None, &[], now).await?.limits;
+        let closed = usage.iter().filter_map(|usage| usage.closed_until).max();
+        Ok(closed.filter(|until| Some(*until) > pending.opens))
     }
 
     async fn send_charges(

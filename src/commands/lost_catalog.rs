@@ -18,7 +18,9 @@ pub async fn lost_catalog(environment: &Environment, ledger: &dyn LedgerClient) 
         // Charges by hand need no catalog.
         Err(error) if error.kind() == ErrorKind::NotFound => ("is missing", true),
         // A run that creates it now has a log beside it.
-        Ok(found) if found.len() == 0 && !beside(&path, "-wal").exists() => ("is empty", false),
+        Ok(found) if found.is_file() && found.len() == 0 && !beside(&path, "-wal").exists() => {
+            ("is empty", false)
+        }
         Ok(_) | Err(_) => return None,
     };
     let now = environment.clock.now();

@@ -2,10 +2,10 @@
 //! could lead a process of another user to that user's files with one.
 
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, FileType, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
@@ -167,26 +167,39 @@ impl Directory {
         let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&self.0, name, flags, FILE);
         let file = File::from(opened.map_err(|error| self.refused(name, error))?);
-        match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(io::Error::other(
-                "it is no regular file; delete it, and run again",
-            )),
+        match no_file(file.metadata()?.file_type()) {
+            None => Ok(file),
+            Some(why) => Err(io::Error::other(why)),
         }
     }
 
-    /// What the system says of a link does not name it.
+    /// What the system says of a link, or of a socket, does not name it.
     fn refused(&self, name: &OsStr, error: Errno) -> io::Error {
         let about = rustix::fs::statat(self.0.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW);
-        let is_link = about.is_ok_and(|about| {
-            rustix::fs::FileType::from_raw_mode(about.st_mode) == rustix::fs::FileType::Symlink
-        });
-        match is_link {
-            true => io::Error::other(LINK),
-            false => error.into(),
+        let kind = about.map(|about| rustix::fs::FileType::from_raw_mode(about.st_mode));
+        match kind {
+            Ok(rustix::fs::FileType::Symlink) => io::Error::other(LINK),
+            Ok(rustix::fs::FileType::Socket) => io::Error::other(SOCKET),
+            _ => error.into(),
         }
     }
 }
+
+/// Why something is not opened that is no regular file, and what to do; `None` for a regular file. Nothing is opened to find out:
+/// that would wait for the other end of a pipe.
+#[must_use]
+pub fn no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        _ if kind.is_file() => None,
+        _ if kind.is_symlink() => Some(LINK),
+        _ if kind.is_dir() => Some("the path is a directory; move it away"),
+        _ if kind.is_fifo() => Some("it is a pipe, no regular file; delete it, and run again"),
+        _ if kind.is_socket() => Some(SOCKET),
+        _ => Some("it is a device, no regular file; delete it, and run again"),
+    }
+}
+
+const SOCKET: &str = "it is a socket, no regular file; delete it, and run again";
 
 /// What a message says of a link in a state directory.
 pub const LINK: &str =

@@ -116,10 +116,7 @@ pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
     let name = schema.name;
     private::create_file(path)
         .map_err(|error| OpenError::denied(path, name, explain_making(&error)))?;
-    refuse_links(path, name)?;
-    if path.is_dir() {
-        return Err(OpenError::denied(path, name, DIRECTORY));
-    }
+    refuse_other_than_files(path, name)?;
     let began = Instant::now();
     loop {
         match open_once(path, schema) {
@@ -138,9 +135,8 @@ pub fn open(path: &Path, schema: Schema) -> Result<Database, OpenError> {
 /// # Errors
 /// When the system does not say, or something else is in its place; `name` is what the file holds.
 pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
-    refuse_links(path, name)?;
+    refuse_other_than_files(path, name)?;
     let why = match fs::metadata(path) {
-        Ok(found) if found.is_dir() => DIRECTORY.to_owned(),
         Ok(_) => return Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => explain_looking(path, &error),
@@ -148,19 +144,35 @@ pub fn is_there(path: &Path, name: &'static str) -> Result<bool, OpenError> {
     Err(OpenError::denied(path, name, why))
 }
 
-/// Rejects a link in place of a file or of a side file of it: SQLite would follow it, or say nothing of it.
-fn refuse_links(path: &Path, name: &'static str) -> Result<(), OpenError> {
-    let is_link = |file: &PathBuf| fs::symlink_metadata(file).is_ok_and(|found| found.is_symlink());
-    let mut files = ["", "-wal", "-shm"]
-        .map(|suffix| beside(path, suffix))
-        .into_iter();
-    files.find(is_link).map_or(Ok(()), |path| {
-        Err(OpenError::denied(&path, name, private::LINK))
+/// Rejects what is no file in place of a file or of a side file of it: SQLite would follow a link, wait for a pipe, and say nothing
+/// of either.
+fn refuse_other_than_files(path: &Path, name: &'static str) -> Result<(), OpenError> {
+    match other_than_file(path) {
+        None => Ok(()),
+        Some((path, why)) => Err(OpenError::denied(&path, name, why)),
+    }
+}
+
+fn other_than_file(path: &Path) -> Option<(PathBuf, &'static str)> {
+    let files = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
+    files.into_iter().find_map(|file| {
+        let found = fs::symlink_metadata(&file).ok()?;
+        Some((file, private::no_file(found.file_type())?))
+    })
+}
+
+/// The same, where SQLite opens a file once more.
+fn expect_file(path: &Path) -> rusqlite::Result<()> {
+    other_than_file(path).map_or(Ok(()), |(file, why)| {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+        let why = format!("{}: {why}", file.display());
+        Err(rusqlite::Error::SqliteFailure(code, Some(why)))
     })
 }
 
 /// Opens a connection to a file. SQLite follows no link to it.
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
+    expect_file(path)?;
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     Connection::open_with_flags(located(path), flags)
 }
@@ -270,7 +282,6 @@ fn is_shortage(error: &io::Error) -> bool {
 
 /// What to do where no file can be opened.
 pub const NO_FILES: &str = "raise the limit of open files (`ulimit -n`, or LimitNOFILE= of a unit)";
-const DIRECTORY: &str = "the path is a directory; move it away";
 
 /// Whether this user may write a file, or make it where it is not there. Nothing is written to find out.
 ///

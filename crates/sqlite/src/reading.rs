@@ -11,7 +11,7 @@ use rustix::fs::{Access, access};
 
 use super::state::Files;
 use super::written::is_written_here;
-use super::{beside, keep_plans, located, wait_while_busy};
+use super::{beside, expect_file, keep_plans, located, wait_while_busy};
 
 /// What keeps a reader from mixing two states of a file.
 #[derive(Debug)]
@@ -73,6 +73,7 @@ impl Mode {
 
 /// Opens a file that is there, and writes nothing, not even the side files of a log.
 pub fn open(path: &Path) -> rusqlite::Result<(Connection, Protection)> {
+    expect_file(path)?;
     let files = Files::settled(path);
     let is_written_here = is_written_here(&files);
     let mode = if is_written_here {

@@ -197,18 +197,47 @@ fn a_directory_behind_a_link_is_not_entered() {
 
 #[test]
 fn a_pipe_in_place_of_a_file_is_not_waited_for() {
+    let writing: [&[&str]; 3] = [
+        &CHARGE,
+        &["--region", "US"],
+        &["reopen", "youtube", "daily"],
+    ];
+    let reading: [&[&str]; 5] = [
+        &["status", "--limits"],
+        &["history"],
+        &["--dry-run"],
+        &["repair"],
+        &["backup", "copy"],
+    ];
+    let of = |name, some: &[&'static [&'static str]]| -> Vec<_> {
+        some.iter().map(|one| (name, *one)).collect()
+    };
+    let cases = [
+        of("locks/charging.lock", &writing[..1]),
+        of("ledger.db", &[&writing[..], &reading].concat()),
+        of(
+            "catalog.db",
+            &[&writing[1..2], &reading, &[&["search", "a"]]].concat(),
+        ),
+        of("journal.db", &[&AWAY[..], &["repair"]]),
+    ];
     let world = World::new();
-    fs::create_dir_all(world.state_dir().join("locks")).unwrap();
-    let pipe = world.state_dir().join("locks/charging.lock");
-    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
-    let mut command = world.command(&CHARGE);
-    let child = command
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn();
-    let ran = ends_within(child.unwrap(), Duration::from_secs(20));
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stderr.contains("no regular file"), "{ran:?}");
+    for (name, arguments) in cases.concat() {
+        let _ = fs::remove_dir_all(world.state_dir());
+        fs::create_dir_all(world.state_dir().join("locks")).unwrap();
+        let pipe = world.state_dir().join(name);
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        let mut command = world.command(arguments);
+        let child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn();
+        let ran = ends_within(child.unwrap(), Duration::from_secs(20));
+        assert_eq!(ran.code, 1, "{name}: {arguments:?}: {ran:?}");
+        for part in [name, "it is a pipe, no regular file; delete it"] {
+            assert!(ran.stderr.contains(part), "{name}: {arguments:?}: {ran:?}");
+        }
+    }
 }
 
 #[test]

@@ -40,6 +40,11 @@ pub fn recorded_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient
     Ok(refill(environment).recorded()?)
 }
 
+/// Says of a ledger that was restored from a backup what it may lack; `None` where that is over, or it was not restored.
+pub async fn restored(environment: &Environment, ledger: &dyn LedgerClient) -> Option<String> {
+    refill(environment).restored(ledger).await
+}
+
 fn refill(environment: &Environment) -> Refill<'_, OfCatalog<'_>> {
     Refill {
         config: &environment.config.ledger,

@@ -11,12 +11,13 @@ use super::environment::{CATALOG_FILE, Environment};
 use super::figures::counted;
 use super::output::Message;
 use super::progress::Working;
+use super::refill::{recorded_ledger, restored};
 use super::{Error, output};
 use crate::cli::Global;
 use crate::exit::Exit;
 use ingest_base::apart::apart;
 use ingest_catalog::{Catalog, Postgres, Resource, Taken};
-use ingest_ledger::{JOURNAL_FILE, Journal, JournalError, LEDGER_FILE, SqliteLedger};
+use ingest_ledger::{JOURNAL_FILE, Journal, JournalError, LEDGER_FILE, SqliteLedger, file_of};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Integrity, OpenError};
 
@@ -52,7 +53,15 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);
         if sqlite::is_there(&path, name)? {
-            repaired.push(one(path).await?);
+            let mut one = one(path).await?;
+            if file == file_of(&environment.config.ledger.store)
+                && one.outcome != Outcome::Damaged
+                && let Ok(ledger) = recorded_ledger(&environment)
+                && let Some(restored) = restored(&environment, &*ledger).await
+            {
+                one.detail = format!("{}; {restored}", one.detail);
+            }
+            repaired.push(one);
             working.count(1);
         }
     }

@@ -38,7 +38,7 @@ pub use client::{
     Spending, fresh_id, random_id,
 };
 pub use journal::{Journal, JournalError};
-pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
+pub use open::{JOURNAL_FILE, LEDGER_FILE, Mode, OpenLedgerError, file_of, open};
 pub use shared::{
     Ack, ChargeReply, Granted, LedgerPosition, Report, SharedLedger, Update, UsageReply,
 };

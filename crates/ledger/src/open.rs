@@ -22,6 +22,15 @@ pub const LEDGER_FILE: &str = "ledger.db";
 /// The file of this machine's journal, there.
 pub const JOURNAL_FILE: &str = "journal.db";
 
+/// The file in the state directory that a ledger has there.
+#[must_use]
+pub const fn file_of(store: &LedgerStore) -> &'static str {
+    match store {
+        LedgerStore::Sqlite => LEDGER_FILE,
+        LedgerStore::Redis(_) => JOURNAL_FILE,
+    }
+}
+
 /// What a ledger is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {

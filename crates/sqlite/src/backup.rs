@@ -8,6 +8,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 const MARK: &str =
     "create table if not exists backup (made_at integer not null); delete from backup;";
 const IS_MARKED: &str = "select exists (select 1 from sqlite_schema where name = 'backup')";
+const IS_NOTED: &str =
+    "select exists (select 1 from pragma_table_info('backup') where name = 'used_from')";
 
 /// Copies one state of a file to an empty one, while other processes may write. The copy stores when it was made.
 ///
@@ -23,16 +25,52 @@ pub fn copy(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
         .map(drop)
 }
 
-/// When the backup was made that a file was restored from, in microseconds since 1970; `None` for one that was not restored.
+/// A file that was restored from a backup. Times are microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restored {
+    /// When the backup was made.
+    pub made_at: i64,
+    /// When the restored file was first written; `None` before that.
+    pub used_from: Option<i64>,
+}
+
+/// The backup that a file was restored from; `None` for one that was not restored.
 ///
 /// # Errors
 /// When SQLite cannot read it.
-pub fn restored_from(connection: &Connection) -> rusqlite::Result<Option<i64>> {
-    if !connection.query_row(IS_MARKED, [], |row| row.get::<_, bool>(0))? {
+pub fn restored(connection: &Connection) -> rusqlite::Result<Option<Restored>> {
+    if !says(connection, IS_MARKED)? {
         return Ok(None);
     }
+    let select = match says(connection, IS_NOTED)? {
+        true => "select made_at, used_from from backup order by made_at desc limit 1",
+        false => "select made_at, null from backup order by made_at desc limit 1",
+    };
+    let read = connection.query_row(select, [], |row| {
+        Ok(Restored {
+            made_at: row.get(0)?,
+            used_from: row.get(1)?,
+        })
+    });
+    read.optional()
+}
+
+/// Notes when a restored file is first written: what was charged before that may be missing in it.
+///
+/// # Errors
+/// When SQLite cannot write it.
+pub fn note_restored(connection: &Connection, used_from: i64) -> rusqlite::Result<()> {
+    if !says(connection, IS_NOTED)? {
+        connection.execute_batch("alter table backup add column used_from integer")?;
+    }
     connection
-        .query_row("select max(made_at) from backup", [], |row| row.get(0))
-        .optional()
-        .map(Option::flatten)
+        .execute(
+            "update backup set used_from = ?1 where used_from is null",
+            [used_from],
+        )
+        .map(drop)
+}
+
+fn says(connection: &Connection, question: &str) -> rusqlite::Result<bool> {
+    connection.query_row(question, [], |row| row.get(0))
 }

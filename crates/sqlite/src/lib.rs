@@ -35,7 +35,7 @@ use thiserror::Error;
 use ingest_base::plain::plain;
 use ingest_base::private;
 
-pub use backup::{copy, restored_from};
+pub use backup::{Restored, copy, note_restored, restored};
 pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
 pub use interrupt::{Advance, Interruptible};

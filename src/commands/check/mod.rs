@@ -17,13 +17,13 @@ use super::environment::{CATALOG_FILE, Environment};
 use super::figures::counted;
 use super::lost_catalog::lost_catalog;
 use super::output::Message;
-use super::refill::recorded_ledger;
+use super::refill::{recorded_ledger, restored};
 use super::{Error, output};
 use crate::cli::{CheckArgs, Global};
 use crate::exit::Exit;
-use ingest_config::{Auth, Credential, LedgerStore, RedisAccess};
+use ingest_config::{Auth, Credential, RedisAccess};
 use ingest_ledger as ledger;
-use ingest_ledger::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
+use ingest_ledger::{LedgerClient, file_of};
 use ingest_sqlite as sqlite;
 use ingest_upstream::Upstream;
 
@@ -149,11 +149,8 @@ async fn ready(
 
 /// Checks the part of the ledger that is on this machine: the ledger file, or the journal.
 async fn ledger(environment: &Environment) -> (CheckFinding, Option<Arc<dyn LedgerClient>>) {
-    let (file, elsewhere) = match environment.config.ledger.store {
-        LedgerStore::Sqlite => (LEDGER_FILE, false),
-        LedgerStore::Redis(_) => (JOURNAL_FILE, true),
-    };
-    let path = environment.state_dir.join(file);
+    let store = &environment.config.ledger.store;
+    let path = environment.state_dir.join(file_of(store));
     let what = path.display().to_string();
     let ledger = match recorded_ledger(environment) {
         Ok(ledger) => ledger,
@@ -163,13 +160,19 @@ async fn ledger(environment: &Environment) -> (CheckFinding, Option<Arc<dyn Ledg
         return (bad(what, why), None);
     }
     // Only `--connect` asks a server; without it the journal is all that can be looked at.
-    let usable = if elsewhere {
-        can_be_read(environment, &*ledger).await
-    } else {
+    let usable = if store.is_file() {
         connect::answers(environment, &*ledger).await
+    } else {
+        can_be_read(environment, &*ledger).await
     };
     match usable {
-        Ok(()) => (good(what, "usable".to_owned()), Some(ledger)),
+        Ok(()) => {
+            let usable = match restored(environment, &*ledger).await {
+                None => good(what, "usable".to_owned()),
+                Some(restored) => warning(what, restored),
+            };
+            (usable, Some(ledger))
+        }
         Err(why) => (bad(what, why), None),
     }
 }

@@ -22,7 +22,7 @@ use crate::run::{self, Candidate, HeldBack, LimitReport, Rejections};
 use ingest_base::record::Doubted;
 use ingest_catalog::{PassEnd, PassRecord, Resource};
 use ingest_config::Region;
-use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Origin, Purpose, Spent};
+use ingest_ledger::{ChargeSource, ClientError, LedgerClient, Origin, Purpose, Spent, file_of};
 use ingest_quota::{Account, Cost, Limit, LimitName, LimitUsage, Return, Timestamp, Units};
 
 /// How long a failed pass is shown.
@@ -52,6 +52,9 @@ pub struct Status {
     /// Why nothing is known of what was ingested, where the catalog was lost; absent where it is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost_catalog: Option<String>,
+    /// What a ledger may lack that was restored from a backup; `None` where it lacks nothing.
+    #[serde(skip)]
+    pub restored: Option<String>,
     /// What the last batches of each job noticed, if they did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<BatchStatus>,
@@ -222,6 +225,10 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
     environment.expect_shown(&args.shown)?;
     let mut status = report(&environment, args.fail_if_stale).await?;
     status.keep(&args.shown);
+    if let Some(restored) = &status.restored {
+        let file = file_of(&environment.config.ledger.store);
+        tracing::warn!("{}: {restored}", environment.state_dir.join(file).display());
+    }
     let now = environment.clock.now();
     output::report(global, &status, |screen| {
         let stale = status.stale.as_ref().zip(args.fail_if_stale);
@@ -268,6 +275,7 @@ pub async fn report(
         regions,
         held_back: held_back(environment, now).await,
         lost_catalog: lost_catalog(environment, &*ledger).await,
+        restored: refill::restored(environment, &*ledger).await,
         walking: walking(environment).await?,
         stale: None,
     };

@@ -18,6 +18,7 @@ use ingest_quota::{
     Account, ChargeId, Closing, Cost, Entry, Grant, LimitName, LimitUsage, Outage, Rejection,
     Timestamp, Units,
 };
+use ingest_sqlite::Restored;
 
 /// The number of grants in a row that may arrive too late to be used. A ledger that is always slower than the grace of a
 /// short window then counts as away, and does not keep a run busy for ever.
@@ -281,9 +282,14 @@ pub trait LedgerClient: Send + Sync {
         Ok(HashMap::new())
     }
 
-    /// Returns when the backup was made that the ledger's file on this machine, or the journal, was restored from; `None` for one
-    /// that was not restored.
-    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError>;
+    /// Returns the backup that the ledger's file on this machine, or the journal, was restored from; `None` for one that was not
+    /// restored.
+    async fn restored(&self) -> Result<Option<Restored>, ClientError>;
+
+    /// Notes in the restored file that it is used from now on.
+    async fn note_restored(&self) -> Result<(), ClientError> {
+        Err(ClientError::ReadOnly)
+    }
 
     /// The journal of this machine; `None` when the ledger itself is on this machine.
     fn journal(&self) -> Option<&Journal> {

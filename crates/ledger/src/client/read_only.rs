@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::{SharedLedger, UsageReply, reported_of};
 use ingest_base::clock::Clock;
 use ingest_quota::{Account, ChargeId, Cost, Entry, LimitUsage, Return, Timestamp, Units};
+use ingest_sqlite::Restored;
 
 /// A shared ledger and this machine's journal, for reading.
 pub struct ReadOnlyClient {
@@ -118,8 +119,8 @@ impl LedgerClient for ReadOnlyClient {
         Ok(self.journal.find(account, id).await?)
     }
 
-    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
-        Ok(self.journal.restored_from().await?)
+    async fn restored(&self) -> Result<Option<Restored>, ClientError> {
+        Ok(self.journal.restored().await?)
     }
 
     fn journal(&self) -> Option<&Journal> {

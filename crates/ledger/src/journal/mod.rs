@@ -148,13 +148,21 @@ impl Journal {
         self.ledger.as_deref()
     }
 
-    /// Returns when the backup was made that the file was restored from; `None` for one that was not restored.
+    /// Returns the backup that the file was restored from; `None` for one that was not restored.
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn restored_from(&self) -> Result<Option<Timestamp>, JournalError> {
-        let made_at = self.look(sqlite::restored_from).await?;
-        Ok(made_at.map(Timestamp::from_micros))
+    pub async fn restored(&self) -> Result<Option<sqlite::Restored>, JournalError> {
+        self.look(sqlite::restored).await
+    }
+
+    /// Notes that a restored file is used from `now` on.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn note_restored(&self, now: Timestamp) -> Result<(), JournalError> {
+        self.write(move |tx| sqlite::note_restored(tx, now.micros()))
+            .await
     }
 
     /// Returns a copy in memory.

@@ -168,9 +168,17 @@ impl<P: Passes> Refill<'_, P> {
             if !entries.is_empty() {
                 ledger.absorb(account, &entries).await?;
             }
+            if missing.closings.is_empty() {
+                continue;
+            }
+            for (limit, closing) in &missing.closings {
+                ledger.close(account, limit, *closing).await?;
+            }
+            // Only now: what a crash lets be closed twice is closed once.
+            let (store, now) = (&self.config.store, self.clock.now());
+            end_closings(store, self.state_dir, account, &missing.closings, now).await?;
         }
-        self.warn_if_restored(ledger).await;
-        Ok(())
+        self.note_and_warn_if_restored(ledger).await
     }
 
     /// Returns what an opened ledger has before it is charged anything.

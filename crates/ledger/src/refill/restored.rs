@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use super::{Found, PassSpend, Passes, Refill};
-use crate::{JOURNAL_FILE, LEDGER_FILE, LedgerClient};
+use crate::LedgerClient;
+use crate::open::file_of;
 use ingest_base::plain::instant;
-use ingest_config::LedgerStore;
 use ingest_quota::{Account, Entry, Timestamp};
+use ingest_sqlite::Restored;
 
 impl PassSpend {
     /// Whether an account of its job has a charge since it began: the file is then no older than the pass, which can have spent nothing
@@ -72,26 +73,38 @@ impl<P: Passes> Refill<'_, P> {
         Ok(newest)
     }
 
-    /// Reports a ledger, or a journal, that was restored from a backup, as long as what was charged since may still count
-    /// upstream.
-    pub(super) async fn warn_if_restored(&self, ledger: &dyn LedgerClient) {
-        let Ok(Some(made_at)) = ledger.restored_from().await else {
-            return;
-        };
-        let file = match self.config.store {
-            LedgerStore::Sqlite => LEDGER_FILE,
-            LedgerStore::Redis(_) => JOURNAL_FILE,
-        };
+    /// Says of a ledger, or a journal, that was restored from a backup, what it may lack, as long as what was charged before it was
+    /// restored may still count upstream; `None` otherwise.
+    pub async fn restored(&self, ledger: &dyn LedgerClient) -> Option<String> {
+        let restored = ledger.restored().await.ok().flatten()?;
+        let now = self.clock.now();
+        // Only what charges can note that it found a restored file: until then, it can be restored as late as now.
+        let used_from = restored.used_from.map_or(now, Timestamp::from_micros);
         let windows = self.accounts.iter().map(|account| account.longest_window());
-        let until = made_at + windows.max().unwrap_or_default();
-        if self.clock.now() < until {
-            tracing::warn!(
-                "{}: restored from a backup of {}; charges made between the backup and the restore are missing, and their \
-                units may be granted again until {}. Charge them with `ingest charge --times`, or wait until then",
-                self.state_dir.join(file).display(),
-                instant(made_at),
+        let until = used_from + windows.max().unwrap_or_default();
+        (now < until).then(|| {
+            format!(
+                "restored from a backup of {}; charges made between the backup and the restore are missing, and their units may \
+                be granted again until {}. Charge them with `ingest charge --times`, or wait until then",
+                instant(Timestamp::from_micros(restored.made_at)),
                 instant(until)
-            );
+            )
+        })
+    }
+
+    /// Notes since when a restored file is used, and reports it.
+    pub(super) async fn note_and_warn_if_restored(
+        &self,
+        ledger: &dyn LedgerClient,
+    ) -> Result<(), P::Error> {
+        let is_new = |restored: Restored| restored.used_from.is_none();
+        if ledger.restored().await?.is_some_and(is_new) {
+            ledger.note_restored().await?;
         }
+        if let Some(restored) = self.restored(ledger).await {
+            let file = file_of(&self.config.store);
+            tracing::warn!("{}: {restored}", self.state_dir.join(file).display());
+        }
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@ use ingest_base::clock::{Clock, Monotonic};
 use ingest_quota::{
     Account, ChargeId, Closing, Cost, Decision, Entry, LimitUsage, Timestamp, Units,
 };
+use ingest_sqlite::Restored;
 
 /// What a simulation sees of its ledger, and does in its place.
 pub trait Watch: Send + Sync {
@@ -212,8 +213,13 @@ impl LedgerClient for LocalClient {
         Ok(self.ledger.read(read).await?)
     }
 
-    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
-        let made_at = self.ledger.read_few(ingest_sqlite::restored_from).await?;
-        Ok(made_at.map(Timestamp::from_micros))
+    async fn restored(&self) -> Result<Option<Restored>, ClientError> {
+        Ok(self.ledger.read_few(ingest_sqlite::restored).await?)
+    }
+
+    async fn note_restored(&self) -> Result<(), ClientError> {
+        let now = self.clock.now().micros();
+        let note = move |connection: &Connection| ingest_sqlite::note_restored(connection, now);
+        Ok(self.ledger.write(note).await?)
     }
 }

@@ -25,6 +25,7 @@ use crate::{Charge, ChargeReply, Granted, LedgerError, SharedLedger, reported_of
 use ingest_base::clock::{Clock, Monotonic};
 use ingest_config::{AfterLoss, LedgerConfig};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Timestamp, Units};
+use ingest_sqlite::Restored;
 
 pub use breaker::CircuitBreaker;
 use sync::Losses;
@@ -474,8 +475,12 @@ impl LedgerClient for SharedClient {
         }
     }
 
-    async fn restored_from(&self) -> Result<Option<Timestamp>, ClientError> {
-        Ok(self.journal.restored_from().await?)
+    async fn restored(&self) -> Result<Option<Restored>, ClientError> {
+        Ok(self.journal.restored().await?)
+    }
+
+    async fn note_restored(&self) -> Result<(), ClientError> {
+        Ok(self.journal.note_restored(self.clock.now()).await?)
     }
 
     fn journal(&self) -> Option<&Journal> {

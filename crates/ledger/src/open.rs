@@ -7,13 +7,14 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::redis::RedisLedger;
+use super::refill::Missing;
 use super::{
     ClientError, ForgottenLedger, Journal, JournalError, Ledger, LedgerClient, LedgerError,
     LocalClient, Policy, ReadOnlyClient, SharedClient, SqliteLedger,
 };
 use ingest_base::clock::Clock;
 use ingest_config::{LedgerConfig, LedgerStore};
-use ingest_quota::{Account, Entry};
+use ingest_quota::Account;
 use ingest_sqlite::OpenError;
 
 /// The file of this machine's ledger, in the state directory.
@@ -123,13 +124,13 @@ pub(super) fn open_journal(path: &Path, mode: Mode) -> Result<Journal, JournalEr
     }
 }
 
-/// Opens a copy in memory of the ledger that `config` names, with these charges added. Nothing is written, neither to the
-/// ledger nor on this machine.
+/// Opens a copy in memory of the ledger that `config` names, with what it lacks. Nothing is written, neither to the ledger nor on
+/// this machine.
 ///
 /// # Errors
 /// As [`open`].
-pub async fn open_with(
-    charges: &[(Arc<Account>, Vec<Entry>)],
+pub(super) async fn open_with(
+    lacking: &[(Arc<Account>, Missing)],
     config: &LedgerConfig,
     state_dir: &Path,
     clock: Arc<dyn Clock>,
@@ -138,17 +139,24 @@ pub async fn open_with(
         LedgerStore::Sqlite => {
             let ledger = SqliteLedger::open_read_only(&state_dir.join(LEDGER_FILE))?;
             let copy = ledger.in_memory().await?;
-            for (account, entries) in charges {
-                copy.absorb(account, entries, &[], clock.now()).await?;
+            let now = clock.now();
+            for (account, missing) in lacking {
+                copy.absorb(account, &missing.charges(), &[], now).await?;
+                for (limit, closing) in &missing.closings {
+                    copy.close(account, limit, *closing, now).await?;
+                }
             }
             Ok(Arc::new(LocalClient::new(copy, clock)))
         }
         LedgerStore::Redis(url) => {
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
             let copy = journal.in_memory().await?;
-            for (account, entries) in charges {
-                // In a journal they are charges that the ledger does not have yet, which a report adds to its use.
-                copy.add(account, entries).await?;
+            for (account, missing) in lacking {
+                // In a journal it is what the ledger does not have yet, which a report adds to its use.
+                copy.add(account, &missing.charges()).await?;
+                for (limit, closing) in &missing.closings {
+                    copy.close(account, limit, *closing, clock.now()).await?;
+                }
             }
             let ledger = Arc::new(RedisLedger::configured(url, config)?);
             Ok(Arc::new(ReadOnlyClient::new(ledger, copy, clock)))

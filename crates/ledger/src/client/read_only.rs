@@ -88,10 +88,16 @@ impl LedgerClient for ReadOnlyClient {
         for usage in &mut limits {
             self.add_unsynced(account, usage, &unsynced, &recorded);
         }
+        // What the next run closes first.
+        for pending in self.journal.pending_closings(account).await? {
+            let until = pending.closed_until().filter(|until| *until > now);
+            let usage = limits.iter_mut().find(|one| one.limit == pending.limit);
+            if let Some((usage, until)) = usage.zip(until) {
+                close(usage, until);
+            }
+        }
         if let Some(until) = self.journal.waits_until(account, now).await? {
-            limits
-                .iter_mut()
-                .for_each(|usage| close_while_waiting(usage, until));
+            limits.iter_mut().for_each(|usage| close(usage, until));
         }
         Ok(limits)
     }
@@ -149,8 +155,8 @@ fn returns<'a>(
         .filter(move |back| back.at > now)
 }
 
-/// A machine that waits after a loss (L42) is granted nothing, as if every limit were closed.
-fn close_while_waiting(usage: &mut LimitUsage, until: Timestamp) {
+/// Closes a limit. A machine that waits after a loss (L42) is granted nothing, as if every limit were closed.
+fn close(usage: &mut LimitUsage, until: Timestamp) {
     usage.closed_until = usage.closed_until.max(Some(until));
     usage.remaining = Units::ZERO;
 }

@@ -22,6 +22,17 @@ pub struct PendingClosing {
     version: i64,
 }
 
+impl PendingClosing {
+    /// Until when the limit is closed; `None` when it was reopened.
+    pub const fn closed_until(&self) -> Option<Timestamp> {
+        match self.closing {
+            Some(Closing::Until(until) | Closing::Copied { until, .. }) => Some(until),
+            // A journal holds no closing without its end.
+            Some(Closing::Probing) | None => None,
+        }
+    }
+}
+
 impl Journal {
     /// Records that a limit is closed; of two closings the later holds.
     pub async fn close(
@@ -71,6 +82,29 @@ impl Journal {
                  on conflict do update set until = excluded.until, version = version + 1
                  where told and (until is null or excluded.until > until)";
             tx.prepare_cached(insert)?.execute(params![account, limit, until.micros()]).map(drop)
+        })
+        .await
+    }
+
+    /// Returns the closings that hold at `now`, or whose end is found out by a probe.
+    pub async fn closings(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<(LimitName, Closing)>, JournalError> {
+        let account = account.name.clone();
+        self.look(move |connection| holding(connection, &account, now))
+            .await
+    }
+
+    /// Forgets a closing that another ledger has from now on. This one keeps what it has heard of it.
+    pub async fn forget_closing(&self, account: &Account, limit: &str) -> Result<(), JournalError> {
+        let (account, limit) = (account.name.clone(), limit.to_owned());
+        self.write(move |tx| {
+            let delete = "delete from closing where account = ? and limit_name = ?";
+            tx.prepare_cached(delete)?
+                .execute([account, limit])
+                .map(drop)
         })
         .await
     }

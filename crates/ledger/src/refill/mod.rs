@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::carry_over::carried_over;
+use super::carry_over::{carried_over, end_closings};
 use super::open::{LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
 use super::{ClientError, LedgerClient, LocalClient, SqliteLedger, Witness};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::{LedgerConfig, LedgerStore};
-use ingest_quota::{Account, ChargeId, Cost, Entry, Origin, Timestamp};
+use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, LimitName, Origin, Timestamp};
 
 pub use charging::Charging;
 
@@ -112,10 +112,10 @@ impl<P: Passes> Refill<'_, P> {
     pub async fn for_reading(&self) -> Result<Arc<dyn LedgerClient>, P::Error> {
         let ledger = self.recorded()?;
         let found = self.found(&*ledger, Mode::ReadOnly).await?;
-        let mut charges = Vec::new();
+        let mut lacking = Vec::new();
         for account in &self.accounts {
             match self.missing(&found, account).await {
-                Ok(missing) => charges.push((Arc::clone(account), missing.all())),
+                Ok(missing) => lacking.push((Arc::clone(account), missing)),
                 // A report shows what it can; a charge would fail here.
                 Err(error) => tracing::warn!(
                     account = account.name,
@@ -123,12 +123,12 @@ impl<P: Passes> Refill<'_, P> {
                 ),
             }
         }
-        charges.retain(|(_, entries)| !entries.is_empty());
-        if charges.is_empty() {
+        lacking.retain(|(_, missing)| !missing.is_nothing());
+        if lacking.is_empty() {
             return Ok(ledger);
         }
         let clock = self.ledger_clock();
-        Ok(open_with(&charges, self.config, self.state_dir, clock).await?)
+        Ok(open_with(&lacking, self.config, self.state_dir, clock).await?)
     }
 
     /// Opens the ledger for reading, with what it has recorded and nothing else.
@@ -157,14 +157,15 @@ impl<P: Passes> Refill<'_, P> {
             is_empty,
             ..self.found(ledger, Mode::ReadWrite).await?
         };
-        let mut charges = Vec::new();
+        let mut lacking = Vec::new();
         for account in &self.accounts {
             let missing = self.missing(&found, account).await?;
             missing.warn(account);
-            charges.push((account, missing.all()));
+            lacking.push((account, missing));
         }
         // Behind all questions: what is charged here is no charge of a pass.
-        for (account, entries) in charges {
+        for (account, missing) in lacking {
+            let entries = missing.charges();
             if !entries.is_empty() {
                 ledger.absorb(account, &entries).await?;
             }
@@ -210,6 +211,7 @@ impl<P: Passes> Refill<'_, P> {
             since: self.spent_since_backup(found, account, added).await?,
             refilled,
             elsewhere: elsewhere.charges,
+            closings: elsewhere.closings,
         })
     }
 
@@ -245,19 +247,25 @@ struct Found<'l> {
     newest: HashMap<String, Timestamp>,
 }
 
-/// Charges of one account that the ledger lacks.
-struct Missing {
+/// Charges and closings of one account that the ledger lacks.
+pub struct Missing {
     /// What the catalog's passes spent, where the ledger is new.
     refilled: Vec<Entry>,
     /// What was charged in the ledger that the configuration named before; the ledger may have it already.
     elsewhere: Vec<Entry>,
     /// What passes spent that began after the newest charge.
     since: Vec<Entry>,
+    /// The limits that were closed in the ledger that the configuration named before.
+    pub(super) closings: Vec<(LimitName, Closing)>,
 }
 
 impl Missing {
-    fn all(self) -> Vec<Entry> {
-        [self.refilled, self.elsewhere, self.since].concat()
+    pub(super) fn charges(&self) -> Vec<Entry> {
+        [&self.refilled[..], &self.elsewhere, &self.since].concat()
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.charges().is_empty() && self.closings.is_empty()
     }
 
     fn warn(&self, account: &Account) {

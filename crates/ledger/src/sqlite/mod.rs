@@ -31,7 +31,8 @@ pub use client::{LocalClient, Watch};
 use ingest_base::apart::apart;
 use ingest_quota::admission::{LimitState, kept_from, ledger_time};
 use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitUsage, Timestamp, Units,
+    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, LimitName, LimitUsage, Timestamp,
+    Units,
 };
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, OpenError, Writing};
@@ -171,6 +172,19 @@ impl SqliteLedger {
             rows.entries(kept_from(account, moment.now))
         })
         .await
+    }
+
+    /// Returns the closings that hold at `now`, or whose end is found out by a probe. Writes nothing.
+    ///
+    /// # Errors
+    /// When the file fails.
+    pub async fn closings(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<(LimitName, Closing)>, LedgerError> {
+        self.read_account(account, now, |rows, _, moment| rows.closings(moment.now))
+            .await
     }
 
     /// Counts charges of a limit, of which this ledger counts nothing yet: by their times and units alone, so that none of them can

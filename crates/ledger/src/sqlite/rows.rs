@@ -8,7 +8,9 @@ use super::super::Purpose;
 use ingest_quota::admission::{
     ClosingState, FloorTotal, History, Totals, kept_from, remembered_from,
 };
-use ingest_quota::{Account, ChargeId, Cost, Entry, Floor, LimitName, Origin, Timestamp, Units};
+use ingest_quota::{
+    Account, ChargeId, Closing, Cost, Entry, Floor, LimitName, Origin, Timestamp, Units,
+};
 
 /// The place of a charge in the order of its account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -294,6 +296,17 @@ impl<'c> Rows<'c> {
             sql,
             (self.account, limit, until, interval.is_some(), interval),
         )
+    }
+
+    /// Returns the closings that hold at `now`, or whose end is found out by a probe.
+    pub fn closings(&self, now: Timestamp) -> Result<Vec<(LimitName, Closing)>> {
+        let sql = "SELECT until, probing, probe_interval, limit_name FROM closing
+                   WHERE account = ?1 AND (until > ?2 OR probing)";
+        let mut statement = self.connection.prepare_cached(sql)?;
+        let closings = statement.query_map((self.account, now.micros()), |row| {
+            Ok((row.get(3)?, closing(row)?.into()))
+        })?;
+        closings.collect()
     }
 
     pub fn reopen(&self, limit: &str) -> Result<()> {

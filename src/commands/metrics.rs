@@ -56,13 +56,14 @@ impl LastRun {
     }
 }
 
-/// Writes the state after a run. A file that cannot be written is reported; the run does not fail.
-pub async fn write(file: &Path, environment: &Environment, last: LastRun) {
+/// Writes the state after a run, and returns whether it could: a file that cannot be written is reported.
+pub async fn write(file: &Path, environment: &Environment, last: LastRun) -> bool {
     let written = match text(environment, Some(last)).await {
         Ok(text) => replace(file, &text),
         Err(error) => Err(io::Error::other(error.to_string())),
     };
-    report_failure(file, written);
+    report_failure(file, &written);
+    written.is_ok()
 }
 
 /// Writes how a run ended that could not read the state. The rest of the file stays: alerts on regions go on.
@@ -79,10 +80,10 @@ pub fn write_broken(file: &Path, last: LastRun) {
     let rest = old.unwrap_or_default();
     let rest = rest.lines().filter(is_of_run);
     let rest: String = rest.map(|line| format!("{line}\n")).collect();
-    report_failure(file, replace(file, &(text + &rest)));
+    report_failure(file, &replace(file, &(text + &rest)));
 }
 
-fn report_failure(file: &Path, written: io::Result<()>) {
+fn report_failure(file: &Path, written: &io::Result<()>) {
     if let Err(error) = written {
         tracing::error!(
             "{}: cannot write the metrics: {error}; name another --metrics-file",

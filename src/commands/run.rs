@@ -88,14 +88,20 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
         .on("the run", "its leases to be released", released)
         .await;
     let report = report?;
-    if let Some(file) = metrics_file(args) {
-        let last = LastRun::new(&report, began, watch.elapsed());
-        metrics::write(&file, environment, last).await;
-    }
+    let is_written = match metrics_file(args) {
+        Some(file) => {
+            let last = LastRun::new(&report, began, watch.elapsed());
+            metrics::write(&file, environment, last).await
+        }
+        None => true,
+    };
     close(context, report.requests > 0).await;
     tracing::debug!("catalog and ledger closed");
     show(&report, watch.elapsed(), global)?;
-    Ok(exit(report.outcome, args.strict, stop.signal()))
+    Ok(match exit(report.outcome, args.strict, stop.signal()) {
+        Exit::Success if !is_written => Exit::Failed,
+        exit => exit,
+    })
 }
 
 /// Closes catalog and ledger: beside each other if they were written, since each then waits for the disk.

@@ -134,7 +134,7 @@ fn what_is_no_file_is_neither_read_nor_replaced_and_a_link_stays_a_link() {
         "--metrics-file",
         path.to_str().unwrap(),
     ]);
-    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.code, 1, "{ran:?}");
     assert!(
         ran.stderr
             .contains("the path exists and is not a regular file"),

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
+use super::integrity::of_disk;
+
 /// In a copy alone: when it was made, in microseconds since 1970.
 const MARK: &str =
     "create table if not exists backup (made_at integer not null); delete from backup;";
@@ -16,6 +18,10 @@ const IS_NOTED: &str =
 /// # Errors
 /// When SQLite cannot read the one or write the other.
 pub fn copy(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
+    copied(from, to, made_at).map_err(|error| of_disk(to, error))
+}
+
+fn copied(from: &Path, to: &Path, made_at: i64) -> rusqlite::Result<()> {
     let mut source = super::connect(from, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::wait_while_busy(&mut source)?;
     source.execute("vacuum into ?1", [super::located(to).to_string_lossy()])?;

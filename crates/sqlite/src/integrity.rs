@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rustix::fs::statvfs;
 
 use super::Database;
 use super::schema::texts;
@@ -32,6 +33,10 @@ const TEXT_INDEXES: &str =
 /// # Errors
 /// When SQLite cannot even look.
 pub fn mend(path: &Path) -> rusqlite::Result<Integrity> {
+    mended(path).map_err(|error| of_disk(path, error))
+}
+
+fn mended(path: &Path) -> rusqlite::Result<Integrity> {
     let mut connection = super::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     super::wait_while_busy(&mut connection)?;
     if complaints(&connection)?.is_empty() {
@@ -52,11 +57,26 @@ fn remake_indexes(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// An error of a file, where it says that the file is damaged only if `pragma integrity_check` finds that too.
+/// Less than this that is left of a disk is nothing: SQLite asks for more at once.
+const NOTHING_LEFT: u64 = 64 * 1024;
+
+/// An error of a file, which says that the disk is full where it is: SQLite says so of some operations alone.
+#[must_use]
+pub fn of_disk(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::SystemIoFailure) if is_on_full_disk(path) => {
+            let said = "database or disk is full".to_owned();
+            rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), Some(said))
+        }
+        _ => error,
+    }
+}
+
+/// The same, where it says that the file is damaged only if `pragma integrity_check` finds that too.
 #[must_use]
 pub fn confirmed(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
     if !says_damaged(&error) {
-        return error;
+        return of_disk(path, error);
     }
     let found =
         Database::to_read(path).and_then(|mut database| database.read_unconfirmed(complaints));
@@ -72,6 +92,12 @@ pub fn confirmed(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
         ),
         Ok(_) | Err(_) => error,
     }
+}
+
+fn is_on_full_disk(path: &Path) -> bool {
+    let directory = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let disk = statvfs(directory.unwrap_or(Path::new(".")));
+    disk.is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < NOTHING_LEFT)
 }
 
 fn says_damaged(error: &rusqlite::Error) -> bool {

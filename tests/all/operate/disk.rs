@@ -12,6 +12,7 @@ use super::files::everything_below;
 use crate::support::world::{Ran, World};
 use ingest_testing::not_run::not_run;
 
+const CHARGE: [&str; 3] = ["charge", "youtube", "videos.list"];
 const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "json"];
 
 /// Runs with files that cannot grow beyond `blocks` blocks: a full disk looks like that.
@@ -170,6 +171,28 @@ fn on_a_small_disk_a_run_fails_clearly_and_goes_on_when_there_is_room() {
     disk.remount("size=16m");
     assert_eq!(world.ingest(&RUN).code, 0);
     assert_whole(&world);
+}
+
+#[test]
+fn whatever_meets_a_full_disk_says_that_it_is_full() {
+    let world = World::new();
+    let Some(_disk) = Mount::new(&world.state_dir(), "size=4m") else {
+        return;
+    };
+    assert_eq!(world.ingest(&CHARGE).code, 0);
+    // With the files that a run leaves, so that SQLite meets the full disk when it opens them.
+    assert_eq!(world.ingest(&RUN).code, 0);
+    let filler = world.state_dir().join("filler");
+    assert!(fs::write(filler, vec![0; 9 << 20]).is_err());
+    for arguments in [&CHARGE[..], &RUN, &["repair"]] {
+        let ran = world.ingest(arguments);
+        assert_eq!(ran.code, 1, "{arguments:?}: {ran:?}");
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(
+            said.contains("full") && said.contains("free some space on its disk"),
+            "{arguments:?}: {said}"
+        );
+    }
 }
 
 #[test]

@@ -300,7 +300,8 @@ impl SqliteLedger {
         let Some(database) = self.database.try_lock() else {
             return Ok(None);
         };
-        let begun = Writing::begin_at_once(&database).map_err(|error| broken(&error))?;
+        let begun = Writing::begin_at_once(&database);
+        let begun = begun.map_err(|error| broken(&database.confirmed(error)))?;
         let Some(transaction) = begun else {
             return Ok(None);
         };

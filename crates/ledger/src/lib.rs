@@ -130,11 +130,14 @@ fn reported_of(limit: &str, entries: Vec<Entry>) -> Vec<Entry> {
     entries.into_iter().filter(is_reported).collect()
 }
 
+/// Begins what is said of an outage.
+const UNREACHABLE: &str = "the ledger cannot be reached: ";
+
 /// Why a ledger did not do what was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LedgerError {
     /// It cannot be reached, or cannot work now: the outage policy decides (L26).
-    #[error("the ledger cannot be reached: {0}")]
+    #[error("{UNREACHABLE}{0}")]
     Unreachable(String),
     /// Its clock and ours are too far apart to trust either (L5): treated as an outage.
     #[error(

@@ -21,7 +21,7 @@ use super::{
     spent_by_journal,
 };
 use crate::journal::{Journal, Marked, SyncState};
-use crate::{Charge, ChargeReply, Granted, LedgerError, SharedLedger, reported_of};
+use crate::{Charge, ChargeReply, Granted, LedgerError, SharedLedger, UNREACHABLE, reported_of};
 use ingest_base::clock::{Clock, Monotonic};
 use ingest_config::{AfterLoss, LedgerConfig};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, Grant, LimitUsage, Timestamp, Units};
@@ -263,7 +263,9 @@ impl SharedClient {
         part: &Account,
     ) -> Result<Vec<LimitUsage>, ClientError> {
         if let Some(reason) = self.breaker.open_reason() {
-            return Err(LedgerError::Unreachable(reason).into());
+            // It is the text of an error, which begins as that of this one does.
+            let why = reason.strip_prefix(UNREACHABLE).unwrap_or(&reason);
+            return Err(LedgerError::Unreachable(why.to_owned()).into());
         }
         let usage = self.usage_now(account, part).await;
         self.note(&usage);

@@ -260,11 +260,14 @@ impl Tried {
         let upstreams = Upstreams::from([(self.credential().name.clone(), Ok(upstream))]);
         let context = context(environment, catalog, upstreams, run::channel().1).await?;
         // Only now: a signal ends the command at once while it waits for catalog or ledger.
-        let stop = signals::listen("the request in flight is completed first", Waits::default())?;
+        let waits = Waits::listed();
+        let first = "the request in flight is completed first";
+        let stop = signals::listen(first, waits.clone())?;
         // Somebody asks by hand, perhaps since the credential was repaired at the upstream.
         let credentials = Credentials::kept_in(environment.state_dir.clone()).asking_always();
         Ok(Context {
             stop,
+            waits,
             blocked: Blocked::knowing(credentials),
             ..context
         })

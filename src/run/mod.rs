@@ -151,7 +151,9 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
     let mut missing = Vec::new();
     for job in jobs(due) {
         for credential in job.credentials() {
-            match context.missing_secret(credential).await {
+            let missing_secret = context.missing_secret(credential);
+            let name = format_args!("the credential {}", credential.name);
+            match context.waits.on(name, "its secret", missing_secret).await {
                 None => return Ok(()),
                 Some(why) => missing.push(why),
             }

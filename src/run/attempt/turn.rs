@@ -24,7 +24,8 @@ impl Attempt<'_> {
         let (context, credential) = (self.context, &self.job.credential);
         let credentials = &context.blocked.credentials;
         // A secret that is missing is reported by what checks it before the charge.
-        let Ok(Some(secrets)) = context.upstream(credential)?.secrets().await else {
+        let secrets = context.upstream(credential)?.secrets();
+        let Ok(Some(secrets)) = self.waiting("its secret", secrets).await else {
             return Ok(Turn::default());
         };
         let Some(digest) = credentials.digest(credential, &secrets) else {

@@ -23,8 +23,12 @@ fn silent() -> (TcpListener, u16) {
 }
 
 fn start(world: &World) -> Child {
+    start_with(world, &["--region", "US", "--job", "trending"])
+}
+
+fn start_with(world: &World, arguments: &[&str]) -> Child {
     world
-        .command(&["--region", "US", "--job", "trending"])
+        .command(arguments)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -62,6 +66,9 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     upstream.set(&format!("upstreams.youtube.base_url=\"{}\"", stub.url()));
     upstream.set("upstreams.youtube.timeout=\"100s\"");
     let for_upstream = start(&upstream);
+    until("the run asked the upstream", || !stub.requests().is_empty());
+    let try_call = ["try", "youtube", "videos.list", "--region", "US"];
+    let trying = start_with(&upstream, &try_call);
 
     let (redis, port) = silent();
     let mut ledger = World::new();
@@ -99,7 +106,7 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     });
     let for_lease = start(&lease);
 
-    until("the upstream was asked", || !stub.requests().is_empty());
+    until("both asked the upstream", || stub.requests().len() == 2);
     redis.accept().unwrap();
     until("the secret was asked for", || asked.exists());
     until("the lease was asked for", || {
@@ -107,6 +114,7 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     });
     let ended: Vec<_> = [
         (for_upstream, "the upstream's response"),
+        (trying, "the upstream's response"),
         (for_ledger, "the ledger"),
         (for_secret, "its secret"),
         (for_lease, "the lease"),
@@ -117,5 +125,6 @@ fn a_signal_ends_a_run_that_waits_for_an_upstream_a_ledger_a_secret_or_a_lease()
     for (ended, what) in ended {
         let (code, said) = ended.join().unwrap();
         assert_eq!(code, Some(143), "{what}: {said}");
+        assert!(!said.contains("no task waits"), "{what}: {said}");
     }
 }

@@ -204,6 +204,7 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, O
         Found::Empty => Ok(None),
         Found::Former(found) => Err(schema.refuse(path, found, TAKEN_OVER)),
         Found::Other(found) => Err(schema.refuse(path, found, schema.remedy)),
+        Found::Another => Err(schema.refuse_another(path)),
     }
 }
 

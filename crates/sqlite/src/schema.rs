@@ -82,6 +82,8 @@ pub enum Found {
     Former(Identity),
     /// Another release's; without a version, other tables than this release's.
     Other(Identity),
+    /// Another database, which has none of the tables.
+    Another,
 }
 
 impl Schema {
@@ -95,9 +97,23 @@ impl Schema {
         match Identity::read(connection)? {
             found if found == self.identity() => Ok(Found::Current),
             found if Some(found) == self.former => Ok(Found::Former(found)),
-            found if found.version != 0 => Ok(Found::Other(found)),
+            found if found.version != 0 => {
+                let theirs = names(connection)?;
+                let is_another = theirs.is_disjoint(&names(&self.new_tables()?)?);
+                Ok(match is_another && !theirs.is_empty() {
+                    true => Found::Another,
+                    false => Found::Other(found),
+                })
+            }
             found => self.compare(connection, found),
         }
+    }
+
+    /// The tables of a new file, in memory.
+    fn new_tables(&self) -> rusqlite::Result<Connection> {
+        let new = Connection::open_in_memory()?;
+        new.execute_batch(self.tables)?;
+        Ok(new)
     }
 
     /// Compares the tables of a file without a version, and what belongs to them, with those of this release.
@@ -106,9 +122,7 @@ impl Schema {
         if theirs.is_empty() {
             return Ok(Found::Empty);
         }
-        let new = Connection::open_in_memory()?;
-        new.execute_batch(self.tables)?;
-        Ok(match definitions(&new)?.is_subset(&theirs) {
+        Ok(match definitions(&self.new_tables()?)?.is_subset(&theirs) {
             true => Found::Restored,
             false => Found::Other(found),
         })
@@ -130,10 +144,24 @@ impl Schema {
             Found::Empty => tx.execute_batch(self.tables),
             Found::Former(_) => take_over(&tx, self.tables),
             Found::Other(found) => return Err(self.refuse(path, found, self.remedy)),
+            Found::Another => return Err(self.refuse_another(path)),
         }
         .and_then(|()| self.identity().write(&tx))
         .and_then(|()| tx.commit())
         .map_err(failed)
+    }
+
+    pub fn refuse_another(&self, path: &Path) -> OpenError {
+        let name = self.name;
+        let why = format!(
+            "none of the tables of a {name}: it is another database, of ingest or of another program, under this name; move it \
+            away, and put the {name} back or restore it from a backup"
+        );
+        OpenError::Foreign {
+            path: path.to_owned(),
+            name,
+            why,
+        }
     }
 
     pub fn refuse(&self, path: &Path, found: Identity, remedy: &str) -> OpenError {
@@ -160,6 +188,12 @@ impl Schema {
 /// The tables of a file. Not those that SQLite keeps for itself, nor the mark of a backup, which is in a copy of any version.
 const TABLES: &str =
     "type = 'table' and name not like 'sqlite\\_%' escape '\\' and name <> 'backup'";
+
+/// The names of a file's tables.
+fn names(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = format!("select lower(name) from sqlite_schema where {TABLES}");
+    Ok(texts(connection, &sql)?.into_iter().collect())
+}
 
 /// What a file holds but for views: each definition without what tools write differently.
 fn definitions(connection: &Connection) -> rusqlite::Result<BTreeSet<String>> {

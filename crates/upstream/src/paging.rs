@@ -357,11 +357,17 @@ fn on_same_host(
         )));
     }
     if let Auth::Query(secret) = &parts.upstream.auth {
-        remove_parameter(&mut to, secret);
+        remove_parameters(&mut to, |name, _| name == secret);
     }
     for secret in parts.secret_params() {
-        remove_parameter(&mut to, secret);
+        remove_parameters(&mut to, |name, _| name == secret);
     }
+    // An upstream can repeat the secret of a header, which the next request has again. `access_token` is that of a bearer (RFC 6750),
+    // also in a saved response, beside which no secret is read.
+    let is_bearer = matches!(parts.upstream.auth, Auth::Bearer | Auth::OAuth(_));
+    remove_parameters(&mut to, |name, value| {
+        answer.redactor.is_secret(value) || (is_bearer && name == "access_token")
+    });
     let query = to
         .query()
         .map(|query| format!("?{query}"))
@@ -369,14 +375,18 @@ fn on_same_host(
     Ok(format!("{}{query}", to.path()))
 }
 
-fn remove_parameter(url: &mut Url, name: &str) {
+/// Removes the parameters of which this holds, by name and value.
+fn remove_parameters(url: &mut Url, is_removed: impl Fn(&str, &str) -> bool) {
     // Untouched where nothing is removed: writing the pairs again encodes them anew, and an upstream may compare them.
-    if url.query_pairs().all(|(key, _)| key != name) {
+    if !url
+        .query_pairs()
+        .any(|(name, value)| is_removed(&name, &value))
+    {
         return;
     }
     let kept: Vec<(String, String)> = url
         .query_pairs()
-        .filter(|(key, _)| key != name)
+        .filter(|(name, value)| !is_removed(name, value))
         .map(|(key, value)| (key.into(), value.into()))
         .collect();
     url.query_pairs_mut().clear().extend_pairs(kept);

@@ -11,6 +11,9 @@ use serde_json::Value;
 /// A shorter secret can occur in data by chance and is not hidden there: rewriting data would be worse.
 const TELLTALE_BYTES: usize = 16;
 
+/// What stands in place of a secret.
+const REPLACED: &str = "***";
+
 /// What an address may hold besides letters and digits without an encoding (RFC 3986, 2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -60,6 +63,13 @@ impl Redactor {
         }
     }
 
+    /// Whether a text is a secret, however short, or what a cleaned document has in place of one.
+    pub fn is_secret(&self, text: &str) -> bool {
+        let mut hidden = self.hidden.iter();
+        !self.hidden.is_empty()
+            && (text == REPLACED || hidden.any(|hidden| hidden.text.expose_secret() == text))
+    }
+
     fn telltale(&self) -> impl Iterator<Item = &Hidden> {
         self.hidden.iter().filter(|hidden| hidden.is_telltale)
     }
@@ -97,7 +107,7 @@ fn clean<'a, 's>(text: &'a str, hidden: impl Iterator<Item = &'s Hidden>) -> Cow
     hidden.fold(Cow::Borrowed(text), |text, hidden| {
         let hidden = hidden.text.expose_secret();
         match text.contains(hidden) {
-            true => Cow::Owned(text.replace(hidden, "***")),
+            true => Cow::Owned(text.replace(hidden, REPLACED)),
             false => text,
         }
     })

@@ -342,3 +342,32 @@ async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
         assert_eq!(stub.requests()[1].query, expected);
     }
 }
+
+#[tokio::test]
+async fn a_secret_of_a_header_that_the_next_url_repeats_is_left_out_of_the_cursor() {
+    for (auth, secret, parameter) in [
+        (Auth::Bearer, "EAABshort", "access_token=EAABshort"),
+        (Auth::Bearer, "EAABshort", "token=EAABshort"),
+        (Auth::Bearer, "EAABshort", "access_token=another"),
+        (Auth::Header("x-key".to_owned()), "a b", "k=a+b"),
+        (
+            Auth::Bearer,
+            "EAAB-longer-than-16-bytes",
+            "t=EAAB-longer-than-16-bytes",
+        ),
+    ] {
+        for paging in [
+            next_url(),
+            Paging {
+                kind: PageKind::Link,
+                ..Paging::default()
+            },
+        ] {
+            let stub = leading_to(move |_| format!("/things?{parameter}&page=2"));
+            let mut asking = asking(&stub.url()).paging(paging).auth(auth.clone());
+            asking.secret = Some(secret);
+            let next = asking.fetch().await.unwrap().next;
+            assert_eq!(next.as_deref(), Some("/things?page=2"), "{parameter}");
+        }
+    }
+}

@@ -246,7 +246,7 @@ impl JsonTemplate {
 }
 
 /// The only member of a table that stands for a number.
-const NUMBER: &str = "number";
+pub const NUMBER: &str = "number";
 
 fn number(template: &Template, text: String) -> Result<Value, NoNumber> {
     if text.is_empty() {

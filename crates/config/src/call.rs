@@ -131,7 +131,8 @@ pub struct Records {
     /// How the records at `at` are arranged. Example: `layout = "columns"`.
     #[serde(default)]
     pub layout: Layout,
-    /// The names of the fields with `layout = "rows"`, in their order. If unset, the first row has them. Example: `fields =
+    /// The names of the fields with `layout = "rows"`, in their order: of all values of a row, which can lack the last ones. If unset,
+    /// the first row has them. Example: `fields =
     /// ["open_time", "open", "high"]`.
     #[serde(default, with = "As::<List<Filled, 0>>")]
     pub fields: Vec<String>,
@@ -380,6 +381,17 @@ pub enum Etag {
     Unused,
 }
 
+/// The columns that the view or the export of each kind has without being asked.
+const OF_EACH_VIEW: [&str; 7] = [
+    "id",
+    "upstream",
+    "parent",
+    "first_seen",
+    "last_seen",
+    "changed_at",
+    "gone_at",
+];
+
 /// For a field: columns of a view, in whose names SQL does not tell cases apart.
 struct Columns;
 
@@ -394,6 +406,14 @@ impl Columns {
             let column = if name.is_empty() || name.chars().any(char::is_control) {
                 let remedy = "write for example view_count";
                 Err(Refusal::new("expected a column's name", remedy))
+            } else if OF_EACH_VIEW.contains(&&*name.to_ascii_lowercase()) {
+                Err(Refusal::new(
+                    format!(
+                        "each view and each export has a column of this name: {} are theirs",
+                        OF_EACH_VIEW.join(", ")
+                    ),
+                    format!("write another name, for example {name}_in_source"),
+                ))
             } else if seen.insert(name.to_ascii_lowercase()) {
                 column.named(&name)
             } else {

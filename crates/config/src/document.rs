@@ -12,12 +12,19 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 use super::error::{MISSING, Nested, Problem, Refusal, UNKNOWN, keys_of};
-use super::names::{advice, dotted, quoted};
-use super::values::{Table, unknown_word};
+use super::names::{advice, dotted, names_secret, quoted};
+use super::values::{Table, no_word, unknown_word};
 use super::{schema, set};
 
 /// More than anybody corrects at once. Each problem is compared with all before it, so their number must be bounded.
 const MOST_PROBLEMS: usize = 100;
+
+/// What the parser says of a word without quotes, by its first letter.
+const BARE: [&str; 3] = [
+    "string values must be quoted",
+    "invalid boolean",
+    "invalid float, expected",
+];
 
 /// A document being read.
 pub struct Document<'t> {
@@ -37,11 +44,22 @@ impl<'t> Document<'t> {
         let table = DeTable::parse(text).map_err(|error| {
             let line = line_at(text, error.span().map_or(0, |span| span.start));
             let first = (error.message() == "duplicate key").then(|| first_place(text, line));
-            let message = match first.flatten() {
-                Some((key, first)) => format!("{key} stands on line {first} already; remove one"),
-                None => error.message().to_owned(),
-            };
-            set::not_toml(&file, line, &message)
+            match first.flatten() {
+                Some((key, first)) => {
+                    let message = format!("{key} stands on line {first} already");
+                    set::not_toml(&file, line, &message, "remove one")
+                }
+                None if BARE.iter().any(|said| error.message().starts_with(said)) => {
+                    let message = "a text needs quotes, unlike true, false, a number and a date";
+                    set::not_toml(&file, line, message, "write for example kind = \"thing\"")
+                }
+                None => set::not_toml(
+                    &file,
+                    line,
+                    error.message(),
+                    "see https://toml.io for the syntax",
+                ),
+            }
         })?;
         let mut root = DeValue::Table(table.into_inner());
         // The first that fails ends the reading: the document that was meant is not known.
@@ -165,17 +183,36 @@ impl<'t> Document<'t> {
             let known = in_ticks(known);
             let known: Vec<&str> = known.iter().map(String::as_str).collect();
             if let Some(unknown) = unknown.strip_prefix("unknown field ") {
-                Refusal::unknown_key(advice(unknown.trim_matches('`'), known))
+                let unknown = unknown.trim_matches('`');
+                Refusal::unknown_key(
+                    self.dotted_call(&path)
+                        .unwrap_or_else(|| advice(unknown, known)),
+                )
             } else if let Some(unknown) = unknown.strip_prefix("unknown variant ") {
                 unknown_word(unknown.trim_matches('`'), &known)
             } else {
                 self.wrong_type(&path, message)
             }
         } else {
-            Refusal::no_text()
+            no_text(&path)
         };
         let at = at.into_iter().chain(refusal.at.clone()).collect();
         Refusal { at, ..refusal }
+    }
+
+    /// What to write where a table below a call is probably the second half of the call's name; `None` elsewhere.
+    fn dotted_call(&self, path: &[&str]) -> Option<String> {
+        let &[section @ "upstreams", upstream, calls @ "calls", call, key] = path else {
+            return None;
+        };
+        let is_table = matches!(self.find(path), Some(DeValue::Table(_)));
+        let name = format!("{call}.{key}");
+        is_table.then(|| {
+            format!(
+                "put a name with a dot in quotes: [{}]",
+                dotted(&[section, upstream, calls, name.as_str()])
+            )
+        })
     }
 
     fn wrong_type(&self, path: &[&str], message: &str) -> Refusal {
@@ -192,7 +229,7 @@ impl<'t> Document<'t> {
             "a sequence" => Refusal::no_list(),
             "a map" => Refusal::no_table(),
             expected if expected.starts_with("struct ") => Refusal::no_table(),
-            _ => Refusal::no_text(),
+            _ => no_text(path),
         }
     }
 
@@ -330,6 +367,15 @@ impl<'t> Document<'t> {
     }
 }
 
+/// What is said of a value that is no text, at a path that has a text, or one of some words.
+fn no_text(path: &[&str]) -> Refusal {
+    let words = schema::words_at(path);
+    match words.is_empty() {
+        true => Refusal::no_text(),
+        false => no_word(&words.iter().map(String::as_str).collect::<Vec<_>>()),
+    }
+}
+
 /// The value of a key of a table, or an element of a list by its number.
 fn below<'v, 't>(value: &'v DeValue<'t>, key: &str) -> Option<&'v Spanned<DeValue<'t>>> {
     match value {
@@ -443,12 +489,24 @@ fn shown(path: &[impl AsRef<str>], value: &DeValue<'_>) -> Option<String> {
         // Whole tables: what they hold may be a secret at the wrong place.
         [] | ["ledger" | "catalog" | "serve" | "credentials"] => None,
         ["credentials", _] | ["serve", "clients"] | ["serve", "clients", _] => None,
-        path if path.iter().any(may_be_secret) => None,
+        path if path.iter().any(may_be_secret) || may_hold_secret(path, value) => None,
         // A user, a password or a key can be in such a URL.
         [.., "base_url"] if value.as_str().is_some_and(|text| text.contains(['@', '?'])) => None,
         _ if is_section(value) => None,
         _ => Some(shortened(&written(value))),
     }
+}
+
+/// Tables of what requests carry, by names that the upstream chose.
+const CARRIED: [&str; 5] = ["params", "json", "form", "graphql", "headers"];
+
+/// Whether a value of a request may be a secret: by a name on its path, or since it is in place of a whole table.
+fn may_hold_secret(path: &[&str], value: &DeValue<'_>) -> bool {
+    let table = path.iter().position(|key| CARRIED.contains(key));
+    let below = table.and_then(|at| path.get(at + 1..));
+    below.is_some_and(|below| {
+        (below.is_empty() && !value.is_table()) || below.iter().any(|name| names_secret(name))
+    })
 }
 
 /// Whether a value is a table of more than plain values, which is too long for a message.

@@ -34,6 +34,45 @@ pub fn header_name(name: &str) -> Result<String, Refusal> {
     }
 }
 
+/// The name of a header that requests carry, in lower case.
+pub struct SentHeaderName;
+
+impl Leaf for SentHeaderName {
+    type Value = String;
+
+    fn read(raw: Value) -> Result<String, Refusal> {
+        sent_header_name(&text(raw)?)
+    }
+
+    fn schema() -> Value {
+        HeaderName::schema()
+    }
+}
+
+/// Headers that say where a message goes and where it ends: each request has its own.
+const OF_THE_CONNECTION: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+fn sent_header_name(name: &str) -> Result<String, Refusal> {
+    let name = header_name(name)?;
+    match OF_THE_CONNECTION.contains(&name.as_str()) {
+        true => Err(Refusal::new(
+            "this header belongs to the connection, and every request has its own",
+            "remove it, or write another header",
+        )),
+        false => Ok(name),
+    }
+}
+
 /// Headers by name, in lower case.
 pub struct Headers;
 
@@ -65,7 +104,7 @@ impl Leaf for Headers {
 const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 fn header(name: &str, raw: Value) -> Result<(String, Template), Refusal> {
-    let name = header_name(name)?;
+    let name = sent_header_name(name)?;
     let value = scalar(raw)?;
     let template = Template::parse(&value);
     let names_secret = template

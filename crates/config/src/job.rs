@@ -298,6 +298,15 @@ pub struct Known<'a> {
 
 /// Reads the job at a path, and finds what it names.
 pub fn job(document: &Document<'_>, path: &[&str], known: &Known<'_>) -> Option<Job> {
+    let name = path.last().copied().unwrap_or_default();
+    if name.contains(',') || name.trim() != name {
+        document.refuse(
+            path,
+            "expected a name without a comma, and without blanks around it: --job separates names by commas",
+            "write another name",
+        );
+        return None;
+    }
     let keys: JobKeys = document.table(path, &[])?;
     let credentials = credentials(document, path, keys.credential, keys.credentials, known);
     let credential = credentials.as_ref().and_then(|all| all.first().cloned());
@@ -319,7 +328,7 @@ pub fn job(document: &Document<'_>, path: &[&str], known: &Known<'_>) -> Option<
     let since = keys.since.unwrap_or_default();
     let slices = slices.ok()?;
     Some(Job {
-        name: path.last().copied().unwrap_or_default().to_owned(),
+        name: name.to_owned(),
         credential,
         fallbacks: credentials?.into_iter().skip(1).collect(),
         regions: regions?,

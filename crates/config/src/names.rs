@@ -68,3 +68,23 @@ pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
         .min()?;
     (best.0 <= most && name.len() < 200).then_some(best.1)
 }
+
+/// Whether a header, a parameter or a member of this name is likely to carry a secret: `api_key`, `X-Auth-Token`, `password`.
+#[must_use]
+pub fn names_secret(name: &str) -> bool {
+    const WHOLE: [&str; 7] = ["key", "auth", "sig", "signature", "pass", "pwd", "token"];
+    const PARTS: [&str; 9] = [
+        "password",
+        "passwd",
+        "secret",
+        "apikey",
+        "accesskey",
+        "privatekey",
+        "accesstoken",
+        "authtoken",
+        "authorization",
+    ];
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.collect::<String>().to_ascii_lowercase();
+    WHOLE.contains(&&*name) || PARTS.iter().any(|part| name.contains(part))
+}

@@ -159,6 +159,7 @@ impl Paging {
         lacks(self.next.is_some() || !is_url, "next", "\"/links/next\"")?;
         let needs_size = kind == PageKind::Offset || self.size_param.is_some();
         lacks(self.size.is_some() || !needs_size, "size", "50")?;
+        self.has_own_names()?;
         if let Some(first) = self.first.as_ref().filter(|_| is_counted) {
             let number = first
                 .parse::<u64>()
@@ -195,6 +196,33 @@ impl Paging {
             return Err(refusal.below("lasting_param"));
         }
         Ok(self)
+    }
+}
+
+impl Paging {
+    /// Whether each of its parameters has a name of its own: in a body, `limit` and `/limit` are one.
+    fn has_own_names(&self) -> Result<(), Refusal> {
+        let params = [
+            ("param", &self.param),
+            ("size_param", &self.size_param),
+            ("lasting_param", &self.lasting_param),
+        ];
+        let mut seen: Vec<(&str, &str)> = Vec::new();
+        for (key, param) in params {
+            let Some(name) = param.as_deref() else {
+                continue;
+            };
+            let name = name.strip_prefix('/').unwrap_or(name);
+            if let Some((other, _)) = seen.iter().find(|(_, one)| *one == name) {
+                let refusal = Refusal::new(
+                    format!("`{other}` is this parameter already, and carries something else"),
+                    "write the name of another parameter, or remove the key",
+                );
+                return Err(refusal.below(key));
+            }
+            seen.push((key, name));
+        }
+        Ok(())
     }
 }
 

@@ -11,7 +11,9 @@ use strum::IntoStaticStr;
 use super::Pointer;
 use super::error::Refusal;
 use super::headers::HeaderName;
-use super::values::{As, Filled, Leaf, OneOrMore, Scalar, Span, Table, described, leaves};
+use super::values::{
+    As, Filled, Leaf, OneOrMore, Scalar, Span, Table, described, leaves, without_quotes,
+};
 use ingest_quota::{Cost, LimitName};
 
 /// How one kind of refusal is recognised, and what it means. Every condition must hold.
@@ -260,9 +262,13 @@ impl Leaf for StatusMatch {
             .filter(|hundred| (1..6).contains(hundred))
             .map(Self::Hundred);
         code.or(hundred).ok_or_else(|| {
+            let quoted = without_quotes(&raw).filter(|code| code.len() == 3);
             Refusal::new(
                 "expected a status code, or a class such as \"5xx\"",
-                "write 403 or \"5xx\"",
+                match quoted {
+                    Some(code) => format!("write {code} without quotes"),
+                    None => "write 403 or \"5xx\"".to_owned(),
+                },
             )
         })
     }

@@ -150,6 +150,13 @@ pub fn words(schema: &Value) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
+/// The words that the value at a path can be; none where it is no word.
+pub fn words_at(path: &[&str]) -> Vec<String> {
+    let schema = schema();
+    let found = find(&schema, path).into_iter().flat_map(words);
+    found.map(|(word, _)| word.to_owned()).collect()
+}
+
 /// A value as TOML, in one line.
 pub fn inline(value: &Value) -> String {
     match value {

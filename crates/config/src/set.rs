@@ -130,8 +130,8 @@ pub fn not_utf8(file: &Path, line: usize) -> Problem {
 }
 
 /// The problem of a file that is not TOML.
-pub fn not_toml(file: &Path, line: usize, message: &str) -> Problem {
+pub fn not_toml(file: &Path, line: usize, message: &str, instead: &str) -> Problem {
     let place = format!("{}:{line}", file.display());
     let expected = format!("not valid TOML: {message}");
-    Problem::of_text(place, expected, "see https://toml.io for the syntax")
+    Problem::of_text(place, expected, instead)
 }

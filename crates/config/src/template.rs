@@ -342,6 +342,19 @@ impl Template {
         Some((name, values.of(variable, argument, &str::to_owned)))
     }
 
+    /// Its text with the values of a region alone. Other variables are empty, or of 1970.
+    #[must_use]
+    pub fn of_region(&self, region: &Region) -> String {
+        self.render(&Values {
+            region,
+            ids: &[],
+            cursor: None,
+            now: EPOCH,
+            since: None,
+            parent: &[],
+        })
+    }
+
     /// What it joins the ids by, if it says so.
     #[must_use]
     pub fn ids_separator(&self) -> Option<&str> {

@@ -13,7 +13,7 @@ use super::Template;
 use super::body::Params;
 use super::call::Call;
 use super::error::Refusal;
-use super::headers::{HeaderName, Headers};
+use super::headers::{Headers, SentHeaderName};
 use super::oauth::{Grant, OAuth, SecretTemplate};
 use super::rules::Rule;
 use super::values::{
@@ -127,7 +127,7 @@ impl Auth {
 #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 struct AuthKeys {
     /// The header that carries the secret. Example: `header = "x-api-key"`.
-    #[serde(default, with = "As::<Option<HeaderName>>")]
+    #[serde(default, with = "As::<Option<SentHeaderName>>")]
     pub header: Option<String>,
     /// The query parameter that carries the secret. Proxies log it; prefer a header. Example: `query = "key"`.
     #[serde(default, with = "As::<Option<Filled>>")]
@@ -225,6 +225,10 @@ impl Leaf for True {
     fn read(raw: Value) -> Result<(), Refusal> {
         match raw {
             Value::Bool(true) => Ok(()),
+            Value::String(_) => Err(Refusal::new(
+                "a secret must not be in this file",
+                "write { bearer = true }, and where the secret is read from in `secret` of the credential",
+            )),
             _ => Err(Refusal::new(
                 "expected true",
                 "write auth = \"none\" if the upstream needs no secret",
@@ -244,7 +248,14 @@ impl Leaf for BaseUrl {
 
     fn read(raw: Value) -> Result<Url, Refusal> {
         let example = "write for example \"https://api.example.com/v1\"";
-        let Ok(url) = Url::parse(&text(raw)?) else {
+        let text = text(raw)?;
+        if text.contains(['{', '}']) {
+            return Err(Refusal::new(
+                "expected a URL without variables",
+                "write them into `path` of the calls, or an upstream for each host",
+            ));
+        }
+        let Ok(url) = Url::parse(&text) else {
             return Err(Refusal::new("expected a URL", example));
         };
         if !matches!(url.scheme(), "http" | "https") {
@@ -267,6 +278,6 @@ impl Leaf for BaseUrl {
     }
 
     fn schema() -> Value {
-        json!({ "title": "URL", "type": "string", "pattern": "^https?://[^?#]*$" })
+        json!({ "title": "URL", "type": "string", "pattern": "^https?://[^?#{}]*$" })
     }
 }

@@ -287,9 +287,11 @@ impl<T: Words> Leaf for OneOf<T> {
     type Value = T;
 
     fn read(raw: Value) -> Result<T, Refusal> {
-        let text = text(raw)?;
-        let found = T::WORDS.iter().find(|(word, ..)| *word == text);
         let words = || T::WORDS.iter().map(|(word, ..)| *word).collect::<Vec<_>>();
+        let Value::String(text) = raw else {
+            return Err(no_word(&words()));
+        };
+        let found = T::WORDS.iter().find(|(word, ..)| *word == text);
         let meaning = found.map(|(_, meaning, _)| *meaning);
         meaning.ok_or_else(|| unknown_word(&text, &words()))
     }
@@ -302,6 +304,14 @@ impl<T: Words> Leaf for OneOf<T> {
         let word = |(word, _, doc): &(_, _, _)| json!({ "const": word, "description": doc });
         json!({ "oneOf": T::WORDS.iter().map(word).collect::<Vec<_>>() })
     }
+}
+
+/// What is said of a value that is no text where one of these words is expected.
+pub fn no_word(words: &[&str]) -> Refusal {
+    Refusal::new(
+        format!("expected {}", choice(words)),
+        "write one of these, in quotes",
+    )
 }
 
 /// What is said of a word that is none of these.
@@ -444,11 +454,18 @@ impl<T: TryFrom<u64> + ToString, const LEAST: u64, const MOST: u64> Leaf for Who
     }
 }
 
+/// The digits of a whole number in quotes, without what groups them; `None` for anything else.
+pub fn without_quotes(raw: &Value) -> Option<String> {
+    let digits = raw.as_str()?.replace([',', '_', '\''], "");
+    digits.parse::<u64>().is_ok().then_some(digits)
+}
+
 fn number_instead_of(raw: &Value, least: u64, most: u64) -> String {
     match raw {
-        Value::String(text) if text.parse::<u64>().is_ok() => {
-            format!("write {text} without quotes")
-        }
+        Value::String(_) => match without_quotes(raw) {
+            Some(digits) => format!("write {digits} without quotes"),
+            None => format!("write a number of {least} or more, without quotes and without a unit"),
+        },
         Value::Number(number) if number.as_i128().is_some_and(|found| found > most.into()) => {
             format!("write {most} or less")
         }
@@ -599,9 +616,14 @@ impl<L: Leaf<Value = Units>> Leaf for ByLimit<L> {
                 });
                 read.collect()
             }
-            _ => Err(Refusal::new(
+            raw => Err(Refusal::new(
                 "expected units for each limit",
-                "write for example { daily = 1 }",
+                match without_quotes(&raw) {
+                    Some(units) => {
+                        format!("write {units} without quotes, or {{ daily = {units} }}")
+                    }
+                    None => "write for example { daily = 1 }".to_owned(),
+                },
             )),
         }
     }

@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use crate::body::BODIES;
 use crate::document::Document;
 use crate::error::Refusal;
-use crate::{Body, Call, Lead, Method, Place, place_in_json};
+use crate::{Auth, Body, Call, Lead, Method, Place, Upstream, place_in_json};
 
 /// Members that count records, which no cursor is.
 const COUNTS: [&str; 8] = [
@@ -33,6 +33,29 @@ pub fn next_is_no_total(path: &[&str], call: &Call, document: &Document<'_>) {
             &[path, &["page", "next"]].concat(),
             "this place names a number of records, which is not the cursor of a page",
             "write kind = \"offset\" with total, or where the response has the cursor",
+        );
+    }
+}
+
+/// No parameter of a page has the name of the one that carries the secret.
+pub fn leaves_the_secret(path: &[&str], upstream: &Upstream, call: &Call, document: &Document<'_>) {
+    let Auth::Query(secret) = &upstream.auth else {
+        return;
+    };
+    let size = call.paging.size().and_then(|size| size.param);
+    let params = [
+        ("param", call.paging.cursor_param()),
+        ("size_param", size),
+        ("lasting_param", call.paging.lasting_param()),
+    ];
+    let taken = |(_, param): &(_, Option<&str>)| *param == Some(secret.as_str());
+    if let Some((key, _)) = params.into_iter().find(taken)
+        && call.paging.place() == Place::Query
+    {
+        document.refuse(
+            &[path, &["page", key]].concat(),
+            "auth.query of the upstream is this parameter already",
+            "write the name of the parameter that turns pages",
         );
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toml::de::DeValue;
 
 use super::paging;
-use crate::body::BODIES;
+use crate::body::{BODIES, NUMBER};
 use crate::document::Document;
 use crate::names::{advice, quoted};
 use crate::{
@@ -40,6 +40,7 @@ pub fn parameters(config: &Config, document: &Document<'_>) {
             leaves_to_others(&params, upstream, call, document);
         }
         paging::place(path, call, document);
+        paging::leaves_the_secret(path, upstream, call, document);
     });
     each_step(config, document, |job, step, path| {
         let upstream = &job.credential.upstream;
@@ -184,13 +185,17 @@ impl Check<'_, '_> {
         all.extend(self.params(&own, &params, &step.params));
         all.extend(self.body(path, &call, step.body.as_ref()));
         self.asks_for_ids(job, step, path, &all);
+        all.iter()
+            .for_each(|written| self.is_number(job, step, written));
         all.extend(self.of_records(&call, &step.call));
         for (place, template) in &all {
             self.names_something(&(place.clone(), template));
             for variable in template.variables() {
                 if !self.names_nothing(&variable) {
                     self.stands_for_something(job, step, place, &variable);
-                    if variable == Variable::Id && step.ids.is_none() {
+                    // Where no region has such a value, the ids are missing.
+                    let may_be_of_region = step.ids.is_none() && self.values.contains("id");
+                    if variable == Variable::Id && may_be_of_region {
                         self.every_region_has(job, place, "id");
                     }
                 }
@@ -372,13 +377,50 @@ impl Check<'_, '_> {
                     "{} has no value: this step of job {:?} has no `ids`",
                     match &variable {
                         Variable::Parent(at) => of_parent(at),
+                        Variable::Id => "{id}".to_owned(),
                         _ => "{ids}".to_owned(),
                     },
                     job.name
                 ),
-                "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
+                match variable {
+                    Variable::Id => {
+                        "add ids = { from = \"...\", at = \"/id\", batch = 1 } to the step"
+                    }
+                    _ => "add ids = { from = \"...\", at = \"/id\", batch = 50 } to the step",
+                },
             ),
             _ => {}
+        }
+    }
+
+    /// A number of a body must be one with the values of each region.
+    fn is_number(&self, job: &Job, step: &Step, (place, template): &Written<'_>) {
+        let Some((table, Some(DeValue::Table(members)))) = place
+            .split_last()
+            .filter(|(key, _)| *key == NUMBER)
+            .map(|(_, table)| (table, self.document.find(table)))
+        else {
+            return;
+        };
+        let of_region =
+            |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
+        let is_known = template.variables().iter().all(of_region)
+            && step.ids.is_none()
+            && members.len() == 1
+            && table.iter().any(|key| matches!(&**key, "json" | "graphql"));
+        let mut regions = job.regions.iter().filter(|_| is_known);
+        let is_wrong = |region: &&Arc<Region>| {
+            let text = template.of_region(region);
+            region.code != Region::NONE
+                && !text.is_empty()
+                && text.parse::<serde_json::Number>().is_err()
+        };
+        if let Some(region) = regions.find(is_wrong) {
+            self.document.refuse(
+                place,
+                format!("it is no number in region {:?} of job {:?}", region.code, job.name),
+                "write the text without { number = ... }, or a value of the region that is a number",
+            );
         }
     }
 

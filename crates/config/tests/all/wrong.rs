@@ -290,6 +290,16 @@ fn a_number_in_quotes_is_to_be_written_without_them() {
 }
 
 #[test]
+fn a_call_with_a_dot_in_its_name_is_to_be_put_in_quotes() {
+    let text = small_with("calls.\"owners.list\"]", "calls.owners.list]");
+    let said = problems(&text, &[])[0].to_string();
+    assert!(
+        said.ends_with("put a name with a dot in quotes: [upstreams.things.calls.\"owners.list\"]"),
+        "{said}"
+    );
+}
+
+#[test]
 fn steps_in_single_brackets_are_to_be_written_in_double_ones() {
     let once = small_with(
         "[[jobs.all.steps]]\ncall = \"things.list\"",

@@ -175,16 +175,16 @@ impl Pass {
                 context.forget_tags(&self.job, &step.call).await?;
             }
         }
-        let whole: Vec<usize> = listing_steps(&self.job)
+        let (whole, moved): (Vec<usize>, Vec<usize>) = listing_steps(&self.job)
             // In a list that can end at what is known, a record moves to the front when it changes, also while the pass reads on: the
             // next pass finds that first.
             .filter(|(_, step)| step.stop_at_known.is_none())
             .filter(|(index, step)| {
                 let begins_at_cursor = self.lasting.contains_key(index);
-                !self.list_of(*index).is_partial && marks_gone(&self.job, step, begins_at_cursor)
+                self.list_of(*index).is_ended && marks_gone(&self.job, step, begins_at_cursor)
             })
             .map(|(index, _)| index)
-            .collect();
+            .partition(|index| !self.list_of(*index).is_partial);
         let now = context.clock.now();
         // A list that may lack pages does not show of any record that it is gone.
         if self.said.is_doubtful() {
@@ -206,6 +206,9 @@ impl Pass {
                 .finish(&self.reference, PassEnd::Complete, now);
             return Ok(finish.await?);
         };
+        if !moved.is_empty() {
+            context.catalog.keep_named(id, &moved).await?;
+        }
         let gone = context.catalog.complete(id, &whole, now).await?;
         let (job, region) = (&self.job.name, self.region.key());
         tracing::debug!(job, region, gone, "marked records as gone");

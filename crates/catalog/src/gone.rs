@@ -34,6 +34,9 @@ const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < 
     select 1 from pass {join} pass former on former.job = pass.job and former.region = pass.region
     where pass.id = ?1 and former.id = lasting_cursor.pass)
     returning pass, step";
+/// Keeps what a pass named until it is released.
+const KEEP: &str = "insert into lasting_cursor (pass, step, request) values (?1, ?2, ?3)
+    on conflict (pass, request) do nothing";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 const CURRENT: &str = "select id from (select id, row_number() over (
         partition by job, region, slice_from, slice_to order by started_at desc, id desc) place
@@ -65,6 +68,22 @@ pub fn remove(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
     for id in removed {
         let of = values![&landing.upstream, page.kind(), id, landing.now];
         tx.later(REMOVE, of)?;
+    }
+    Ok(())
+}
+
+/// Keeps what the pass before named in these lists, which moved while this pass read them: it counts as in the list until a whole one
+/// shows what it lacks.
+pub fn keep(tx: &Tx<'_>, pass: PassId, steps: &[usize]) -> Result<(), StoreError> {
+    for step in steps {
+        let Some(row) = tx.first(BEFORE, values![pass.0, *step])? else {
+            continue;
+        };
+        if let (former, Some(step), Some(request)) =
+            (row.integer(0)?, row.optional_integer(1)?, row.optional_text(2)?)
+        {
+            tx.later(KEEP, values![former, step, request])?;
+        }
     }
     Ok(())
 }

@@ -79,9 +79,11 @@ pub fn keep(tx: &Tx<'_>, pass: PassId, steps: &[usize]) -> Result<(), StoreError
         let Some(row) = tx.first(BEFORE, values![pass.0, *step])? else {
             continue;
         };
-        if let (former, Some(step), Some(request)) =
-            (row.integer(0)?, row.optional_integer(1)?, row.optional_text(2)?)
-        {
+        if let (former, Some(step), Some(request)) = (
+            row.integer(0)?,
+            row.optional_integer(1)?,
+            row.optional_text(2)?,
+        ) {
             tx.later(KEEP, values![former, step, request])?;
         }
     }

@@ -253,7 +253,14 @@ impl Catalog {
         self.write(move |tx| estimates::learn(tx, &estimate)).await
     }
 
-    /// Deletes the tags of a call's pages, because their cursors have expired.
+    /// Keeps what the pass before named in these steps' lists, which moved while this pass read them, until a whole one shows what it
+    /// lacks.
+    pub async fn keep_named(&self, pass: PassId, steps: &[usize]) -> Result<(), CatalogError> {
+        let steps = steps.to_vec();
+        self.write(move |tx| gone::keep(tx, pass, &steps)).await
+    }
+
+    /// Deletes the tags of a call's pages, so that they are requested in full.
     pub async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
         let (upstream, call) = (upstream.to_owned(), call.to_owned());
         self.write(move |tx| tags::forget(tx, &upstream, &call))

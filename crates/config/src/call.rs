@@ -381,17 +381,6 @@ pub enum Etag {
     Unused,
 }
 
-/// The columns that the view or the export of each kind has without being asked.
-const OF_EACH_VIEW: [&str; 7] = [
-    "id",
-    "upstream",
-    "parent",
-    "first_seen",
-    "last_seen",
-    "changed_at",
-    "gone_at",
-];
-
 /// For a field: columns of a view, in whose names SQL does not tell cases apart.
 struct Columns;
 
@@ -406,14 +395,6 @@ impl Columns {
             let column = if name.is_empty() || name.chars().any(char::is_control) {
                 let remedy = "write for example view_count";
                 Err(Refusal::new("expected a column's name", remedy))
-            } else if OF_EACH_VIEW.contains(&&*name.to_ascii_lowercase()) {
-                Err(Refusal::new(
-                    format!(
-                        "each view and each export has a column of this name: {} are theirs",
-                        OF_EACH_VIEW.join(", ")
-                    ),
-                    format!("write another name, for example {name}_in_source"),
-                ))
             } else if seen.insert(name.to_ascii_lowercase()) {
                 column.named(&name)
             } else {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use chrono::{DateTime, Datelike, NaiveDate};
+use chrono::NaiveDate;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -193,64 +193,11 @@ impl ColumnType {
         }
     }
 
-    /// A value as a column of this type has it, in the views and in CSV; `None` where it is null, or not of the type.
-    #[must_use]
-    pub fn of(self, value: &Value) -> Option<Value> {
-        let text = match value {
-            Value::Null => return None,
-            Value::String(text) => text.clone(),
-            // The databases have no other truth.
-            Value::Bool(truth) => u8::from(*truth).to_string(),
-            other => other.to_string(),
-        };
-        match self {
-            Self::Text => Some(text.into()),
-            Self::Json => Some(value.to_string().into()),
-            Self::Integer => text.parse::<i64>().ok().map(Value::from),
-            Self::Real if self.fits(value) => text.parse::<f64>().ok().map(Value::from),
-            Self::Real => None,
-            Self::Boolean => match text.to_ascii_lowercase().as_str() {
-                "true" | "1" => Some(1.into()),
-                "false" | "0" => Some(0.into()),
-                _ => None,
-            },
-            Self::Timestamp => timestamp(text).map(Value::from),
-        }
-    }
-
     /// The type of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         name.parse().ok()
     }
-}
-
-/// A text that begins with a date, as it is; a number of seconds since 1970, or of milliseconds where it has more than 11 digits, as a
-/// time of the years 1 to 9999.
-fn timestamp(text: String) -> Option<String> {
-    let letters = text.as_bytes();
-    if letters.get(4) == Some(&b'-') && letters.get(7) == Some(&b'-') && letters.len() >= 10 {
-        return Some(text);
-    }
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    let whole = match text.split_once('.') {
-        Some((whole, fraction)) if is_number(fraction) => whole,
-        _ => text.as_str(),
-    };
-    let digits = whole.strip_prefix('-').unwrap_or(whole);
-    if !(1..=14).contains(&digits.len()) || !is_number(digits) {
-        return None;
-    }
-    let number: i64 = whole.parse().ok()?;
-    let seconds = if digits.len() < 12 {
-        number
-    } else {
-        number / 1000
-    };
-    let time = DateTime::from_timestamp(seconds, 0)?;
-    (1..=9999)
-        .contains(&time.year())
-        .then(|| time.format("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
 /// Where a response reports a value.

@@ -92,7 +92,7 @@ pub use template::{Template, TemplateError, Values, Variable};
 pub use upstream::{Auth, Upstream};
 pub use values::is_loopback;
 
-pub use names::{closest, names_secret, without};
+pub use names::{closest, without};
 
 /// The content of `quotas.toml`, checked.
 #[derive(Debug, Clone, JsonSchema)]

@@ -70,7 +70,6 @@ pub fn closest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
 }
 
 /// Whether a header, a parameter or a member of this name is likely to carry a secret: `api_key`, `X-Auth-Token`, `password`.
-#[must_use]
 pub fn names_secret(name: &str) -> bool {
     const WHOLE: [&str; 7] = ["key", "auth", "sig", "signature", "pass", "pwd", "token"];
     const PARTS: [&str; 9] = [

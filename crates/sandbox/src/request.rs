@@ -14,8 +14,7 @@ use url::Url;
 
 use super::pattern::PATH;
 use super::route::{AnsweredCall, texts_in};
-use ingest_config::{Auth, Param, Region, Template, Values, Variable, place_in_json};
-use ingest_quota::Timestamp;
+use ingest_config::{Auth, Param, Region, Template, Variable, place_in_json};
 
 /// A request as it arrived.
 #[derive(Debug, Clone)]
@@ -335,14 +334,6 @@ fn of_region(template: &Template, region: &Region) -> Option<String> {
     let variables = template.variables();
     let of_region =
         |variable: &Variable| matches!(variable, Variable::Region | Variable::OfRegion(_));
-    let values = Values {
-        region,
-        ids: &[],
-        cursor: None,
-        now: Timestamp::from_micros(0),
-        since: None,
-        parent: &[],
-    };
     let usable = !variables.is_empty() && variables.iter().all(of_region);
-    usable.then(|| template.render(&values))
+    usable.then(|| template.of_region(region))
 }

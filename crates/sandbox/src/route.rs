@@ -34,6 +34,8 @@ pub struct AnsweredCall {
     pub separators: Vec<String>,
     /// The bodies with which steps request it.
     pub bodies: Vec<Body>,
+    /// Whether a step has `{since}` in the parameter of the cursor, with which its first page begins.
+    pub begins_at_since: bool,
     /// Where jobs read something of its records.
     pub read_by_jobs: Vec<(Pointer, ReadByJobs)>,
 }
@@ -73,7 +75,14 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
         .iter()
         .map(|step| (step.params.clone(), step.body.clone()));
     let mut ids = asking.iter().filter_map(|step| step.ids.as_ref());
+    let begins_at_since = |step: &&Step| {
+        let cursor = call.paging.cursor_param();
+        let param = cursor.and_then(|name| step.params.get(name));
+        let mut templates = param.into_iter().flat_map(Param::templates);
+        templates.any(|template| template.names(&Variable::Since))
+    };
     Some(AnsweredCall {
+        begins_at_since: asking.iter().any(begins_at_since),
         has_parents: ids.any(|ids| !ids.at.parent().is_empty()),
         separators: separators(call, &asking),
         bodies,

@@ -19,7 +19,7 @@ use super::record::record;
 use super::refuse::{Reason, refuse};
 use super::request::CallRequest;
 use super::route::{AnsweredCall, LINKED};
-use ingest_config::{Lasting, Lead, Paging, Pointer, Records, Removed, ResponseField};
+use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records, Removed, ResponseField};
 use ingest_quota::{Cost, LimitName, Units};
 
 /// Records on a page, where neither the configuration nor the request says; and of a list that has one page.
@@ -152,9 +152,11 @@ impl<'a> Question<'a> {
     fn page(&self, total: u64) -> Reply {
         let place = self.request.place();
         let size = self.page_size();
-        let start = self
-            .paging
-            .position(place.as_deref(), size, |token| self.start_of(token));
+        let start = self.paging.position(place.as_deref(), size, |token| {
+            // The first page has `{since}` in place of a token.
+            let begins = self.request.route.begins_at_since && !is_token(token);
+            self.start_of(token).or(begins.then_some(0))
+        });
         let Some(start) = start else {
             return refuse(self.request, &Reason::BadCursor);
         };
@@ -254,7 +256,12 @@ impl<'a> Question<'a> {
     /// A response with these records.
     fn reply(&self, records: Vec<Value>) -> Reply {
         let mut body = Value::Null;
-        set(&mut body, self.records.at.tokens(), records.into());
+        let at = match (self.records.at.tokens(), self.records.format) {
+            // Elements of one name are their list; XML has no list in a list.
+            ([above @ .., last], Format::Xml) if last == "*" => above,
+            (at, _) => at,
+        };
+        set(&mut body, at, records.into());
         Reply::json(200, body)
     }
 
@@ -355,6 +362,13 @@ enum First {
     /// All records of the list.
     Everything,
     Changes,
+}
+
+/// Whether a text has the form of a token of the sandbox.
+fn is_token(text: &str) -> bool {
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = text.split('.').next().and_then(|text| text.split_once('-'));
+    parts.is_some_and(|(number, check)| is_hex(number) && is_hex(check) && check.len() == 8)
 }
 
 /// Whether the record of this number is in the lists of all regions: they are spread over each list.

@@ -8,6 +8,7 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use super::{Table, invented};
+use crate::support::world::World;
 
 /// An upstream of one call, `things.list`, that turns its pages in this way.
 fn api(page: &str, upstream: &str, credential: &str) -> Config {
@@ -439,5 +440,39 @@ async fn a_path_with_dates_is_known_and_the_more_precise_one_is_meant() {
         "new/2026/11/19/and/20/21",
     ] {
         assert_eq!(ask(unknown).await.unwrap().status(), 404, "{unknown}");
+    }
+}
+
+#[test]
+fn a_list_under_a_star_of_xml_and_one_that_begins_at_since_are_walked_to_their_end() {
+    let base = r#"
+        [upstreams.plain]
+        base_url = "https://api.example.com"
+        [credentials.plain]
+        upstream = "plain"
+        limits = { daily = { quota = 1000, window = "24h" } }
+        [jobs.all]
+        credential = "plain"
+        steps = [{ call = "list" }]
+        "#;
+    let of_xml = r#"
+        [upstreams.plain.calls.list]
+        path = "list"
+        cost = 1
+        records = { format = "xml", at = "/feed/entry/*", kind = "entry", id = "/id", text = ["/title"] }
+        "#;
+    let since = r#"since = { at = "/id", first = 0 }
+        [upstreams.plain.calls.list]
+        path = "list"
+        cost = 1
+        params = { since_id = "{since}" }
+        page = { kind = "token", param = "since_id", last = "/id", size_param = "limit", size = 50 }
+        records = { at = "/items", kind = "entry", id = "/id" }
+        "#;
+    for call in [of_xml, since] {
+        let world = World::written(&format!("{base}{call}"), &[]);
+        let report = world.json(&["--region", "all"]);
+        assert_eq!(report["outcome"], "complete", "{report}");
+        assert!(report["records"].as_u64() > Some(10), "{report}");
     }
 }

@@ -7,7 +7,7 @@ use comfy_table::Table;
 use ingest_ledger::Ledger;
 use ingest_ledger::redis::{RedisLedger, ServerTime};
 use ingest_quota::{
-    Account, Calendar, Cost, Decision, Limit, LimitName, Period, Timestamp, Units, Window, Zone,
+    Account, Calendar, Cost, Decision, Limit, LimitName, Period, Timestamp, Units, Window,
 };
 
 use super::books::timed_charge;
@@ -17,6 +17,7 @@ use ingest_testing::redis_server::RedisServer;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const TIMEOUT: Duration = Duration::from_secs(60);
+const UTC: chrono_tz::Tz = chrono_tz::UTC;
 
 struct Scenario {
     server: RedisServer,
@@ -53,7 +54,7 @@ impl Scenario {
             let quota = Units::new(u64::from(u32::MAX));
             Limit::new(quota, Units::ZERO, window).unwrap()
         };
-        let hour = Window::new(None, Some(Calendar::new(Zone::UTC, Period::Hour))).unwrap();
+        let hour = Window::new(None, Some(Calendar::new(UTC, Period::Hour))).unwrap();
         let values = (1..limits).map(|number| (value(number), limit(hour)));
         let day = limit(Window::new(Some(DAY), None).unwrap());
         let account = Account {

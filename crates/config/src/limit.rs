@@ -21,7 +21,7 @@ use super::values::{
 };
 use super::{Region, Template, Values, Variable};
 use ingest_quota::{
-    Calendar, Counting, Limit, LimitName, Period, Timestamp, Units, Window, WindowError, Zone,
+    Calendar, Counting, Limit, LimitName, Period, Timestamp, Units, Window, WindowError,
 };
 
 /// A limit of an account, or of each value of its scope.
@@ -112,8 +112,8 @@ struct LimitKeys {
     #[serde(default, with = "As::<Option<Span>>")]
     pub window: Option<Duration>,
     /// The time zone whose calendar resets the quota: at midnight, or by `period`. Example: `resets = "America/Los_Angeles"`.
-    #[serde(default, with = "As::<Option<ZoneName>>")]
-    pub resets: Option<Zone>,
+    #[serde(default, with = "As::<Option<Zone>>")]
+    pub resets: Option<chrono_tz::Tz>,
     /// The period of a limit with `resets`. Example: `period = "month"`.
     #[serde(default, with = "As::<Option<OneOf<Period>>>")]
     pub period: Option<Period>,
@@ -356,12 +356,12 @@ leaf!(
 );
 
 /// A time zone by its name in the time zone database, in that very case.
-struct ZoneName;
+struct Zone;
 
-impl Leaf for ZoneName {
-    type Value = Zone;
+impl Leaf for Zone {
+    type Value = chrono_tz::Tz;
 
-    fn read(raw: Value) -> Result<Zone, Refusal> {
+    fn read(raw: Value) -> Result<chrono_tz::Tz, Refusal> {
         let text = text(raw)?;
         let zone = text.parse();
         zone.map_err(|_| Refusal::new("expected a time zone", advice_on_zone(&text)))
@@ -377,7 +377,7 @@ fn advice_on_zone(text: &str) -> String {
     if (3..=5).contains(&text.len()) && text.chars().all(|letter| letter.is_ascii_uppercase()) {
         return "write the name of a zone, such as \"America/Los_Angeles\" or \"UTC\"".to_owned();
     }
-    match advice(text, Zone::names()) {
+    match advice(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name())) {
         meant if meant.starts_with("did you mean") => meant,
         _ => "write for example \"America/Los_Angeles\" or \"UTC\"".to_owned(),
     }

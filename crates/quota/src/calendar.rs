@@ -6,9 +6,10 @@ use std::{fmt, iter};
 use chrono::{
     DateTime, Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone,
 };
+use chrono_tz::Tz;
 use strum::VariantArray;
 
-use super::{DAY, HOUR, Timestamp, Zone};
+use super::{DAY, HOUR, Timestamp};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_HOUR: i64 = 3_600 * MICROS_PER_SECOND;
@@ -65,26 +66,26 @@ impl fmt::Display for Period {
 /// An upstream's own calendar: periods that follow each other without a gap, in its time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar {
-    zone: Zone,
+    zone: Tz,
     period: Period,
 }
 
 impl Calendar {
     /// A calendar of such periods in a time zone.
     #[must_use]
-    pub const fn new(zone: Zone, period: Period) -> Self {
+    pub const fn new(zone: Tz, period: Period) -> Self {
         Self { zone, period }
     }
 
     /// A calendar of days in a time zone.
     #[must_use]
-    pub const fn days(zone: Zone) -> Self {
+    pub const fn days(zone: Tz) -> Self {
         Self::new(zone, Period::Day)
     }
 
     /// The time zone.
     #[must_use]
-    pub const fn zone(&self) -> Zone {
+    pub const fn zone(&self) -> Tz {
         self.zone
     }
 
@@ -219,7 +220,7 @@ impl Calendar {
 
 /// The first instant of a local date. Where clocks skip midnight, the date starts where they land; where they skip the
 /// whole date, with the next date that exists.
-fn midnight(zone: Zone, date: NaiveDate) -> Timestamp {
+fn midnight(zone: Tz, date: NaiveDate) -> Timestamp {
     let local = date.and_time(NaiveTime::MIN);
     // Where clocks are set back over it, midnight comes twice: the date begins with the first.
     let first = zone.from_local_datetime(&local).earliest();
@@ -230,7 +231,7 @@ fn midnight(zone: Zone, date: NaiveDate) -> Timestamp {
 }
 
 /// The instant at which clocks skip a local time.
-fn landing(zone: Zone, skipped: NaiveDateTime) -> Timestamp {
+fn landing(zone: Tz, skipped: NaiveDateTime) -> Timestamp {
     // No zone is as far as a day from UTC, so the clocks there are before it now, and after it two days later.
     let middle = skipped.and_utc().timestamp();
     let (mut before, mut after) = (middle - SECONDS_PER_DAY, middle + SECONDS_PER_DAY);

@@ -23,7 +23,6 @@ mod time;
 mod units;
 mod usage;
 mod window;
-mod zone;
 
 pub use account::{Account, SHORTEST_MEMORY};
 pub use calendar::{Calendar, Period};
@@ -36,7 +35,6 @@ pub use time::Timestamp;
 pub use units::Units;
 pub use usage::{LimitUsage, Return};
 pub use window::{Window, WindowError};
-pub use zone::{UnknownZone, Zone, ZoneOffset};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -16,7 +16,7 @@ use ingest_quota::admission::{
 };
 use ingest_quota::{
     Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitName, Period,
-    SHORTEST_MEMORY, Timestamp, Units, Window, Zone,
+    SHORTEST_MEMORY, Timestamp, Units, Window,
 };
 use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ impl History for &Book {
 
 /// Windows of seconds and of an hour's calendar, as short as what [`books`] records.
 fn windows() -> impl Strategy<Value = Window> {
-    let hours = Calendar::new(Zone::UTC, Period::Hour);
+    let hours = Calendar::new(chrono_tz::UTC, Period::Hour);
     let spans = (1_u64..8000).prop_map(|seconds| SECOND * u32::try_from(seconds).unwrap());
     let sliding = (spans.clone(), prop::option::of(1_u32..20)).prop_map(|(span, buckets)| {
         let counting = buckets.map_or(Counting::Exact, Counting::Buckets);
@@ -364,7 +364,7 @@ fn charges_and_their_ids_are_kept_for_as_long_as_the_account_says() {
     let exact = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
     let window = window.counted(Counting::Buckets(10)).unwrap();
     let buckets = Limit::new(Units::new(1), Units::ZERO, window).unwrap();
-    let days = Window::new(None, Some(Calendar::days(Zone::UTC))).unwrap();
+    let days = Window::new(None, Some(Calendar::days(chrono_tz::UTC))).unwrap();
     let daily = Limit::new(Units::new(1), Units::ZERO, days).unwrap();
     let account = |limits: &[Limit]| Account {
         name: "account".to_owned(),

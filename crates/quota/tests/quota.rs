@@ -9,10 +9,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, Offset};
+use chrono_tz::Tz;
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{
     Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SlidingLog, Timestamp,
-    Units, Window, WindowError, Zone,
+    Units, Window, WindowError,
 };
 use proptest::prelude::*;
 use strum::VariantArray;
@@ -24,11 +25,7 @@ fn time(text: &str) -> Timestamp {
     Timestamp::parse(text).unwrap()
 }
 
-fn zone(name: &str) -> Zone {
-    name.parse().unwrap()
-}
-
-fn window(sliding: Option<Duration>, resets: Option<Zone>) -> Window {
+fn window(sliding: Option<Duration>, resets: Option<Tz>) -> Window {
     Window::new(sliding, resets.map(Calendar::days)).unwrap()
 }
 
@@ -42,14 +39,14 @@ fn cost<const N: usize>(components: [(&str, u64); N]) -> Cost {
 /// Every period, in zones that move their clocks at midnight, by half an hour, by hours, or never.
 fn calendars() -> impl Strategy<Value = Calendar> {
     let zones = prop::sample::select(vec![
-        zone("America/Los_Angeles"),
-        zone("America/Santiago"),
-        zone("Asia/Magadan"),
-        zone("Australia/Lord_Howe"),
-        zone("Asia/Kolkata"),
-        zone("Europe/London"),
-        zone("Pacific/Apia"),
-        Zone::UTC,
+        chrono_tz::America::Los_Angeles,
+        chrono_tz::America::Santiago,
+        chrono_tz::Asia::Magadan,
+        chrono_tz::Australia::Lord_Howe,
+        chrono_tz::Asia::Kolkata,
+        chrono_tz::Europe::London,
+        chrono_tz::Pacific::Apia,
+        chrono_tz::UTC,
     ]);
     let periods = prop::sample::select(Period::VARIANTS);
     (zones, periods).prop_map(|(zone, period)| Calendar::new(zone, period))
@@ -164,24 +161,24 @@ proptest! {
 
 #[test]
 fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
-    let los_angeles = zone("America/Los_Angeles");
+    let los_angeles = chrono_tz::America::Los_Angeles;
     for (zone, period, at, begins, hours) in [
         (
-            Zone::UTC,
+            chrono_tz::UTC,
             Period::Month,
             "2026-02-10T00:00:00Z",
             "2026-02-01T00:00:00Z",
             28 * 24,
         ),
         (
-            Zone::UTC,
+            chrono_tz::UTC,
             Period::Month,
             "2028-02-29T23:59:59Z",
             "2028-02-01T00:00:00Z",
             29 * 24,
         ),
         (
-            Zone::UTC,
+            chrono_tz::UTC,
             Period::Month,
             "2026-12-31T23:00:00Z",
             "2026-12-01T00:00:00Z",
@@ -202,7 +199,7 @@ fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
             30 * 24 + 1,
         ),
         (
-            Zone::UTC,
+            chrono_tz::UTC,
             Period::Week,
             "2026-11-22T12:00:00Z",
             "2026-11-16T00:00:00Z",
@@ -223,7 +220,7 @@ fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
             1,
         ),
         (
-            zone("Asia/Kolkata"),
+            chrono_tz::Asia::Kolkata,
             Period::Hour,
             "2026-11-01T09:15:00Z",
             "2026-11-01T08:30:00Z",
@@ -239,7 +236,7 @@ fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
 
 #[test]
 fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
-    let calendar = window(None, Some(zone("America/Los_Angeles")));
+    let calendar = window(None, Some(chrono_tz::America::Los_Angeles));
     for (noon, begins, hours) in [
         ("2026-03-08T19:00:00Z", "2026-03-08T08:00:00Z", 23),
         ("2026-11-01T20:00:00Z", "2026-11-01T07:00:00Z", 25),
@@ -255,7 +252,7 @@ fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
 
 #[test]
 fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
-    let calendar = window(None, Some(zone("America/Santiago")));
+    let calendar = window(None, Some(chrono_tz::America::Santiago));
     assert_eq!(
         calendar.last_reset(time("2026-09-06T12:00:00Z")),
         Some(time("2026-09-06T04:00:00Z"))
@@ -264,7 +261,7 @@ fn a_day_whose_midnight_is_skipped_begins_where_the_clocks_land() {
 
 #[test]
 fn a_day_that_does_not_exist_begins_with_the_next_day_that_does() {
-    let days = window(None, Some(zone("Pacific/Apia")));
+    let days = window(None, Some(chrono_tz::Pacific::Apia));
     // There was no 30 December 2011: the 29th was followed by the 31st.
     let skipped = time("2011-12-30T10:00:00Z");
     assert_eq!(days.next_reset(time("2011-12-29T12:00:00Z")), Some(skipped));
@@ -278,7 +275,7 @@ fn a_day_that_does_not_exist_begins_with_the_next_day_that_does() {
 }
 
 /// The instants from 1970 to 2038 after which a zone's clocks differ from before, to the second.
-fn moves(zone: Zone) -> Vec<i64> {
+fn moves(zone: Tz) -> Vec<i64> {
     let offset = |at: i64| {
         let at = DateTime::from_timestamp(at, 0).unwrap();
         i64::from(at.with_timezone(&zone).offset().fix().local_minus_utc())
@@ -303,7 +300,7 @@ fn moves(zone: Zone) -> Vec<i64> {
 
 #[test]
 fn around_every_move_of_every_zones_clocks_periods_begin_with_their_first_instant() {
-    for zone in Zone::names().map(zone) {
+    for zone in chrono_tz::TZ_VARIANTS {
         let local = |at: Timestamp| at.to_utc().with_timezone(&zone).naive_local();
         for moved in moves(zone) {
             for period in [Period::Day, Period::Week, Period::Month] {
@@ -344,7 +341,7 @@ fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
         Duration::from_millis(86_400)
     );
     assert_eq!(
-        window(None, Some(Zone::UTC)).grace(),
+        window(None, Some(chrono_tz::UTC)).grace(),
         Duration::from_millis(86_400)
     );
     assert_eq!(
@@ -356,7 +353,7 @@ fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
         (Period::Week, 86_400),
         (Period::Month, 86_400),
     ] {
-        let calendar = Calendar::new(Zone::UTC, period);
+        let calendar = Calendar::new(chrono_tz::UTC, period);
         let grace = Window::new(None, Some(calendar)).unwrap().grace();
         assert_eq!(grace, Duration::from_millis(millis), "{period}");
     }
@@ -366,7 +363,7 @@ fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
 fn a_window_of_nothing_cannot_be_made() {
     assert_eq!(Window::new(None, None), Err(WindowError::Missing));
     assert_eq!(
-        Window::new(Some(Duration::ZERO), Some(Calendar::days(Zone::UTC))),
+        Window::new(Some(Duration::ZERO), Some(Calendar::days(chrono_tz::UTC))),
         Err(WindowError::Zero)
     );
 }
@@ -408,7 +405,7 @@ fn a_closed_limit_opens_a_grace_past_its_reset() {
     let daily = Limit::new(
         Units::new(10),
         Units::ZERO,
-        window(Some(DAY), Some(zone("America/Los_Angeles"))),
+        window(Some(DAY), Some(chrono_tz::America::Los_Angeles)),
     );
     assert_eq!(
         daily.unwrap().closed_until(now),
@@ -456,7 +453,7 @@ fn time_ends_without_a_panic() {
     for instant in [end, beginning] {
         for window in [
             window(Some(DAY), None),
-            window(None, Some(zone("America/Los_Angeles"))),
+            window(None, Some(chrono_tz::America::Los_Angeles)),
         ] {
             let _ = (
                 window.expiry(instant),

@@ -1,7 +1,8 @@
 //! Windows of every length: short ones are waited out, long ones stop the run until they let it go on.
 
 use chrono::{Days, TimeZone, Utc};
-use ingest_quota::{Timestamp, Zone};
+use chrono_tz::Tz;
+use ingest_quota::Timestamp;
 
 use crate::support::world::World;
 
@@ -59,7 +60,7 @@ fn an_hours_units_return_an_hour_later() {
 fn a_days_units_return_at_midnight_of_the_upstreams_own_zone() {
     for zone in ["UTC", "Asia/Kathmandu", "America/St_Johns"] {
         let midnight = |now: chrono::DateTime<Utc>| {
-            let zone: Zone = zone.parse().unwrap();
+            let zone: Tz = zone.parse().unwrap();
             let tomorrow = now.with_timezone(&zone).date_naive() + Days::new(1);
             Timestamp::from(
                 zone.from_local_datetime(&tomorrow.and_hms_opt(0, 0, 0).unwrap())

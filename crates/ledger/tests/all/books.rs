@@ -4,18 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use chrono_tz::Tz;
 use ingest_ledger::{Charge, Ledger, Purpose};
 use ingest_quota::{
     Account, Calendar, ChargeId, Closing, Cost, Decision, Entry, Floor, Grant, Limit, LimitUsage,
-    Origin, Rejection, Timestamp, Units, Window, Zone,
+    Origin, Rejection, Timestamp, Units, Window,
 };
 
 /// The grace of windows up to 100 seconds.
 pub(crate) const GRACE: Duration = Duration::from_millis(100);
 pub(crate) const MICROSECOND: Duration = Duration::from_micros(1);
-pub(crate) fn los_angeles() -> Zone {
-    "America/Los_Angeles".parse().unwrap()
-}
+pub(crate) const LOS_ANGELES: Tz = chrono_tz::America::Los_Angeles;
 
 /// An instant in the first minutes of an afternoon in Los Angeles, with microseconds that no float would keep.
 pub(crate) fn at(seconds: f64) -> Timestamp {
@@ -63,10 +62,10 @@ pub(crate) fn sliding(quota: u64, window: Duration) -> Limit {
 
 /// A limit that lets `quota` through in each day of Los Angeles.
 pub(crate) fn daily(quota: u64) -> Limit {
-    limit(quota, None, Some(los_angeles()))
+    limit(quota, None, Some(LOS_ANGELES))
 }
 
-pub(crate) fn limit(quota: u64, window: Option<Duration>, resets: Option<Zone>) -> Limit {
+pub(crate) fn limit(quota: u64, window: Option<Duration>, resets: Option<Tz>) -> Limit {
     Limit::new(
         Units::new(quota),
         Units::ZERO,

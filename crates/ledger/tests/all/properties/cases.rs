@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::sample;
 use strum::VariantArray;
 
-use crate::books::{account, los_angeles, secs, time};
+use crate::books::{LOS_ANGELES, account, secs, time};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const NAMES: [&str; 3] = ["daily", "minute", "search"];
@@ -267,7 +267,7 @@ fn windows() -> impl Strategy<Value = Window> {
     let windows = (option::weighted(0.75, spans), any::<bool>(), periods);
     (windows, 0..80_u32).prop_map(|((sliding, resets, period), parts)| {
         let resets = resets || sliding.is_none();
-        let calendar = resets.then_some(Calendar::new(los_angeles(), period));
+        let calendar = resets.then_some(Calendar::new(LOS_ANGELES, period));
         let counting = match (calendar, parts) {
             (None, 1..=40) => Counting::Buckets(parts),
             (Some(_), _) | (None, _) => Counting::Exact,

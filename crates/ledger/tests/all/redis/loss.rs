@@ -6,7 +6,7 @@ use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::AfterLoss;
 use ingest_ledger::redis::RedisLedger;
 use ingest_ledger::{ChargeRequest, Purpose, SharedLedger, Update};
-use ingest_quota::{Account, ChargeId, Cost, Outage, Zone};
+use ingest_quota::{Account, ChargeId, Cost, Outage};
 
 use super::machine::{Machine, Process, WINDOW, account, permit, refusal, rejection};
 use super::stored::{key, whole};
@@ -39,7 +39,7 @@ async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
 #[tokio::test]
 async fn an_id_of_yesterday_is_charged_again_and_what_it_took_today_survives_a_loss() {
     let mut server = RedisServer::start();
-    let days = limit(100, None, Some(Zone::UTC));
+    let days = limit(100, None, Some(chrono_tz::UTC));
     let (machine, account) = (
         Machine::new(server.url()),
         crate::books::account([("daily", days)]),

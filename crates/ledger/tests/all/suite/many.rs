@@ -9,7 +9,7 @@ use ingest_quota::{
 
 use crate::Store;
 use crate::books::{
-    Books, account, at, cost, entry, floor, fresh_id, id, los_angeles, secs, sliding, time,
+    Books, LOS_ANGELES, account, at, cost, entry, floor, fresh_id, id, secs, sliding, time,
 };
 
 const VALUES: usize = 200;
@@ -22,7 +22,7 @@ fn value(number: usize) -> String {
 
 /// Each value grants two units an hour of the clock, all together a million a day.
 fn many() -> Account {
-    let hour = Window::new(None, Some(Calendar::new(los_angeles(), Period::Hour))).unwrap();
+    let hour = Window::new(None, Some(Calendar::new(LOS_ANGELES, Period::Hour))).unwrap();
     let hourly = Limit::new(Units::new(2), Units::ZERO, hour).unwrap();
     let mut account = account([("daily", sliding(1_000_000, secs(24 * 3600)))]);
     let values = (0..VALUES).map(|number| (value(number), hourly));

@@ -11,7 +11,7 @@ use strum::VariantArray;
 
 use crate::Store;
 use crate::books::{
-    Books, GRACE, MICROSECOND, account, at, entry, floor, fresh_id, los_angeles, time,
+    Books, GRACE, LOS_ANGELES, MICROSECOND, account, at, entry, floor, fresh_id, time,
 };
 
 const STORIES: &str = include_str!("../../cases/stories.txt");
@@ -98,7 +98,7 @@ fn limit(rule: &str) -> Limit {
     for span in parts.next().unwrap().split('+') {
         let period = Period::VARIANTS.iter().find(|one| one.to_string() == span);
         match period {
-            Some(period) => calendar = Some(Calendar::new(los_angeles(), *period)),
+            Some(period) => calendar = Some(Calendar::new(LOS_ANGELES, *period)),
             None => sliding = Some(duration(span)),
         }
     }

@@ -473,6 +473,9 @@ fn a_list_under_a_star_of_xml_and_one_that_begins_at_since_are_walked_to_their_e
         let world = World::written(&format!("{base}{call}"), &[]);
         let report = world.json(&["--region", "all"]);
         assert_eq!(report["outcome"], "complete", "{report}");
-        assert!(report["passes"][0]["records"].as_u64() > Some(10), "{report}");
+        assert!(
+            report["passes"][0]["records"].as_u64() > Some(10),
+            "{report}"
+        );
     }
 }

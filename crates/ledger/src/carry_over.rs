@@ -63,7 +63,7 @@ pub async fn carried_over(
             entry.origin = Origin::CarriedOver;
         }
     }
-    let is_limit = |(limit, _): &(LimitName, Closing)| account.limits.get(limit).is_some();
+    let is_limit = |(limit, _): &(LimitName, Closing)| account.limits.contains_key(limit);
     carried.closings.retain(is_limit);
     Ok(carried)
 }

@@ -207,7 +207,7 @@ pub(crate) async fn a_page_for_a_pass_that_is_not_there_changes_nothing(f: Catal
         pass: PassRef::Open(PassId(7)),
         ..Page::of(vec![video("a", "words")])
     };
-    let error = page.land(&*f.store).await.unwrap_err();
+    let error = page.land(&f.store).await.unwrap_err();
     assert!(error.to_string().contains("no pass 7"), "{error}");
     assert!(!error.is_retryable(), "the same landing fails again");
     assert!(f.records("video").await.is_empty() && f.history().await.is_empty());

@@ -70,7 +70,7 @@ impl Catalog {
     }
 
     pub(crate) async fn land(&self, page: &Page) -> Landed {
-        page.land(&*self.store).await.unwrap()
+        page.land(&self.store).await.unwrap()
     }
 
     /// The channels that listed videos name at a place and that are to be fetched.

@@ -123,6 +123,6 @@ pub(crate) async fn the_tags_of_a_call_are_forgotten_together(f: Catalog) {
 
 pub(crate) async fn a_landing_that_fails_remembers_no_tag(f: Catalog) {
     let nowhere = tagged("one", "v1", vec![video("a", "x")]).in_pass(ingest_catalog::PassId(99));
-    assert!(nowhere.land(&*f.store).await.is_err());
+    assert!(nowhere.land(&f.store).await.is_err());
     assert_eq!(cached_page(&f, "one").await, None);
 }

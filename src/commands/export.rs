@@ -53,14 +53,14 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         None => {
             let writer = Writer::new(format, io::stdout());
             let writer = writer.map_err(Error::io("cannot write the records"))?;
-            let written = write(&*archive, query, writer, &working).await;
+            let written = write(&archive, query, writer, &working).await;
             match written {
                 // The reader, such as `head`, has all that it wants.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&*archive, query, format, (path, &working)).await?,
+        Some(path) => to_file(&archive, query, format, (path, &working)).await?,
     }
     Ok(Exit::Success)
 }

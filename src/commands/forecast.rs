@@ -57,9 +57,9 @@ pub async fn report(
     }
     let ledger = refill::reading_ledger(environment).await?;
     let catalog = environment.passes().await?;
-    let selection = run::learned(&*catalog, selection).await?;
+    let selection = run::learned(&catalog, selection).await?;
     let others = environment.all_jobs();
-    let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, from).await?;
+    let selection = foresight::reserved(&catalog, &*ledger, selection, &others, from).await?;
     let has_backfill = selection.iter().any(|(job, _)| job.slices.is_some());
     let later = match has_backfill {
         true => schedule.next(until, LATER, &Local),
@@ -75,14 +75,14 @@ pub async fn report(
         // The other half is for what fits, which simulates the schedule once more for each guess.
         stop: within.map(|within| began + within / 2),
     };
-    let forecast = foresight::forecast(&*catalog, &*ledger, plan).await?;
+    let forecast = foresight::forecast(&catalog, &*ledger, plan).await?;
     let plan = Plan {
         stop: within.map(|within| began + within),
         ..plan
     };
     let jobs = match forecast.cut {
         true => None,
-        false => foresight::what_fits(&*catalog, &*ledger, plan, &forecast).await?,
+        false => foresight::what_fits(&catalog, &*ledger, plan, &forecast).await?,
     };
     Ok(Forecast {
         cut: jobs.is_none(),

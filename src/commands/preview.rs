@@ -39,12 +39,12 @@ pub async fn report(
 ) -> Result<Preview, Error> {
     let ledger = refill::reading_ledger(environment).await?;
     let catalog = environment.passes().await?;
-    let selection = run::learned(&*catalog, selection).await?;
+    let selection = run::learned(&catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(concurrency));
     let others = environment.all_jobs();
-    let selection = foresight::reserved(&*catalog, &*ledger, selection, &others, now).await?;
+    let selection = foresight::reserved(&catalog, &*ledger, selection, &others, now).await?;
     let (asked, held_back) = held_back(environment, &selection, now).await;
-    let mut preview = foresight::preview(&*catalog, &*ledger, &asked, now, concurrency).await?;
+    let mut preview = foresight::preview(&catalog, &*ledger, &asked, now, concurrency).await?;
     preview.held_back = held_back;
     for account in run::accounts(selection.iter().flat_map(|(job, _)| job.credentials())) {
         if !preview.limits.iter().any(|one| one.account == account.name) {

@@ -62,7 +62,7 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let _stalls = tokio::spawn(waits.clone().report_stalls());
     let catalog = waits.on("the run", "the catalog", environment.catalog());
     let catalog = catalog.await?;
-    let selection = run::learned(&*catalog, selection);
+    let selection = run::learned(&catalog, selection);
     let selection = waits.on("the run", "the catalog", selection).await?;
     let upstreams = environment.upstreams(&selection);
     let context = context(environment, catalog, upstreams, stop.clone());

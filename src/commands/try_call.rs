@@ -241,7 +241,7 @@ impl Tried {
             return Ok(lasting.map(|lasting| lasting.cursor));
         }
         let selection = vec![(Arc::new(job.clone()), vec![Arc::clone(&self.region)])];
-        let candidates = run::candidates(&**catalog, &selection, now).await?;
+        let candidates = run::candidates(catalog, &selection, now).await?;
         let candidate = candidates.into_iter().next();
         Ok(candidate.and_then(|mut candidate| candidate.lasting.remove(&self.step)))
     }

@@ -161,7 +161,7 @@ async fn most(context: &Context, queue: &[Candidate]) -> Result<Option<Costs>, S
 
 fn estimator<'a>(context: &'a Context, job: &'a Job) -> Estimator<'a> {
     Estimator {
-        catalog: &*context.catalog,
+        catalog: &context.catalog,
         job,
         now: context.clock.now(),
     }

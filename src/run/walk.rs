@@ -114,7 +114,7 @@ async fn take_up(
         Taken::Held(holder) => return Err(StopReason::Busy(holder)),
     };
     let now = context.clock.now();
-    let fresh = reread(&*context.catalog, candidate, now).await?;
+    let fresh = reread(&context.catalog, candidate, now).await?;
     // A region that another run completed since this one chose it is not the one that waited longest any more, even if it is due
     // again already.
     let was_walked =

@@ -70,7 +70,7 @@ impl Environment {
             let upstream = self.config.upstreams.get(upstream)?;
             upstream.calls.get(call)?.records.clone()
         };
-        let landed = unlanded.land_all(&*context.catalog, &kind_of).await?;
+        let landed = unlanded.land_all(&context.catalog, &kind_of).await?;
         if landed > 0 {
             tracing::info!(
                 pages = landed,

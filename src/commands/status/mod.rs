@@ -459,7 +459,7 @@ async fn regions(
     now: Timestamp,
 ) -> Result<Vec<RegionStatus>, Error> {
     let catalog = environment.passes().await?;
-    let candidates = run::candidates(&*catalog, &environment.all_jobs(), now).await?;
+    let candidates = run::candidates(&catalog, &environment.all_jobs(), now).await?;
     let status = |candidate: &Candidate| {
         let last_complete = candidate.region_last_complete();
         let backfill = candidate.backfill.as_ref();
@@ -498,7 +498,7 @@ async fn batches(
     now: Timestamp,
 ) -> Result<Vec<BatchStatus>, Error> {
     let catalog = environment.passes().await?;
-    let candidates = run::candidates(&*catalog, &environment.batches(), now).await?;
+    let candidates = run::candidates(&catalog, &environment.batches(), now).await?;
     // Batches serve all regions of their job: a complete pass over any of them had its batches.
     let last_complete = |job: &str| {
         let its = regions.iter().filter(|one| one.job == job);

@@ -197,7 +197,7 @@ impl Simulation {
     /// # Errors
     /// As [`Self::run`].
     pub async fn candidates(&self) -> Result<Vec<Candidate>, CatalogError> {
-        candidates(&*self.catalog, &self.selection, self.clock.now()).await
+        candidates(&self.catalog, &self.selection, self.clock.now()).await
     }
 
     /// Returns the used units of each limit of an account, at `at` or after the last charge.

@@ -32,7 +32,7 @@ async fn left(stage: &Stage) -> Units {
     let (selection, others) = (stage.selection(&["backfill"]), stage.selection(&[]));
     let (catalog, ledger) = (stage.catalog(), stage.ledger());
     let now = stage.clock.now();
-    let left = foresight::reserved(&*catalog, &ledger, selection, &others, now);
+    let left = foresight::reserved(&catalog, &ledger, selection, &others, now);
     left.await.unwrap()[0].0.leave.of("daily")
 }
 

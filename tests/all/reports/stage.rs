@@ -221,7 +221,7 @@ impl Stage {
     pub async fn preview(&self, jobs: &[&str]) -> Preview {
         let selection = self.selection(jobs);
         foresight::preview(
-            &*self.catalog,
+            &self.catalog,
             &self.ledger(),
             &selection,
             self.clock.now(),
@@ -248,7 +248,7 @@ impl Stage {
             concurrency: 4,
             stop: None,
         };
-        foresight::forecast(&*self.catalog, &self.ledger(), plan)
+        foresight::forecast(&self.catalog, &self.ledger(), plan)
             .await
             .unwrap()
     }

@@ -277,7 +277,7 @@ impl Life {
 
     /// Whether every region was walked to its end since a list changed.
     fn is_known(&self, selection: &run::Selection) -> bool {
-        let candidates = run::candidates(&*self.watch.catalog, selection, self.lab.now());
+        let candidates = run::candidates(&self.watch.catalog, selection, self.lab.now());
         let candidates = self.lab.runtime.block_on(candidates).unwrap();
         // A list of what is new has other records after each pass.
         let is_since = |job: &Arc<Job>| job.since.first.is_some() || job.since.at.is_some();

@@ -84,8 +84,8 @@ impl CatalogReader {
             .await
     }
 
-    /// Returns the records that contain all words, best match first. Where more than [`RANKED`] records contain them, only
-    /// the [`RANKED`] that were first seen last are ranked, and the result says so: the time of a search must not grow with
+    /// Returns the records that contain all words, best match first. Where more than [`RANKED`](super::RANKED) records contain them, only
+    /// the [`RANKED`](super::RANKED) that were first seen last are ranked, and the result says so: the time of a search must not grow with
     /// the number of records that contain a word.
     pub async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
         match &self.store {

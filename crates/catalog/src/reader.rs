@@ -25,7 +25,7 @@ impl CatalogReader {
             .await
     }
 
-    /// Returns the slices of these regions of a job that have passes, as [`slice_states`] gathers them. Ignores passes that ended
+    /// Returns the slices of these regions of a job that have passes, as `slice_states` gathers them. Ignores passes that ended
     /// and that started later than `now`.
     pub async fn slices(
         &self,
@@ -135,7 +135,7 @@ impl CatalogReader {
     }
 
     /// Whether the list of a step of an unfinished pass has any record that an earlier pass returned which tells about the list, as
-    /// [`AtKnown`] says.
+    /// [`AtKnown`](super::AtKnown) says.
     pub async fn meets_known(
         &self,
         pass: PassId,

@@ -193,6 +193,8 @@ enum Found {
     Current,
     Former,
     Nothing,
+    /// Its table of the version has no row: another process has just created it, or somebody deleted the row.
+    Unsigned,
 }
 
 /// Creates the schema, or takes over that of the version before, unless it is there. One process does so at a time.
@@ -219,6 +221,7 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
             create(&tx, postgres.schema()).await?;
             (None, None)
         }
+        Found::Unsigned => return Err(unsigned(postgres)),
     };
     let all = before.into_iter().chain([&*version.created]).chain(after);
     for statements in all {
@@ -238,16 +241,28 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
 pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
     let mut session = postgres.session().await?;
     let tx = session.begin_reading().await?;
-    let found = find(&tx, postgres.schema(), &VERSION).await?;
+    let mut found = find(&tx, postgres.schema(), &VERSION).await?;
     tx.end();
+    if let Found::Unsigned = found {
+        // A transaction sees a table that was created since it began, and none of its rows.
+        let tx = session.begin_reading().await?;
+        found = find(&tx, postgres.schema(), &VERSION).await?;
+        tx.end();
+    }
     match found {
         Found::Current => Ok(true),
+        Found::Unsigned => Err(unsigned(postgres)),
         Found::Nothing => Ok(false),
         Found::Former => Err(PostgresError::Unusable(format!(
             "the release before created the schema `{}`; any command that writes takes it over, such as a run without --dry-run",
             postgres.schema()
         ))),
     }
+}
+
+fn unsigned(postgres: &Postgres) -> PostgresError {
+    let schema = postgres.schema();
+    PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
 }
 
 async fn find(
@@ -283,9 +298,9 @@ async fn find(
         };
     }
     let rows = tx.query(IDENTITY, &[]).await?;
-    let row = rows.first().ok_or_else(|| {
-        PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
-    })?;
+    let Some(row) = rows.first() else {
+        return Ok(Found::Unsigned);
+    };
     let (number, digest): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
     let is =
         |one: Identity| (number, digest) == (i64::from(one.version), Some(i64::from(one.digest)));

@@ -45,8 +45,8 @@ local forgotten
 -- The ledger: what is stored, as described above.
 local MAIN, LOG, IDS, args, stored, epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared
 local sequence, newest, records
--- The clock; the ledger's time; the first charge whose id is remembered, once it is asked for; why it is not the ledger that the
--- caller has seen, or false.
+-- The server's clock; the ledger's time; the first charge whose id counts as remembered, once a function reads it; why this is not
+-- the ledger that the caller has seen, or false.
 local clock, now, remembered_from, loss
 -- Whether `about` changes, whether lives are renewed; fields and values to write, `open` first; the limits to write, by field. Tables
 -- of a charge are made with room for what they usually hold: to grow takes a third of a command.

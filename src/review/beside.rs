@@ -21,7 +21,7 @@ impl Review<'_> {
             );
             said.add(self.find(Doubt::NextUnread, text));
         }
-        self.check_listless(page, said);
+        self.check_page_without_list(page, said);
         let errors = page.unread.beside.errors.iter();
         let mut unknown =
             errors.filter(|error| page.listed == 0 || !self.known.always_says(*error));
@@ -49,10 +49,10 @@ impl Review<'_> {
 
     /// Adds the doubt about a page that leads on, has no list and says something that no page with one says: many upstreams leave out an
     /// empty list, and others answer so while they fail.
-    fn check_listless(&mut self, page: &Page, said: &mut Said) {
+    fn check_page_without_list(&mut self, page: &Page, said: &mut Said) {
         if page.lacks_list && page.next.is_some() {
             let names = page.unread.names.iter().cloned();
-            self.listless.extend(names);
+            self.names_without_list.extend(names);
         }
         let known = [&self.known, &self.shown];
         let has_lists = known.iter().any(|known| known.has_lists);
@@ -61,7 +61,10 @@ impl Review<'_> {
             && known
                 .iter()
                 .any(|known| known.contradicts(&page.unread.beside.values));
-        let mut names = self.listless.iter().filter(|name| !self.is_of_paging(name));
+        let mut names = self
+            .names_without_list
+            .iter()
+            .filter(|name| !self.is_of_paging(name));
         let new = names.find(|name| known.iter().all(|known| !known.may_know(name)));
         if !has_lists || !(contradicts || new.is_some()) {
             return;
@@ -73,7 +76,7 @@ impl Review<'_> {
             "{}: a response before the last has no list{at}{has}, which none with a list has; check its records.at",
             self.call.name
         );
-        self.listless.clear();
+        self.names_without_list.clear();
         said.add(self.find(Doubt::NoRecords, text));
     }
 

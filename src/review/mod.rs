@@ -118,7 +118,7 @@ pub struct Review<'a> {
     /// Where the last page with records says that the response is cut, while a further page is to tell whether the list ended.
     cut_at: Option<String>,
     /// The names of members of pages that lead on and have no list.
-    listless: BTreeSet<String>,
+    names_without_list: BTreeSet<String>,
     /// Whether an error beside the records was found.
     has_error: bool,
     /// Whether the upstream named the next page, or said that there is one.
@@ -247,7 +247,7 @@ impl<'a> Review<'a> {
             led: 0,
             is_unchanged: false,
             cut_at: None,
-            listless: BTreeSet::new(),
+            names_without_list: BTreeSet::new(),
             has_error: false,
             is_named: false,
             was_named: false,

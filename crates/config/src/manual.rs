@@ -13,9 +13,8 @@ const TEMPLATES: &str = "A template is a string in which `{variables}` are repla
     a value of the region. In a path and in the query, the value of \
     a variable is percent-encoded: write it as it is, `sc-domain:example.com`, not `sc-domain%3Aexample.com`. So are slashes in \
     a path, unless it has `{id:path}`, `{NAME:path}` or `{parent:/full_name:path}`.";
-const DURATIONS: &str = "A duration is a whole number with its unit, or several: `\"250ms\"`, `\"24h\"`, `\"1h 30min\"`. The units are \
-    `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`, `M` (a month of 30.44 days) and `y` (a year of 365.25 days), also as words such as \
-    `hours`. A small `m` is minutes, and a capital `M` is months.";
+const DURATIONS: &str = "A duration is a whole number with its unit, or several: `\"250ms\"`, `\"24h\"`, `\"1h 30min\"`. Units: \
+    `us`, `ms`, `s`, `m` (minutes), `h`, `d`, `w`, `M` (months of 30.44 days) and `y` (365.25 days).";
 const POINTERS: &str = "A JSON pointer (RFC 6901) names a place in a response: `/items/0/id`. The token `*` stands for every \
     element of a list and for every member of an object: `/items/*/id`. In a token, `~1` stands for `/` and `~0` for `~`. An empty \
     pointer is the whole response.";

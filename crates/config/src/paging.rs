@@ -159,7 +159,7 @@ impl Paging {
         lacks(self.next.is_some() || !is_url, "next", "\"/links/next\"")?;
         let needs_size = kind == PageKind::Offset || self.size_param.is_some();
         lacks(self.size.is_some() || !needs_size, "size", "50")?;
-        self.has_own_names()?;
+        self.size_has_own_param()?;
         if let Some(first) = self.first.as_ref().filter(|_| is_counted) {
             let number = first
                 .parse::<u64>()
@@ -200,29 +200,30 @@ impl Paging {
 }
 
 impl Paging {
-    /// Whether each of its parameters has a name of its own: in a body, `limit` and `/limit` are one.
-    fn has_own_names(&self) -> Result<(), Refusal> {
-        let params = [
+    /// Whether the size has a parameter of its own, which carries no cursor: in a body, `limit` and `/limit` are one.
+    fn size_has_own_param(&self) -> Result<(), Refusal> {
+        let name = |param: &Option<String>| {
+            let param = param.as_deref()?;
+            Some(param.strip_prefix('/').unwrap_or(param).to_owned())
+        };
+        let size = name(&self.size_param);
+        let cursors = [
             ("param", &self.param),
-            ("size_param", &self.size_param),
             ("lasting_param", &self.lasting_param),
         ];
-        let mut seen: Vec<(&str, &str)> = Vec::new();
-        for (key, param) in params {
-            let Some(name) = param.as_deref() else {
-                continue;
-            };
-            let name = name.strip_prefix('/').unwrap_or(name);
-            if let Some((other, _)) = seen.iter().find(|(_, one)| *one == name) {
+        match cursors
+            .iter()
+            .find(|(_, param)| size.is_some() && name(param) == size)
+        {
+            None => Ok(()),
+            Some((key, _)) => {
                 let refusal = Refusal::new(
-                    format!("`{other}` is this parameter already, and carries something else"),
+                    format!("`{key}` is this parameter already, and carries a cursor"),
                     "write the name of another parameter, or remove the key",
                 );
-                return Err(refusal.below(key));
+                Err(refusal.below("size_param"))
             }
-            seen.push((key, name));
         }
-        Ok(())
     }
 }
 

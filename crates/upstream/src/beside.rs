@@ -359,8 +359,8 @@ pub fn has_content(value: &Value) -> bool {
     }
 }
 
-/// What a message says of a failure that may pass.
-const PASSING: [&str; 12] = [
+/// Words of a transient failure.
+const TRANSIENT: [&str; 12] = [
     "exceeded",
     "internal",
     "limit reached",
@@ -406,7 +406,7 @@ pub fn says_failure(message: &str) -> bool {
         "unauthorized",
     ];
     let text = message.to_ascii_lowercase();
-    let is_failure = WORDS.iter().any(|word| text.contains(word)) || says_passing(&text);
+    let is_failure = WORDS.iter().any(|word| text.contains(word)) || says_transient(&text);
     !text.contains("no error") && is_failure
 }
 
@@ -442,7 +442,7 @@ pub fn error_of(value: &Value) -> Option<String> {
     errors.next().map(|(_, error)| said(error))
 }
 
-/// Whether an error is about requested ids: it says that something was not found, or names one and nothing that may pass.
+/// Whether an error is about requested ids: it says that something was not found, or names one and no transient failure.
 pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
     const ABSENT: [&str; 5] = [
         "not found",
@@ -455,7 +455,7 @@ pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
         let text = error.to_string();
         let lower = text.to_lowercase();
         let is_absent = ABSENT.iter().any(|word| lower.contains(word));
-        is_absent || (!says_passing(&text) && ids.iter().any(|id| names(&text, id)))
+        is_absent || (!says_transient(&text) && ids.iter().any(|id| names(&text, id)))
     };
     match error {
         _ if ids.is_empty() => false,
@@ -464,10 +464,10 @@ pub fn is_about_ids(error: &Value, ids: &[String]) -> bool {
     }
 }
 
-/// Whether a message says of a failure that it may pass.
-pub fn says_passing(message: &str) -> bool {
+/// Whether a message names a transient failure.
+pub fn says_transient(message: &str) -> bool {
     let text = message.to_lowercase();
-    PASSING.iter().any(|word| text.contains(word))
+    TRANSIENT.iter().any(|word| text.contains(word))
 }
 
 /// Whether a text has an id as a word.

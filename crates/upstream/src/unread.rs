@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, plainly, says_passing};
+use super::beside::{Beside, plainly, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -411,7 +411,7 @@ impl<'a> PlaceSearch<'a> {
             // A part that is there can have an error of its own, such as a build that failed.
             let lacks_list = within.find(part).is_none();
             let errors = found.beside.errors.into_iter();
-            let errors = errors.filter(|(_, said)| lacks_list || says_passing(said));
+            let errors = errors.filter(|(_, said)| lacks_list || says_transient(said));
             let errors = errors.map(|(at, said)| (format!("{above}/*{at}"), said));
             self.found.beside.errors.extend(errors);
         }

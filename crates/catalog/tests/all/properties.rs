@@ -1,4 +1,4 @@
-//! Any history of landings, restarts and ends, with the file opened anew at any point, agrees with a plain model.
+//! A plain model agrees with the catalog after any landings, restarts and ends, also when the file is opened again in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 

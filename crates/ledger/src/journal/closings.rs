@@ -61,8 +61,8 @@ impl Journal {
         let (account, limit) = (account.name.clone(), limit.to_owned());
         self.write(move |tx| {
             let upsert = "insert into closing (account, limit_name, probing, told) values (?, ?, 0, 0)
-                 on conflict do update set until = null, probing = 0, told = 0, version = version + 1,
-                     probe_interval = case when until is not null then until when not told then probe_interval end";
+                 on conflict do update set until = null, probing = 0, probe_interval = null, told = 0, version = version + 1,
+                     opens = case when until is not null then until when not told then opens end";
             tx.prepare_cached(upsert)?.execute([account, limit]).map(drop)
         })
         .await
@@ -116,7 +116,7 @@ impl Journal {
     ) -> Result<Vec<PendingClosing>, JournalError> {
         let account = account.name.clone();
         self.look(move |connection| {
-            let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and told = 0";
+            let select = "select limit_name, version, until, probing, probe_interval, opens from closing where account = ? and told = 0";
             connection.prepare_cached(select)?.query_map([&account], read)?.collect()
         })
         .await
@@ -146,7 +146,7 @@ pub fn holding(
     account: &str,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<(LimitName, Closing)>> {
-    let select = "select limit_name, version, until, probing, probe_interval from closing where account = ? and (until > ? or probing)";
+    let select = "select limit_name, version, until, probing, probe_interval, opens from closing where account = ? and (until > ? or probing)";
     let mut statement = connection.prepare_cached(select)?;
     let closings = statement.query_map(params![account, now.micros()], read)?;
     let closings = closings.collect::<rusqlite::Result<Vec<PendingClosing>>>()?;
@@ -171,7 +171,7 @@ fn store(
 ) -> rusqlite::Result<()> {
     let upsert = "insert into closing (account, limit_name, until, probing, probe_interval, told) values (?, ?, ?, ?, ?, ?)
          on conflict do update set until = excluded.until, probing = excluded.probing,
-             probe_interval = excluded.probe_interval, told = excluded.told, version = version + 1";
+             probe_interval = excluded.probe_interval, opens = null, told = excluded.told, version = version + 1";
     let (until, interval) = (state.until.micros(), state.interval_micros());
     let told = in_ledger == InLedger::Yes;
     connection
@@ -276,15 +276,11 @@ fn closed(
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<PendingClosing> {
-    let closing = state(row, 2)?.map(Closing::from);
-    let opens = match closing {
-        Some(_) => None,
-        None => row.get::<_, Option<i64>>(4)?.map(Timestamp::from_micros),
-    };
+    let opens = row.get::<_, Option<i64>>(5)?;
     Ok(PendingClosing {
         limit: row.get(0)?,
-        closing,
-        opens,
+        closing: state(row, 2)?.map(Closing::from),
+        opens: opens.map(Timestamp::from_micros),
         version: row.get(1)?,
     })
 }

@@ -5,11 +5,10 @@ use ingest_sqlite::Schema;
 
 /// `charge` holds this machine's charges of two windows, `contact` the ledger's last position, `said` the use of each limit
 /// that the ledger reported last, `closing` the limits that the upstream reported exhausted. Times are microseconds since the
-/// Unix epoch. State `asked` is a requested charge, and `told` says that the ledger has the row as it is here. Of a closing that
-/// was taken back, `probe_interval` is until when it was known to last.
+/// Unix epoch. State `asked` is a requested charge, and `told` says that the ledger has the row as it is here.
 pub const SCHEMA: Schema = Schema {
     name: "journal",
-    version: 6,
+    version: 7,
     tables: TABLES,
     former: None,
     remedy: KEEP,
@@ -84,6 +83,8 @@ create table closing (
     version integer not null default 0,
     -- How long a closing without a known reset lasted, in microseconds.
     probe_interval integer,
+    -- Where it was taken back: until when it was known to last. A closing that ends later is a newer one.
+    opens integer,
     primary key (account, limit_name)
 ) without rowid;
 ";

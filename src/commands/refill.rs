@@ -19,7 +19,8 @@ use ingest_quota::{Account, Timestamp};
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
     // First: an account that is charged in another ledger must not be charged here.
     let claimed = claimed::claim(environment).await?;
-    environment.compare_clocks().await;
+    // A catalog that is away keeps nobody from charging; whatever dates a pass compares the clocks again.
+    let _ = environment.compare_clocks().await;
     let refill = refill(environment);
     let (ledger, charging) = refill.for_charging(&environment.witness).await?;
     match charging {

@@ -9,7 +9,8 @@ use crate::commands::Error;
 use crate::run::{Context, Selection, Unlanded, Upstreams};
 use ingest_base::clock::Monotonic;
 use ingest_catalog::{
-    Catalog, CatalogReader, HeldLease, Leases, LockFiles, Postgres, RowLeases, postgres,
+    Catalog, CatalogError, CatalogReader, HeldLease, Leases, LockFiles, Postgres, RowLeases,
+    postgres,
 };
 use ingest_config::{CatalogConfig, CatalogStore, Credential};
 use ingest_ledger::clocks::{self, Told};
@@ -84,7 +85,7 @@ impl Environment {
     pub async fn catalog(&self) -> Result<Arc<Catalog>, Error> {
         if let Some(database) = self.database() {
             let catalog = Catalog::connect(database.clone()).await?;
-            self.compare_clocks().await;
+            self.compare_clocks().await?;
             return Ok(Arc::new(catalog));
         }
         let path = self.state_dir.join(CATALOG_FILE);
@@ -96,16 +97,24 @@ impl Environment {
 
     /// Goes by the clock of the database that machines share, where this machine's clock is wrong: a region that one of them
     /// walked at a time that is still to come would not count as walked for the others.
-    pub async fn compare_clocks(&self) {
+    ///
+    /// # Errors
+    /// The database did not tell its time, and never did in this process.
+    pub async fn compare_clocks(&self) -> Result<(), CatalogError> {
         let Some(database) = self.database().filter(|_| clocks::is_due(&self.corrected)) else {
-            return;
+            return Ok(());
         };
         let began = Monotonic::now();
-        // Whatever needs the catalog next reports that it is away.
-        if let Ok(at) = postgres::server_time(database).await {
-            let (by, took) = (database.shown(), began.elapsed());
-            let told = Told { by, at, took };
-            clocks::compare(&self.corrected, &told, &self.config.ledger).await;
+        match postgres::server_time(database).await {
+            Ok(at) => {
+                let (by, took) = (database.shown(), began.elapsed());
+                let told = Told { by, at, took };
+                clocks::compare(&self.corrected, &told, &self.config.ledger).await;
+                Ok(())
+            }
+            // An earlier comparison holds on: the monotonic clock runs on from it.
+            Err(_) if self.corrected.checked().is_some() => Ok(()),
+            Err(error) => Err(database.error(error)),
         }
     }
 
@@ -129,7 +138,7 @@ impl Environment {
             return Ok(CatalogReader::open(&path)?);
         };
         let catalog = CatalogReader::connect(database.clone()).await?;
-        self.compare_clocks().await;
+        self.compare_clocks().await?;
         Ok(catalog)
     }
 

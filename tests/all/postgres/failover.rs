@@ -1,5 +1,7 @@
 //! What a server that crashed or took over from another one no longer has.
 
+use std::io::{Read, Write, copy};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -175,6 +177,48 @@ fn a_run_that_stalls_between_its_charge_and_its_request_does_not_send_what_anoth
     assert_eq!(outcome(&stalled, "A").0, "failed", "{stalled:?}");
     assert_eq!(machines.stub.requests().len(), sent);
     machines.assert_each_once(1);
+}
+
+#[test]
+fn a_run_that_cannot_ask_the_database_for_its_time_walks_nothing_by_its_own_clock() {
+    let server = PostgresServer::shared();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!(
+        "postgres://postgres@{}/postgres",
+        listener.local_addr().unwrap()
+    );
+    let port = server.port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let (asks, answers) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || pass_on_until_the_time_is_asked(asks, server));
+            std::thread::spawn(move || copy(&mut &answers, &mut &client));
+        }
+    });
+    let schema = server.schema();
+    let machines = Machines::new(&schema, &["A"], Duration::ZERO, &[]);
+    let url = format!("catalog.url=\"{url}\"");
+    let arguments = ["--region", "all", "--format", "json", "--set", &url];
+    let ran = machines.ask(0, &arguments);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert_eq!(machines.stub.requests().len(), 0, "{ran:?}");
+    assert_eq!(outcome(&machines.run(0), "A").0, "complete");
+}
+
+/// Passes on what a client sends, and ends the connection where that asks for the time and nothing else.
+fn pass_on_until_the_time_is_asked(mut from: TcpStream, mut to: TcpStream) {
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let asks = b"select clock_timestamp()\0";
+        let sent = &buffer[..length];
+        if sent.windows(asks.len()).any(|part| part == asks) || to.write_all(sent).is_err() {
+            break;
+        }
+    }
+    for end in [from, to] {
+        let _ = end.shutdown(Shutdown::Both);
+    }
 }
 
 #[test]

@@ -131,9 +131,9 @@ impl Review<'_> {
     }
 
     fn check(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
-        // A further page means nothing where one is wanted, or where each requested id can have come.
+        // A further page means nothing where one is wanted, or where each requested id came.
         let is_only = self.step.max_pages == Some(1);
-        let is_wanted = is_only || (page.listed > 0 && page.listed <= turn.ids.len() as u64);
+        let is_wanted = is_only || (page.listed > 0 && page.listed == turn.ids.len() as u64);
         let cut = match is_only {
             true => Said::default(),
             false => self.check_cut(page.unread.cut.as_ref()),
@@ -175,7 +175,8 @@ impl Review<'_> {
         let is_full = is_one_page || page.size.is_some_and(|size| page.listed >= size);
         let unread = &page.unread;
         let can_lead = (unread.url.as_ref()).or(unread.token.as_ref().filter(|_| is_full));
-        if let Some(at) = can_lead.filter(|_| is_single && is_unnamed && page.listed > 0) {
+        let can_lead = can_lead.filter(|_| turn.ids.is_empty() && page.listed > 0);
+        if let Some(at) = can_lead.filter(|_| is_single && is_unnamed) {
             let text = self.text(&format!(
                 "the list ends here, and the response has a value at {at} that can lead to a next page (`page`)"
             ));

@@ -55,8 +55,18 @@ const FEWEST: usize = 4;
 /// The header that leads on, in messages.
 pub const LINK: &str = "the header `link`";
 
+/// Headers that lead on, beside `link`.
+const NEXT_HEADERS: [&str; 5] = [
+    "x-continuation-token",
+    "x-ms-continuation",
+    "x-next-cursor",
+    "x-next-page",
+    "x-next-token",
+];
+
 /// Names of members, in lower case without marks between words.
-const NEXT: [&str; 18] = [
+const NEXT: [&str; 19] = [
+    "lastevaluatedkey",
     "next",
     "nextcursor",
     "nexthref",
@@ -128,6 +138,15 @@ const DONE: [&str; 7] = [
     "islastpage",
     "lastpage",
 ];
+/// The number of all pages, which says that there are more where the configuration reads one.
+const PAGES: [&str; 6] = [
+    "lastpage",
+    "numpages",
+    "pagecount",
+    "pages",
+    "pagestotal",
+    "totalpages",
+];
 const TOTAL: [&str; 9] = [
     "count",
     "found",
@@ -166,11 +185,15 @@ pub fn read(
     search.walk(document, &mut Vec::new());
     search.see_parts(document);
     let (mut found, more, done) = (search.found, search.more, search.done);
+    let has_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
+    let says_more = search
+        .says_more
+        .or(search.has_pages.filter(|_| has_one_page));
     if paging.total().is_none() {
         found.total = found.total.or_else(|| total_header(response));
     }
     // The value of a cursor says more than a flag.
-    found.next = found.next.or(search.says_more);
+    found.next = found.next.or(says_more);
     found.next = found.next.or_else(|| linked(paging, response, requested));
     let pages = paging.lead().pages().map(|at| ("pages", at, None));
     let read = paging
@@ -243,6 +266,16 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
     let links = || values.iter().map(String::as_str);
     if next_link(links()).is_some_and(|url| !url.is_empty()) {
         return Some(LINK.to_owned());
+    }
+    let leads = |name: &str| {
+        response
+            .header(name)
+            .is_some_and(|next| !next.trim().is_empty())
+    };
+    if !matches!(paging.lead(), Lead::TokenHeader(_))
+        && let Some(name) = NEXT_HEADERS.iter().find(|name| leads(name))
+    {
+        return Some(format!("the header `{name}`"));
     }
     let is_read = matches!(paging.lead(), Lead::LinkHeader);
     if is_read && links().any(is_no_link) {
@@ -341,6 +374,8 @@ struct PlaceSearch<'a> {
     found: Unread,
     /// A place that says that there are more pages.
     says_more: Option<String>,
+    /// A place that says that there are several pages.
+    has_pages: Option<String>,
     /// Where a value looks like the one that says whether there are more pages, or whether this is the last one.
     more: Option<String>,
     done: Option<String>,
@@ -354,6 +389,7 @@ impl<'a> PlaceSearch<'a> {
             requested,
             found: Unread::default(),
             says_more: None,
+            has_pages: None,
             more: None,
             done: None,
         }
@@ -451,7 +487,8 @@ impl<'a> PlaceSearch<'a> {
                 let mut texts = WITHIN_NEXT
                     .iter()
                     .filter_map(|name| link.get(*name)?.as_str());
-                texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
+                let is_key = plain == "lastevaluatedkey" && !link.is_empty();
+                is_key || texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
             }
             Value::Null | Value::Bool(_) | Value::Array(_) => false,
         };
@@ -489,6 +526,9 @@ impl<'a> PlaceSearch<'a> {
             Value::String(text) => text.parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
+        if number.is_some_and(|pages| pages > 1) && PAGES.contains(&plain.as_str()) {
+            self.has_pages.get_or_insert_with(at);
+        }
         self.found.beside.says_none |= number == Some(0) && is_total(&plain);
         if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);

@@ -140,7 +140,7 @@ fn configuration(case: &mut Table) -> String {
 }
 
 /// A request as cases have it: its path, its query and its body.
-fn shown(request: &StubRequest) -> String {
+pub(crate) fn shown(request: &StubRequest) -> String {
     let query = request.query.iter();
     let query: Vec<String> = query
         .map(|(name, value)| format!("{name}={value}"))
@@ -156,14 +156,14 @@ fn shown(request: &StubRequest) -> String {
 }
 
 /// `answers` is one answer, several in turn, of which the last is repeated, or a table in which the first key that the request
-/// contains has its answer. An answer is its body, behind a status if it is not 200, or a table of `status`, `headers` and `body`.
-fn answer(answers: &toml::Value, request: &StubRequest) -> StubAnswer {
+/// contains has its answer. An answer is its body, in which `{number}` counts the requests, behind a status if it is not 200, or a table of `status`, `headers` and `body`.
+pub(crate) fn answer(answers: &toml::Value, request: &StubRequest) -> StubAnswer {
     match answers {
         toml::Value::String(text) => match text.split_once(' ') {
             Some((status, body)) if status.len() == 3 && status.parse::<u16>().is_ok() => {
                 StubAnswer::text(status.parse().unwrap(), body)
             }
-            _ => StubAnswer::text(200, text),
+            _ => StubAnswer::text(200, &text.replace("{number}", &request.number.to_string())),
         },
         toml::Value::Array(answers) => {
             answer(&answers[request.number.min(answers.len() - 1)], request)
@@ -174,9 +174,11 @@ fn answer(answers: &toml::Value, request: &StubRequest) -> StubAnswer {
                 .get("status")
                 .map_or(200, |status| status.as_integer().unwrap());
             let headers = whole["headers"].as_table().unwrap().iter();
-            headers.fold(
+            let lines = headers
+                .flat_map(|(name, values)| phrases(values).into_iter().map(move |one| (name, one)));
+            lines.fold(
                 bare.with_status(status.try_into().unwrap()),
-                |answer, (name, value)| answer.header(name, value.as_str().unwrap()),
+                |answer, (name, value)| answer.header(name, &value),
             )
         }
         toml::Value::Table(by_request) => {
@@ -278,7 +280,7 @@ fn is(
                 .flat_map(shown)
                 .collect()
         }
-        // Since the beginning: how many requests, all of them, and headers of the last.
+        // Since the beginning: how many requests, all of them, and headers of the last, or `none`.
         "requests" => requests.len().into(),
         "sent" => requests.iter().map(shown).collect(),
         "sorted" => {
@@ -288,16 +290,23 @@ fn is(
         }
         "headers" => {
             let last = requests.last().unwrap();
-            of_each(expected, |name, _| last.header(name).into())
+            of_each(expected, |name, _| {
+                last.header(name).unwrap_or("none").into()
+            })
         }
         // In the catalog: the ids, the number and the bodies of all records, how many are gone, and what queries give.
-        "ids" => column(world, "select id from record order by id").into(),
+        "ids" => column(&world.catalog(), "select id from record order by id").into(),
         "count" => world.count("select count(*) from record").into(),
         "gone" => world
             .count("select count(*) from record where gone_at is not null")
             .into(),
-        "bodies" => parsed(&column(world, "select body from record order by id")),
-        "select" => of_each(expected, |select, _| column(world, select).into()),
+        "bodies" => parsed(&column(
+            &world.catalog(),
+            "select body from record order by id",
+        )),
+        "select" => of_each(expected, |select, _| {
+            column(&world.catalog(), select).into()
+        }),
         // What the ledger has counted of the limit `daily`.
         "charged" => world.charged("daily").into(),
         _ => Value::from("no key of a case"),
@@ -344,8 +353,7 @@ fn missing(text: &str, expected: &toml::Value) -> Vec<String> {
 }
 
 /// The first column of the rows that a query of the catalog gives, as text; a null is `-`.
-fn column(world: &World, select: &str) -> Vec<String> {
-    let catalog = world.catalog();
+pub(crate) fn column(catalog: &rusqlite::Connection, select: &str) -> Vec<String> {
     let mut query = catalog.prepare(select).unwrap();
     let rows = query.query_map([], |row| {
         Ok(match row.get_ref(0)? {

@@ -2,7 +2,8 @@
 //!
 //! A story is a line with its name and indented lines, of which the first ones make its world. `$` runs the program, which ends with 0
 //! unless `exit` says otherwise; `%` runs it with `--format json`, and its exit is of no interest unless `exit` names it. The other lines
-//! are those of [`Told::line`]. `serve` starts the server; `GET` and `POST`, which has the client's token, and `send` ask it, with the lines of
+//! are those of [`Told::line`]. `upstream NAME` puts a stub in the place of an upstream, which answers as in the cases of `tests/cases`
+//! from `answers` on. `serve` starts the server; `GET` and `POST`, which has the client's token, and `send` ask it, with the lines of
 //! `head` before them, and are answered with 200 unless `status` says otherwise. A story `every story` is the beginning of those behind it. `each` lines are those of [`variants`].
 
 use std::collections::BTreeMap;
@@ -11,15 +12,19 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use serde_json::Value;
 
+use crate::cases::{answer, column, shown};
 use crate::serve::{CLIENT, TOKEN, send, start};
 use crate::support::shared_world::SharedWorld;
 use crate::support::world::{Ran, SECRET, World};
 use ingest_testing::postgres::{PostgresServer, Schema};
 use ingest_testing::redis_server::RedisServer;
+use ingest_testing::stub_upstream::StubUpstream;
 
 type Otherwise = Result<(), String>;
 
@@ -93,6 +98,10 @@ fn variants(mut lines: Vec<String>) -> Vec<(String, Vec<String>)> {
 /// A story as far as it is told.
 struct Told {
     world: World,
+    stub: Option<StubUpstream>,
+    answers: Arc<Mutex<toml::Value>>,
+    /// How many requests a line `sent` has seen.
+    seen: usize,
     redis: Option<RedisServer>,
     schema: Option<Schema>,
     server: Option<(Child, SocketAddr)>,
@@ -102,6 +111,7 @@ struct Told {
     environment: Vec<(String, String)>,
     known: BTreeMap<String, Value>,
     ran: Ran,
+    took: Duration,
 }
 
 impl Told {
@@ -120,6 +130,9 @@ impl Told {
         };
         let mut told = Self {
             world,
+            stub: None,
+            answers: Arc::new(Mutex::new(toml::Value::from("{}"))),
+            seen: 0,
             redis: None,
             schema: None,
             server: None,
@@ -131,6 +144,7 @@ impl Told {
                 stdout: String::new(),
                 stderr: String::new(),
             },
+            took: Duration::ZERO,
         };
         for (at, line) in lines.iter().enumerate() {
             let exit = lines
@@ -144,10 +158,19 @@ impl Told {
         Ok(())
     }
 
-    /// A line with what is known where it is named.
+    /// A line with what is known where it is named; `{now+60}` is in a minute, in seconds since 1970, and
+    /// `{date-60}` was a minute ago, as HTTP has it.
     fn filled_in(&self, line: &str) -> String {
         let directory = self.world.directory.path().display().to_string();
         let mut line = line.replace("{dir}", &directory);
+        while let Some((before, span, behind)) = between(&line, "{now", "}") {
+            let seconds = at(span).timestamp();
+            line = format!("{before}{seconds}{behind}");
+        }
+        while let Some((before, span, behind)) = between(&line, "{date", "}") {
+            let date = at(span).format("%a, %d %b %Y %H:%M:%S GMT");
+            line = format!("{before}{date}{behind}");
+        }
         if let Some(redis) = &self.redis {
             line = line.replace("{redis}", &format!("127.0.0.1:{}", redis.port()));
         }
@@ -200,7 +223,46 @@ impl Told {
                 self.known.insert(name.to_owned(), value);
                 Ok(())
             }
-            "requests" => equal(self.world.requests().to_string(), rest.to_owned()),
+            "known" => {
+                let [name, query] = halves(rest);
+                let found = column(&self.world.catalog(), query).join(" ");
+                self.known.insert(name.to_owned(), found.into());
+                Ok(())
+            }
+            "requests" => {
+                let stub = self.stub.as_ref();
+                let requests = stub.map(|stub| stub.requests().len());
+                let requests = requests.unwrap_or(self.world.requests().try_into().unwrap());
+                equal(requests.to_string(), rest.to_owned())
+            }
+            // What the stub was sent since the last such line, or with which status the sandbox answered.
+            "sent" => {
+                let sent: Vec<String> = match &self.stub {
+                    Some(stub) => stub.requests().iter().map(shown).collect(),
+                    None => self.statuses(),
+                };
+                let new = sent[self.seen..].join(" | ");
+                self.seen = sent.len();
+                equal(new, rest.to_owned())
+            }
+            // Of the sandbox: how often it did not answer with 200, and what it counts.
+            "refused" => {
+                let refused = self.statuses();
+                let refused = refused.iter().filter(|status| *status != "200");
+                equal(refused.count().to_string(), rest.to_owned())
+            }
+            "counted" => {
+                let (units, limit) = rest.split_once(' ').unwrap();
+                equal(self.world.counted(limit).to_string(), units.to_owned())
+            }
+            "rows" => {
+                let (rows, query) = rest.split_once(" of ").unwrap();
+                let found = match query.strip_prefix("ledger.db: ") {
+                    Some(query) => column(&self.opened("ledger.db"), query),
+                    None => column(&self.world.catalog(), query),
+                };
+                equal(found.join(" "), rows.to_owned())
+            }
             "charged" => self.charged(rest),
             "count" => {
                 let (number, sql) = rest.split_once(' ').unwrap();
@@ -219,12 +281,23 @@ impl Told {
                 let mode = fs::metadata(self.path(rest)).unwrap().permissions();
                 equal(mode.mode() & 0o077, 0)
             }
+            // At least so long.
+            "took" => equal(
+                self.took >= Duration::from_millis(rest.parse().unwrap()),
+                true,
+            ),
             "missing" => equal(self.path(rest).symlink_metadata().is_ok(), false),
             _ => {
                 self.change(word, rest);
                 Ok(())
             }
         }
+    }
+
+    fn statuses(&self) -> Vec<String> {
+        let requests = self.world.sandbox_says("requests");
+        let requests = requests.as_array().unwrap().iter();
+        requests.map(|one| one["status"].to_string()).collect()
     }
 
     /// What happens between the runs.
@@ -235,6 +308,11 @@ impl Told {
             "env" => {
                 let (name, value) = rest.split_once('=').unwrap_or((rest, ""));
                 self.environment.push((name.to_owned(), value.to_owned()));
+            }
+            "upstream" => self.upstream(rest),
+            "answers" => {
+                let answers: toml::Table = format!("all = {rest}").parse().unwrap();
+                *self.answers.lock().unwrap() = answers["all"].clone();
             }
             "serve" => self.serve(rest),
             "head" => self.head.push(rest.to_owned()),
@@ -249,6 +327,14 @@ impl Told {
                 ("restarts", redis) => redis.restart(),
                 (command, redis) => redis.tell(command),
             },
+            // `somebody 13 UPSTREAM PATH` asks the sandbox, and is answered.
+            "somebody" => {
+                let (times, [upstream, path]) = (two().0, halves(two().1));
+                for _ in 0..times.parse().unwrap() {
+                    assert_eq!(self.world.somebody_else_asks(upstream, path), 200);
+                }
+            }
+            "totals" => self.world.totals(&serde_json::from_str(rest).unwrap()),
             "faults" => self.world.faults(&serde_json::from_str(rest).unwrap()),
             "mkdir" => fs::create_dir_all(self.path(rest)).unwrap(),
             "write" => {
@@ -284,7 +370,17 @@ impl Told {
                 None => command.env(name, value),
             };
         }
+        let began = Instant::now();
         self.ran = Ran::of(command.output().unwrap());
+        self.took = began.elapsed();
+    }
+
+    fn upstream(&mut self, name: &str) {
+        let answers = Arc::clone(&self.answers);
+        let stub = StubUpstream::start(move |request| answer(&answers.lock().unwrap(), request));
+        self.world
+            .set(&format!("upstreams.{name}.base_url=\"{}\"", stub.url()));
+        self.stub = Some(stub);
     }
 
     /// Starts the server, in place of one that runs, with a client that has a token, on this machine alone or `open` to others.
@@ -340,11 +436,12 @@ impl Told {
     fn sql(&self, file: &str, sql: &str) {
         match &self.schema {
             Some(schema) if file == "catalog" => drop(schema.rows(sql)),
-            _ => Connection::open(self.world.state_dir().join(file))
-                .unwrap()
-                .execute_batch(sql)
-                .unwrap(),
+            _ => self.opened(file).execute_batch(sql).unwrap(),
         }
+    }
+
+    fn opened(&self, file: &str) -> Connection {
+        Connection::open(self.world.state_dir().join(file)).unwrap()
     }
 
     /// `charged 4`, or `charged 4 LIMIT`, as `status` shows it.
@@ -387,6 +484,17 @@ impl Drop for Told {
     fn drop(&mut self) {
         self.stop_server();
     }
+}
+
+/// The time so many seconds from now.
+fn at(seconds: &str) -> chrono::DateTime<chrono::Utc> {
+    chrono::Utc::now() + chrono::TimeDelta::seconds(seconds.parse().unwrap())
+}
+
+fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<(&'t str, &'t str, &'t str)> {
+    let (before, rest) = text.split_once(open)?;
+    let (within, behind) = rest.split_once(close)?;
+    Some((before, within, behind))
 }
 
 fn halves(text: &str) -> [&str; 2] {
@@ -488,10 +596,16 @@ fn a_story_that_goes_otherwise_is_named() {
         "% status\n    json /limits length 9",
         "% status\n    json /limits/0/used from 1 to 2",
         "requests 1",
+        "counted 1 daily",
+        "refused 1",
+        "$ status\n    took 60000",
+        "upstream youtube\n    sent /videos",
+        "sent 200",
         "charged 1",
         "there state",
         "missing .",
         "$ --region US --job trending\n    count 0 select count(*) from record",
+        "$ --region US --job trending\n    rows 1 of select count(*) from record",
         "serve\n    GET /healthz\n    status 404",
         "serve\n    GET /healthz\n    err x-nothing",
         "each {one}: 0 | 1\n    charged {one}",
@@ -541,4 +655,19 @@ fn status_history_and_logs_show_what_the_stories_say() {
 #[test]
 fn requests_over_http_are_answered_as_the_stories_say() {
     hold(&file("serve"));
+}
+
+#[test]
+fn limits_of_values_and_what_responses_report_of_limits_are_as_the_stories_say() {
+    hold(&file("limits"));
+}
+
+#[test]
+fn jobs_with_credentials_slices_and_refused_regions_are_as_the_stories_say() {
+    hold(&file("jobs"));
+}
+
+#[test]
+fn requests_are_sent_and_not_sent_as_the_stories_say() {
+    hold(&file("requests"));
 }

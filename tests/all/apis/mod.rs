@@ -1,8 +1,6 @@
 //! APIs of many shapes, by configuration alone.
 
 mod authentication;
-mod corrected;
-mod credentials;
 mod elements;
 mod formats;
 mod headers;
@@ -15,7 +13,6 @@ mod parents;
 mod records;
 mod refusals;
 mod regions;
-mod reported_parts;
 mod sent;
 mod shapes;
 mod slices;

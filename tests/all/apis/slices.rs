@@ -1,12 +1,11 @@
 //! Backfills: `slices` of a job.
 
-use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::world::World;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
@@ -56,10 +55,6 @@ fn spans(stub: &StubUpstream) -> Vec<String> {
     stub.requests().iter().map(span).collect()
 }
 
-fn backfill(world: &World) -> Value {
-    world.json(&["--region", "all", "--job", "backfill", "--concurrency", "1"])
-}
-
 /// The slices of the catalog, each with its outcome, in the order of their passes.
 fn passes(world: &World) -> Vec<String> {
     let catalog = world.catalog();
@@ -71,108 +66,6 @@ fn passes(world: &World) -> Vec<String> {
         .unwrap();
     let rows = query.query_map([], |row| row.get(0)).unwrap();
     rows.collect::<Result<_, _>>().unwrap()
-}
-
-fn progress(world: &World) -> Value {
-    let status = world.json(&["status"]);
-    let regions = status["regions"].as_array().unwrap().clone();
-    let mut of_job = regions.into_iter().filter(|one| one["job"] == "backfill");
-    let row = of_job.next().unwrap();
-    assert_eq!(of_job.next(), None, "one row for each region");
-    row
-}
-
-#[test]
-fn each_slice_is_fetched_once_and_recorded_in_the_catalog() {
-    let stub = StubUpstream::start(rows);
-    let world = world(&stub, JANUARY, 100);
-    let report = backfill(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    let slice = &report["passes"][0]["slice"];
-    assert_eq!(slice["from"], "2024-01-01T00:00:00.000000Z", "{report}");
-    assert_eq!(slice["to"], "2024-01-11T00:00:00.000000Z");
-    assert_eq!(
-        spans(&stub),
-        [
-            "2024-01-01 2024-01-11 -",
-            "2024-01-01 2024-01-11 2",
-            "2024-01-11 2024-01-21 -",
-            "2024-01-11 2024-01-21 2",
-            "2024-01-21 2024-01-31 -",
-            "2024-01-21 2024-01-31 2",
-        ]
-    );
-    assert_eq!(
-        passes(&world),
-        [
-            "2024-01-01 2024-01-11 complete",
-            "2024-01-11 2024-01-21 complete",
-            "2024-01-21 2024-01-31 complete"
-        ]
-    );
-    assert_eq!(backfill(&world)["outcome"], "nothing_due");
-    assert_eq!(stub.requests().len(), 6);
-    assert_eq!(
-        progress(&world)["slices"],
-        json!({ "complete": 3, "of": 3 })
-    );
-}
-
-#[test]
-fn the_newest_slice_comes_first_unless_configured_otherwise() {
-    let stub = StubUpstream::start(rows);
-    let world = world(
-        &stub,
-        r#"{ from = "2024-01-31", to = "2024-05-15", step = "month" }"#,
-        100,
-    );
-    backfill(&world);
-    let froms: Vec<String> = spans(&stub).into_iter().step_by(2).collect();
-    assert_eq!(
-        froms,
-        [
-            "2024-04-30 2024-05-15 -",
-            "2024-03-31 2024-04-30 -",
-            "2024-02-29 2024-03-31 -",
-            "2024-01-31 2024-02-29 -",
-        ]
-    );
-}
-
-#[test]
-fn a_limit_stops_in_a_slice_and_the_next_run_continues_there_as_the_preview_says() {
-    let stub = StubUpstream::start(rows);
-    let mut world = world(&stub, JANUARY, 3);
-    let report = backfill(&world);
-    assert_eq!(report["outcome"], "stopped", "{report}");
-    assert_eq!(
-        passes(&world),
-        [
-            "2024-01-01 2024-01-11 complete",
-            "2024-01-11 2024-01-21 open"
-        ]
-    );
-    let row = progress(&world);
-    assert_eq!(row["slices"], json!({ "complete": 1, "of": 3 }));
-    assert_eq!(row["unfinished"], true);
-    let text = world.ingest(&["status"]).stdout;
-    assert!(text.contains("1 of 3 slices are complete"), "{text}");
-    world.set("credentials.rows.limits.daily.quota=100");
-    let preview = world.json(&["--region", "all", "--job", "backfill", "--dry-run"]);
-    assert_eq!(preview["limits"][0]["spends"], 3, "{preview}");
-    let report = backfill(&world);
-    assert_eq!(report["outcome"], "complete", "{report}");
-    assert_eq!(report["passes"][0]["resumed"], true);
-    assert_eq!(report["requests"], 3);
-    let all = spans(&stub);
-    assert_eq!(
-        all.iter().collect::<BTreeSet<_>>().len(),
-        all.len(),
-        "{all:?}"
-    );
-    assert_eq!(all.len(), 6);
-    assert_eq!(world.count("select count(*) from record"), 6);
-    assert_eq!(world.charged("daily"), 6);
 }
 
 #[test]
@@ -231,96 +124,6 @@ fn the_slices_behind_the_first_complete_one_walk_together() {
     let run = world.json(&["--region", "all", "--job", "backfill"]);
     assert_eq!(run["outcome"], "complete", "{run}");
     assert_eq!(together.load(Ordering::SeqCst), 2);
-}
-
-#[test]
-fn a_slice_that_fails_or_is_refused_leaves_the_others_and_is_fetched_by_a_later_run() {
-    for status in [500, 404] {
-        let stub = StubUpstream::start(move |request| {
-            let is_bad = request.param("from") == Some("2024-01-11");
-            match is_bad && request.number < 8 {
-                true => StubAnswer::error(status, &json!({})),
-                false => rows(request),
-            }
-        });
-        let mut world = world(&stub, JANUARY, 100);
-        world.set("jobs.backfill.every=\"1ms\"");
-        let report = backfill(&world);
-        assert_eq!(report["outcome"], "failed", "{report}");
-        assert_eq!(progress(&world)["slices"]["complete"], 2);
-        while backfill(&world)["outcome"] != "complete" {
-            assert!(stub.requests().len() < 50);
-        }
-        assert_eq!(progress(&world)["slices"]["complete"], 3);
-        assert_eq!(world.count("select count(*) from record"), 6);
-    }
-}
-
-#[test]
-fn no_span_is_fetched_twice_when_from_or_step_are_edited() {
-    let stub = StubUpstream::start(rows);
-    let mut world = world(&stub, JANUARY, 3);
-    backfill(&world);
-    // An unfinished pass keeps its slice; the rest is divided anew.
-    world.set(r#"jobs.backfill.slices={ from = "2023-12-27", to = "2024-01-31", step = "7d", order = "oldest_first" }"#);
-    world.set("credentials.rows.limits.daily.quota=100");
-    assert_eq!(backfill(&world)["outcome"], "complete");
-    assert_eq!(
-        spans(&stub),
-        [
-            "2024-01-01 2024-01-11 -",
-            "2024-01-01 2024-01-11 2",
-            "2024-01-11 2024-01-21 -",
-            "2024-01-11 2024-01-21 2",
-            "2023-12-27 2024-01-01 -",
-            "2023-12-27 2024-01-01 2",
-            "2024-01-21 2024-01-24 -",
-            "2024-01-21 2024-01-24 2",
-            "2024-01-24 2024-01-31 -",
-            "2024-01-24 2024-01-31 2",
-        ]
-    );
-    assert_eq!(backfill(&world)["outcome"], "nothing_due");
-}
-
-#[test]
-fn a_backfill_comes_after_everything_else_that_is_due() {
-    let stub = StubUpstream::start(rows);
-    let world = world(&stub, JANUARY, 3);
-    for _ in 0..2 {
-        let report = world.json(&["--region", "all", "--concurrency", "1"]);
-        assert_eq!(report["passes"][0]["job"], "today", "{report}");
-    }
-    let requested: Vec<String> = spans(&stub);
-    assert_eq!(requested[0], "today - -");
-    assert_eq!(requested.len(), 3);
-}
-
-#[test]
-fn the_forecast_says_when_a_backfill_is_complete() {
-    let stub = StubUpstream::start(rows);
-    let mut world = world(&stub, JANUARY, 2);
-    world.set("jobs.today.every=1d");
-    backfill(&world);
-    let forecast = |days| {
-        let arguments = ["forecast", "--region", "all", "--job", "backfill"];
-        let schedule = ["--schedule", "0 * * * *", "--days", days];
-        world.json(&[&arguments[..], &schedule[..]].concat())
-    };
-    // The first slice took two units, so a day has enough for one.
-    for days in ["1", "9"] {
-        let forecast = forecast(days);
-        let backfill = &forecast["backfills"][0];
-        assert_eq!(backfill["slices_left"], 2, "{forecast}");
-        assert_eq!(backfill["extrapolated"], false);
-        let days = backfill["days"].as_f64().unwrap();
-        assert!((1.9..2.2).contains(&days), "{backfill}");
-    }
-    let text = world.ingest(&["forecast", "--region", "all", "--schedule", "hourly"]);
-    assert!(
-        text.stdout.contains("The backfill of backfill, 2 slices,"),
-        "{text:?}"
-    );
 }
 
 #[test]
@@ -400,45 +203,4 @@ fn a_backfill_leaves_the_other_jobs_what_they_need_before_its_units_return() {
     // A configured number takes precedence.
     world.set("jobs.backfill.leave={ daily = 1 }");
     assert_eq!(world.json(&arguments)["limits"][0]["used"], 31);
-}
-
-#[test]
-fn a_slice_that_was_refused_is_requested_again_after_a_day() {
-    let stub = StubUpstream::start(|request| match request.param("from") {
-        Some("2024-01-11") => StubAnswer::error(404, &json!({})),
-        _ => rows(request),
-    });
-    let world = world(&stub, JANUARY, 100);
-    assert_eq!(backfill(&world)["outcome"], "failed");
-    let requests = stub.requests().len();
-    assert_eq!(backfill(&world)["outcome"], "nothing_due");
-    let preview = world.json(&["--region", "all", "--job", "backfill", "--dry-run"]);
-    assert_eq!(preview["limits"][0]["expected"], 0, "{preview}");
-    assert_eq!(stub.requests().len(), requests);
-    let yesterday =
-        "update pass set started_at = '2024-02-01T00:00:00.000000Z' where outcome = 'refused'";
-    let changed = rusqlite::Connection::open(world.state_dir().join("catalog.db"))
-        .unwrap()
-        .execute(yesterday, [])
-        .unwrap();
-    assert_eq!(changed, 1);
-    assert_eq!(backfill(&world)["outcome"], "failed");
-    assert_eq!(stub.requests().len(), requests + 1);
-}
-
-#[test]
-fn a_slice_that_max_pages_cuts_is_doubtful() {
-    let stub = StubUpstream::start(rows);
-    let mut world = world(&stub, JANUARY, 100);
-    world.set("jobs.backfill.steps=[{ call = \"list\", max_pages = 1, params = { from = \"{slice.from:%Y-%m-%d}\" } }]");
-    let report = backfill(&world);
-    assert_eq!(report["outcome"], "failed", "{report}");
-    for pass in report["passes"].as_array().unwrap() {
-        assert_eq!(pass["outcome"], "doubtful", "{report}");
-        let detail = pass["detail"].as_str().unwrap_or_default();
-        assert!(
-            detail.contains("no pass lists the rest of the slice; raise max_pages"),
-            "{report}"
-        );
-    }
 }

@@ -3,19 +3,13 @@
 
 mod batches;
 mod batches_over_regions;
-mod begun;
 mod claims;
 mod concurrency;
-mod etag;
-mod exhausted_cap;
 mod paging;
 mod scopes;
-mod settle;
 mod spent;
 mod token;
-mod told;
 mod told_once;
-mod whole_lists;
 mod windows;
 
 use serde_json::Value;

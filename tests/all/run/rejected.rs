@@ -1,8 +1,5 @@
-//! A credential that the upstream rejects costs one request, and no further one until its `every` is over or its secret changes.
+//! The first request with a secret goes alone: the others of the run wait for what the upstream says of it.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +31,7 @@ cost = 50
 records = {{ at = "/items", kind = "other", id = "/id" }}
 [credentials.things]
 upstream = "things"
-secret = {{ file = "/nowhere" }}
+secret = {{ env = "KEY" }}
 limits = {{ daily = {{ quota = 10000, window = "24h" }} }}
 [jobs.things]
 credential = "things"
@@ -48,32 +45,11 @@ steps = [{{ call = "other" }}]
     );
     let mut world = World::written(&text, &[]);
     world.set(&format!("upstreams.things.base_url=\"{}\"", stub.url()));
-    let secret = secret_file(&world).display().to_string();
-    world.set(&format!("credentials.things.secret={{file=\"{secret}\"}}"));
-    write_secret(&world, "wrong");
     world
-}
-
-fn secret_file(world: &World) -> PathBuf {
-    world.directory.path().join("secret")
-}
-
-fn write_secret(world: &World, secret: &str) {
-    let file = secret_file(world);
-    fs::write(&file, secret).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
 fn page() -> StubAnswer {
     StubAnswer::json(&json!({ "items": [{ "id": "1" }] }))
-}
-
-/// Accepts the key `right` alone.
-fn strict(status: u16) -> StubUpstream {
-    StubUpstream::start(move |request| match request.param("key") {
-        Some("right") => page(),
-        _ => StubAnswer::error(status, &json!({ "message": "bad key" })),
-    })
 }
 
 fn outcomes(report: &Value) -> Vec<&str> {
@@ -81,128 +57,6 @@ fn outcomes(report: &Value) -> Vec<&str> {
     passes
         .map(|pass| pass["outcome"].as_str().unwrap())
         .collect()
-}
-
-#[test]
-fn a_night_of_ticks_with_a_wrong_key_costs_one_request() {
-    for status in [401, 403] {
-        for every in ["every = \"6h\"", ""] {
-            let stub = strict(status);
-            let world = world(&stub, every);
-            for tick in 0..4 {
-                let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-                assert_eq!(ran.code, 1, "{tick}: {ran:?}");
-                let report = ran.json();
-                assert_eq!(outcomes(&report), ["refused"; 16], "{tick}: {report}");
-                for pass in report["passes"].as_array().unwrap() {
-                    let detail = pass["detail"].as_str().unwrap();
-                    assert!(detail.contains("rejected the credential"), "{detail}");
-                    assert!(detail.contains("it is asked again at "), "{detail}");
-                    assert!(detail.contains("or when its secret changes"), "{detail}");
-                }
-                assert_eq!(stub.requests().len(), 1, "{status}, {every:?}, {tick}");
-                assert_eq!(world.charged("daily"), 50, "{status}, {every:?}, {tick}");
-            }
-        }
-    }
-}
-
-#[test]
-fn the_preview_and_the_status_name_a_credential_that_is_not_asked_until_its_secret_changes() {
-    let stub = strict(403);
-    let world = world(&stub, "every = \"6h\"");
-    let preview = || world.json(&["--region", "all", "--dry-run"]);
-    let would_spend = || preview()["limits"][0]["expected"].clone();
-    let words = |arguments: &[&str]| world.ingest(arguments).stdout.replace('\n', " ");
-    assert_eq!(would_spend(), 800);
-    assert_eq!(preview().get("held_back"), None);
-    assert_eq!(world.json(&["status"]).get("held_back"), None);
-    assert_eq!(world.ingest(&RUN).code, 1);
-
-    let held = preview();
-    let (limit, held_back) = (&held["limits"][0], &held["held_back"][0]);
-    for units in ["min", "expected", "max", "spends"] {
-        assert_eq!(limit[units], 0, "{held}");
-    }
-    assert_eq!(held["steps"], json!([]), "{held}");
-    assert_eq!(held_back["credential"], "things", "{held}");
-    assert_eq!(held_back["jobs"], json!(["things", "others"]), "{held}");
-    let why = held_back["why"].as_str().unwrap();
-    assert!(why.contains("403 Forbidden: bad key"), "{held}");
-    let said = "the upstream rejected the credential things: 403 Forbidden: bad key";
-    let until = "or when its secret changes";
-    let text = words(&["--region", "all", "--dry-run"]);
-    for said in [
-        "Nothing would be requested",
-        "things, others: not requested",
-        said,
-        until,
-    ] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
-    let status = world.json(&["status"]);
-    assert_eq!(status["held_back"][0]["credential"], "things", "{status}");
-    assert_eq!(
-        status["held_back"][0]["asked_again_at"], held_back["asked_again_at"],
-        "{status}"
-    );
-    let text = words(&["status"]);
-    for said in ["1 credential rejected", said, until] {
-        assert!(text.contains(said), "{said}: {text}");
-    }
-    assert_eq!(stub.requests().len(), 1);
-
-    write_secret(&world, "right");
-    assert_eq!(would_spend(), 800);
-    assert_eq!(world.json(&["status"]).get("held_back"), None);
-}
-
-#[test]
-fn another_secret_is_asked_at_once_and_an_accepted_one_lets_all_regions_go_side_by_side() {
-    let stub = strict(403);
-    let world = world(&stub, "every = \"6h\"");
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(stub.requests().len(), 1);
-    write_secret(&world, "wrong too");
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(stub.requests().len(), 2);
-    write_secret(&world, "right");
-    let report = world.json(&RUN);
-    assert_eq!(outcomes(&report), ["complete"; 16], "{report}");
-    assert_eq!((stub.requests().len(), world.charged("daily")), (18, 900));
-}
-
-#[test]
-fn a_rejected_credential_is_asked_once_after_every() {
-    let stub = strict(401);
-    let world = world(&stub, "every = \"1us\"");
-    for tick in 1..=3 {
-        assert_eq!(world.ingest(&RUN).code, 1);
-        assert_eq!(stub.requests().len(), tick);
-    }
-}
-
-#[test]
-fn a_credential_that_a_try_shows_to_be_accepted_is_asked_again() {
-    let repaired = Arc::new(AtomicUsize::new(0));
-    let is_repaired = Arc::clone(&repaired);
-    let stub = StubUpstream::start(move |_| match is_repaired.load(Ordering::SeqCst) {
-        0 => StubAnswer::error(403, &json!({ "message": "not enabled" })),
-        _ => page(),
-    });
-    let world = world(&stub, "every = \"6h\"");
-    assert_eq!(world.ingest(&RUN).code, 1);
-    let tries = ["try", "things", "list", "--region", "US"];
-    assert_eq!(world.ingest(&tries).code, 1);
-    assert_eq!(stub.requests().len(), 2);
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(stub.requests().len(), 2);
-    repaired.store(1, Ordering::SeqCst);
-    assert_eq!(world.ingest(&tries).code, 0);
-    let report = world.json(&RUN);
-    assert_eq!(outcomes(&report), ["complete"; 16], "{report}");
 }
 
 /// Counts the requests that the upstream has at the same time at most.
@@ -263,58 +117,4 @@ fn a_signal_ends_the_wait_for_the_first_answer_and_what_waited_is_not_charged() 
     let ran = ends_within(child, PATIENCE);
     assert_eq!(ran.code, 143, "{ran:?}");
     assert_eq!((stub.requests().len(), world.charged("daily")), (1, 50));
-}
-
-#[test]
-fn what_waits_goes_on_when_the_first_request_ends_without_an_answer_about_the_credential() {
-    let count = AtomicUsize::new(0);
-    let stub = StubUpstream::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
-        0 => StubAnswer::error(404, &json!({ "message": "no such region" })),
-        1 => StubAnswer::dropped(),
-        _ => page(),
-    });
-    let mut world = world(&stub, "every = \"6h\"");
-    world.set("upstreams.things.attempts=1");
-    let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-    let report = ran.json();
-    let complete = outcomes(&report)
-        .iter()
-        .filter(|one| **one == "complete")
-        .count();
-    assert_eq!((complete, stub.requests().len()), (14, 16), "{report}");
-}
-
-#[test]
-fn a_region_that_is_forbidden_does_not_go_first_again() {
-    let stub = StubUpstream::start(|request| match request.path.as_str() {
-        "/list/US" | "/other/US" => StubAnswer::error(403, &json!({ "message": "private" })),
-        _ => page(),
-    });
-    let world = world(&stub, "every = \"1us\"");
-    for _ in 0..3 {
-        world.ingest(&[&RUN[..], &["--concurrency", "1"]].concat());
-    }
-    assert_eq!(
-        world.count(
-            "select count(distinct region) from pass where outcome = 'complete' and region <> '*'"
-        ),
-        7
-    );
-}
-
-#[test]
-fn the_file_with_what_is_known_is_private_and_shows_no_secret() {
-    let stub = strict(401);
-    let world = world(&stub, "every = \"6h\"");
-    write_secret(&world, "1234-wrong-1234");
-    assert_eq!(world.ingest(&RUN).code, 1);
-    let file = world.state_dir().join("credentials.json");
-    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    let text = fs::read_to_string(&file).unwrap();
-    assert!(!text.contains("1234-wrong-1234"), "{text}");
-    // Of what cannot be understood nothing is known.
-    fs::write(&file, "{").unwrap();
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(world.ingest(&RUN).code, 1);
-    assert_eq!(stub.requests().len(), 2);
 }

@@ -30,6 +30,7 @@ mod tried;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Page};
@@ -115,7 +116,7 @@ pub struct Review<'a> {
     /// How many of them have records.
     led: u64,
     is_unchanged: bool,
-    /// Where the last page with records says that the response is cut, while a further page is to tell whether the list ended.
+    /// Where the page says that the response is cut behind which a further one is to tell whether the list ended.
     cut_at: Option<String>,
     /// The names of members of pages that lead on and have no list.
     names_without_list: BTreeSet<String>,
@@ -254,6 +255,11 @@ impl<'a> Review<'a> {
         }
     }
 
+    /// Goes on behind what the pages of earlier runs showed.
+    pub fn resume(&mut self, list: &ListSoFar) {
+        self.cut_at.clone_from(&list.cut_at);
+    }
+
     /// Returns what this list shows of its call.
     #[must_use]
     pub const fn shown(&self) -> &Known {
@@ -346,6 +352,7 @@ impl<'a> Review<'a> {
         if page.listed == 0 {
             return;
         }
+        self.cut_at = None;
         self.with_records += 1;
         for (key, is_there) in &page.places {
             let always = self.shown.places.entry((*key).to_owned()).or_insert(true);
@@ -367,9 +374,6 @@ impl<'a> Review<'a> {
             Asked::Assumed(listed) if page.listed > 0 => Reading::Capped(listed),
             Asked::Assumed(_) | Asked::Said => Reading::Pages,
         };
-        if page.listed > 0 {
-            self.cut_at = None;
-        }
         if has_proved {
             self.prove(asked);
         }

@@ -61,6 +61,9 @@ impl Review<'_> {
         list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
         list.skipped = list.skipped.saturating_add(page.skipped);
         list.is_named = self.is_named;
+        if page.listed > 0 {
+            list.cut_at.clone_from(&page.unread.cut);
+        }
         if let Some((at, total)) = reported(self, page).or_else(|| pages(self, page)) {
             list.report(at, total);
         }

@@ -15,7 +15,7 @@ use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{
-    AtKnown, IdSince, Landed, Landing, LastingCursor, OpenBatch, PassRef, Resource,
+    AtKnown, IdSince, Landed, Landing, LastingCursor, OpenBatch, PassRef, Resource, StepPosition,
 };
 use ingest_config::{Job, Lasting, MOST_EMPTY_PAGES, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
@@ -153,6 +153,18 @@ impl<'a> List<'a> {
             proof: None,
             start,
         }
+    }
+
+    /// Goes on where an earlier run stopped.
+    pub fn resume(&mut self, at: &StepPosition) {
+        self.position = Position {
+            pages: at.pages,
+            empty_pages: at.empty_pages,
+            cursor: at.cursor.clone(),
+            is_done: at.cursor.is_none(),
+        };
+        self.review.resume(&at.list);
+        self.so_far = at.list.clone();
     }
 
     /// Fetches and lands all pages that are left.

@@ -118,13 +118,7 @@ impl Pass {
         };
         let mut list = List::new(context, (job, region), (index, step), start, Of::Step(of));
         if let Some(at) = self.positions.iter().find(|at| at.step == index) {
-            list.position = Position {
-                pages: at.pages,
-                empty_pages: at.empty_pages,
-                cursor: at.cursor.clone(),
-                is_done: at.cursor.is_none(),
-            };
-            list.so_far = at.list.clone();
+            list.resume(at);
         }
         list
     }

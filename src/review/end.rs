@@ -1,5 +1,7 @@
 //! The end of a list: whether it is proved, and what speaks against it.
 
+use std::collections::HashSet;
+
 use super::moves::is_small;
 use super::{Asked, Onward, Reading, Review, Said, Turn};
 use ingest_base::record::Doubted;
@@ -93,8 +95,7 @@ impl Review<'_> {
             // Where the upstream halves its pages, a list that was never longer would end there.
             Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
             None => {
-                let size = self.call.paging.page_size();
-                let told = |proved| proved >= FEWEST || !can_be_cap(listed, size);
+                let told = |proved| proved >= FEWEST || listed < FEWEST;
                 is_proved || proved.is_some_and(told)
             }
         }
@@ -133,7 +134,7 @@ impl Review<'_> {
     fn check(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
         // A further page means nothing where one is wanted, or where each requested id came.
         let is_only = self.step.max_pages == Some(1);
-        let is_wanted = is_only || (page.listed > 0 && page.listed == turn.ids.len() as u64);
+        let is_wanted = is_only || all_came(page, turn.ids);
         let cut = match is_only {
             true => Said::default(),
             false => self.check_cut(page.unread.cut.as_ref()),
@@ -146,7 +147,7 @@ impl Review<'_> {
         self.note_caps(page, said);
         // A request for ids has another shape than a list.
         if !turn.ids.is_empty() {
-            return;
+            return said.add(self.check_batch(page, turn));
         }
         self.check_places(page, said);
         if !self.is_last(turn) && !self.is_unchanged {
@@ -166,6 +167,23 @@ impl Review<'_> {
         self.find(Doubt::NextUnread, text)
     }
 
+    /// Whether exactly the first ids of a batch came: the upstream answers no more at once.
+    fn check_batch(&self, page: &Page, turn: Turn<'_>) -> Said {
+        let came: HashSet<&str> = page.records.iter().map(|one| one.id.as_str()).collect();
+        let has_come = |id: &&String| came.contains(id.as_str());
+        let first = turn.ids.iter().take_while(has_come).count();
+        let rest = turn.ids.get(first..).unwrap_or_default();
+        // A few can be absent by accident.
+        if first.min(rest.len()) < FEWEST_IDS || rest.iter().any(|id| has_come(&id)) {
+            return Said::default();
+        }
+        let text = self.text(&format!(
+            "only the first {first} of {} requested ids came; if the upstream answers no more at once, write batch = {first} (`ids`)",
+            turn.ids.len()
+        ));
+        self.find(Doubt::Cut, text)
+    }
+
     /// What looks like a next page although the list ends.
     fn check_next(&self, page: &Page, turn: Turn<'_>) -> Said {
         let paging = &self.call.paging;
@@ -175,7 +193,7 @@ impl Review<'_> {
         let is_full = is_one_page || page.size.is_some_and(|size| page.listed >= size);
         let unread = &page.unread;
         let can_lead = (unread.url.as_ref()).or(unread.token.as_ref().filter(|_| is_full));
-        let can_lead = can_lead.filter(|_| turn.ids.is_empty() && page.listed > 0);
+        let can_lead = can_lead.filter(|_| turn.ids.len() <= 1 && page.listed > 0);
         if let Some(at) = can_lead.filter(|_| is_single && is_unnamed) {
             let text = self.text(&format!(
                 "the list ends here, and the response has a value at {at} that can lead to a next page (`page`)"
@@ -256,7 +274,8 @@ impl Review<'_> {
             .names
             .iter()
             .find(|name| self.known.is_new(name));
-        let is_shorter = self.is_shorter() && *key != "next";
+        let is_known = self.last_pages < u64::MAX;
+        let is_shorter = is_known && self.is_shorter() && *key != "next";
         let what = match new {
             Some(new) => format!("and have `/{new}`, which none had"),
             None if is_shorter => format!("and the last list had {} pages", self.last_pages),
@@ -349,16 +368,19 @@ impl Review<'_> {
     }
 }
 
+/// Whether each requested id came. A single one can have a list of children, so its record must be there.
+fn all_came(page: &Page, ids: &[String]) -> bool {
+    match ids {
+        [id] => page.records.iter().any(|record| record.id == *id),
+        ids => page.listed > 0 && page.listed == ids.len() as u64,
+    }
+}
+
 /// The fewest records that a page which an upstream caps has, in practice.
 const FEWEST: u64 = 10;
 
-/// Records of pages that upstreams have where a request does not say how many it wants, or says it wrongly.
-const USUAL: [u64; 8] = [20, 25, 30, 50, 100, 250, 500, 1_000];
-
-/// Whether upstreams cap pages at so many records where `size` are requested.
-fn can_be_cap(records: u64, size: u64) -> bool {
-    records >= FEWEST && (size.is_multiple_of(records) || USUAL.contains(&records))
-}
+/// The fewest ids that came, and that did not, where that is no accident.
+const FEWEST_IDS: usize = 5;
 
 /// What is beyond a page that seems to be the last.
 #[derive(Clone, Copy)]

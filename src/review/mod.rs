@@ -256,7 +256,8 @@ impl<'a> Review<'a> {
     }
 
     /// Goes on behind what the pages of earlier runs showed.
-    pub fn resume(&mut self, list: &ListSoFar) {
+    pub fn resume(&mut self, pages: u64, list: &ListSoFar) {
+        self.landed_before = pages;
         self.cut_at.clone_from(&list.cut_at);
     }
 
@@ -458,6 +459,11 @@ impl<'a> Review<'a> {
                 text,
                 is_end: true,
             });
+        }
+        // One that changed twice is named twice, but not a page of them in the same order.
+        if self.names_since() && page.listed > 1 && repeats == Repeats::Whole {
+            let text = format!("{name}: a page repeats the page before and has another cursor");
+            return stop(Doubt::RecordsRepeat, text);
         }
         // A record that changed twice is named twice.
         if !self.call.names_changes() && page.listed > 0 {

@@ -163,7 +163,7 @@ impl<'a> List<'a> {
             cursor: at.cursor.clone(),
             is_done: at.cursor.is_none(),
         };
-        self.review.resume(&at.list);
+        self.review.resume(at.pages, &at.list);
         self.so_far = at.list.clone();
     }
 
@@ -425,12 +425,17 @@ impl<'a> List<'a> {
         if next.completes && !repeated && doubts.is_empty() {
             (doubts, is_cut) = self.judge_batch();
         }
-        let is_whole = next.completes && !is_cut && doubts.is_empty();
+        // A page before this one can have raised a doubt, too.
+        let is_doubtful = self.said.is_doubtful() || !doubts.is_empty();
+        let is_whole = next.completes && !is_cut && !is_doubtful;
         let since = self.end_of_batch(page.lasting.clone());
+        // The ids that a doubtful response lacks count as requested for this pass, and not as fresh for the next one.
+        let fresh_for = self.step.ids.as_ref().and_then(|ids| ids.fresh_for);
+        let stale_at = self.context.clock.now() - fresh_for.unwrap_or_default();
         let decided = Decided {
             since: since.filter(|_| is_whole),
+            withheld_until: is_doubtful.then_some(stale_at),
             doubts,
-            withheld_until: None,
         };
         let empty_pages = self.empty_pages(is_empty);
         self.advance(cursor, empty_pages);

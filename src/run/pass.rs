@@ -11,8 +11,10 @@ use super::steps::{listing_steps, readable, since_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said};
 use ingest_base::list_so_far::ListSoFar;
-use ingest_catalog::{AtKnown, KnownList, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition};
-use ingest_config::{Job, Region, SinceValue, Step};
+use ingest_catalog::{
+    AtKnown, KeptLists, KnownList, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition,
+};
+use ingest_config::{Job, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 
 /// A pass that this run walks, under its lease.
@@ -200,13 +202,35 @@ impl Pass {
                 .finish(&self.reference, PassEnd::Complete, now);
             return Ok(finish.await?);
         };
-        if !moved.is_empty() {
-            context.catalog.keep_named(id, &moved).await?;
+        let kept = KeptLists {
+            moved,
+            new_only: self.lists_of_what_is_new(),
+        };
+        if !kept.is_empty() {
+            context.catalog.keep_named(id, kept).await?;
         }
         let gone = context.catalog.complete(id, &whole, now).await?;
         let (job, region) = (&self.job.name, self.region.key());
         tracing::debug!(job, region, gone, "marked records as gone");
         Ok(id)
+    }
+
+    /// Whether the next pass of the region does not list again what this one lists.
+    #[must_use]
+    pub fn lists_what_is_new(&self) -> bool {
+        let reads_on = |(_, step): (usize, &Step)| {
+            let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting().is_some();
+            is_feed || self.job.names(step, &Variable::Since)
+        };
+        self.region.slice.is_some() || listing_steps(&self.job).any(reads_on)
+    }
+
+    /// Returns the steps that requested what is newer than the last pass.
+    fn lists_of_what_is_new(&self) -> Vec<usize> {
+        listing_steps(&self.job)
+            .filter(|(_, step)| self.job.names(step, &Variable::Since))
+            .map(|(index, _)| index)
+            .collect()
     }
 
     /// Returns the pass in the catalog; `None` before its first page.

@@ -12,6 +12,7 @@ use super::pass::{Pass, walk};
 use super::report::Walked;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
+use crate::review::Said;
 use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
 use ingest_config::Job;
 use ingest_quota::Timestamp;
@@ -169,6 +170,14 @@ async fn complete(
         let (context, batches) = (context, &batches);
         async move {
             if !one.is_ended {
+                // The next pass would not name the ids again that a doubtful response lacks.
+                if batches.said.is_doubtful() && one.pass.lists_what_is_new() {
+                    let doubts = batches.said.doubts.clone();
+                    one.pass.said.add(Said {
+                        doubts,
+                        ..Said::default()
+                    });
+                }
                 let waits = one.pass.id().is_some_and(|id| batches.waits(id));
                 let waits = || waits.then(|| batches.why());
                 let ended = one.reason.take().or_else(waits).map_or(Ok(()), Err);

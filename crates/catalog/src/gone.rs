@@ -37,6 +37,9 @@ const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < 
 /// Keeps what a pass named until it is released.
 const KEEP: &str = "insert into lasting_cursor (pass, step, request) values (?1, ?2, ?3)
     on conflict (pass, request) do nothing";
+const KEEP_OWN: &str = "insert into lasting_cursor (pass, step, request)
+    select distinct pass, step, request from checkpoint where pass = ?1 and step = ?2 and request is not null
+    on conflict (pass, request) do nothing";
 /// The passes that tell what each list has now: its newest complete one, and those that are open.
 const CURRENT: &str = "select id from (select id, row_number() over (
         partition by job, region, slice_from, slice_to order by started_at desc, id desc) place
@@ -45,37 +48,88 @@ const CURRENT: &str = "select id from (select id, row_number() over (
 /// In the order of their keys, in which landings lock them too. `update` alone would take any order.
 const LOCK: &str =
     "select number from record where number {any ?1} order by upstream, kind, id{lock}";
-// Another machine may have seen a record meanwhile.
-const MARK: &str = "update record set gone_at = ?2 where number {any ?1}
-    and gone_at is null and last_seen < (select started_at from pass where id = ?4)
-    and not exists (select 1 from listing
+/// Whether a list has a record: one of the passes `?3` lists it, or one other than the pass `?4` that counts until it is released.
+macro_rules! has_list {
+    () => {
+        "exists (select 1 from listing
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
             and listing.pass {any ?3} and listing.requested is null)
-    and not exists (select 1 from listing {join} lasting_cursor
+    or exists (select 1 from listing {join} lasting_cursor
         on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-            and listing.requested is null)";
-const REMOVE: &str = "update record set gone_at = ?4
-    where upstream = ?1 and kind = ?2 and id = ?3 and gone_at is null";
-pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, RELEASE, LOCK, MARK, REMOVE];
+            and listing.pass <> ?4 and listing.requested is null)"
+    };
+}
+// Another machine may have seen a record meanwhile. What another job requested by its id is in a list of that job, under a kind of its
+// own; the ids of this one can come from the list that lost it.
+const MARK: &str = concat!(
+    "update record set gone_at = ?2 where number {any ?1}
+    and gone_at is null and last_seen < (select started_at from pass where id = ?4) and not (",
+    has_list!(),
+    ") and not exists (select 1 from listing {join} pass on pass.id = listing.pass
+        where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
+            and listing.requested is not null and pass.job <> (select job from pass where id = ?4))"
+);
+/// Takes a record out of what earlier passes of a list named.
+const UNNAME: &str = "delete from listing where id = ?3 and kind = ?2 and upstream = ?1 and step = ?5 and pass in (
+    select former.id from pass {join} pass former on former.job = pass.job and former.region = pass.region
+    where pass.id = ?4 and former.id <> pass.id)";
+const REMOVE: &str = concat!(
+    "update record set gone_at = ?2 where upstream = ?1 and kind = ?5 and id = ?6 and gone_at is null and not (",
+    has_list!(),
+    ")"
+);
+pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, RELEASE, LOCK, MARK, UNNAME, REMOVE];
 
-/// Marks the records that a page says were removed.
-pub fn remove(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
+/// Marks the records that a page says were removed, unless another list has them: what moved from one list to another is in that.
+pub fn remove(tx: &Tx<'_>, page: &LandingPage, pass: PassId) -> Result<(), StoreError> {
     let landing = &page.landing;
+    if landing.removed.is_empty() {
+        return Ok(());
+    }
+    let mut current = current(tx)?;
+    current.retain(|id| *id != pass.0);
     // In the order in which landings lock records.
     let mut removed: Vec<&String> = landing.removed.iter().collect();
     removed.sort_unstable();
     for id in removed {
-        let of = values![&landing.upstream, page.kind(), id, landing.now];
+        let (upstream, kind) = (&landing.upstream, page.kind());
+        tx.later(UNNAME, values![upstream, kind, id, pass.0, page.step])?;
+        let of = values![upstream, landing.now, current.clone(), pass.0, kind, id];
         tx.later(REMOVE, of)?;
     }
     Ok(())
 }
 
-/// Keeps what the pass before named in these lists, which moved while this pass read them: it counts as in the list until a whole one
-/// shows what it lacks.
-pub fn keep(tx: &Tx<'_>, pass: PassId, steps: &[usize]) -> Result<(), StoreError> {
-    for step in steps {
+/// The passes that tell what each list has now.
+fn current(tx: &Tx<'_>) -> Result<Vec<i64>, StoreError> {
+    let rows = tx.query(CURRENT, values![])?;
+    rows.iter().map(|row| row.integer(0)).collect()
+}
+
+/// Lists of a pass that count as having more than the pass lists, until a whole one shows what they lack, by their steps.
+#[derive(Debug, Clone, Default)]
+pub struct KeptLists {
+    /// Those that moved while the pass read them: they have what the pass before named.
+    pub moved: Vec<usize>,
+    /// Those of which the pass asked for what is new: later passes do not name what this one did.
+    pub new_only: Vec<usize>,
+}
+
+impl KeptLists {
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.moved.is_empty() && self.new_only.is_empty()
+    }
+}
+
+/// Keeps what passes named in these lists.
+pub fn keep(tx: &Tx<'_>, pass: PassId, lists: &KeptLists) -> Result<(), StoreError> {
+    for step in &lists.new_only {
+        tx.later(KEEP_OWN, values![pass.0, *step])?;
+    }
+    for step in &lists.moved {
         let Some(row) = tx.first(BEFORE, values![pass.0, *step])? else {
             continue;
         };

@@ -441,7 +441,7 @@ fn advance(
     let (landing, pass) = (&*page.landing, before.pass);
     let records = list(tx, page, before)?;
     let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
-    gone::remove(tx, page)?;
+    gone::remove(tx, page, pass)?;
     store_absent(tx, page)?;
     lasting::store(tx, page, pass, is_known)?;
     if let Some(batch) = &landing.batch {

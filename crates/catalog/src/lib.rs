@@ -60,6 +60,7 @@ pub use batch::OpenBatch;
 pub use catalog::{Catalog, CatalogReader};
 pub use copy::{CopiedTable, CopyStore, copy};
 pub use error::CatalogError;
+pub use gone::KeptLists;
 pub use landing::{AtKnown, Landed, Landing};
 pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 pub use lock_files::LockFiles;

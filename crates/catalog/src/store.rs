@@ -10,8 +10,8 @@ use super::page::{LandingPage, is_large};
 use super::postgres::{self, PostgresError};
 use super::sql::{StoreError, Tx};
 use super::{
-    CallFacts, Catalog, CatalogError, Estimate, Landed, Landing, PassEnd, PassId, PassRef,
-    PendingQuery, Rearrangement, Resource, Term,
+    CallFacts, Catalog, CatalogError, Estimate, KeptLists, Landed, Landing, PassEnd, PassId,
+    PassRef, PendingQuery, Rearrangement, Resource, Term,
 };
 use super::{estimates, gone, id_since, land, lasting, parents, passes, prune, tags};
 use ingest_base::list_so_far::ListSoFar;
@@ -253,11 +253,9 @@ impl Catalog {
         self.write(move |tx| estimates::learn(tx, &estimate)).await
     }
 
-    /// Keeps what the pass before named in these steps' lists, which moved while this pass read them, until a whole one shows what it
-    /// lacks.
-    pub async fn keep_named(&self, pass: PassId, steps: &[usize]) -> Result<(), CatalogError> {
-        let steps = steps.to_vec();
-        self.write(move |tx| gone::keep(tx, pass, &steps)).await
+    /// Keeps what passes named in lists that have more than this pass lists.
+    pub async fn keep_named(&self, pass: PassId, lists: KeptLists) -> Result<(), CatalogError> {
+        self.write(move |tx| gone::keep(tx, pass, &lists)).await
     }
 
     /// Deletes the tags of a call's pages, so that they are requested in full.

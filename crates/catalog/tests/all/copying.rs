@@ -142,13 +142,16 @@ async fn fill(store: &Catalog) {
             name: "tag".into(),
             next: Some("2".into()),
         }),
+        records: [("v1", "c1"), ("v2", "c2"), ("v3", "c3")]
+            .map(|(id, channel)| video_of(id, channel))
+            .into(),
         ..page.landing()
     };
     let pass = store.land(Arc::new(list.clone())).await.unwrap().pass;
     let changed = Landing {
         pass: PassRef::Open(pass),
         records: vec![video_of("v1", "c3")],
-        removed: vec!["v2".into()],
+        removed: vec!["v3".into()],
         next: None,
         ..Landing {
             kind: list.kind.clone(),

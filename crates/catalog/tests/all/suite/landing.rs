@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use ingest_base::record::Record;
 use ingest_catalog::{
-    AtKnown, IdSince, KnownList, Landed, Landing, LastingCursor, PassEnd, PassId, PassRef,
-    Rearrangement, StoredRecord,
+    AtKnown, IdSince, KeptLists, KnownList, Landed, Landing, LastingCursor, PassEnd, PassId,
+    PassRef, Rearrangement, StoredRecord,
 };
 use ingest_quota::{Cost, Units};
 use serde_json::json;
@@ -424,7 +424,7 @@ pub(crate) async fn a_pass_begins_with_the_cursor_of_the_last_complete_one(mut f
     assert_eq!(of(&f, second).await, [cursor("delta 2")]);
     f.store.forget_lasting(JOB, "US", "request").await.unwrap();
     assert_eq!(of(&f, second).await, []);
-    // Another list that no longer has a record does not speak for the one that names changes.
+    // Another list that no longer has a record does not speak for the one that names changes, unless that said that it was removed.
     let other = |minute| Landing {
         step: 1,
         request: "other".to_owned(),
@@ -438,7 +438,8 @@ pub(crate) async fn a_pass_begins_with_the_cursor_of_the_last_complete_one(mut f
         ..other(8)
     };
     let empty = f.store.land(Arc::new(empty)).await.unwrap().pass;
-    assert_eq!(f.store.complete(empty, &[1], at(9)).await.unwrap(), 0);
+    assert_eq!(f.store.complete(empty, &[1], at(9)).await.unwrap(), 1);
+    assert_eq!(gone(f.records("video").await), ["b"]);
 }
 
 pub(crate) async fn the_list_of_an_id_begins_with_the_cursor_of_its_last_one(f: Catalog) {
@@ -651,4 +652,69 @@ pub(crate) async fn what_a_list_lacks_that_was_read_to_its_end_is_gone_when_the_
     gone.sort();
     assert_eq!(gone, ["a", "d"], "b moved to the front meanwhile");
     assert_eq!(f.store.mark_gone(walk, &[0], at(6)).await.unwrap(), 0);
+}
+
+pub(crate) async fn a_record_is_not_gone_while_another_list_has_it_whatever_that_list_reads(
+    f: Catalog,
+) {
+    let list = |region: &str, minute, step, ids: &[&str], removed: &[&str]| {
+        let records = ids.iter().map(|id| video(id, "body")).collect();
+        Arc::new(Landing {
+            removed: removed.iter().map(|id| (*id).to_owned()).collect(),
+            now: at(minute),
+            step,
+            request: format!("list {step}"),
+            ..Page {
+                pass: new_pass(region, at(minute)),
+                ..Page::of(records)
+            }
+            .landing()
+        })
+    };
+    let land = async |landing| f.store.land(landing).await.unwrap().pass;
+    let gone = async || {
+        let gone = f.records("video").await.into_iter();
+        let gone = gone.filter(|one| one.gone_at.is_some()).map(|one| one.id);
+        let mut gone = gone.collect::<Vec<_>>();
+        gone.sort();
+        gone
+    };
+    // A list of what is new named `new` once.
+    let lists = KeptLists {
+        new_only: vec![1],
+        ..KeptLists::default()
+    };
+    for (minute, ids) in [(0, ["new"].as_slice()), (1, &[])] {
+        let pass = land(list("US", minute, 1, ids, &[])).await;
+        f.store.keep_named(pass, lists.clone()).await.unwrap();
+        f.store.complete(pass, &[], at(minute)).await.unwrap();
+    }
+    // Another job requested `asked` by its id.
+    let mut asked = list("US", 2, 2, &["asked"], &[]);
+    let landing = Arc::get_mut(&mut asked).unwrap();
+    landing.requested = vec!["asked".to_owned()];
+    if let PassRef::New { job, .. } = &mut landing.pass {
+        "discover".clone_into(job);
+    }
+    let asked = land(asked).await;
+    f.store.complete(asked, &[], at(2)).await.unwrap();
+    for (minute, ids) in [(3, ["new", "asked", "old"].as_slice()), (4, &[])] {
+        let pass = land(list("GB", minute, 0, ids, &[])).await;
+        f.store.complete(pass, &[0], at(minute)).await.unwrap();
+    }
+    assert_eq!(gone().await, ["old"]);
+    // A record moves from one list to another, in whichever order they are read, and then out of both.
+    let moves = async |region, minute, ids: &[&str], removed: &[&str]| {
+        let pass = land(list(region, minute, 3, ids, removed)).await;
+        f.store.complete(pass, &[], at(minute)).await.unwrap();
+    };
+    moves("IN", 5, &["moved"], &[]).await;
+    moves("BR", 6, &["moved"], &[]).await;
+    moves("IN", 7, &[], &["moved"]).await;
+    assert_eq!(gone().await, ["old"]);
+    moves("IN", 8, &["moved"], &[]).await;
+    moves("BR", 9, &[], &["moved"]).await;
+    assert_eq!(gone().await, ["old"]);
+    moves("IN", 10, &[], &["moved"]).await;
+    assert_eq!(gone().await, ["moved", "old"]);
 }

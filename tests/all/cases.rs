@@ -280,7 +280,7 @@ fn is(
                 .flat_map(shown)
                 .collect()
         }
-        // Since the beginning: how many requests, all of them, and headers of the last, or `none`.
+        // Since the beginning: how many requests, all of them, and of the last its method and headers, or `none`.
         "requests" => requests.len().into(),
         "sent" => requests.iter().map(shown).collect(),
         "sorted" => {
@@ -288,6 +288,7 @@ fn is(
             shown.sort();
             shown.into()
         }
+        "method" => requests.last().unwrap().method.as_str().into(),
         "headers" => {
             let last = requests.last().unwrap();
             of_each(expected, |name, _| {
@@ -380,6 +381,7 @@ fn a_case_that_goes_otherwise_is_named() {
         "says_not = 'complete'",
         "sent = ['/list?page=1']",
         "headers = { accept = 'text/csv' }",
+        "method = 'PUT'",
         "bodies = ['{\"id\":2}']",
         "select = { 'select id from record' = ['2'] }",
         "shows = { 'try main list' = 'denied' }",

@@ -1,7 +1,7 @@
 //! The stories of `tests/cases/console`: what is typed, line by line, and what the program says and leaves behind.
 //!
 //! A story is a line with its name and indented lines, of which the first ones make its world. `$` runs the program, which ends with 0
-//! unless `exit` says otherwise; `%` runs it with `--format json`, and its exit is of no interest unless `exit` names it. The other lines
+//! unless `exit` says otherwise; `%` runs it with `--format json`, which is one line whatever happens, and its exit is of no interest unless `exit` names it. The other lines
 //! are those of [`Told::line`]. `upstream NAME` puts a stub in the place of an upstream, which answers as in the cases of `tests/cases`
 //! from `answers` on. `serve` starts the server; `GET` and `POST`, which has the client's token, and `send` ask it, with the lines of
 //! `head` before them, and are answered with 200 unless `status` says otherwise. A story `every story` is the beginning of those behind it. `each` lines are those of [`variants`].
@@ -211,6 +211,7 @@ impl Told {
                 let mut words = words(rest);
                 words.extend(["--format".to_owned(), "json".to_owned()]);
                 self.run(&words);
+                equal(self.ran.stdout.matches('\n').count(), 1)?;
                 exit.map_or(Ok(()), |exit| equal(self.ran.code, exit))
             }
             "out" => said(&self.ran.stdout, rest),
@@ -670,4 +671,14 @@ fn jobs_with_credentials_slices_and_refused_regions_are_as_the_stories_say() {
 #[test]
 fn requests_are_sent_and_not_sent_as_the_stories_say() {
     hold(&file("requests"));
+}
+
+#[test]
+fn runs_spend_and_say_what_the_stories_say() {
+    hold(&file("runs"));
+}
+
+#[test]
+fn what_upstreams_answer_is_understood_as_the_stories_say() {
+    hold(&file("answers"));
 }

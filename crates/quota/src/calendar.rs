@@ -200,13 +200,13 @@ impl Calendar {
         offsets.dedup();
         let mut starts = Vec::new();
         for offset in offsets {
-            let start = at.micros() - (at.micros() + offset).rem_euclid(MICROS_PER_HOUR);
-            for hours in -2..=2 {
-                let start = Timestamp::from_micros(start + hours * MICROS_PER_HOUR);
-                if self.offset_micros(start) == offset {
-                    starts.push(start);
-                }
-            }
+            let local = at.micros().saturating_add(offset);
+            let start = at
+                .micros()
+                .saturating_sub(local.rem_euclid(MICROS_PER_HOUR));
+            let near = (-2..=2).map(|hours| start.saturating_add(hours * MICROS_PER_HOUR));
+            let near = near.map(Timestamp::from_micros);
+            starts.extend(near.filter(|start| self.offset_micros(*start) == offset));
         }
         starts
     }

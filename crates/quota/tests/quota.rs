@@ -12,8 +12,8 @@ use chrono::{DateTime, Datelike, Offset};
 use chrono_tz::Tz;
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{
-    Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SlidingLog, Timestamp,
-    Units, Window, WindowError,
+    Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SHORTEST_MEMORY,
+    SlidingLog, Timestamp, Units, Window, WindowError,
 };
 use proptest::prelude::*;
 use strum::VariantArray;
@@ -235,6 +235,13 @@ fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
 }
 
 #[test]
+fn periods_have_words_and_none_lasts_longer_than_32_days() {
+    let words: Vec<String> = Period::VARIANTS.iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["hour", "day", "week", "month"]);
+    assert_eq!(Period::longest(), DAY * 32);
+}
+
+#[test]
 fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
     let calendar = window(None, Some(chrono_tz::America::Los_Angeles));
     for (noon, begins, hours) in [
@@ -247,6 +254,23 @@ fn a_day_of_a_clock_change_is_as_long_as_the_calendar_says() {
             calendar.next_reset(time(noon)),
             Some(time(begins) + Duration::from_secs(hours * 3600))
         );
+    }
+}
+
+#[test]
+fn an_hour_in_which_clocks_move_by_half_an_hour_lasts_one_and_a_half() {
+    let hours = Calendar::new(chrono_tz::Australia::Lord_Howe, Period::Hour);
+    for (begins, ends) in [
+        ("2026-04-04T14:00:00Z", "2026-04-04T15:30:00Z"),
+        ("2026-10-03T14:30:00Z", "2026-10-03T16:00:00Z"),
+    ] {
+        let (begins, ends) = (time(begins), time(ends));
+        for at in (0..90).map(|minutes| begins + Duration::from_secs(60 * minutes)) {
+            let found = (hours.last_reset(at), hours.next_reset(at));
+            assert_eq!(found, (begins, ends), "{at}");
+        }
+        assert_eq!(hours.last_reset(ends), ends);
+        assert_eq!(hours.next_reset(begins - MICROSECOND), begins);
     }
 }
 
@@ -450,6 +474,11 @@ fn time_ends_without_a_panic() {
     let end = Timestamp::from_micros(i64::MAX) + DAY;
     let beginning = Timestamp::from_micros(i64::MIN) - DAY;
     assert_eq!(beginning.since(end), Duration::ZERO);
+    for period in Period::VARIANTS {
+        let calendar = Calendar::new(chrono_tz::America::Los_Angeles, *period);
+        assert!(calendar.next_reset(end) >= end, "{period}");
+        assert!(calendar.last_reset(beginning) <= beginning, "{period}");
+    }
     for instant in [end, beginning] {
         for window in [
             window(Some(DAY), None),
@@ -462,6 +491,98 @@ fn time_ends_without_a_panic() {
             );
         }
     }
+}
+
+/// An account whose limits have these windows in seconds, in so many parts.
+fn of_windows<const N: usize>(windows: [(&str, u64, Option<u32>); N]) -> Account {
+    let limits = windows.map(|(name, seconds, parts)| {
+        let counting = parts.map_or(Counting::Exact, Counting::Buckets);
+        let window = window(Some(Duration::from_secs(seconds)), None).counted(counting);
+        let limit = Limit::new(Units::new(9), Units::ZERO, window.unwrap()).unwrap();
+        (name.to_owned(), limit)
+    });
+    Account {
+        name: "a".to_owned(),
+        limits: limits.into(),
+    }
+}
+
+#[test]
+fn an_id_is_remembered_while_a_limit_counts_its_charge_by_itself() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    // With the grace at both ends, and 2 minutes of a part.
+    for (account, longest, memory) in [
+        (of_windows([]), Duration::ZERO, Duration::ZERO),
+        (
+            of_windows([("a", 600, None), ("b", 6_000, None)]),
+            minutes(100) + Duration::from_secs(12),
+            minutes(100) + Duration::from_secs(12),
+        ),
+        (
+            of_windows([("a", 6_000, Some(50)), ("b", 3_000, None)]),
+            minutes(102) + Duration::from_secs(12),
+            minutes(50) + Duration::from_secs(6),
+        ),
+        (
+            of_windows([("a", 6_000, Some(50)), ("b", 1, None)]),
+            minutes(102) + Duration::from_secs(12),
+            SHORTEST_MEMORY,
+        ),
+        (
+            of_windows([("a", 100, Some(50))]),
+            Duration::from_millis(102_200),
+            Duration::from_millis(102_200),
+        ),
+    ] {
+        assert_eq!(account.longest_window(), longest, "{account:?}");
+        assert_eq!(account.id_memory(), memory, "{account:?}");
+        assert_eq!(account.forgets_ids(), memory < longest, "{account:?}");
+    }
+}
+
+#[test]
+fn charges_merge_where_every_window_that_counts_the_later_has_both_in_one_part() {
+    let account = of_windows([
+        ("a", 6_000, Some(50)),
+        ("b", 6_000, Some(50)),
+        ("c", 60, None),
+    ]);
+    let at = |seconds: i64| Timestamp::from_micros(seconds * 1_000_000);
+    let names: Vec<&str> = account
+        .windows()
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "c"], "each window once");
+    for (earlier, later, now, merges) in [
+        (0, 119, 500, true),
+        (0, 120, 500, false),
+        (0, 120, 9_000, true),
+        (0, 119, 179, false),
+        (119, 119, 120, true),
+    ] {
+        let found = account.merges(at(earlier), at(later), at(now));
+        assert_eq!(found, merges, "{earlier} {later} {now}");
+    }
+    // The window of `c` counts the later charge until 60.1 s after it, and no longer.
+    let last = at(119 + 60) + Duration::from_millis(100);
+    assert!(!account.merges(at(0), at(119), last - MICROSECOND));
+    assert!(account.merges(at(0), at(119), last));
+}
+
+#[test]
+fn a_grant_lives_for_the_shortest_grace_of_the_limits_that_its_cost_takes() {
+    let account = of_windows([("a", 600, None), ("b", 6_000, None)]);
+    for (cost, lifetime) in [
+        (cost([("a", 1), ("b", 1)]), Duration::from_millis(600)),
+        (cost([("b", 1), ("other", 1)]), Duration::from_secs(6)),
+        (Cost::none(), Duration::MAX),
+    ] {
+        assert_eq!(account.grant_lifetime(&cost), lifetime, "{cost:?}");
+    }
+    let never = account.never_holds(&cost([("a", 9), ("b", 9)]), &cost([("b", 4)]));
+    assert_eq!(never, Some(("b".to_owned(), Units::new(5))));
+    assert_eq!(account.only("b").limits.len(), 1);
 }
 
 /// Puts a charge of one unit to a log: the instant at which it fits, if it does not now.

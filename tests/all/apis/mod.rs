@@ -11,7 +11,6 @@ mod packed;
 mod paging;
 mod parents;
 mod records;
-mod refusals;
 mod regions;
 mod sent;
 mod shapes;

@@ -1,6 +1,5 @@
 //! The catalog as runs and other programs see it. `ingest-catalog` tests the stores.
 
-mod former;
 mod parents;
 mod readers;
 mod restored;

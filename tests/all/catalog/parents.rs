@@ -1,25 +1,12 @@
 //! The parents of records that a step of ids returned.
 
-use ingest_catalog::{PassId, PassScope, PendingQuery};
+use ingest_catalog::PassId;
 
-use crate::fixture::{Fixture, JOB, Page, at, pointer, video_of};
-
-fn channels_of_videos() -> PendingQuery {
-    PendingQuery {
-        scope: PassScope::Open,
-        job: JOB.into(),
-        upstream: "youtube".into(),
-        listed_by: "videos.list".into(),
-        listed_kind: "video".into(),
-        at: pointer("/snippet/channelId").into(),
-        kind: "channel".into(),
-        fresh_since: at(0),
-    }
-}
+use crate::fixture::{Fixture, Page, at, pending_query, video_of};
 
 async fn link(f: &Fixture, pass: PassId) {
     f.catalog
-        .link_parents(pass, 1, channels_of_videos())
+        .link_parents(pass, 1, pending_query("/snippet/channelId", at(0)))
         .await
         .unwrap();
 }

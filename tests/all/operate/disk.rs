@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::files::everything_below;
 use crate::support::world::{Ran, World};
 use ingest_testing::not_run::not_run;
+use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 const CHARGE: [&str; 3] = ["charge", "youtube", "videos.list"];
 const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "json"];
@@ -58,6 +59,17 @@ fn assert_whole(world: &World) {
                     or records <> (select count(*) from (select 1 from listing where pass = pass.id
             group by step, id, requested, case when parent is null then position end))";
     assert_eq!(world.count(wrong), 0);
+}
+
+#[test]
+fn what_cannot_be_landed_is_not_paid_for_by_the_other_regions() {
+    let page = json!({ "items": [{ "id": "a", "text": "x".repeat(500_000) }] });
+    let upstream = StubUpstream::answering([StubAnswer::json(&page)]);
+    let mut world = World::new();
+    world.set(&format!("upstreams.youtube.base_url={}", upstream.url()));
+    let run = ["--region", "all", "--job", "trending", "--concurrency", "1"];
+    let ran = run_with_full_disk(&world, 600, &run);
+    assert_eq!((ran.code, upstream.requests().len()), (1, 1), "{ran:?}");
 }
 
 #[test]

@@ -156,21 +156,3 @@ fn the_response_can_come_on_stdin_and_the_file_go_to_stdout() {
     let printed = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     assert!(printed.contains("at = \"/cats\""), "{printed}");
 }
-
-#[test]
-fn a_response_without_records_is_refused_with_what_to_save() {
-    let world = World::new();
-    let saved = world.directory.path().join("saved");
-    for (response, said) in [
-        ("HTTP/1.1 404 Not Found\n\n{}", "status 404"),
-        ("{\"items\": []}", "save one with records"),
-        ("[1, 2]", "save one with records"),
-        ("<html><body>no</body></html>", "save one with records"),
-        ("", "save one with records"),
-    ] {
-        std::fs::write(&saved, response).unwrap();
-        let ran = world.ingest(&["init", "--answer", saved.to_str().unwrap(), "-"]);
-        assert_eq!(ran.code, 2, "{response}: {ran:?}");
-        assert!(ran.stderr.contains(said), "{response}: {ran:?}");
-    }
-}

@@ -134,34 +134,6 @@ fn check_finds_nothing_to_complain_of_in_any_preset() {
 }
 
 #[test]
-fn init_never_overwrites_and_names_what_there_is() {
-    let world = World::new();
-    assert_eq!(world.ingest(&["init"]).code, 0);
-    let file = world.directory.path().join("quotas.toml");
-    assert_eq!(
-        std::fs::read_to_string(&file).unwrap(),
-        include_str!("../../../quotas.toml")
-    );
-    std::fs::write(&file, "mine").unwrap();
-    let again = world.ingest(&["init"]);
-    assert_eq!(again.code, 2);
-    assert!(
-        again
-            .stderr
-            .contains("quotas.toml exists and was not changed"),
-        "{again:?}"
-    );
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-    let unknown = world.ingest(&["init", "--preset", "gihtub", "other.toml"]);
-    assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.stderr.contains("did you mean `github`?"),
-        "{unknown:?}"
-    );
-    assert!(!world.directory.path().join("other.toml").exists());
-}
-
-#[test]
 fn a_file_whose_name_is_no_text_is_written_and_told() {
     let world = World::new();
     let name = OsStr::from_bytes(b"quotas\xff.toml");

@@ -1,10 +1,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::support::world::World;
-use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 fn after_a_run() -> World {
     let world = World::new();
@@ -155,67 +154,4 @@ fn whoever_stops_reading_an_export_early_is_no_error() {
             "{shape}"
         );
     }
-}
-
-/// The units of a limit by origin, of what has no job: as `status` and as `history` show them.
-fn by_origin(world: &World) -> [Vec<(String, u64)>; 2] {
-    let all = [("status", "spend"), ("history", "rows")];
-    all.map(|(command, list)| {
-        let report = world.json(&[command]);
-        let rows = report[list].as_array().unwrap();
-        let rows = rows.iter().filter(|row| row["job"].is_null());
-        let mut units: Vec<(String, u64)> = rows
-            .map(|row| {
-                (
-                    row["origin"].as_str().unwrap().to_owned(),
-                    row["units"]["daily"].as_u64().unwrap(),
-                )
-            })
-            .collect();
-        units.sort();
-        units
-    })
-}
-
-#[test]
-fn units_that_no_job_spent_have_the_same_origin_in_status_history_and_csv() {
-    let stub = StubUpstream::answering([
-        StubAnswer::json(&json!({ "data": [{ "id": 1 }] })).header("x-left", "900")
-    ]);
-    let mut world = World::written(
-        r#"
-regions = ["US"]
-[upstreams.rows]
-base_url = "https://rows.example.com"
-[upstreams.rows.calls.list]
-path = "list"
-cost = 1
-records = { at = "/data", kind = "row", id = "/id" }
-[jobs.rows]
-credential = "rows"
-steps = [{ call = "list" }]
-[credentials.rows]
-upstream = "rows"
-limits = { daily = { quota = 1_000, window = "24h", reported = { remaining = "x-left" } } }
-"#,
-        &[],
-    );
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world.json(&["--region", "US"]);
-    world.json(&["charge", "rows", "list", "--times", "3"]);
-    let units = [("charged".to_owned(), 3), ("reported".to_owned(), 99)];
-    assert_eq!(by_origin(&world), [&units, &units]);
-    for command in ["status", "history"] {
-        let shown = world.ingest(&[command]).stdout;
-        assert!(
-            shown.contains("by hand") && shown.contains("reported"),
-            "{shown}"
-        );
-    }
-    for file in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
-        let _ = fs::remove_file(world.state_dir().join(file));
-    }
-    world.json(&["charge", "rows", "list"]);
-    let units = [("carried_over".to_owned(), 1), ("charged".to_owned(), 1)];
-    assert_eq!(by_origin(&world), [&units, &units]);
 }

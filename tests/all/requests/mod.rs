@@ -7,9 +7,6 @@ mod claims;
 mod concurrency;
 mod paging;
 mod scopes;
-mod spent;
-mod token;
-mod told_once;
 mod windows;
 
 use serde_json::Value;

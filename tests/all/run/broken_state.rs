@@ -4,8 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rusqlite::Connection;
-
 use crate::support::world::World;
 
 const RUN: [&str; 4] = ["--region", "US", "--job", "trending"];
@@ -61,74 +59,6 @@ fn a_state_directory_that_cannot_be_made_or_written_is_named() {
 }
 
 #[test]
-fn a_file_of_a_later_release_is_left_alone() {
-    for name in ["catalog.db", "ledger.db"] {
-        let world = landed();
-        let file = world.state_dir().join(name);
-        Connection::open(&file)
-            .unwrap()
-            .pragma_update(None, "user_version", 99)
-            .unwrap();
-        assert_refused(&world, &RUN, &[name, "version 99", "upgrade ingest"]);
-        assert_refused(&world, &["status"], &[name, "version 99"]);
-        assert_refused(&world, &["check"], &[name, "version 99"]);
-    }
-}
-
-#[test]
-fn a_file_that_another_version_wrote_is_left_alone_and_what_to_do_is_said() {
-    let told = [
-        ("catalog.db", "sqlite", "requests everything again"),
-        ("ledger.db", "sqlite", "would be granted again"),
-        (
-            "journal.db",
-            "redis://127.0.0.1:9",
-            "would be granted again",
-        ),
-    ];
-    for (name, ledger, remedy) in told {
-        let mut world = World::new();
-        world.set(&format!("ledger.url={ledger}"));
-        world.ingest(&["charge", "youtube", "videos.list"]);
-        world.ingest(&RUN);
-        world.set("jobs.trending.every=1us");
-        let file = world.state_dir().join(name);
-        remove_logs(&file);
-        // As the versions before the digest wrote them.
-        Connection::open(&file)
-            .unwrap()
-            .pragma_update(None, "application_id", 0)
-            .unwrap();
-        let before = fs::read(&file).unwrap();
-        let words = [name, "keep the program that wrote it", remedy];
-        assert_refused(&world, &RUN, &words);
-        assert_refused(&world, &["status"], &words);
-        assert_refused(&world, &["check"], &words);
-        let repaired = world.ingest(&["repair"]);
-        assert_eq!(repaired.code, 1, "{repaired:?}");
-        assert!(repaired.stdout.contains(remedy), "{repaired:?}");
-        assert!(fs::read(&file).unwrap() == before, "{name} was changed");
-    }
-}
-
-#[test]
-fn a_damaged_file_is_named_and_left_alone() {
-    for name in ["catalog.db", "ledger.db"] {
-        let world = landed();
-        let file = world.state_dir().join(name);
-        remove_logs(&file);
-        fs::write(&file, "this was a database once".repeat(1000)).unwrap();
-        assert_refused(&world, &RUN, &[name, "damaged"]);
-        assert_refused(&world, &["status"], &[name, "damaged"]);
-        assert_eq!(
-            fs::read(&file).unwrap().len(),
-            24_000,
-            "the damaged file was changed"
-        );
-    }
-}
-
-#[test]
 fn a_file_that_is_damaged_inside_fails_the_run_that_meets_it() {
     for name in ["catalog.db", "ledger.db"] {
         let world = landed();
@@ -138,15 +68,6 @@ fn a_file_that_is_damaged_inside_fails_the_run_that_meets_it() {
         bytes[4096..].fill(0xff);
         fs::write(&file, &bytes).unwrap();
         assert_refused(&world, &RUN, &["damaged"]);
-    }
-}
-
-#[test]
-fn a_directory_in_the_place_of_a_file_is_named() {
-    for name in ["catalog.db", "ledger.db"] {
-        let world = World::new();
-        fs::create_dir_all(world.state_dir().join(name)).unwrap();
-        assert_refused(&world, &RUN, &[name]);
     }
 }
 

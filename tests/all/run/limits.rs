@@ -56,32 +56,6 @@ fn completed(report: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_run_that_a_limit_stopped_says_when_it_fits_and_exits_75_only_with_strict() {
-    let world = listing_with("{ quota = 34, headroom = 1, window = \"24h\" }");
-    assert_eq!(
-        world.json(&["--region", "all", "--job", "trending"])["outcome"],
-        "complete"
-    );
-    let ran = world.ingest(&["--region", "all", "--job", "trending", "--format", "json"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let report = ran.json();
-    assert_eq!(report["outcome"], "stopped");
-    let stopped_by = &report["stopped_by"];
-    assert_eq!(stopped_by["limit"], "daily");
-    assert_eq!(stopped_by["call"], "videos.list");
-    assert_eq!(
-        (
-            stopped_by["units"].as_u64(),
-            stopped_by["remaining"].as_u64()
-        ),
-        (Some(1), Some(0))
-    );
-    assert!(stopped_by["retry_after_seconds"].as_f64().unwrap() > 80_000.0);
-    let strict = world.ingest(&["--region", "all", "--job", "trending", "--strict"]);
-    assert_eq!(strict.code, 75, "{strict:?}");
-}
-
-#[test]
 fn sixteen_processes_spend_exactly_what_is_left() {
     let world = listing_with("{ quota = 25, window = \"24h\" }");
     let runs = world.ingest_at_once(
@@ -94,32 +68,6 @@ fn sixteen_processes_spend_exactly_what_is_left() {
     }
     assert_eq!(world.counted("daily"), 25);
     assert_eq!(world.charged("daily"), 25);
-}
-
-#[test]
-fn a_charge_by_hand_is_counted_once_for_one_id_and_told_when_it_fits() {
-    let mut world = World::new();
-    world
-        .set("credentials.youtube.limits.daily={ quota = 150, window = \"24h\" }")
-        .set("jobs.trending.leave={}")
-        .set("jobs.discover.leave={}");
-    for _ in 0..3 {
-        let granted = world.json(&["charge", "youtube", "search.list", "--id", "mine"]);
-        assert_eq!(granted["decision"], "granted");
-        assert_eq!(granted["id"], "mine");
-        assert_eq!(granted["remaining"]["daily"], 50);
-    }
-    let rejected = world.ingest(&["charge", "youtube", "search.list", "--format", "json"]);
-    assert_eq!(rejected.code, 75);
-    assert_eq!(rejected.json()["decision"], "rejected");
-    let seconds = rejected.json()["retry_after_seconds"].as_f64().unwrap();
-    assert!((86_400.0..86_500.0).contains(&seconds), "{seconds}");
-    let unknown = world.ingest(&["charge", "youtube", "serach.list"]);
-    assert_eq!(unknown.code, 2);
-    assert!(
-        unknown.stderr.contains("did you mean `search.list`?"),
-        "{unknown:?}"
-    );
 }
 
 #[test]
@@ -149,43 +97,4 @@ fn what_another_job_takes_side_by_side_does_not_eat_what_a_job_has_above_its_lea
         ],
         "{run}"
     );
-}
-
-#[test]
-fn a_ledger_file_that_is_gone_is_charged_what_the_catalogs_passes_spent() {
-    for empty in [false, true] {
-        let limit =
-            "credentials.youtube.limits.daily={ quota = 117, headroom = 100, window = \"24h\" }";
-        let others = [
-            "jobs.trending.leave={}",
-            "jobs.discover.leave={}",
-            "jobs.trending.every=\"1ms\"",
-        ];
-        let cheap = "upstreams.youtube.calls.\"search.list\".cost={ daily = 1, search = 1 }";
-        let world = World::configured(&[&others[..], &[limit, cheap]].concat(), |_| {});
-        let run = ["--region", "US,GB", "--job", "trending"];
-        world.json(&run);
-        let spent = world.counted("daily");
-        assert!(spent >= 8, "{spent}");
-        let ledger = world.state_dir().join("ledger.db");
-        std::fs::remove_file(&ledger).unwrap();
-        if empty {
-            std::fs::write(&ledger, "").unwrap();
-        }
-        for looking in [
-            &["check"][..],
-            &["status"],
-            &["reopen", "youtube", "daily"],
-            &["release", "nothing"],
-        ] {
-            world.ingest(looking);
-        }
-        world.json(&run);
-        world.json(&run);
-        assert!(
-            world.counted("daily") <= 17 && world.charged("daily") >= world.counted("daily"),
-            "{}",
-            world.counted("daily")
-        );
-    }
 }

@@ -1,8 +1,5 @@
 //! The main job, through the binary as a user runs it; and over days, with a clock moved by hand.
 
-mod bad_answers;
-mod beside;
-mod bodies;
 mod broken_state;
 mod buckets;
 mod busy;
@@ -12,10 +9,7 @@ mod days;
 mod economy;
 mod ends;
 mod fairness;
-mod first_run;
 mod forbidden;
-mod fruitless;
-mod json;
 mod kills;
 mod leases;
 mod limits;

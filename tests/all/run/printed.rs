@@ -3,35 +3,7 @@
 use std::io::{Read, pipe};
 use std::process::Stdio;
 
-use serde_json::json;
-
 use crate::support::world::{Ran, World};
-
-#[test]
-fn a_quiet_success_prints_nothing_and_a_quiet_failure_prints_what_failed() {
-    let world = World::new();
-    for arguments in [
-        ["--region", "US", "--job", "trending", "-q"].as_slice(),
-        &["--region", "US", "--job", "trending", "-q"],
-        &["check", "-q"],
-        &["charge", "youtube", "videos.list", "-q"],
-        &["reopen", "youtube", "daily", "-q"],
-    ] {
-        let ran = world.ingest(arguments);
-        assert_eq!(
-            (ran.code, &*ran.stdout, &*ran.stderr),
-            (0, "", ""),
-            "{arguments:?}"
-        );
-    }
-    world.faults(&json!({ "answer": "html", "times": 99 }));
-    let failed = world.ingest(&["--region", "GB", "--job", "trending", "-q"]);
-    assert_eq!(failed.code, 1);
-    assert!(
-        failed.stdout.contains("instead of JSON: Welcome"),
-        "{failed:?}"
-    );
-}
 
 #[test]
 fn a_successful_run_without_a_terminal_prints_its_summary_alone_and_no_colour() {
@@ -159,21 +131,4 @@ fn completions_and_the_manual_page_name_every_command() {
             assert!(ran.stdout.contains(command), "{what} lacks {command}");
         }
     }
-}
-
-#[test]
-fn each_command_has_a_manual_page_of_its_own() {
-    let world = World::new();
-    let page = world.ingest(&["man", "search"]);
-    assert_eq!(page.code, 0, "{page:?}");
-    for told in ["ingest\\-search", "WORDS", "\\-\\-since"] {
-        assert!(
-            page.stdout.contains(told),
-            "{told} is not in {}",
-            page.stdout
-        );
-    }
-    let none = world.ingest(&["man", "sing"]);
-    assert_eq!(none.code, 2);
-    assert!(none.stderr.contains("unknown command `sing`"), "{none:?}");
 }

@@ -113,58 +113,6 @@ fn a_forecast_over_very_many_runs_is_cut_and_answered() {
 }
 
 #[test]
-fn a_pass_over_a_slice_is_listed_with_those_over_its_region_and_leads_to_its_records() {
-    let text = r#"
-regions = ["US", "GB"]
-[upstreams.things]
-base_url = "http://127.0.0.1:1"
-[upstreams.things.calls.list]
-path = "things"
-cost = 1
-params = { region = "{region}" }
-records = { at = "/items", kind = "thing", id = "/id" }
-[credentials.things]
-upstream = "things"
-limits = { daily = { quota = 100, window = "1h" } }
-[jobs.months]
-credential = "things"
-slices = { from = "2024-01-01", step = "month", to = "2024-02-01" }
-steps = [{ call = "list", params = { month = "{slice.from:%m}" } }]
-"#;
-    let world = World::written(text, &[MANY]);
-    let ran = world.ingest(&["--region", "US"]);
-    assert_eq!(ran.code, 0, "{ran:?}");
-    let served = Served::over(world);
-    let passes = served.get("/history?job=months&region=US").text();
-    assert!(passes.contains("US 2024-01"), "{passes}");
-    assert!(
-        passes.contains("href=\"/search?kind=thing&amp;region=US&amp;since="),
-        "{passes}"
-    );
-}
-
-#[test]
-fn a_region_that_a_limit_stopped_before_its_first_page_is_no_failure() {
-    let world = World::new();
-    world.faults(&serde_json::json!([{"answer": "spent"}]));
-    let report = world.json(&["--region", "US", "--job", "trending"]);
-    let pass = &report["passes"][0];
-    assert_eq!(
-        (&pass["outcome"], &pass["requests"]),
-        (&"stopped".into(), &1.into()),
-        "{report}"
-    );
-    // The page escapes what follows.
-    let (why, _) = pass["detail"].as_str().unwrap().split_once('(').unwrap();
-    let served = Served::over(world);
-    let overview = served.get("/").text();
-    assert!(overview.contains("Nothing failed"), "{overview}");
-    let page = served.get("/history?job=trending&region=US").text();
-    assert!(page.contains("no page") && page.contains(why), "{page}");
-    assert!(!page.contains("failed"), "{page}");
-}
-
-#[test]
 fn a_limit_leads_to_its_passes_and_a_pass_to_its_records() {
     let served = Served::after_a_run(&[MANY]);
     let overview = served.get("/").text();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime;
 
-use super::fixture::{JOB, Page, at, daily, new_pass, pointer, record, records_of};
+use super::fixture::{JOB, Page, at, daily, new_pass, pending_query, pointer, record, records_of};
 use super::places::database;
 use ingest_testing::postgres::PostgresServer;
 
@@ -243,7 +243,7 @@ impl Both {
             }
             Event::LinkParents => {
                 if let PassRef::Open(pass) = self.pass(2, None).await {
-                    same!(self, catalog => catalog.link_parents(pass, 1, naming()));
+                    same!(self, catalog => catalog.link_parents(pass, 1, pending_query("/names/*", at(3))));
                 }
             }
             Event::MarkGone(region) => {
@@ -389,9 +389,9 @@ impl Both {
             let pass = PassId(i64::try_from(pass).unwrap());
             same!(self, catalog => catalog.listings(&[pass]));
             let scope = PassScope::Passes(vec![pass]);
-            same!(self, catalog => catalog.pending_ids(PendingQuery { scope: scope.clone(), ..naming() }));
+            same!(self, catalog => catalog.pending_ids(PendingQuery { scope: scope.clone(), ..pending_query("/names/*", at(3)) }));
         }
-        same!(self, catalog => catalog.pending_ids(naming()));
+        same!(self, catalog => catalog.pending_ids(pending_query("/names/*", at(3))));
         let ids = IDS.map(str::to_owned);
         for call in ["channels.list", "another"] {
             same!(self, catalog => catalog.id_sinces(JOB, call, &ids));
@@ -476,19 +476,6 @@ fn listed(skipped: u64) -> ListSoFar {
         skipped,
         notes: vec!["a note\0 of a list".into()],
         ..ListSoFar::default()
-    }
-}
-
-fn naming() -> PendingQuery {
-    PendingQuery {
-        scope: PassScope::Open,
-        job: JOB.into(),
-        upstream: "youtube".into(),
-        listed_by: "videos.list".into(),
-        listed_kind: "video".into(),
-        at: pointer("/names/*").into(),
-        kind: "channel".into(),
-        fresh_since: at(3),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
     AtKnown, COPIED, CallFacts, Catalog, CopyStore, Estimate, IdSince, Landing, LastingCursor,
-    OpenBatch, PassEnd, PassRef, PassScope, PendingQuery,
+    OpenBatch, PassEnd, PassRef,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
-use super::fixture::{JOB, Page, at, daily, pointer, video_of, videos};
+use super::fixture::{JOB, Page, at, daily, pending_query, video_of, videos};
 use super::places::database;
 
 /// What a copy makes anew or does not need, as `table` or `table.column`.
@@ -182,16 +182,7 @@ async fn fill(store: &Catalog) {
         ..Page::channels(&["c3", "absent"], &["c3"]).landing()
     };
     let shared = store.land(Arc::new(batch)).await.unwrap().pass;
-    let naming = PendingQuery {
-        scope: PassScope::Open,
-        job: JOB.into(),
-        upstream: "youtube".into(),
-        listed_by: "videos.list".into(),
-        listed_kind: "video".into(),
-        at: pointer("/snippet/channelId").into(),
-        kind: "channel".into(),
-        fresh_since: at(0),
-    };
+    let naming = pending_query("/snippet/channelId", at(0));
     store.link_parents(shared, 1, naming).await.unwrap();
     store.restart_step(pass, 2).await.unwrap();
     let ended = PassRef::Open(pass);

@@ -1,11 +1,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ingest_catalog::{Catalog, CatalogReader, PassScope, PendingQuery, SearchQuery};
+use ingest_catalog::{Catalog, CatalogReader, SearchQuery};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Schema;
 
-use super::fixture::{Fixture, JOB, Page, at, pointer, video};
+use super::fixture::{Fixture, JOB, Page, at, pending_query, video};
 
 fn words() -> SearchQuery {
     SearchQuery {
@@ -32,16 +32,7 @@ async fn a_catalog_that_is_not_there_reads_as_an_empty_one_and_stays_away() {
     );
     assert_eq!(catalog.open_passes(JOB).await.unwrap(), []);
     assert_eq!(catalog.search(words()).await.unwrap().hits, []);
-    let query = PendingQuery {
-        scope: PassScope::Open,
-        job: JOB.into(),
-        upstream: "u".into(),
-        listed_by: "a".into(),
-        listed_kind: "b".into(),
-        at: pointer("/id").into(),
-        kind: "k".into(),
-        fresh_since: at(0),
-    };
+    let query = pending_query("/id", at(0));
     assert_eq!(catalog.pending_ids(query).await.unwrap(), []);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -75,21 +75,26 @@ impl Fixture {
     }
 
     pub(crate) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
-        let query = PendingQuery {
-            scope: PassScope::Open,
-            job: JOB.into(),
-            upstream: "youtube".into(),
-            listed_by: "videos.list".into(),
-            listed_kind: "video".into(),
-            at: pointer(at).into(),
-            kind: "channel".into(),
-            fresh_since,
-        };
+        let query = pending_query(at, fresh_since);
         let pending = self.catalog.pending_ids(query).await.unwrap();
         pending
             .into_iter()
             .map(|PendingId { id, pass, .. }| (id, pass))
             .collect()
+    }
+}
+
+/// Asks for the channels that listed videos name at a place and that are to be fetched.
+pub(crate) fn pending_query(at: &str, fresh_since: Timestamp) -> PendingQuery {
+    PendingQuery {
+        scope: PassScope::Open,
+        job: JOB.into(),
+        upstream: "youtube".into(),
+        listed_by: "videos.list".into(),
+        listed_kind: "video".into(),
+        at: pointer(at).into(),
+        kind: "channel".into(),
+        fresh_since,
     }
 }
 

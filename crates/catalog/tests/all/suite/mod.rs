@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use futures_util::TryStreamExt;
 use ingest_catalog::{
-    CatalogReader, Landed, Leases, PassId, PassRecord, PassScope, PendingId, PendingQuery,
-    RecordIds, RecordsQuery, SearchQuery, StoredRecord,
+    CatalogReader, Landed, Leases, PassId, PassRecord, PendingId, RecordIds, RecordsQuery,
+    SearchQuery, StoredRecord,
 };
 use ingest_quota::Timestamp;
 
-use super::fixture::{JOB, Page, at, pointer};
+use super::fixture::{Page, at, pending_query};
 
 /// A fresh catalog, and any number of handles on it, as several processes have.
 pub(crate) trait Place: Send + Sync {
@@ -75,16 +75,7 @@ impl Catalog {
 
     /// The channels that listed videos name at a place and that are to be fetched.
     pub(crate) async fn pending(&self, at: &str, fresh_since: Timestamp) -> Vec<(String, PassId)> {
-        let query = PendingQuery {
-            scope: PassScope::Open,
-            job: JOB.into(),
-            upstream: "youtube".into(),
-            listed_by: "videos.list".into(),
-            listed_kind: "video".into(),
-            at: pointer(at).into(),
-            kind: "channel".into(),
-            fresh_since,
-        };
+        let query = pending_query(at, fresh_since);
         let pending = self.store.pending_ids(query).await.unwrap();
         pending
             .into_iter()

@@ -1,11 +1,10 @@
 use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{
-    OpenPass, PassEnd, PassId, PassRef, PassScope, PendingQuery, Rearrangement, RegionState,
-    StepPosition,
+    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition,
 };
 use ingest_config::Slice;
 
-use super::super::fixture::{JOB, Page, at, daily, new_pass, pointer, video, video_of};
+use super::super::fixture::{JOB, Page, at, daily, new_pass, pending_query, video, video_of};
 use super::Catalog;
 
 async fn region_state(f: &Catalog, region: &str) -> RegionState {
@@ -463,16 +462,7 @@ pub(crate) async fn what_a_pass_listed_has_a_child_of_several_parents_once(f: Ca
     let videos = vec![video_of("v1", "c"), video_of("v2", "c")];
     f.land(&Page::of(videos)).await;
     let batch = f.land(&Page::channels(&["c"], &["c"])).await.pass;
-    let query = PendingQuery {
-        scope: PassScope::Open,
-        job: JOB.into(),
-        upstream: "youtube".into(),
-        listed_by: "videos.list".into(),
-        listed_kind: "video".into(),
-        at: pointer("/snippet/channelId").into(),
-        kind: "channel".into(),
-        fresh_since: at(0),
-    };
+    let query = pending_query("/snippet/channelId", at(0));
     f.store.link_parents(batch, 1, query).await.unwrap();
     assert_eq!(f.listed(batch).await, ["1 c"]);
 }

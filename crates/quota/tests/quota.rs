@@ -226,6 +226,13 @@ fn months_weeks_and_hours_are_as_long_as_the_calendar_says() {
             "2026-11-01T08:30:00Z",
             1,
         ),
+        (
+            chrono_tz::Asia::Kathmandu,
+            Period::Hour,
+            "2026-11-01T09:20:00Z",
+            "2026-11-01T09:15:00Z",
+            1,
+        ),
     ] {
         let calendar = Calendar::new(zone, period);
         assert_eq!(calendar.last_reset(time(at)), time(begins), "{zone} {at}");

@@ -40,7 +40,7 @@ pub use database::Database;
 pub use integrity::{Integrity, confirmed, mend};
 pub use interrupt::{Advance, Interruptible};
 pub use json::Json;
-use schema::Found;
+use schema::FoundTables;
 pub use schema::{Identity, Schema};
 pub use state::Files;
 use written::WrittenHere;
@@ -200,11 +200,11 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, O
     let mut database = Database::to_read(path).map_err(|error| refused(path, schema, error))?;
     let found = database.read(|connection| schema.recognize(connection));
     match found.map_err(|error| refused(path, schema, error))? {
-        Found::Current | Found::Restored => Ok(Some(database)),
-        Found::Empty => Ok(None),
-        Found::Former(found) => Err(schema.refuse(path, found, TAKEN_OVER)),
-        Found::Other(found) => Err(schema.refuse(path, found, schema.remedy)),
-        Found::Another => Err(schema.refuse_another(path)),
+        FoundTables::Current | FoundTables::Restored => Ok(Some(database)),
+        FoundTables::Empty => Ok(None),
+        FoundTables::Former(found) => Err(schema.refuse(path, found, TAKEN_OVER)),
+        FoundTables::Other(found) => Err(schema.refuse(path, found, schema.remedy)),
+        FoundTables::Another => Err(schema.refuse_another(path)),
     }
 }
 

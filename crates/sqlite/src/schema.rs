@@ -71,7 +71,7 @@ impl fmt::Display for Identity {
 
 /// What a file was found to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundTables {
     /// What this release writes.
     Current,
     /// The same without an identity, restored from a dump as text.
@@ -93,16 +93,16 @@ impl Schema {
         Identity::new(self.version, self.tables)
     }
 
-    pub fn recognize(&self, connection: &Connection) -> rusqlite::Result<Found> {
+    pub fn recognize(&self, connection: &Connection) -> rusqlite::Result<FoundTables> {
         match Identity::read(connection)? {
-            found if found == self.identity() => Ok(Found::Current),
-            found if Some(found) == self.former => Ok(Found::Former(found)),
+            found if found == self.identity() => Ok(FoundTables::Current),
+            found if Some(found) == self.former => Ok(FoundTables::Former(found)),
             found if found.version != 0 => {
                 let theirs = names(connection)?;
                 let is_another = theirs.is_disjoint(&names(&self.new_tables()?)?);
                 Ok(match is_another && !theirs.is_empty() {
-                    true => Found::Another,
-                    false => Found::Other(found),
+                    true => FoundTables::Another,
+                    false => FoundTables::Other(found),
                 })
             }
             found => self.compare(connection, found),
@@ -117,21 +117,21 @@ impl Schema {
     }
 
     /// Compares the tables of a file without a version, and what belongs to them, with those of this release.
-    fn compare(&self, connection: &Connection, found: Identity) -> rusqlite::Result<Found> {
+    fn compare(&self, connection: &Connection, found: Identity) -> rusqlite::Result<FoundTables> {
         let theirs = definitions(connection)?;
         if theirs.is_empty() {
-            return Ok(Found::Empty);
+            return Ok(FoundTables::Empty);
         }
         Ok(match definitions(&self.new_tables()?)?.is_subset(&theirs) {
-            true => Found::Restored,
-            false => Found::Other(found),
+            true => FoundTables::Restored,
+            false => FoundTables::Other(found),
         })
     }
 
     /// Makes a file what this release writes.
     pub fn establish(&self, connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
         let failed = |error| OpenError::sqlite(path, self.name, confirmed(path, error));
-        if self.recognize(connection).map_err(failed)? == Found::Current {
+        if self.recognize(connection).map_err(failed)? == FoundTables::Current {
             return Ok(());
         }
         let tx = connection
@@ -139,12 +139,12 @@ impl Schema {
             .map_err(failed)?;
         match self.recognize(&tx).map_err(failed)? {
             // Another process has made it meanwhile.
-            Found::Current => return Ok(()),
-            Found::Restored => Ok(()),
-            Found::Empty => tx.execute_batch(self.tables),
-            Found::Former(_) => take_over(&tx, self.tables),
-            Found::Other(found) => return Err(self.refuse(path, found, self.remedy)),
-            Found::Another => return Err(self.refuse_another(path)),
+            FoundTables::Current => return Ok(()),
+            FoundTables::Restored => Ok(()),
+            FoundTables::Empty => tx.execute_batch(self.tables),
+            FoundTables::Former(_) => take_over(&tx, self.tables),
+            FoundTables::Other(found) => return Err(self.refuse(path, found, self.remedy)),
+            FoundTables::Another => return Err(self.refuse_another(path)),
         }
         .and_then(|()| self.identity().write(&tx))
         .and_then(|()| tx.commit())

@@ -189,7 +189,7 @@ impl Version {
 }
 
 /// What a schema was found to be.
-enum Found {
+enum FoundSchema {
     Current,
     Former,
     Nothing,
@@ -206,7 +206,7 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
     let tx = session.begin_reading().await?;
     let found = find(&tx, postgres.schema(), version).await?;
     tx.end();
-    if let Found::Current = found {
+    if let FoundSchema::Current = found {
         return Ok(());
     }
     let tx = session.begin().await?;
@@ -215,13 +215,13 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
     tx.batch(LOCK).await?;
     let (before, after) = match find(&tx, postgres.schema(), version).await? {
         // Another process has created it meanwhile.
-        Found::Current => return tx.commit().await,
-        Found::Former => (Some(SET_ASIDE), Some(TAKE_OVER)),
-        Found::Nothing => {
+        FoundSchema::Current => return tx.commit().await,
+        FoundSchema::Former => (Some(SET_ASIDE), Some(TAKE_OVER)),
+        FoundSchema::Nothing => {
             create(&tx, postgres.schema()).await?;
             (None, None)
         }
-        Found::Unsigned => return Err(unsigned(postgres)),
+        FoundSchema::Unsigned => return Err(unsigned(postgres)),
     };
     let all = before.into_iter().chain([&*version.created]).chain(after);
     for statements in all {
@@ -243,17 +243,17 @@ pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
     let tx = session.begin_reading().await?;
     let mut found = find(&tx, postgres.schema(), &VERSION).await?;
     tx.end();
-    if let Found::Unsigned = found {
+    if let FoundSchema::Unsigned = found {
         // A transaction sees a table that was created since it began, and none of its rows.
         let tx = session.begin_reading().await?;
         found = find(&tx, postgres.schema(), &VERSION).await?;
         tx.end();
     }
     match found {
-        Found::Current => Ok(true),
-        Found::Unsigned => Err(unsigned(postgres)),
-        Found::Nothing => Ok(false),
-        Found::Former => Err(PostgresError::Unusable(format!(
+        FoundSchema::Current => Ok(true),
+        FoundSchema::Unsigned => Err(unsigned(postgres)),
+        FoundSchema::Nothing => Ok(false),
+        FoundSchema::Former => Err(PostgresError::Unusable(format!(
             "the release before created the schema `{}`; any command that writes takes it over, such as a run without --dry-run",
             postgres.schema()
         ))),
@@ -269,11 +269,11 @@ async fn find(
     tx: &Transaction<'_>,
     schema: &str,
     version: &Version,
-) -> Result<Found, PostgresError> {
+) -> Result<FoundSchema, PostgresError> {
     let rows = tx.query(EXISTS, &[(&schema, Type::TEXT)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
-        return Ok(Found::Nothing);
+        return Ok(FoundSchema::Nothing);
     };
     let server: i64 = row.try_get(3)?;
     if server < OLDEST_SERVER {
@@ -291,7 +291,7 @@ async fn find(
     let (has_tables, is_catalog): (bool, bool) = (row.try_get(1)?, row.try_get(2)?);
     if !is_catalog {
         return match has_tables {
-            false => Ok(Found::Nothing),
+            false => Ok(FoundSchema::Nothing),
             true => unusable(format!(
                 "the schema `{schema}` has tables of something else; set catalog.schema to another name"
             )),
@@ -299,17 +299,17 @@ async fn find(
     }
     let rows = tx.query(IDENTITY, &[]).await?;
     let Some(row) = rows.first() else {
-        return Ok(Found::Unsigned);
+        return Ok(FoundSchema::Unsigned);
     };
     let (number, digest): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
     let is =
         |one: Identity| (number, digest) == (i64::from(one.version), Some(i64::from(one.digest)));
     let known = version.identity();
     if is(known) {
-        return Ok(Found::Current);
+        return Ok(FoundSchema::Current);
     }
     if version.former.is_some_and(is) {
-        return Ok(Found::Former);
+        return Ok(FoundSchema::Former);
     }
     unusable(match number > i64::from(known.version) {
         true => format!(

@@ -1,7 +1,5 @@
 //! `ingest catalog copy`: copies the catalog from a file to PostgreSQL or back.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
@@ -11,7 +9,7 @@ use super::progress::Working;
 use super::{Error, output};
 use crate::cli::{CatalogCopyArgs, Global};
 use crate::exit::Exit;
-use ingest_catalog::{Catalog, CopiedTable, CopyStore, Postgres, copy};
+use ingest_catalog::{Catalog, CopiedTable, Postgres, copy};
 use ingest_config::PostgresUrl;
 
 /// The word for the file in the state directory.
@@ -44,7 +42,7 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
             "copied"
         );
     };
-    let copied = copy(&*from, &*to, &report).await?;
+    let copied = copy(&from, &to, &report).await?;
     drop(working);
     let tables: Vec<_> = copied.iter().map(in_json).collect();
     output::report(
@@ -55,15 +53,11 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
     Ok(Exit::Success)
 }
 
-async fn opened(
-    environment: &Environment,
-    option: &str,
-    url: &str,
-) -> Result<Arc<dyn CopyStore>, Error> {
+async fn opened(environment: &Environment, option: &str, url: &str) -> Result<Catalog, Error> {
     if url == FILE {
         environment.create_state_dir()?;
         let path = environment.state_dir.join(CATALOG_FILE);
-        return Ok(Arc::new(Catalog::open(&path)?));
+        return Ok(Catalog::open(&path)?);
     }
     let parsed = PostgresUrl::parse(url).map_err(|error| {
         Error::Usage(format!(
@@ -73,7 +67,7 @@ async fn opened(
     let config = &environment.config.catalog;
     let password = config.password.clone();
     let database = Postgres::new(&parsed, password, &config.schema, config.connections);
-    Ok(Arc::new(Catalog::connect(database).await?))
+    Ok(Catalog::connect(database).await?)
 }
 
 fn in_json(table: &CopiedTable) -> serde_json::Value {

@@ -5,14 +5,32 @@ use tokio::task::spawn_blocking;
 
 use super::catalog::{File, Server, Store};
 use super::records::Records;
-use super::sql::{ServerTx, StoreError, Tx};
+use super::sql::{ServerTx, StoreError, Tx, values};
 use super::{
     CatalogError, CatalogReader, PassId, PassRecord, RecordPages, RecordsPage, RecordsQuery,
     SearchQuery, SearchResults, StoredRecord,
 };
-use super::{passes, postgres, records, sqlite};
+use super::{postgres, records, rows, sqlite};
 use ingest_quota::Timestamp;
-use ingest_sqlite::Interruptible;
+
+/// Passes as [`pass_record`](rows::pass_record) reads them.
+macro_rules! pass_where {
+    ($condition:literal) => {
+        concat!(
+            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
+                slice_from, slice_to, id, left_at, failed, notes, doubts
+            from pass where ",
+            $condition
+        )
+    };
+}
+// The condition on the id, which always holds, is that of PostgreSQL's index by age.
+const HISTORY: &str = pass_where!("started_at >= ?1 and id > 0 order by started_at, id");
+const FAILURES: &str =
+    pass_where!("failed = true and left_at >= ?1 order by left_at desc, id desc limit ?2");
+const PASS: &str = pass_where!("id = ?1");
+const JOBS_AND_REGIONS: &str = "select distinct job, region from pass";
+pub const STATEMENTS: &[&str] = &[HISTORY, FAILURES, PASS];
 
 /// What the commands that show records read, and the server. Each method fails if the catalog cannot be read.
 ///
@@ -21,7 +39,11 @@ use ingest_sqlite::Interruptible;
 impl CatalogReader {
     /// Returns the passes that started at `since` or later, oldest first.
     pub async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, CatalogError> {
-        self.read(move |tx| passes::history(tx, since)).await
+        self.read(move |tx| {
+            let rows = tx.query(HISTORY, values![since])?;
+            rows.iter().map(rows::pass_record).collect()
+        })
+        .await
     }
 
     /// Returns at most `most` passes that a run left as failed at `since` or later and that no run has completed, the last one
@@ -31,18 +53,31 @@ impl CatalogReader {
         since: Timestamp,
         most: u32,
     ) -> Result<Vec<PassRecord>, CatalogError> {
-        self.read(move |tx| passes::failures(tx, since, most)).await
+        self.read(move |tx| {
+            let rows = tx.query(FAILURES, values![since, i64::from(most)])?;
+            rows.iter().map(rows::pass_record).collect()
+        })
+        .await
     }
 
     /// Returns a pass; `None` if there is none with this id.
     pub async fn pass(&self, pass: PassId) -> Result<Option<PassRecord>, CatalogError> {
-        self.read(move |tx| passes::pass(tx, pass)).await
+        self.read(move |tx| {
+            let row = tx.first(PASS, values![pass.0])?;
+            row.as_ref().map(rows::pass_record).transpose()
+        })
+        .await
     }
 
     /// Returns each job with each region that it has a pass over, also those that the configuration has no longer. Reads an
     /// index over all passes.
     pub async fn jobs_and_regions(&self) -> Result<Vec<(String, String)>, CatalogError> {
-        self.read(passes::jobs_and_regions).await
+        self.read(|tx| {
+            let rows = tx.query(JOBS_AND_REGIONS, values![])?;
+            let names = rows.iter().map(|row| Ok((row.text(0)?, row.text(1)?)));
+            names.collect()
+        })
+        .await
     }
 
     /// Returns the records of a kind from one state of the catalog, in the order in which they were first seen. Reading
@@ -90,13 +125,8 @@ impl CatalogReader {
     pub async fn search(&self, query: SearchQuery) -> Result<SearchResults, CatalogError> {
         match &self.store {
             Store::File(file) => {
-                let interruptible = Interruptible::default();
-                let _wanted = interruptible.wanted();
-                file.apart(move |database| {
-                    Ok(database.read(|connection| {
-                        let _running = interruptible.runs_on(connection)?;
-                        sqlite::search(connection, &interruptible, &query)
-                    })?)
+                file.read_interruptibly(move |connection, interruptible| {
+                    sqlite::search(connection, interruptible, &query)
                 })
                 .await
             }

@@ -3,15 +3,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use tokio::sync::watch;
 
 use super::land::LandedPage;
-use super::memory::{self, Beginning, Contents, Simulated, Template};
+use super::memory::{self, Beginning, Contents, SimulatedRecords, Template};
 use super::postgres::{self, Merging, Postgres, Session};
-use super::sql::{ServerTx, StoreError, Tx};
+use super::sql::{ServerTx, StoreError, Tx, in_transaction};
 use super::sqlite as tables;
-use super::{CatalogError, rebuild};
+use super::{CatalogError, index};
 use ingest_base::apart::{CutOff, apart, apart_alone};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
@@ -26,7 +26,7 @@ pub struct Catalog {
 pub struct CatalogReader {
     pub(super) store: Store,
     /// What a simulation knows of records; `None` in a catalog that has them.
-    pub(super) simulated: Option<Arc<Simulated>>,
+    pub(super) simulated: Option<Arc<SimulatedRecords>>,
 }
 
 impl Deref for Catalog {
@@ -97,7 +97,7 @@ impl Catalog {
     /// A catalog in memory, which keeps no records.
     pub(super) fn in_memory(database: Database, contents: Arc<Contents>) -> Self {
         Self::over(CatalogReader {
-            simulated: Some(Arc::new(Simulated::new(contents))),
+            simulated: Some(Arc::new(SimulatedRecords::new(contents))),
             ..CatalogReader::in_file(memory::nowhere(), database)
         })
     }
@@ -130,7 +130,9 @@ impl Catalog {
             Store::Server(server) => postgres::refresh_views(server).await,
         }
         let (mut indexed, mut after) = (0, 0);
-        while let Some((last, of_these)) = self.write(move |tx| rebuild::some(tx, after)).await? {
+        while let Some((last, of_these)) =
+            self.write(move |tx| index::rebuild_some(tx, after)).await?
+        {
             (after, indexed) = (last, indexed + of_these);
         }
         if let Store::Server(_) = &self.store {
@@ -214,7 +216,7 @@ impl CatalogReader {
         contents: Arc<Contents>,
     ) -> Result<Template, CatalogError> {
         let rows = self.read(move |tx| memory::read(tx, &beginning)).await?;
-        Template::new(&rows, contents)
+        Template::new(rows, contents)
     }
 
     /// Reads from one state of the catalog, whatever others write meanwhile. Dropping the future ends the read.
@@ -259,12 +261,23 @@ impl File {
         if self.is_in_memory {
             return self.done(Ok(work(&Tx::File(&self.database.lock()))));
         }
+        self.read_interruptibly(move |connection, _| {
+            work(&Tx::File(connection)).map_err(StoreError::into_sqlite)
+        })
+        .await
+    }
+
+    /// The same, by a read that may interrupt itself.
+    pub async fn read_interruptibly<T: Send + 'static>(
+        &self,
+        work: impl Fn(&Connection, &Interruptible) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, CatalogError> {
         let interruptible = Interruptible::default();
         let _wanted = interruptible.wanted();
         self.apart(move |database| {
             Ok(database.read(|connection| {
                 let _running = interruptible.runs_on(connection)?;
-                work(&Tx::File(connection)).map_err(StoreError::into_sqlite)
+                work(connection, &interruptible)
             })?)
         })
         .await
@@ -307,18 +320,6 @@ impl File {
             .and_then(|result| result)
             .map_err(|error| error.of_file(&self.path))
     }
-}
-
-pub(super) fn in_transaction<T>(
-    connection: &mut Connection,
-    work: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    // A transaction that reads first and writes then fails at once where another process wrote in between: SQLite does not
-    // wait for a lock that would not help it.
-    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let done = work(&Tx::File(&tx))?;
-    tx.commit()?;
-    Ok(done)
 }
 
 impl Server {

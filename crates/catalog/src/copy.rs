@@ -5,94 +5,117 @@
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
-
-use super::CatalogError;
-use super::tables::{COPIED, Table};
-use ingest_quota::Timestamp;
+use super::catalog::Store;
+use super::sql::{Query, Tx, Value, values};
+use super::tables::{COPIED, CopiedRow, Table, put};
+use super::{Catalog, CatalogError, postgres, sqlite};
 
 /// Rows that are compared at a time.
 const AT_ONCE: usize = 100;
 
-/// The value of a column.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Value {
-    Null,
-    /// A number.
-    Integer(i64),
-    /// A text, or JSON.
-    Text(String),
-    Time(Timestamp),
-    /// Yes or no.
-    Truth(bool),
-}
+/// The next numbers of PostgreSQL follow those of the copied rows; in a file they do by themselves.
+const NEXT: [&str; 3] = [
+    "select setval('record_number_seq', greatest((select max(number) from record), 1))",
+    "select setval('record_version_number_seq', greatest((select max(number) from record_version), 1))",
+    "select setval('pass_id_seq', greatest((select max(id) from pass), 1))",
+];
 
-/// A row of a table: its columns in their order.
-pub type CopiedRow = Vec<Value>;
-
-/// Returns the beginning of a statement that adds a row of `listing` for each row found, with all of its columns but another
-/// position and parent.
-pub fn listing_again(position: &str, parent: &str) -> String {
-    let listing = COPIED.iter().find(|table| table.name == "listing");
-    let names = || {
-        listing
-            .into_iter()
-            .flat_map(|table| &table.columns)
-            .map(|(name, _)| *name)
-    };
-    let values = names().map(|name| match name {
-        "position" => position.to_owned(),
-        "parent" => parent.to_owned(),
-        other => format!("listing.{other}"),
-    });
-    let (names, values) = (names().collect::<Vec<_>>(), values.collect::<Vec<_>>());
-    format!(
-        "insert into listing ({}) select {}",
-        names.join(", "),
-        values.join(", ")
-    )
-}
-
-/// Returns the tables whose rows belong to a step of a pass.
-pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
-    let names_step = |table: &&Table| table.columns.iter().any(|(name, _)| *name == "step");
-    COPIED.iter().filter(names_step).map(|table| table.name)
-}
-
-/// A catalog that can be copied, or be a copy.
-#[async_trait]
-pub trait CopyStore: Send + Sync {
+/// A catalog that is copied, or a copy. Each method fails if the catalog cannot be read or written.
+impl Catalog {
     /// Returns the number of rows of a table.
-    async fn count(&self, table: &'static Table) -> Result<u64, CatalogError>;
+    async fn count(&self, table: &'static Table) -> Result<u64, CatalogError> {
+        let sql = format!("select count(*) from {}", table.name);
+        self.read(move |tx| {
+            let count = tx.first(&sql, values![])?;
+            count.map_or(Ok(0), |row| row.count(0))
+        })
+        .await
+    }
 
     /// Returns at most `most` rows in the order of their keys, behind a key or from the first one.
-    async fn rows_after(
+    pub async fn rows_after(
         &self,
         table: &'static Table,
-        key: Option<Vec<Value>>,
+        key: Option<CopiedRow>,
         most: usize,
-    ) -> Result<Vec<CopiedRow>, CatalogError>;
+    ) -> Result<Vec<CopiedRow>, CatalogError> {
+        let keys = Table::names(table.key_columns(), "");
+        let behind = match &key {
+            None => String::new(),
+            Some(key) => format!("where ({keys}) > ({})", places(key.len())),
+        };
+        let sql = format!("{} {behind} order by {keys} limit {most}", table.select());
+        self.read(move |tx| {
+            let rows = tx.query(&sql, key.clone().unwrap_or_default())?;
+            rows.iter().map(|row| table.row(row)).collect()
+        })
+        .await
+    }
 
     /// Returns the rows with these keys, in any order.
-    async fn rows_with(
+    pub async fn rows_with(
         &self,
         table: &'static Table,
-        keys: Vec<Vec<Value>>,
-    ) -> Result<Vec<CopiedRow>, CatalogError>;
+        keys: Vec<CopiedRow>,
+    ) -> Result<Vec<CopiedRow>, CatalogError> {
+        let sql = format!("{} where {}", table.select(), is_key(table));
+        self.read(move |tx| {
+            let queries = keys.iter().map(|key| Query::new(&sql, key.clone()));
+            let found = tx.ask_all(&queries.collect::<Vec<_>>())?;
+            let rows = found.iter().flatten();
+            rows.map(|row| table.row(row)).collect()
+        })
+        .await
+    }
 
     /// Writes rows in place of those with their keys.
-    async fn replace(
+    pub async fn replace(
         &self,
         table: &'static Table,
         rows: Vec<CopiedRow>,
-    ) -> Result<(), CatalogError>;
+    ) -> Result<(), CatalogError> {
+        let delete = format!("delete from {} where {}", table.name, is_key(table));
+        self.write(move |tx| {
+            for row in &rows {
+                tx.later(&delete, key_of(table, row).to_vec())?;
+            }
+            put(tx, table, rows.clone())
+        })
+        .await
+    }
 
     /// Makes what follows from the rows: views, the full-text index, the next numbers.
-    async fn complete(&self) -> Result<(), CatalogError>;
+    async fn complete_copy(&self) -> Result<(), CatalogError> {
+        self.write(|tx| match tx {
+            Tx::File(connection) => Ok(sqlite::create_views(connection)?),
+            Tx::Server(_) => {
+                for sql in NEXT {
+                    tx.query(sql, values![])?;
+                }
+                Ok(())
+            }
+        })
+        .await?;
+        if let Store::Server(server) = &self.store {
+            postgres::refresh_views(server).await;
+        }
+        self.rebuild_text().await.map(drop)
+    }
+}
+
+fn is_key(table: &Table) -> String {
+    let columns = table.key_columns().iter().zip(1..);
+    let columns = columns.map(|((name, _), place)| format!("{name} = ?{place}"));
+    columns.collect::<Vec<_>>().join(" and ")
+}
+
+fn places(count: usize) -> String {
+    let places: Vec<String> = (1..=count).map(|place| format!("?{place}")).collect();
+    places.join(", ")
 }
 
 /// The key of a row.
-fn key_of<'r>(table: &Table, row: &'r [Value]) -> &'r [Value] {
+fn key_of<'r>(table: &Table, row: &'r CopiedRow) -> &'r [Value<'static>] {
     row.get(..table.key).unwrap_or(row)
 }
 
@@ -111,8 +134,8 @@ pub struct CopiedTable {
 /// # Errors
 /// A store failed, or the copy differs from its source in the end.
 pub async fn copy(
-    from: &dyn CopyStore,
-    to: &dyn CopyStore,
+    from: &Catalog,
+    to: &Catalog,
     progress: &(dyn Fn(CopiedTable) + Sync),
 ) -> Result<Vec<CopiedTable>, CatalogError> {
     for table in COPIED.iter() {
@@ -143,7 +166,7 @@ pub async fn copy(
         progress(done);
         copied.push(done);
     }
-    to.complete().await?;
+    to.complete_copy().await?;
     // Both are read once more: a row may have changed behind the copy.
     for table in COPIED.iter() {
         verify(from, to, table).await?;
@@ -159,10 +182,10 @@ struct Page {
 }
 
 async fn page(
-    from: &dyn CopyStore,
-    to: &dyn CopyStore,
+    from: &Catalog,
+    to: &Catalog,
     table: &'static Table,
-    after: &mut Option<Vec<Value>>,
+    after: &mut Option<CopiedRow>,
 ) -> Result<Option<Page>, CatalogError> {
     let rows = from.rows_after(table, after.take(), AT_ONCE).await?;
     let Some(last) = rows.last() else {
@@ -170,7 +193,7 @@ async fn page(
     };
     *after = Some(key_of(table, last).to_vec());
     let keys = rows.iter().map(|row| key_of(table, row).to_vec()).collect();
-    let there: HashMap<Vec<Value>, CopiedRow> = to
+    let there: HashMap<CopiedRow, CopiedRow> = to
         .rows_with(table, keys)
         .await?
         .into_iter()
@@ -184,11 +207,7 @@ async fn page(
     }))
 }
 
-async fn verify(
-    from: &dyn CopyStore,
-    to: &dyn CopyStore,
-    table: &'static Table,
-) -> Result<(), CatalogError> {
+async fn verify(from: &Catalog, to: &Catalog, table: &'static Table) -> Result<(), CatalogError> {
     let (source, copy) = (from.count(table).await?, to.count(table).await?);
     if source != copy {
         return Err(differs(table, source, copy));

@@ -1,17 +1,5 @@
 //! SQL that both databases understand.
 
-/// Passes as [`pass_record`](crate::rows::pass_record) reads them.
-macro_rules! pass_where {
-    ($condition:literal) => {
-        concat!(
-            "select job, region, started_at, outcome, pages, records, requests, units, finished_at,
-                slice_from, slice_to, id, left_at, failed, notes, doubts
-            from pass where ",
-            $condition
-        )
-    };
-}
-
 /// Unfinished passes as [`open_pass`](crate::rows::open_pass) reads them.
 macro_rules! open_pass_where {
     ($condition:literal) => {
@@ -33,7 +21,7 @@ macro_rules! ended_slice_where {
         )
     };
 }
-pub(crate) use {ended_slice_where, open_pass_where, pass_where};
+pub(crate) use {ended_slice_where, open_pass_where};
 
 /// When a record changed, or was last seen by a release that did not store that.
 const CHANGED_AT: &str = "coalesce(record.changed_at, record.last_seen) as changed_at";

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::layout::KindLayout;
-use super::page::{LandingPage, Row, Text};
+use super::page::{IndexedText, LandingPage, Row};
 use super::passes::{self, Counts, edges};
 use super::postgres::lease_of;
 use super::sql::{self, Insert, Query, StoreError, Tx, Value, values};
@@ -345,7 +345,7 @@ fn store<'p>(
     tx: &Tx<'_>,
     page: &'p LandingPage,
     before: &Before,
-) -> Result<Vec<(i64, Option<&'p Text>)>, StoreError> {
+) -> Result<Vec<(i64, Option<&'p IndexedText>)>, StoreError> {
     let mut texts = Vec::new();
     for layer in layers(page, before) {
         for rows in layer.chunks(AT_ONCE) {
@@ -360,7 +360,7 @@ fn store_some<'p>(
     page: &LandingPage,
     pass: PassId,
     rows: &[(i64, &'p Row)],
-) -> Result<Vec<(i64, Option<&'p Text>)>, StoreError> {
+) -> Result<Vec<(i64, Option<&'p IndexedText>)>, StoreError> {
     let landing = &page.landing;
     let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
     if landing.kind.history {

@@ -133,7 +133,7 @@ pub enum Taken {
     Held(Option<Holder>),
 }
 
-/// Grants resources to one run at a time.
+/// Grants resources to one run at a time. What is written here is that of leases that end with the process alone.
 ///
 /// A store whose leases can expire renews them in a task of its own, numbers the terms of each resource, and begins each
 /// transaction that changes a pass by checking that its own term is the current one. A holder that lost its lease can then
@@ -144,16 +144,22 @@ pub trait Leases: Send + Sync {
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError>;
 
     /// Returns the term under which this process holds a resource; `None` if it does not, or if its leases cannot be lost.
-    fn term(&self, resource: &Resource) -> Option<Term>;
+    fn term(&self, _resource: &Resource) -> Option<Term> {
+        None
+    }
 
     /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
     /// request, so an implementation answers from memory.
-    fn check(&self, resource: &Resource) -> Result<(), CatalogError>;
+    fn check(&self, _resource: &Resource) -> Result<(), CatalogError> {
+        Ok(())
+    }
 
     /// Returns until when this process may send what it does under the lease of a resource that it took; `None` if the lease
     /// cannot be lost.
-    fn trusted_until(&self, resource: &Resource) -> Option<Deadline>;
+    fn trusted_until(&self, _resource: &Resource) -> Option<Deadline> {
+        None
+    }
 
     /// Releases what is left, before the process ends. Leases that end with the process need nothing.
-    async fn close(&self);
+    async fn close(&self) {}
 }

@@ -11,7 +11,6 @@ mod archive;
 mod batch;
 mod catalog;
 mod copy;
-mod copying;
 mod either;
 mod error;
 mod estimates;
@@ -23,7 +22,6 @@ mod landing;
 mod lasting;
 mod layout;
 mod lease;
-mod listings;
 mod lock_files;
 pub mod memory;
 mod page;
@@ -36,7 +34,6 @@ pub mod postgres;
 mod prune;
 mod query;
 mod reader;
-mod rebuild;
 mod recall;
 mod records;
 mod rows;
@@ -58,7 +55,7 @@ use futures_util::stream::BoxStream;
 
 pub use batch::OpenBatch;
 pub use catalog::{Catalog, CatalogReader};
-pub use copy::{CopiedTable, CopyStore, copy};
+pub use copy::{CopiedTable, copy};
 pub use error::CatalogError;
 pub use gone::KeptLists;
 pub use landing::{AtKnown, Landed, Landing};
@@ -79,6 +76,7 @@ pub use tables::{COPIED, Table};
 /// The statements whose cost must not grow with the catalog, as SQLite reads them.
 fn statements() -> Vec<String> {
     let of_all = [
+        archive::STATEMENTS,
         gone::STATEMENTS,
         id_since::STATEMENTS,
         index::STATEMENTS,
@@ -88,7 +86,6 @@ fn statements() -> Vec<String> {
         passes::STATEMENTS,
         pending::STATEMENTS,
         prune::STATEMENTS,
-        rebuild::STATEMENTS,
         recall::STATEMENTS,
         records::STATEMENTS,
         sqlite::SEARCH_STATEMENTS,
@@ -105,7 +102,7 @@ pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError
 pub type LastPages = Vec<Vec<(usize, u64)>>;
 
 /// What passes listed, step by step, in order.
-pub type Listed = HashMap<PassId, Vec<StepListing>>;
+pub type PassListings = HashMap<PassId, Vec<StepListing>>;
 
 /// The number of newest matches that a search ranks at most.
 // To rank reads every match: in a catalog of 10,000,000 records it took 11 s.

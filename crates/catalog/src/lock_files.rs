@@ -10,9 +10,8 @@ use std::time::UNIX_EPOCH;
 use async_trait::async_trait;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use super::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken};
 use ingest_base::bounded;
-use ingest_base::clock::Deadline;
 use ingest_base::fnv::fnv;
 use ingest_base::private::Directory;
 use ingest_quota::Timestamp;
@@ -61,9 +60,7 @@ impl LockFiles {
         };
         format!("{name}.lock")
     }
-}
 
-impl LockFiles {
     /// Returns which resources the processes of this machine hold, by the locks of a state directory. Without the system's
     /// list of locks, and for names that are too long for a file, it is not known.
     #[must_use]
@@ -120,21 +117,6 @@ impl Leases for LockFiles {
                 explain_making(&error)
             ))
         })
-    }
-
-    /// Lost with the process alone.
-    fn term(&self, _: &Resource) -> Option<Term> {
-        None
-    }
-
-    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
-        None
-    }
-
-    async fn close(&self) {}
-
-    fn check(&self, _: &Resource) -> Result<(), CatalogError> {
-        Ok(())
     }
 }
 

@@ -10,7 +10,6 @@ use super::text::text_of;
 use super::{AtKnown, Landing, values, words};
 use ingest_base::record::Record;
 use ingest_config::Pointer;
-use ingest_quota::{Period, Timestamp};
 
 /// Whether a page takes much memory. Storing it needs as much again.
 pub fn is_large(landing: &Landing) -> bool {
@@ -50,14 +49,14 @@ pub struct Row {
     pub id: String,
     pub body: String,
     /// What the full-text index holds of it; `None` for nothing.
-    pub text: Option<Text>,
+    pub text: Option<IndexedText>,
     /// Tells whether the body changed, in a list that can end at what is known. Another release can compute another hash: the list
     /// is then read to its end once.
     pub version: Option<i64>,
 }
 
 /// What the full-text index holds of a record.
-pub struct Text {
+pub struct IndexedText {
     pub parted: String,
     /// Tells whether the text changed. Another release can compute another hash; the text is then compared.
     pub hash: i64,
@@ -72,11 +71,6 @@ impl LandingPage {
             rows: landing.records.iter().map(row).collect(),
             landing,
         }
-    }
-
-    /// From when on tags are kept: those of pages that nobody requested for longer than any quota lasts are forgotten.
-    pub fn tags_kept_since(&self) -> Timestamp {
-        self.landing.now - Period::longest()
     }
 
     /// The kind of its records.
@@ -115,7 +109,7 @@ impl Row {
             id: record.id.clone(),
             version: remembers.then(|| hash(&body)),
             body,
-            text: Text::new(&record.body, text),
+            text: IndexedText::new(&record.body, text),
         }
     }
 
@@ -124,7 +118,7 @@ impl Row {
     }
 }
 
-impl Text {
+impl IndexedText {
     pub fn new(body: &Value, pointers: &[Pointer]) -> Option<Self> {
         let text = text_of(body, pointers);
         (!text.is_empty()).then(|| Self {

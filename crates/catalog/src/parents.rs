@@ -1,13 +1,12 @@
 //! The parents of records that were requested by id: the records that named those ids.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
-use super::copy::listing_again;
-use super::listings::{Children, parents_of};
 use super::recall::named_ids;
 use super::sql::{StoreError, Tx, values};
-use super::{PassId, PendingQuery};
+use super::tables::listing_again;
+use super::{PassId, PendingQuery, RecordIds};
 
 const NAMING: &str = "select listing.id from pass {join} listing on listing.pass = pass.id
     where pass.job = ?1 and pass.finished_at is null
@@ -73,6 +72,79 @@ fn parents(
     ];
     let naming = tx.query(NAMING, of)?;
     let naming = naming.iter().map(|row| row.text(0).map(Arc::from));
-    let naming = query.naming(naming)?;
+    let mut naming: Vec<Arc<str>> = naming.collect::<Result<_, _>>()?;
+    let mut seen: HashSet<Arc<str>> = HashSet::new();
+    naming.retain(|id| seen.insert(Arc::clone(id)));
+    let naming = RecordIds::new(&query.upstream, &query.listed_kind, &naming);
     Ok(parents_of(named_ids(tx, &naming, &query.at)?))
+}
+
+/// The children that a step listed, in the order in which they came, each with its position and its known parents.
+#[derive(Default)]
+struct Children {
+    children: Vec<(String, Child)>,
+    places: HashMap<(String, String), usize>,
+}
+
+struct Child {
+    position: i64,
+    parents: HashSet<Arc<str>>,
+}
+
+/// A parent that is not listed yet.
+struct ParentRow {
+    /// The position of the child's first row.
+    position: i64,
+    /// The parent's id.
+    parent: Arc<str>,
+    /// Whether the child has no parent yet, so that its first row takes this one.
+    is_first: bool,
+}
+
+impl Children {
+    /// Adds a row of a child: where it is, its id, the id that requested it, and a parent of it.
+    fn add(&mut self, position: i64, id: String, requested: String, parent: Option<Arc<str>>) {
+        let next = self.children.len();
+        let place = *self.places.entry((id, requested.clone())).or_insert(next);
+        if place == next {
+            let parents = HashSet::new();
+            self.children.push((requested, Child { position, parents }));
+        }
+        if let Some((_, child)) = self.children.get_mut(place) {
+            child.parents.extend(parent);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
+    /// The rows that are missing, where `parents` has the records that name each id.
+    fn missing(mut self, parents: &HashMap<Arc<str>, Vec<Arc<str>>>) -> Vec<ParentRow> {
+        let mut rows = Vec::new();
+        for (requested, child) in &mut self.children {
+            for parent in parents.get(requested.as_str()).into_iter().flatten() {
+                let is_first = child.parents.is_empty();
+                if child.parents.insert(Arc::clone(parent)) {
+                    rows.push(ParentRow {
+                        position: child.position,
+                        parent: Arc::clone(parent),
+                        is_first,
+                    });
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// Turns what each record names into the records that name each id, in the same order.
+fn parents_of(named: Vec<(Arc<str>, Vec<Arc<str>>)>) -> HashMap<Arc<str>, Vec<Arc<str>>> {
+    let mut parents: HashMap<Arc<str>, Vec<Arc<str>>> = HashMap::new();
+    for (parent, ids) in named {
+        for id in ids {
+            parents.entry(id).or_default().push(Arc::clone(&parent));
+        }
+    }
+    parents
 }

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::OpenBatch;
-use super::copy::tables_of_steps;
+use super::tables::tables_of_steps;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::either::{ended_slice_where, open_pass_where, pass_where};
+use super::either::{ended_slice_where, open_pass_where};
 use super::sql::{Query, Row, StoreError, Tx, values};
 use super::{
-    DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRecord, PassRef,
+    DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRef,
     Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
 use super::{gone, rows};
@@ -90,15 +90,7 @@ const FAILED: &str = "select id from pass
         and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1{lock}";
 const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
-// The condition on the id, which always holds, is that of PostgreSQL's index by age.
-const HISTORY: &str = pass_where!("started_at >= ?1 and id > 0 order by started_at, id");
-const FAILURES: &str =
-    pass_where!("failed = true and left_at >= ?1 order by left_at desc, id desc limit ?2");
-const PASS: &str = pass_where!("id = ?1");
-const JOBS_AND_REGIONS: &str = "select distinct job, region from pass";
 pub const STATEMENTS: &[&str] = &[
-    HISTORY,
-    FAILURES,
     OPEN,
     OPEN_OF_REGION,
     OPEN_SLICES,
@@ -123,7 +115,6 @@ pub const STATEMENTS: &[&str] = &[
     STORE_REFUSAL,
     FAILED,
     FAIL_AGAIN,
-    PASS,
 ];
 
 /// What is known of each region at `now`.
@@ -133,15 +124,8 @@ pub fn region_states(
     regions: &[String],
     now: Timestamp,
 ) -> Result<Vec<RegionState>, StoreError> {
-    let last = |end: PassEnd| Query::each(LAST, values![job, end.as_str(), now], regions);
-    let [complete, refused, doubtful, abandoned, since, open] = tx.ask([
-        last(PassEnd::Complete),
-        last(PassEnd::Refused),
-        last(PassEnd::Doubtful),
-        last(PassEnd::Abandoned),
-        Query::each(UNCUT, values![job, now], regions),
-        Query::each(OPEN_OF_REGION, values![job], regions),
-    ])?;
+    let [complete, refused, doubtful, abandoned, since, open] =
+        tx.ask(last_passes(job, regions, now))?;
     let of_complete = complete.iter().map(|row| row.integer(0));
     let of_open = open.iter().map(|row| row.integer(0));
     let details = Details::read(tx, of_complete.chain(of_open).collect::<Result<_, _>>()?)?;
@@ -186,6 +170,20 @@ pub fn region_states(
     Ok(states.into_iter().map(RegionState::current).collect())
 }
 
+/// The statements for the last passes of each region: the complete, refused, doubtful and abandoned one, the one that gives `{since}`,
+/// and the open one.
+fn last_passes<'q>(job: &'q str, regions: &'q [String], now: Timestamp) -> [Query<'q>; 6] {
+    let last = |end: PassEnd| Query::each(LAST, values![job, end.as_str(), now], regions);
+    [
+        last(PassEnd::Complete),
+        last(PassEnd::Refused),
+        last(PassEnd::Doubtful),
+        last(PassEnd::Abandoned),
+        Query::each(UNCUT, values![job, now], regions),
+        Query::each(OPEN_OF_REGION, values![job], regions),
+    ]
+}
+
 /// The passes of regions of a job by which their next ones go.
 pub fn read_by_next(
     tx: &Tx<'_>,
@@ -194,16 +192,8 @@ pub fn read_by_next(
     has_slices: bool,
     until: Timestamp,
 ) -> Result<Vec<i64>, StoreError> {
-    let last = |end: PassEnd| Query::each(LAST, values![job, end.as_str(), until], regions);
     let found = match has_slices {
-        false => tx.ask_all(&[
-            last(PassEnd::Complete),
-            last(PassEnd::Refused),
-            last(PassEnd::Doubtful),
-            last(PassEnd::Abandoned),
-            Query::each(OPEN_OF_REGION, values![job], regions),
-            Query::each(UNCUT, values![job, until], regions),
-        ])?,
+        false => tx.ask_all(&last_passes(job, regions, until))?,
         true => tx.ask_all(&[
             Query::each(ENDED_SLICES, values![job, until], regions),
             Query::each(OPEN_SLICES, values![job], regions),
@@ -551,28 +541,4 @@ fn without_page(
     }
     let store = || finish(tx, pass, PassEnd::Failed, now);
     failed.then(store).transpose()
-}
-
-/// The passes that started at `since` or later, oldest first.
-pub fn history(tx: &Tx<'_>, since: Timestamp) -> Result<Vec<PassRecord>, StoreError> {
-    let rows = tx.query(HISTORY, values![since])?;
-    rows.iter().map(rows::pass_record).collect()
-}
-
-/// The passes that failed last and were left at `since` or later, the last one first.
-pub fn failures(tx: &Tx<'_>, since: Timestamp, most: u32) -> Result<Vec<PassRecord>, StoreError> {
-    let rows = tx.query(FAILURES, values![since, i64::from(most)])?;
-    rows.iter().map(rows::pass_record).collect()
-}
-
-pub fn jobs_and_regions(tx: &Tx<'_>) -> Result<Vec<(String, String)>, StoreError> {
-    let rows = tx.query(JOBS_AND_REGIONS, values![])?;
-    rows.iter()
-        .map(|row| Ok((row.text(0)?, row.text(1)?)))
-        .collect()
-}
-
-pub fn pass(tx: &Tx<'_>, pass: PassId) -> Result<Option<PassRecord>, StoreError> {
-    let row = tx.first(PASS, values![pass.0])?;
-    row.as_ref().map(rows::pass_record).transpose()
 }

@@ -1,6 +1,5 @@
 //! Queries to a catalog and their results. Queries own their values, because a catalog may answer on another thread.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{PassEnd, PassId};
@@ -35,19 +34,6 @@ pub struct PendingQuery {
     pub kind: String,
     /// An id that was fetched at this time or later is fresh.
     pub fresh_since: Timestamp,
-}
-
-impl PendingQuery {
-    /// Returns the records that name the ids, each once, in the order in which the listings have them.
-    pub(crate) fn naming<E>(
-        &self,
-        listed: impl Iterator<Item = Result<Arc<str>, E>>,
-    ) -> Result<RecordIds, E> {
-        let mut seen: HashSet<Arc<str>> = HashSet::new();
-        let mut listed = listed.collect::<Result<Vec<_>, E>>()?;
-        listed.retain(|id| seen.insert(Arc::clone(id)));
-        Ok(RecordIds::new(&self.upstream, &self.listed_kind, &listed))
-    }
 }
 
 /// An id to fetch, and a pass whose listing names it.

@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
 use super::{
-    CallFacts, CatalogError, CatalogReader, Estimate, IdSince, KnownList, LastPages,
-    LastingCursors, Listed, NamedIds, OpenPass, PassId, PendingId, PendingQuery, RecordIds,
-    RegionState, SliceState,
+    CatalogError, CatalogReader, IdSince, KnownList, LastPages, LastingCursors, NamedIds, OpenPass,
+    PassId, PassListings, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
-use super::{estimates, id_since, lasting, passes, pending, prune, recall, tags};
+use super::{id_since, lasting, passes, pending, prune, recall, tags};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
@@ -71,7 +70,7 @@ impl CatalogReader {
     }
 
     /// Returns what each of these passes listed, step by step, in order.
-    pub async fn listings(&self, passes: &[PassId]) -> Result<Listed, CatalogError> {
+    pub async fn listings(&self, passes: &[PassId]) -> Result<PassListings, CatalogError> {
         let passes = passes.to_vec();
         self.read(move |tx| recall::listings(tx, &passes)).await
     }
@@ -179,16 +178,6 @@ impl CatalogReader {
     pub async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
         let upstream = upstream.to_owned();
         self.read(move |tx| tags::tags(tx, &upstream)).await
-    }
-
-    /// Returns what the lists of each call showed.
-    pub async fn call_facts(&self) -> Result<Vec<CallFacts>, CatalogError> {
-        self.read_few(estimates::call_facts).await
-    }
-
-    /// Returns the expected costs of the calls whose answers report a cost.
-    pub async fn estimates(&self) -> Result<Vec<Estimate>, CatalogError> {
-        self.read_few(estimates::estimates).await
     }
 
     /// Returns the number of an upstream's records that were last seen before `since`.

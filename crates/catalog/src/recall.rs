@@ -1,12 +1,11 @@
 //! What earlier passes listed, the ids that it names, and when those were fetched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::listings::Listings;
 use super::places::ids_in;
 use super::sql::{Row, StoreError, Tx, Value, values};
-use super::{Listed, NamedIds, PassId, RecordIds};
+use super::{NamedIds, PassId, PassListings, RecordIds, StepListing};
 use ingest_config::IdPlace;
 use ingest_quota::Timestamp;
 
@@ -19,7 +18,7 @@ const FETCHED: &str =
     (select at from absent where upstream = ?1 and kind = ?2 and id = {key})";
 pub const STATEMENTS: &[&str] = &[LISTING, FETCHED];
 
-pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<Listed, StoreError> {
+pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<PassListings, StoreError> {
     let mut listed: HashMap<PassId, Listings> = HashMap::new();
     for passes in passes.chunks(AT_ONCE) {
         listed.extend(passes.iter().map(|pass| (*pass, Listings::default())));
@@ -38,8 +37,34 @@ pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<Listed, StoreError> {
     }
     let listed = listed.into_iter();
     Ok(listed
-        .map(|(pass, listings)| (pass, listings.done()))
+        .map(|(pass, listings)| (pass, listings.steps))
         .collect())
+}
+
+/// A pass's listing, which is read row by row in order.
+#[derive(Default)]
+struct Listings {
+    steps: Vec<StepListing>,
+    children: HashSet<(usize, Arc<str>)>,
+}
+
+impl Listings {
+    /// Adds a row. A child, which was requested by an id, has a row for each of its parents and counts once.
+    fn add(&mut self, step: usize, (call, kind): (&str, &str), id: Arc<str>, is_child: bool) {
+        if is_child && !self.children.insert((step, Arc::clone(&id))) {
+            return;
+        }
+        let last = self.steps.last_mut();
+        match last.filter(|last| (last.step, &*last.call, &*last.kind) == (step, call, kind)) {
+            Some(last) => last.ids.push(id),
+            None => self.steps.push(StepListing {
+                step,
+                call: call.to_owned(),
+                kind: kind.to_owned(),
+                ids: vec![id],
+            }),
+        }
+    }
 }
 
 /// What rows name, with the place of the key of each.

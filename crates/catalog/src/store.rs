@@ -10,10 +10,10 @@ use super::page::{LandingPage, is_large};
 use super::postgres::{self, PostgresError};
 use super::sql::{StoreError, Tx};
 use super::{
-    CallFacts, Catalog, CatalogError, Estimate, KeptLists, Landed, Landing, PassEnd, PassId,
-    PassRef, PendingQuery, Rearrangement, Resource, Term,
+    Catalog, CatalogError, KeptLists, Landed, Landing, PassEnd, PassId, PassRef, PendingQuery,
+    Rearrangement, Resource, Term,
 };
-use super::{estimates, gone, id_since, land, lasting, parents, passes, prune, tags};
+use super::{gone, id_since, land, lasting, parents, passes, prune, tags};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
@@ -217,12 +217,6 @@ impl Catalog {
             .await
     }
 
-    /// Stores what the lists of a call showed.
-    pub async fn store_call_facts(&self, facts: CallFacts) -> Result<(), CatalogError> {
-        self.write(move |tx| estimates::store_facts(tx, &facts))
-            .await
-    }
-
     /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
     /// names the slice, have none.
     pub async fn forget_lasting(
@@ -246,11 +240,6 @@ impl Catalog {
         let [job, call, id] = [job, call, id].map(str::to_owned);
         self.write(move |tx| id_since::forget(tx, &job, &call, &id))
             .await
-    }
-
-    /// Stores what a call is expected to cost from now on.
-    pub async fn learn(&self, estimate: Estimate) -> Result<(), CatalogError> {
-        self.write(move |tx| estimates::learn(tx, &estimate)).await
     }
 
     /// Keeps what passes named in lists that have more than this pass lists.

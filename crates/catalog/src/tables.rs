@@ -1,8 +1,9 @@
 //! The tables of a catalog, written once for both databases: what a file or a schema is made with, and what a copy contains.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use super::sql::Dialect;
+use super::sql::{Dialect, Insert, Row, StoreError, Tx, Value, values};
 
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,29 @@ impl Table {
     pub fn names(columns: &[(&str, Holds)], before: &str) -> String {
         let names = columns.iter().map(|(name, _)| format!("{before}{name}"));
         names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The statement that selects the columns.
+    pub fn select(&self) -> String {
+        format!(
+            "select {} from {}",
+            Self::names(&self.columns, ""),
+            self.name
+        )
+    }
+
+    /// Reads a row of [`Self::select`].
+    pub fn row(&self, row: &Row) -> Result<CopiedRow, StoreError> {
+        let columns = self.columns.iter().enumerate();
+        let value = |(place, (_, holds)): (usize, &(&str, Holds))| {
+            Ok(match holds {
+                Holds::Integer => Value::Integer(row.optional_integer(place)?),
+                Holds::Text | Holds::Json => Value::Text(row.optional_text(place)?.map(Cow::Owned)),
+                Holds::Time => Value::Time(row.optional_time(place)?),
+                Holds::Truth => Value::Truth(row.optional_truth(place)?),
+            })
+        };
+        columns.map(value).collect()
     }
 }
 
@@ -294,4 +318,62 @@ fn holds(kind: &str) -> Option<Holds> {
         "truth" => Some(Holds::Truth),
         _ => None,
     }
+}
+
+/// A row of a table: its columns in their order.
+pub type CopiedRow = Vec<Value<'static>>;
+
+/// The rows of a table that a condition finds for each of these keys.
+pub fn rows_of(
+    tx: &Tx<'_>,
+    table: &str,
+    which: &str,
+    keys: &[i64],
+) -> Result<(&'static Table, Vec<CopiedRow>), StoreError> {
+    let table = COPIED.iter().find(|one| one.name == table);
+    let table = table.ok_or_else(|| StoreError::Unusable("no such table".to_owned()))?;
+    let sql = format!("{} where {which}", table.select());
+    let rows = tx.each(&sql, values![], keys.iter().copied())?;
+    let rows = rows.iter().map(|row| table.row(row));
+    Ok((table, rows.collect::<Result<_, _>>()?))
+}
+
+/// Adds rows to a table.
+pub fn put(tx: &Tx<'_>, table: &Table, rows: Vec<CopiedRow>) -> Result<(), StoreError> {
+    let columns: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
+    let insert = Insert {
+        table: table.name,
+        columns: &columns,
+        tail: "",
+    };
+    tx.insert_later(&insert, rows)
+}
+
+/// Returns the beginning of a statement that adds a row of `listing` for each row found, with all of its columns but another
+/// position and parent.
+pub fn listing_again(position: &str, parent: &str) -> String {
+    let listing = COPIED.iter().find(|table| table.name == "listing");
+    let names = || {
+        listing
+            .into_iter()
+            .flat_map(|table| &table.columns)
+            .map(|(name, _)| *name)
+    };
+    let values = names().map(|name| match name {
+        "position" => position.to_owned(),
+        "parent" => parent.to_owned(),
+        other => format!("listing.{other}"),
+    });
+    let (names, values) = (names().collect::<Vec<_>>(), values.collect::<Vec<_>>());
+    format!(
+        "insert into listing ({}) select {}",
+        names.join(", "),
+        values.join(", ")
+    )
+}
+
+/// Returns the tables whose rows belong to a step of a pass.
+pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
+    let names_step = |table: &&Table| table.columns.iter().any(|(name, _)| *name == "step");
+    COPIED.iter().filter(names_step).map(|table| table.name)
 }

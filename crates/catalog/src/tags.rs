@@ -9,7 +9,7 @@ use super::page::LandingPage;
 use super::rows;
 use super::sql::{StoreError, Tx, values};
 use ingest_base::record::{CachedPage, Record, Tag};
-use ingest_quota::Timestamp;
+use ingest_quota::{Period, Timestamp};
 
 // Of two requests with one hash the later one is kept, which costs a page at most.
 const REMEMBER: &str = "insert into tag (upstream, request, call, name, kind, ids, next, at)
@@ -44,7 +44,8 @@ pub fn remember(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
             landing.now,
         ],
     )?;
-    forget_old(tx, &landing.upstream, page.tags_kept_since())
+    // Nobody requested the page for longer than any quota lasts.
+    forget_old(tx, &landing.upstream, landing.now - Period::longest())
 }
 
 /// The page that a request brought last; `None` if any of its records was deleted.

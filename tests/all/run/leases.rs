@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use ingest::run::{self, PassOutcome};
-use ingest_base::clock::Deadline;
-use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken, Term};
+use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken};
 
 use crate::support::lab::Lab;
 
@@ -20,17 +19,6 @@ impl Leases for Losing {
     async fn take(&self, _: &Resource) -> Result<Taken, CatalogError> {
         Ok(Taken::Granted(Lease::new(())))
     }
-
-    /// Lost with the process alone.
-    fn term(&self, _: &Resource) -> Option<Term> {
-        None
-    }
-
-    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
-        None
-    }
-
-    async fn close(&self) {}
 
     fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
         let left = self

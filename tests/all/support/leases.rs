@@ -4,8 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ingest_base::clock::Deadline;
-use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken, Term};
+use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken};
 
 /// The resources that are held.
 #[derive(Debug, Clone, Default)]
@@ -32,20 +31,5 @@ impl Leases for MemoryLeases {
             self.clone(),
             resource.clone(),
         ))))
-    }
-
-    /// Lost with the process alone.
-    fn term(&self, _: &Resource) -> Option<Term> {
-        None
-    }
-
-    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
-        None
-    }
-
-    async fn close(&self) {}
-
-    fn check(&self, _: &Resource) -> Result<(), CatalogError> {
-        Ok(())
     }
 }

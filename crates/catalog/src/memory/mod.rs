@@ -15,19 +15,15 @@ use foldhash::HashSet;
 use parking_lot::Mutex;
 
 use self::contents::{ById, Place};
-use super::catalog::in_transaction;
-use super::copy::CopiedRow;
-use super::copying::{put, rows_of};
 use super::page::LandingPage;
 use super::passes::{self, NEWEST_POSITIONS};
-use super::sql::{StoreError, Tx, values};
-use super::tables::Table;
+use super::sql::{StoreError, Tx, in_transaction, values};
+use super::tables::{CopiedRow, Table, put, rows_of};
 use super::{
     Catalog, CatalogError, Landed, Landing, Lease, Leases, NamedIds, PassId, PassRef, PassScope,
-    PendingId, PendingQuery, RecordIds, Resource, Taken, Term,
+    PendingId, PendingQuery, RecordIds, Resource, Taken,
 };
 use super::{land, lasting};
-use ingest_base::clock::Deadline;
 use ingest_quota::Timestamp;
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Database;
@@ -83,7 +79,7 @@ pub fn read(tx: &Tx<'_>, beginning: &Beginning) -> Result<Rows, StoreError> {
 }
 
 /// Writes these rows into an empty catalog.
-pub fn begin(tx: &Tx<'_>, rows: &Rows) -> Result<(), StoreError> {
+fn begin(tx: &Tx<'_>, rows: Rows) -> Result<(), StoreError> {
     for (table, rows) in rows {
         put(tx, table, rows)?;
     }
@@ -102,7 +98,7 @@ pub fn nowhere() -> &'static Path {
 }
 
 impl Template {
-    pub(super) fn new(rows: &Rows, contents: Arc<Contents>) -> Result<Self, CatalogError> {
+    pub(super) fn new(rows: Rows, contents: Arc<Contents>) -> Result<Self, CatalogError> {
         let database = sqlite::in_memory(Catalog::schema());
         let mut database = database.map_err(|error| CatalogError::Failed(error.to_string()))?;
         let begun = database.change(|connection| in_transaction(connection, |tx| begin(tx, rows)));
@@ -135,25 +131,11 @@ impl Leases for Alone {
     async fn take(&self, _: &Resource) -> Result<Taken, CatalogError> {
         Ok(Taken::Granted(Lease::new(())))
     }
-
-    fn term(&self, _: &Resource) -> Option<Term> {
-        None
-    }
-
-    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
-        None
-    }
-
-    async fn close(&self) {}
-
-    fn check(&self, _: &Resource) -> Result<(), CatalogError> {
-        Ok(())
-    }
 }
 
 /// What a catalog in memory knows of records.
 #[derive(Debug)]
-pub struct Simulated {
+pub struct SimulatedRecords {
     contents: Arc<Contents>,
     state: Mutex<State>,
 }
@@ -161,7 +143,7 @@ pub struct Simulated {
 #[derive(Debug, Default)]
 struct State {
     /// What passes listed in the simulation.
-    listed: HashMap<List, HashMap<PassId, Listed>>,
+    listed: HashMap<List, HashMap<PassId, ListedIds>>,
     /// When batches fetched ids.
     fetched: HashMap<RecordKind, ById<Timestamp>>,
     /// When pages of lists were landed, by their numbers. Their ids were fetched then, too.
@@ -176,7 +158,7 @@ type List = (String, RecordKind);
 
 /// What a call returned.
 #[derive(Debug, Default)]
-struct Listed {
+struct ListedIds {
     /// The ids of batches.
     ids: Vec<Arc<str>>,
     /// The pages of lists.
@@ -241,7 +223,7 @@ impl State {
     }
 }
 
-impl Simulated {
+impl SimulatedRecords {
     pub fn new(contents: Arc<Contents>) -> Self {
         Self {
             contents,

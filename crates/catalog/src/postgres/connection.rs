@@ -17,8 +17,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::error::PostgresError;
-use super::lease::Terms;
 use super::route::{Connected, Route};
+use super::terms::Terms;
 use crate::CatalogError;
 use crate::sql::StoreError;
 use ingest_config::{PostgresUrl, SecretSource};
@@ -438,23 +438,11 @@ impl Transaction<'_> {
         self.session.run(self.patience, statement).await
     }
 
-    /// Runs a statement.
-    ///
-    /// # Errors
-    /// The statement or the connection failed, or no answer came in time.
-    pub async fn execute(
-        &self,
-        sql: &str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<(), PostgresError> {
-        self.affected(sql, parameters).await.map(drop)
-    }
-
     /// Runs a statement; returns the number of rows that it changed.
     ///
     /// # Errors
     /// The statement or the connection failed, or no answer came in time.
-    pub async fn affected(
+    pub async fn execute(
         &self,
         sql: &str,
         parameters: &[Parameter<'_>],

@@ -4,7 +4,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::{CatalogError, Landed, PassId, Resource};
+use crate::{CatalogError, Resource};
 
 /// Why an operation on the database failed.
 #[derive(Debug, Error)]
@@ -37,12 +37,6 @@ pub enum PostgresError {
         changed"
     )]
     LeaseLost(Resource),
-    /// The page was stored before.
-    #[error("the page was stored before")]
-    Landed(Landed),
-    /// There is no such pass.
-    #[error("no pass {}", .0.0)]
-    NoSuchPass(PassId),
     /// What the database contains cannot be used; the text says why and what to do.
     #[error("{0}")]
     Unusable(String),
@@ -98,11 +92,7 @@ impl PostgresError {
                 error.code().is_none() || self.is_passing() && !self.is_conflict()
             }
             Self::Silent(_) | Self::InDoubt | Self::Connect { .. } => true,
-            Self::Busy(_)
-            | Self::LeaseLost(_)
-            | Self::Landed(_)
-            | Self::NoSuchPass(_)
-            | Self::Unusable(_) => false,
+            Self::Busy(_) | Self::LeaseLost(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -125,7 +115,7 @@ impl PostgresError {
                 None => is_lost(error),
             },
             Self::Silent(_) | Self::Busy(_) | Self::InDoubt => true,
-            Self::LeaseLost(_) | Self::Landed(_) | Self::NoSuchPass(_) | Self::Unusable(_) => false,
+            Self::LeaseLost(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -137,8 +127,6 @@ impl PostgresError {
             | Self::Busy(_)
             | Self::InDoubt
             | Self::LeaseLost(_)
-            | Self::Landed(_)
-            | Self::NoSuchPass(_)
             | Self::Unusable(_) => None,
         }
     }

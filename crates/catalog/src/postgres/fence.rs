@@ -4,6 +4,8 @@
 //! a unique key. A renewal does not change the key, so it does not wait. The page that this process landed last under the term must be
 //! there too: a standby that lagged has the lease and lacks pages.
 
+use std::borrow::Cow;
+
 use uuid::Uuid;
 
 use super::error::PostgresError;
@@ -61,18 +63,7 @@ impl Fence {
 
     /// The statement that locks the pass. What the transaction reads behind it is no earlier state.
     pub fn lock(&self) -> Query<'static> {
-        let mut of = self.term.as_ref().map_or_else(
-            || {
-                values![
-                    None::<&str>,
-                    None::<&str>,
-                    None::<&str>,
-                    None::<i64>,
-                    None::<&str>
-                ]
-            },
-            |term| key_of(term, self.last_landing),
-        );
+        let mut of = key_of(self.term.as_ref(), self.last_landing);
         of.push(self.pass.0.into());
         Query::new(LOCK, of)
     }
@@ -93,17 +84,17 @@ pub fn lease_of(tx: &Tx<'_>, landing: &Landing) -> Query<'static> {
         return Query::never();
     };
     let last = server.transaction().postgres().terms().last_landing(term);
-    Query::new(LEASE, key_of(term, last))
+    Query::new(LEASE, key_of(Some(term), last))
 }
 
-fn key_of(term: &Term, last_landing: Option<Uuid>) -> Vec<Value<'static>> {
-    let mut key = values![
-        job_of(&term.resource),
-        region_of(&term.resource),
-        term.holder.to_string(),
-        term.number
-    ];
-    let last = last_landing.map(|landing| landing.to_string().into());
-    key.push(Value::Text(last));
-    key
+/// The values of [`LEASE`]; nulls without a term.
+fn key_of(term: Option<&Term>, last_landing: Option<Uuid>) -> Vec<Value<'static>> {
+    let text = |text: Option<String>| Value::Text(text.map(Cow::Owned));
+    vec![
+        text(term.map(|term| job_of(&term.resource))),
+        text(term.map(|term| region_of(&term.resource))),
+        text(term.map(|term| term.holder.to_string())),
+        Value::Integer(term.map(|term| term.number)),
+        text(last_landing.map(|landing| landing.to_string())),
+    ]
 }

@@ -1,13 +1,10 @@
 //! Leases for the machines that share a catalog: a row for each resource, with the time at which it expires.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -18,7 +15,8 @@ use uuid::Uuid;
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
 use super::stored::{restored, stored};
-use crate::{CatalogError, HeldLease, Holder, Lease, Leases, PassId, Resource, Taken, Term};
+use super::terms::{Held, Terms};
+use crate::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_quota::Timestamp;
 
@@ -86,114 +84,6 @@ const LAST_RELEASES: Duration = Duration::from_secs(5);
 
 /// The most leases that one statement releases.
 const RELEASED_AT_ONCE: usize = 1_000;
-
-/// The leases that this process holds.
-#[derive(Default)]
-pub struct Terms {
-    held: Mutex<HashMap<Resource, Held>>,
-}
-
-/// A lease that this process holds, or is about to take.
-#[derive(Clone)]
-struct Held {
-    /// `None` while it is being taken.
-    term: Option<Term>,
-    /// When the request began by which the database confirmed it last.
-    confirmed: Monotonic,
-    is_lost: bool,
-    /// The passes whose pages were landed under it.
-    passes: Vec<PassId>,
-    /// The page that was landed last under it.
-    last_landing: Option<Uuid>,
-}
-
-impl Held {
-    const fn new(term: Option<Term>, confirmed: Monotonic) -> Self {
-        Self {
-            term,
-            confirmed,
-            is_lost: false,
-            passes: Vec::new(),
-            last_landing: None,
-        }
-    }
-}
-
-impl Terms {
-    /// The term under which this process holds a resource, or held one that it lost; `None` if it did not take it.
-    pub fn of(&self, resource: &Resource) -> Option<Term> {
-        self.held.lock().get(resource)?.term.clone()
-    }
-
-    /// Stores the pass that is walked under a lease.
-    pub fn walks(&self, resource: &Resource, pass: PassId) {
-        if let Some(held) = self.held.lock().get_mut(resource)
-            && !held.passes.contains(&pass)
-        {
-            held.passes.push(pass);
-        }
-    }
-
-    /// The resource whose lease this process took to walk a pass; `None` where that is not known.
-    pub fn walked_by(&self, pass: PassId) -> Option<Resource> {
-        let held = self.held.lock();
-        let walked = held.iter().find(|(_, held)| held.passes.contains(&pass));
-        walked.map(|(resource, _)| resource.clone())
-    }
-
-    /// The page that this process landed last under a term, and that the catalog must have for as long as the term holds.
-    pub fn last_landing(&self, term: &Term) -> Option<Uuid> {
-        let held = self.held.lock();
-        let held = held.get(&term.resource)?;
-        held.last_landing
-            .filter(|_| held.term.as_ref() == Some(term))
-    }
-
-    /// Stores that a page was landed; `None`: that pages may have been deleted.
-    pub fn set_last_landing(&self, resource: &Resource, landing: Option<Uuid>) {
-        if let Some(held) = self.held.lock().get_mut(resource) {
-            held.last_landing = landing;
-        }
-    }
-
-    /// Reserves a resource for one task of this process. Returns `false` if another one has it.
-    fn reserve(&self, resource: &Resource) -> bool {
-        let mut held = self.held.lock();
-        let Entry::Vacant(free) = held.entry(resource.clone()) else {
-            return false;
-        };
-        free.insert(Held::new(None, Monotonic::now()));
-        true
-    }
-
-    fn current(&self) -> Vec<Term> {
-        let held = self.held.lock();
-        let held = held.values().filter(|held| !held.is_lost);
-        held.filter_map(|held| held.term.clone()).collect()
-    }
-
-    /// Stores which of these terms the database confirmed; the others are lost.
-    fn confirm(&self, asked: &[Term], confirmed: &[Resource], began: Monotonic) {
-        let mut held = self.held.lock();
-        for term in asked {
-            let Some(one) = held.get_mut(&term.resource) else {
-                continue;
-            };
-            if one.term.as_ref() != Some(term) {
-                continue;
-            }
-            if confirmed.contains(&term.resource) {
-                one.confirmed = began;
-            } else {
-                one.is_lost = true;
-                tracing::warn!(
-                    "lost the lease of {}: it expired before the database could renew it",
-                    term.resource
-                );
-            }
-        }
-    }
-}
 
 /// Leases as rows of the catalog.
 pub struct RowLeases {

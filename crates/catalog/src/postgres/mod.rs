@@ -15,6 +15,7 @@ mod schema;
 mod search;
 mod select;
 mod stored;
+mod terms;
 mod tls;
 mod views;
 mod words;

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSql, ToSqlOutput};
-use rusqlite::{CachedStatement, Connection, Rows, params_from_iter};
+use rusqlite::{CachedStatement, Connection, Rows, TransactionBehavior, params_from_iter};
 
 use super::value::Cells;
-use super::{Asked, Dialect, Insert, Query, Row, StoreError, Value};
+use super::{Asked, Dialect, Insert, Query, Row, StoreError, Tx, Value};
 use crate::values;
 
 impl ToSql for Value<'_> {
@@ -29,6 +29,19 @@ impl ToSql for Value<'_> {
             )),
         }
     }
+}
+
+/// Writes in one transaction.
+pub fn in_transaction<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Tx<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    // A transaction that reads first and writes then fails at once where another process wrote in between: SQLite does not
+    // wait for a lock that would not help it.
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = work(&Tx::File(&tx))?;
+    tx.commit()?;
+    Ok(done)
 }
 
 pub fn ask(connection: &Connection, query: &Query<'_>) -> Result<Vec<Row>, StoreError> {

@@ -26,6 +26,7 @@ use std::mem::replace;
 use rusqlite::Connection;
 
 pub use error::StoreError;
+pub use file::in_transaction;
 pub use server::ServerTx;
 pub(crate) use value::values;
 pub use value::{Row, Value};

@@ -143,7 +143,7 @@ impl<'s> ServerTx<'s> {
         let statement = Statement::new(sql, values.to_vec());
         self.wait(async {
             let (sent, done) = tokio::join!(biased; self.send(), async {
-                self.transaction.affected(&statement.sql, &statement.parameters()).await
+                self.transaction.execute(&statement.sql, &statement.parameters()).await
             });
             sent?;
             done
@@ -219,7 +219,8 @@ impl<'s> ServerTx<'s> {
 
     async fn run(&self, statement: &Statement) -> Result<(), PostgresError> {
         let parameters = statement.parameters();
-        self.transaction.execute(&statement.sql, &parameters).await
+        let done = self.transaction.execute(&statement.sql, &parameters).await;
+        done.map(drop)
     }
 
     async fn rows(&self, statement: &Statement) -> Result<Vec<tokio_postgres::Row>, PostgresError> {

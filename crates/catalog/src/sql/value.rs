@@ -14,7 +14,7 @@ use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
 
 /// A value of a statement; `None` is null.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value<'v> {
     Integer(Option<i64>),
     Truth(Option<bool>),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
-    AtKnown, COPIED, CallFacts, Catalog, CopyStore, Estimate, IdSince, Landing, LastingCursor,
-    OpenBatch, PassEnd, PassRef,
+    AtKnown, COPIED, CallFacts, Catalog, Estimate, IdSince, Landing, LastingCursor, OpenBatch,
+    PassEnd, PassRef,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;

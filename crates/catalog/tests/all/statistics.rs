@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ingest_catalog::{COPIED, Catalog, CopyStore, PassScope, PendingQuery, RecordIds};
+use ingest_catalog::{COPIED, Catalog, PassScope, PendingQuery, RecordIds};
 use ingest_config::Pointer;
 use ingest_quota::Timestamp;
 use ingest_testing::postgres::{PostgresServer, Schema};

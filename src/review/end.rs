@@ -147,7 +147,7 @@ impl Review<'_> {
         self.note_caps(page, said);
         // A request for ids has another shape than a list.
         if !turn.ids.is_empty() {
-            return said.add(self.check_batch(page, turn));
+            return said.notes.extend(self.note_batch(page, turn));
         }
         self.check_places(page, said);
         if !self.is_last(turn) && !self.is_unchanged {
@@ -167,21 +167,20 @@ impl Review<'_> {
         self.find(Doubt::NextUnread, text)
     }
 
-    /// Whether exactly the first ids of a batch came: the upstream answers no more at once.
-    fn check_batch(&self, page: &Page, turn: Turn<'_>) -> Said {
+    /// Notes that exactly the first ids of a batch came: perhaps the upstream answers no more at once.
+    fn note_batch(&self, page: &Page, turn: Turn<'_>) -> Option<String> {
         let came: HashSet<&str> = page.records.iter().map(|one| one.id.as_str()).collect();
         let has_come = |id: &&String| came.contains(id.as_str());
         let first = turn.ids.iter().take_while(has_come).count();
         let rest = turn.ids.get(first..).unwrap_or_default();
         // A few can be absent by accident.
-        if first.min(rest.len()) < FEWEST_IDS || rest.iter().any(|id| has_come(&id)) {
-            return Said::default();
-        }
-        let text = self.text(&format!(
-            "only the first {first} of {} requested ids came; if the upstream answers no more at once, write batch = {first} (`ids`)",
-            turn.ids.len()
-        ));
-        self.find(Doubt::Cut, text)
+        let is_cut = first.min(rest.len()) >= FEWEST_IDS && !rest.iter().any(|id| has_come(&id));
+        is_cut.then(|| {
+            self.text(&format!(
+                "only the first {first} of {} requested ids came; if the upstream answers no more at once, write batch = {first} (`ids`)",
+                turn.ids.len()
+            ))
+        })
     }
 
     /// What looks like a next page although the list ends.
@@ -223,7 +222,9 @@ impl Review<'_> {
             }
         };
         let text = self.text(&sign.text);
-        match doubt.filter(|doubt| *doubt != Doubt::FewerThanTotal || !is_small) {
+        // Of a batch, it can be the number of ids that were requested.
+        let is_note = is_small || turn.ids.len() > 1;
+        match doubt.filter(|doubt| *doubt != Doubt::FewerThanTotal || !is_note) {
             Some(doubt) => self.find(doubt, text),
             None => Said {
                 notes: vec![text],
@@ -235,10 +236,15 @@ impl Review<'_> {
     /// Places that earlier responses of the call had, or that this list has under another name.
     fn check_places(&self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
-        for (key, always) in &self.shown.places {
+        // An empty page can leave out a number that would be 0, but not what says that it is the last one.
+        let ends = |(key, is_there): &&(&str, bool)| !is_there && ["more", "done"].contains(key);
+        let is_empty = page.listed == 0 && !page.lacks_list && self.call.paging.lasting().is_none();
+        let of_empty = page.places.iter().filter(|_| is_empty).filter(ends);
+        let of_empty = of_empty.map(|(key, _)| ((*key).to_owned(), false));
+        for (key, always) in self.shown.places.clone().into_iter().chain(of_empty) {
             // Many upstreams leave it out on the last page, and a list that `max_pages` cut never shows one.
             let can_lack = NEXT.contains(&key.as_str()) && !self.known.names_end;
-            if !always && !can_lack && self.known.places.get(key) == Some(&true) {
+            if !always && !can_lack && self.known.places.get(&key) == Some(&true) {
                 let text = format!(
                     "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
                     renamed it"

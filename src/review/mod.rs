@@ -344,7 +344,9 @@ impl<'a> Review<'a> {
 
     fn count(&mut self, page: &Page) {
         self.fetched += 1;
-        self.without_list += u64::from(page.lacks_list || page.is_blank);
+        // What reports at `page.total` that there is no record has an empty list.
+        let has_list = !page.lacks_list && !page.is_blank || page.total == Some(0);
+        self.without_list += u64::from(!has_list);
         self.listed = self.listed.saturating_add(page.listed);
         self.is_unchanged |= page.unchanged;
         if !page.unchanged {

@@ -48,16 +48,17 @@ const CURRENT: &str = "select id from (select id, row_number() over (
 /// In the order of their keys, in which landings lock them too. `update` alone would take any order.
 const LOCK: &str =
     "select number from record where number {any ?1} order by upstream, kind, id{lock}";
-/// Whether a list has a record: one of the passes `?3` lists it, or one other than the pass `?4` that counts until it is released.
+/// Whether a list other than the step `?5` of the pass `?4` has a record: one of the passes `?3`, or one that counts until it is
+/// released.
 macro_rules! has_list {
     () => {
         "exists (select 1 from listing
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-            and listing.pass {any ?3} and listing.requested is null)
+            and listing.pass {any ?3} and (listing.pass <> ?4 or listing.step <> ?5) and listing.requested is null)
     or exists (select 1 from listing {join} lasting_cursor
         on lasting_cursor.pass = listing.pass and lasting_cursor.step = listing.step
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
-            and listing.pass <> ?4 and listing.requested is null)"
+            and (listing.pass <> ?4 or listing.step <> ?5) and listing.requested is null)"
     };
 }
 // Another machine may have seen a record meanwhile. What another job requested by its id is in a list of that job, under a kind of its
@@ -75,7 +76,7 @@ const UNNAME: &str = "delete from listing where id = ?3 and kind = ?2 and upstre
     select former.id from pass {join} pass former on former.job = pass.job and former.region = pass.region
     where pass.id = ?4 and former.id <> pass.id)";
 const REMOVE: &str = concat!(
-    "update record set gone_at = ?2 where upstream = ?1 and kind = ?5 and id = ?6 and gone_at is null and not (",
+    "update record set gone_at = ?2 where upstream = ?1 and kind = ?6 and id = ?7 and gone_at is null and not (",
     has_list!(),
     ")"
 );
@@ -87,16 +88,18 @@ pub fn remove(tx: &Tx<'_>, page: &LandingPage, pass: PassId) -> Result<(), Store
     if landing.removed.is_empty() {
         return Ok(());
     }
-    let mut current = current(tx)?;
-    current.retain(|id| *id != pass.0);
+    let current = current(tx)?;
     // In the order in which landings lock records.
     let mut removed: Vec<&String> = landing.removed.iter().collect();
     removed.sort_unstable();
     for id in removed {
         let (upstream, kind) = (&landing.upstream, page.kind());
         tx.later(UNNAME, values![upstream, kind, id, pass.0, page.step])?;
-        let of = values![upstream, landing.now, current.clone(), pass.0, kind, id];
-        tx.later(REMOVE, of)?;
+        let (list, step) = (current.clone(), page.step);
+        tx.later(
+            REMOVE,
+            values![upstream, landing.now, list, pass.0, step, kind, id],
+        )?;
     }
     Ok(())
 }
@@ -186,5 +189,6 @@ pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Resul
     // The pass, which is about to end, takes the place of the one before.
     current.retain(|id| Some(*id) != previous);
     current.push(pass.0);
-    tx.execute(MARK, values![missing, now, current, pass.0])
+    let no_step = -1_i64;
+    tx.execute(MARK, values![missing, now, current, pass.0, no_step])
 }

@@ -36,6 +36,7 @@ pub const SAYS: &str = "\
 - `params` leave paging and the secret alone.
 - A cursor is no number of records.
 - A job with `since` names `{since}`.
+- Steps that request ids by one call have the same parameters.
 - A job with `slices` names the slice.
 - A list that stops at what is known is the same in every pass, and is read to its end within `keep`.
 - A secret is in no path and no record.
@@ -43,7 +44,7 @@ pub const SAYS: &str = "\
 - Clients charge credentials that exist.
 - Each kind of records has its own view.";
 
-const RULES: [(Needs, Check); 15] = [
+const RULES: [(Needs, Check); 16] = [
     (Itself, transport),
     (Everything, refusals),
     (Itself, cost::charges),
@@ -53,6 +54,7 @@ const RULES: [(Needs, Check); 15] = [
     (Regions, request::parameters),
     (Regions, request::cursors),
     (Regions, request::since),
+    (Regions, request::ids),
     (Regions, request::slices),
     (Itself, known::stops),
     (Everything, secrets::are_sent_only),

@@ -104,10 +104,13 @@ impl Authorization {
     /// What a 401 means: if there is another token or secret now, the next attempt may succeed.
     pub async fn rejected(&self, carried: &Carried, message: String) -> Failure {
         let remedy = match (&self.token, &carried.token) {
-            (Some(token), Some(used)) => token
-                .rejected(used, &carried.secrets)
-                .await
-                .map_err(|failure| failure.to_string()),
+            (Some(token), Some(used)) => match token.rejected(used, &carried.secrets).await {
+                // Whether there is another token shows when the token endpoint is back.
+                Err(failure @ (Failure::Transient { .. } | Failure::Unreachable(_))) => {
+                    return transient(format!("{message}; {failure}"));
+                }
+                remedy => remedy.map_err(|failure| failure.to_string()),
+            },
             _ => self
                 .secrets
                 .rejected(&carried.secrets)

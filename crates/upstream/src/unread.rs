@@ -182,6 +182,7 @@ pub fn read(
     (response, requested): (&Response, &Url),
 ) -> Unread {
     let mut search = PlaceSearch::of(&records.at, lasting(paging), Some(requested));
+    search.totals_in = objects_of_totals(paging, records, document);
     search.walk(document, &mut Vec::new());
     search.see_parts(document);
     let (mut found, more, done) = (search.found, search.more, search.done);
@@ -217,6 +218,22 @@ pub fn read(
     found.lacking = lacking.collect();
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
+}
+
+/// The objects whose numbers can be that of all records beside the one that is configured: the root, and those of the list and of that
+/// number; `None` where the response does not have it: any.
+fn objects_of_totals(paging: &Paging, records: &Records, document: &Value) -> Option<Vec<String>> {
+    let configured = paging.total().or_else(|| paging.lead().pages())?;
+    let is_reported = configured
+        .find(document)
+        .is_some_and(|value| !value.is_null());
+    let object = |at: &Pointer| {
+        at.as_str()
+            .rsplit_once('/')
+            .map_or("", |(object, _)| object)
+            .to_owned()
+    };
+    is_reported.then(|| vec![String::new(), object(&records.at), object(configured)])
 }
 
 /// What a response says where nothing is configured.
@@ -371,6 +388,8 @@ struct PlaceSearch<'a> {
     lasting: Option<&'a Pointer>,
     /// The URL of the page; `None`: it is not known.
     requested: Option<&'a Url>,
+    /// The objects whose numbers can be that of all records; `None`: any.
+    totals_in: Option<Vec<String>>,
     found: Unread,
     /// A place that says that there are more pages.
     says_more: Option<String>,
@@ -387,6 +406,7 @@ impl<'a> PlaceSearch<'a> {
             records,
             lasting,
             requested,
+            totals_in: None,
             found: Unread::default(),
             says_more: None,
             has_pages: None,
@@ -473,6 +493,15 @@ impl<'a> PlaceSearch<'a> {
         self.lasting.is_some_and(within)
     }
 
+    /// Whether a number at a path can be that of all records.
+    fn can_have_total(&self, path: &[String]) -> bool {
+        let object = path.split_last().map_or(&[][..], |(_, object)| object);
+        let object: String = object.iter().map(|name| format!("/{name}")).collect();
+        self.totals_in
+            .as_ref()
+            .is_none_or(|objects| objects.contains(&object))
+    }
+
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
         let plain = plainly(name);
         self.found.beside.see(&plain, value, (path, self.records));
@@ -530,7 +559,8 @@ impl<'a> PlaceSearch<'a> {
             self.has_pages.get_or_insert_with(at);
         }
         self.found.beside.says_none |= number == Some(0) && is_total(&plain);
-        if let Some(number) = number.filter(|_| TOTAL.contains(&plain.as_str())) {
+        let is_total = TOTAL.contains(&plain.as_str()) && self.can_have_total(path);
+        if let Some(number) = number.filter(|_| is_total) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
             // A response can have the number of records on the page under such a name too, which is smaller.
             if number > known {

@@ -63,6 +63,28 @@ pub fn since(config: &Config, document: &Document<'_>) {
     config.jobs.iter().for_each(|job| uses_since(job, document));
 }
 
+/// An id counts as fetched by its upstream and kind, whatever was requested of it.
+pub fn ids(config: &Config, document: &Document<'_>) {
+    let mut requests: BTreeMap<(&str, &str), &Step> = BTreeMap::new();
+    for job in &config.jobs {
+        let steps = job.steps.iter().enumerate();
+        for (at, step) in steps.filter(|(_, step)| step.ids.is_some()) {
+            let call = (&*job.credential.upstream.name, &*step.call.name);
+            let first = requests.entry(call).or_insert(step);
+            if (&first.params, &first.body) != (&step.params, &step.body) {
+                document.refuse(
+                    &["jobs", &job.name, "steps", &at.to_string()],
+                    format!(
+                        "another step requests ids by {} with other parameters, and each skips what the other one fetched",
+                        step.call.name
+                    ),
+                    "write a call of its own, whose records have another `kind`",
+                );
+            }
+        }
+    }
+}
+
 pub fn slices(config: &Config, document: &Document<'_>) {
     config
         .jobs

@@ -31,6 +31,8 @@ pub struct TokenRequest {
     pub url: Url,
     form: Vec<(String, SecretString)>,
     authorization: Option<SecretString>,
+    /// The client's secret, which `authorization` contains in an encoding.
+    client_secret: Option<SecretString>,
 }
 
 /// The token request of a grant. `refresh` is the refresh token that the server issued last.
@@ -78,10 +80,18 @@ pub fn token_request(
         Some(client) => identify(client, secrets, &mut form)?,
         None => None,
     };
+    let client_secret = oauth
+        .client
+        .as_ref()
+        .and_then(|client| client.secret.as_ref());
+    let client_secret = client_secret.map(|secret| revealed(secret, secrets));
     Ok(TokenRequest {
         url,
         form: form.0,
         authorization,
+        client_secret: client_secret
+            .transpose()?
+            .map(|secret| secret.as_str().into()),
     })
 }
 
@@ -246,6 +256,7 @@ impl TokenRequest {
         secret
             .map(|(_, value)| value.clone())
             .chain(self.authorization.clone())
+            .chain(self.client_secret.clone())
             .collect()
     }
 }
@@ -268,7 +279,7 @@ pub fn tokens(response: &Response, to: &Url, now: Timestamp) -> Result<Token, Fa
     let Some(access) = text("access_token").filter(is_token) else {
         return Err(Failure::Denied(format!(
             "the token endpoint {host} returned no access_token: {}",
-            reason(response, &document)
+            without_token(response, &document)
         )));
     };
     Ok(Token {
@@ -314,6 +325,18 @@ fn refused(response: &Response, host: &str, now: Timestamp) -> Failure {
                 reason(response, &document)
             ))
         }
+    }
+}
+
+/// What a response has in place of a token. Its values stay unsaid: one of them can be the token, at another place.
+fn without_token(response: &Response, document: &Value) -> String {
+    match document.as_object() {
+        Some(members) if members.contains_key("error") => reason(response, document),
+        Some(members) => {
+            let names: Vec<&str> = members.keys().map(String::as_str).collect();
+            format!("its members are {}", response.shown(&names.join(", ")))
+        }
+        None => "it is no JSON object".to_owned(),
     }
 }
 

@@ -295,7 +295,9 @@ async fn a_refusal_of_the_token_endpoint_says_why_and_shows_no_secret() {
             400,
             &json!({
                 "error": "invalid_grant",
-                "error_description": format!("Token {} has been revoked.", form["refresh_token"]),
+                "error_description": format!(
+                    "Token {} of {CLIENT_SECRET} has been revoked.", form["refresh_token"]
+                ),
             }),
         )
     });
@@ -305,7 +307,7 @@ async fn a_refusal_of_the_token_endpoint_says_why_and_shows_no_secret() {
     let failure = client.ready().await.unwrap_err();
     let text = failure.to_string();
     assert!(
-        text.contains("refused: 400 invalid_grant: Token *** has been revoked"),
+        text.contains("refused: 400 invalid_grant: Token *** of *** has been revoked"),
         "{text}"
     );
     assert!(!format!("{client:?} {failure:?}").contains("s3cret"));
@@ -327,6 +329,36 @@ async fn a_response_without_a_token_is_a_refusal() {
             .contains("returned no access_token: bad_client"),
         "{failure}"
     );
+    // The token can be at another place, or in another form.
+    for (body, said) in [
+        (
+            r#"{"accessToken":"t0ken","data":{"access_token":"t0ken"}}"#,
+            "accessToken, data",
+        ),
+        (r#"{"access_token":["t0ken"]}"#, "access_token"),
+        ("access_token=t0ken&token_type=bearer", "no JSON object"),
+    ] {
+        let endpoint = StubUpstream::answering([StubAnswer::text(200, body)]);
+        let asking = by_oauth(&upstream, oauth(Grant::ClientCredentials, &endpoint.url()));
+        let state = tempfile::tempdir().unwrap();
+        let failure = client(&asking, state.path()).ready().await.unwrap_err();
+        let text = failure.to_string();
+        assert!(text.contains(said) && !text.contains("t0ken"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_is_away_when_a_token_is_rejected_refuses_no_request() {
+    let state = tempfile::tempdir().unwrap();
+    let endpoint = StubUpstream::start(|request| match request.number {
+        0 => StubAnswer::json(&json!({ "access_token": "access-token-1" })),
+        _ => StubAnswer::text(503, "away"),
+    });
+    let upstream = accepting(&[]);
+    let asking = by_oauth(&upstream, oauth(Grant::ClientCredentials, &endpoint.url()));
+    let client = client(&asking, state.path());
+    let failure = asking.fetch_by(&client).await.unwrap_err();
+    assert!(matches!(failure, Failure::Transient { .. }), "{failure}");
 }
 
 /// A key that was made for this test and protects nothing.

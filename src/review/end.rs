@@ -280,8 +280,9 @@ impl Review<'_> {
             .names
             .iter()
             .find(|name| self.known.is_new(name));
-        let is_known = self.last_pages < u64::MAX;
-        let is_shorter = is_known && self.is_shorter() && *key != "next";
+        // A list of what is new is shorter by nature, and one that led on has the place.
+        let has_length = self.last_pages < u64::MAX && !self.names_since() && !self.shown.led_on;
+        let is_shorter = has_length && self.is_shorter() && *key != "next";
         let what = match new {
             Some(new) => format!("and have `/{new}`, which none had"),
             None if is_shorter => format!("and the last list had {} pages", self.last_pages),

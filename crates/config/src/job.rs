@@ -228,8 +228,12 @@ pub struct JobKeys {
     /// need. Example: `leave = { daily = 1_000 }`.
     #[serde(default, with = "As::<Option<ByLimit<AnyUnits>>>")]
     leave: Option<Cost>,
-    /// How long an unfinished pass can be resumed; then a new one starts. Example: `resume_within = "7d"`.
-    #[serde(default = "default::seconds::<{ 36 * 60 * 60 }>", with = "As::<Span>")]
+    /// How long an unfinished pass can be resumed; then a new one starts. A run once a day that comes before its units return
+    /// resumes it two days later. Example: `resume_within = "7d"`.
+    #[serde(
+        default = "default::seconds::<{ 3 * 24 * 60 * 60 }>",
+        with = "As::<Span>"
+    )]
     resume_within: Duration,
     /// The value of `{since}` before the first complete pass, or where the records have the value of the next pass (`usage.md` has a
     /// section on it). If unset, `{since}` is the start of the last complete pass, and `1970-01-01T00:00:00Z` before that. In a step

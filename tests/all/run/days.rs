@@ -51,7 +51,7 @@ fn the_tolerance_of_a_long_span_is_five_minutes() {
 
 #[test]
 fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
-    for (age, resumed) in [(36 * HOUR - MINUTE, true), (36 * HOUR, false)] {
+    for (age, resumed) in [(3 * DAY - MINUTE, true), (3 * DAY, false)] {
         let mut lab = lab(&[
             "jobs.trending.leave={}",
             "jobs.discover.leave={}",
@@ -77,6 +77,25 @@ fn an_unfinished_pass_goes_on_while_it_is_young_enough_and_is_abandoned_then() {
         let abandoned =
             lab.count("select count(*) from pass where outcome = 'abandoned' and pages = 2");
         assert_eq!(abandoned, i64::from(!resumed), "what it had landed stays");
+    }
+}
+
+#[test]
+fn a_daily_run_that_comes_before_its_units_return_completes_its_passes_on_the_third_day() {
+    let lab = lab(&[
+        "jobs.trending.leave={}",
+        "jobs.discover.leave={}",
+        "credentials.youtube.limits.daily={ quota = 6, window = \"24h\" }",
+    ]);
+    // A unit counts a little longer than its window.
+    for expected in [
+        RunOutcome::Stopped,
+        RunOutcome::Stopped,
+        RunOutcome::Complete,
+    ] {
+        let run = lab.run("trending");
+        assert_eq!(run.outcome, expected, "{run:?}");
+        lab.pass(DAY);
     }
 }
 

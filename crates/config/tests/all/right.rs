@@ -51,7 +51,7 @@ fn what_is_not_said_is_the_default() {
     let job = &config.jobs[0];
     assert_eq!(
         (job.resume_within, job.regions.len()),
-        (Duration::from_secs(36 * 60 * 60), 2)
+        (Duration::from_secs(72 * 60 * 60), 2)
     );
 }
 

@@ -251,7 +251,7 @@ async fn land(
             greatest: None,
             empty_pages: 0,
             requested: Vec::new(),
-            withheld_until: None,
+            absent_at: None,
             batch: None,
             since: None,
             doubts: Vec::new(),

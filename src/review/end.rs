@@ -240,11 +240,13 @@ impl Review<'_> {
         let ends = |(key, is_there): &&(&str, bool)| !is_there && ["more", "done"].contains(key);
         let is_empty = page.listed == 0 && !page.lacks_list && self.call.paging.lasting().is_none();
         let of_empty = page.places.iter().filter(|_| is_empty).filter(ends);
-        let of_empty = of_empty.map(|(key, _)| ((*key).to_owned(), false));
-        for (key, always) in self.shown.places.clone().into_iter().chain(of_empty) {
+        let of_empty = of_empty.map(|(key, _)| *key);
+        let lacking = self.shown.places.iter().filter(|(_, always)| !**always);
+        let lacking = lacking.map(|(key, _)| key.as_str());
+        for key in lacking.chain(of_empty) {
             // Many upstreams leave it out on the last page, and a list that `max_pages` cut never shows one.
-            let can_lack = NEXT.contains(&key.as_str()) && !self.known.names_end;
-            if !always && !can_lack && self.known.places.get(&key) == Some(&true) {
+            let can_lack = NEXT.contains(&key) && !self.known.names_end;
+            if !can_lack && self.known.places.get(key) == Some(&true) {
                 let text = format!(
                     "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
                     renamed it"

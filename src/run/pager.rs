@@ -434,7 +434,7 @@ impl<'a> List<'a> {
         let stale_at = self.context.clock.now() - fresh_for.unwrap_or_default();
         let decided = Decided {
             since: since.filter(|_| is_whole),
-            withheld_until: is_doubtful.then_some(stale_at),
+            absent_at: is_doubtful.then_some(stale_at),
             doubts,
         };
         let empty_pages = self.empty_pages(is_empty);
@@ -458,7 +458,7 @@ impl<'a> List<'a> {
         let mut pass = pass.lock().await;
         let landing = Landing {
             requested,
-            withheld_until: decided.withheld_until,
+            absent_at: decided.absent_at,
             batch: Some(batch),
             since: decided.since,
             doubts: decided.doubts,
@@ -469,17 +469,14 @@ impl<'a> List<'a> {
         Ok(())
     }
 
-    /// Lands that the upstream refused the only id of a batch: it is absent, and not requested again until then.
+    /// Lands that the upstream refused the only id of a batch: it counts as fetched at `absent_at`; `None`: now.
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn leave_out_id(
-        &mut self,
-        withheld_until: Option<Timestamp>,
-    ) -> Result<(), StopReason> {
+    pub async fn leave_out_id(&mut self, absent_at: Option<Timestamp>) -> Result<(), StopReason> {
         self.advance(None, 0);
         let decided = Decided {
-            withheld_until,
+            absent_at,
             ..Decided::default()
         };
         self.decide(Page::default(), decided).await
@@ -524,7 +521,7 @@ impl<'a> List<'a> {
             greatest: None,
             empty_pages: 0,
             requested: Vec::new(),
-            withheld_until: None,
+            absent_at: None,
             batch: None,
             since: None,
             doubts: Vec::new(),
@@ -854,8 +851,8 @@ impl<'a> List<'a> {
 /// What a page of a batch decides.
 #[derive(Default)]
 struct Decided {
-    /// Until when those that did not come are not requested again, beyond `fresh_for`.
-    withheld_until: Option<Timestamp>,
+    /// When the ids that did not come count as fetched; `None`: now.
+    absent_at: Option<Timestamp>,
     /// Where the next list of its only id continues.
     since: Option<IdSince>,
     doubts: Vec<Doubted>,

@@ -204,7 +204,7 @@ impl Pass {
         };
         let kept = KeptLists {
             moved,
-            new_only: self.lists_of_what_is_new(),
+            new_only: self.steps_with_since(),
         };
         if !kept.is_empty() {
             context.catalog.keep_named(id, kept).await?;
@@ -215,9 +215,9 @@ impl Pass {
         Ok(id)
     }
 
-    /// Whether the next pass of the region does not list again what this one lists.
+    /// Whether the next pass of the region perhaps lists nothing of what this one lists.
     #[must_use]
-    pub fn lists_what_is_new(&self) -> bool {
+    pub fn is_listed_once(&self) -> bool {
         let reads_on = |(_, step): (usize, &Step)| {
             let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting().is_some();
             is_feed || self.job.names(step, &Variable::Since)
@@ -226,7 +226,7 @@ impl Pass {
     }
 
     /// Returns the steps that requested what is newer than the last pass.
-    fn lists_of_what_is_new(&self) -> Vec<usize> {
+    fn steps_with_since(&self) -> Vec<usize> {
         listing_steps(&self.job)
             .filter(|(_, step)| self.job.names(step, &Variable::Since))
             .map(|(index, _)| index)

@@ -171,7 +171,7 @@ async fn complete(
         async move {
             if !one.is_ended {
                 // The next pass would not name the ids again that a doubtful response lacks.
-                if batches.said.is_doubtful() && one.pass.lists_what_is_new() {
+                if batches.said.is_doubtful() && one.pass.is_listed_once() {
                     let doubts = batches.said.doubts.clone();
                     one.pass.said.add(Said {
                         doubts,

@@ -37,6 +37,7 @@ const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < 
 /// Keeps what a pass named until it is released.
 const KEEP: &str = "insert into lasting_cursor (pass, step, request) values (?1, ?2, ?3)
     on conflict (pass, request) do nothing";
+/// Keeps what the pass itself named.
 const KEEP_OWN: &str = "insert into lasting_cursor (pass, step, request)
     select distinct pass, step, request from checkpoint where pass = ?1 and step = ?2 and request is not null
     on conflict (pass, request) do nothing";
@@ -48,6 +49,9 @@ const CURRENT: &str = "select id from (select id, row_number() over (
 /// In the order of their keys, in which landings lock them too. `update` alone would take any order.
 const LOCK: &str =
     "select number from record where number {any ?1} order by upstream, kind, id{lock}";
+/// Locks records of a kind. With history it is sent in the order of their ids, so that each former body is kept once.
+pub const LOCK_RECORDS: &str =
+    "select number from record where upstream = ?1 and kind = ?2 and id = {key}{lock}";
 /// Whether a list other than the step `?5` of the pass `?4` has a record: one of the passes `?3`, or one that counts until it is
 /// released.
 macro_rules! has_list {
@@ -61,8 +65,8 @@ macro_rules! has_list {
             and (listing.pass <> ?4 or listing.step <> ?5) and listing.requested is null)"
     };
 }
-// Another machine may have seen a record meanwhile. What another job requested by its id is in a list of that job, under a kind of its
-// own; the ids of this one can come from the list that lost it.
+// Another machine may have seen a record meanwhile. A list of another job names what that job requested by its id; the ids of this
+// job can come from the list that lost the record.
 const MARK: &str = concat!(
     "update record set gone_at = ?2 where number {any ?1}
     and gone_at is null and last_seen < (select started_at from pass where id = ?4) and not (",
@@ -88,12 +92,18 @@ pub fn remove(tx: &Tx<'_>, page: &LandingPage, pass: PassId) -> Result<(), Store
     if landing.removed.is_empty() {
         return Ok(());
     }
-    let current = current(tx)?;
+    let (upstream, kind) = (&landing.upstream, page.kind());
     // In the order in which landings lock records.
     let mut removed: Vec<&String> = landing.removed.iter().collect();
     removed.sort_unstable();
+    // Behind the lock: who had it may have landed a record in another list.
+    tx.each(
+        LOCK_RECORDS,
+        values![upstream, kind],
+        removed.iter().copied(),
+    )?;
+    let current = current(tx)?;
     for id in removed {
-        let (upstream, kind) = (&landing.upstream, page.kind());
         tx.later(UNNAME, values![upstream, kind, id, pass.0, page.step])?;
         let (list, step) = (current.clone(), page.step);
         tx.later(
@@ -189,6 +199,7 @@ pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Resul
     // The pass, which is about to end, takes the place of the one before.
     current.retain(|id| Some(*id) != previous);
     current.push(pass.0);
+    // The pass lists none of them, so no step of it is left out.
     let no_step = -1_i64;
     tx.execute(MARK, values![missing, now, current, pass.0, no_step])
 }

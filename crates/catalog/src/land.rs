@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::gone::LOCK_RECORDS;
 use super::layout::KindLayout;
 use super::page::{IndexedText, LandingPage, Row};
 use super::passes::{self, Counts, edges};
@@ -57,9 +58,6 @@ const STORE: Insert<'_> = Insert {
             else excluded.last_seen end
         returning number, text_hash, id",
 };
-/// Locks the records of a kind with history in the order of their ids, so that each former body is kept once.
-const LOCK: &str =
-    "select number from record where upstream = ?1 and kind = ?2 and id = {key}{lock}";
 const KEEP_VERSION: &str =
     "insert into record_version (upstream, kind, id, pass, replaced_at, body)
     select upstream, kind, id, ?4, ?5, body from record
@@ -365,7 +363,7 @@ fn store_some<'p>(
     let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
     if landing.kind.history {
         tx.each(
-            LOCK,
+            LOCK_RECORDS,
             values![upstream, kind],
             rows.iter().map(|(_, row)| &row.id),
         )?;
@@ -532,7 +530,7 @@ fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreEr
 
 fn store_absent(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
     let landing = &page.landing;
-    let at = landing.withheld_until.unwrap_or(landing.now);
+    let at = landing.absent_at.unwrap_or(landing.now);
     let mut answers: Vec<(&str, bool)> = page.answers().collect();
     answers.sort_unstable();
     answers.dedup();

@@ -47,8 +47,8 @@ pub struct Landing {
     pub empty_pages: u64,
     /// Requested ids whose fate this page decides: those without a record in it are absent. Empty in a step that lists.
     pub requested: Vec<String>,
-    /// Until when the absent ones count as fetched just now; `None`: from now on as long as any other.
-    pub withheld_until: Option<Timestamp>,
+    /// When the absent ones count as fetched; `None`: now. A time to come withholds them until then.
+    pub absent_at: Option<Timestamp>,
     /// The state of its batch of ids after it; `None` in a step that lists.
     pub batch: Option<OpenBatch>,
     /// With the last page of a complete list of one id: where the next list of that id continues.

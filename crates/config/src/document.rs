@@ -193,6 +193,11 @@ impl<'t> Document<'t> {
             } else {
                 self.wrong_type(&path, message)
             }
+        } else if let Some(DeValue::Integer(_) | DeValue::Float(_)) = self.find(&path) {
+            Refusal::new(
+                "expected a number, or a string",
+                "write a number in digits, or a string in quotes",
+            )
         } else {
             no_text(&path)
         };

@@ -500,7 +500,7 @@ fn time_ends_without_a_panic() {
     }
 }
 
-/// An account whose limits have these windows in seconds, in so many parts.
+/// Returns an account with a limit for each window, in seconds, whose units are counted in parts of the window.
 fn of_windows<const N: usize>(windows: [(&str, u64, Option<u32>); N]) -> Account {
     let limits = windows.map(|(name, seconds, parts)| {
         let counting = parts.map_or(Counting::Exact, Counting::Buckets);

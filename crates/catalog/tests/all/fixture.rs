@@ -209,7 +209,7 @@ impl Page {
             greatest: None,
             empty_pages: 0,
             requested: self.requested.clone(),
-            withheld_until: None,
+            absent_at: None,
             batch: (!self.requested.is_empty())
                 .then(|| OpenBatch::new(self.step, self.requested.clone(), self.now)),
             since: None,

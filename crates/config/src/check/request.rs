@@ -63,7 +63,7 @@ pub fn since(config: &Config, document: &Document<'_>) {
     config.jobs.iter().for_each(|job| uses_since(job, document));
 }
 
-/// An id counts as fetched by its upstream and kind, whatever was requested of it.
+/// Steps that request ids by one call must request the same: an id that one of them fetched is fresh for all.
 pub fn ids(config: &Config, document: &Document<'_>) {
     let mut requests: BTreeMap<(&str, &str), &Step> = BTreeMap::new();
     for job in &config.jobs {

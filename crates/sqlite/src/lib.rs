@@ -202,14 +202,10 @@ pub fn open_read_only(path: &Path, schema: Schema) -> Result<Option<Database>, O
     match found.map_err(|error| refused(path, schema, error))? {
         FoundTables::Current | FoundTables::Restored => Ok(Some(database)),
         FoundTables::Empty => Ok(None),
-        FoundTables::Former(found) => Err(schema.refuse(path, found, TAKEN_OVER)),
         FoundTables::Other(found) => Err(schema.refuse(path, found, schema.remedy)),
         FoundTables::Another => Err(schema.refuse_another(path)),
     }
 }
-
-/// What to do with a file that this release takes over, where nothing is written.
-const TAKEN_OVER: &str = "any command that writes takes it over, such as a run without --dry-run";
 
 /// What a file holds that is not there yet: everything in place, nothing in it, and none of it on the disk.
 ///

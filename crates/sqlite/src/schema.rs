@@ -1,11 +1,11 @@
-//! Which tables a file has: it is made with them, known by them, and taken over from the version before.
+//! Which tables a file has: it is made with them, and known by them.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
 use ring::digest::{SHA256, digest};
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use super::{OpenError, confirmed};
 
@@ -18,8 +18,6 @@ pub struct Schema {
     pub version: i32,
     /// The statements that create what a new file holds.
     pub tables: &'static str,
-    /// What the release before wrote: such a file is taken over. `None` where there is nothing to take over.
-    pub former: Option<Identity>,
     /// What to do with a file of any other version.
     pub remedy: &'static str,
 }
@@ -78,8 +76,6 @@ pub enum FoundTables {
     Restored,
     /// Nothing yet.
     Empty,
-    /// What the release before wrote.
-    Former(Identity),
     /// Another release's; without a version, other tables than this release's.
     Other(Identity),
     /// Another database, which has none of the tables.
@@ -96,7 +92,6 @@ impl Schema {
     pub fn recognize(&self, connection: &Connection) -> rusqlite::Result<FoundTables> {
         match Identity::read(connection)? {
             found if found == self.identity() => Ok(FoundTables::Current),
-            found if Some(found) == self.former => Ok(FoundTables::Former(found)),
             found if found.version != 0 => {
                 let theirs = names(connection)?;
                 let is_another = theirs.is_disjoint(&names(&self.new_tables()?)?);
@@ -142,7 +137,6 @@ impl Schema {
             FoundTables::Current => return Ok(()),
             FoundTables::Restored => Ok(()),
             FoundTables::Empty => tx.execute_batch(self.tables),
-            FoundTables::Former(_) => take_over(&tx, self.tables),
             FoundTables::Other(found) => return Err(self.refuse(path, found, self.remedy)),
             FoundTables::Another => return Err(self.refuse_another(path)),
         }
@@ -218,39 +212,4 @@ fn normalized(sql: &str) -> String {
         .filter(|character| !character.is_whitespace() && !"\"'`[]".contains(*character))
         .flat_map(char::to_lowercase)
         .collect()
-}
-
-/// Makes `tables` beside those of the version before, copies the columns that both have, and drops the former ones. Views stay as
-/// they are.
-fn take_over(tx: &Transaction<'_>, tables: &str) -> rusqlite::Result<()> {
-    // A table is renamed without a look at the views that name it.
-    tx.pragma_update(None, "legacy_alter_table", true)?;
-    let drops = "select 'drop ' || type || ' ' || name from sqlite_schema
-        where type in ('index', 'trigger') and sql is not null or sql like 'create virtual table%'";
-    for drop in texts(tx, drops)? {
-        tx.execute_batch(&drop)?;
-    }
-    let former = texts(
-        tx,
-        &format!("select name from sqlite_schema where {TABLES}"),
-    )?;
-    for name in &former {
-        tx.execute_batch(&format!("alter table {name} rename to former_{name}"))?;
-    }
-    tx.execute_batch(tables)?;
-    for name in &former {
-        let both = format!(
-            "select new.name from pragma_table_info('{name}') new join pragma_table_info('former_{name}') former
-                on former.name = new.name"
-        );
-        let columns = texts(tx, &both)?.join(", ");
-        if !columns.is_empty() {
-            // New tables can have rows that every file begins with; a file that is taken over has its own.
-            tx.execute_batch(&format!(
-                "delete from {name}; insert into {name} ({columns}) select {columns} from former_{name}"
-            ))?;
-        }
-        tx.execute_batch(&format!("drop table former_{name}"))?;
-    }
-    tx.pragma_update(None, "legacy_alter_table", false)
 }

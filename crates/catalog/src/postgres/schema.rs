@@ -15,63 +15,13 @@ pub struct Version {
     pub number: i32,
     /// The statements that create it.
     pub created: String,
-    /// What the release before created: such a schema is taken over. `None` where there is nothing to take over.
-    pub former: Option<Identity>,
 }
 
 /// What this release creates.
 pub static VERSION: LazyLock<Version> = LazyLock::new(|| Version {
     number: 12,
     created: created(Dialect::Postgres, MORE) + LEASE_TABLE + LEDGER_TABLE,
-    former: None,
 });
-
-/// Renames the tables of a schema, so that the statements of the next version can use their names. Those statements make the functions
-/// again, and `kind` the views.
-const SET_ASIDE: &str = "do $$
-declare
-    here regnamespace := current_schema()::regnamespace;
-    command text;
-begin
-    foreach command in array array(
-        select format('drop view if exists %I cascade', relname) from pg_class where relnamespace = here and relkind = 'v')
-        || array(select format('drop function %s cascade', oid::regprocedure) from pg_proc where pronamespace = here)
-        || array(select format('alter %s %I rename to %I', kind, relname, 'former_' || relname)
-            from pg_class join (values ('i', 'index'), ('S', 'sequence'), ('r', 'table')) kinds (letter, kind)
-                on letter = relkind::text where relnamespace = here)
-    loop
-        execute command;
-    end loop;
-end
-$$";
-/// Copies the columns that the tables of the version before and the new ones have in common, and drops the former tables.
-const TAKE_OVER: &str = "do $$
-declare
-    here regnamespace := current_schema()::regnamespace;
-    own text;
-    common text;
-    command text;
-begin
-    for own in select substr(relname, 8) from pg_class
-            where relnamespace = here and relkind = 'r' and relname like 'former\\_%' order by 1 loop
-        select string_agg(quote_ident(new.attname), ', ') into common
-            from pg_attribute new join pg_attribute old using (attname)
-            where new.attrelid = to_regclass(quote_ident(own)) and old.attrelid = ('former_' || own)::regclass
-                and new.attnum > 0 and not new.attisdropped and own <> 'schema_version';
-        if common is not null then
-            execute format('insert into %I (%s) select %s from %I', own, common, common, 'former_' || own);
-        end if;
-        execute format('drop table %I cascade', 'former_' || own);
-    end loop;
-    foreach command in array array(
-        select format('select setval(pg_get_serial_sequence(%L, %L), max(%I)) from %I', relname, attname, attname, relname)
-        from pg_attribute join pg_class on pg_class.oid = attrelid
-        where relnamespace = here and relkind = 'r' and attidentity <> '')
-    loop
-        execute command;
-    end loop;
-end
-$$";
 
 /// What to do with a schema of another version.
 const REMEDY: &str = "keep the program that wrote it, or set catalog.schema to another name: the next run then requests everything \
@@ -191,13 +141,12 @@ impl Version {
 /// What a schema was found to be.
 enum FoundSchema {
     Current,
-    Former,
     Nothing,
     /// Its table of the version has no row: another process has just created it, or somebody deleted the row.
     Unsigned,
 }
 
-/// Creates the schema, or takes over that of the version before, unless it is there. One process does so at a time.
+/// Creates the schema unless it is there. One process does so at a time.
 ///
 /// # Errors
 /// The schema is another version's or not a catalog's, the server is too old, or the role may not change it.
@@ -213,20 +162,13 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
     tx.batch("set local statement_timeout to 0; set local lock_timeout to 0")
         .await?;
     tx.batch(LOCK).await?;
-    let (before, after) = match find(&tx, postgres.schema(), version).await? {
+    match find(&tx, postgres.schema(), version).await? {
         // Another process has created it meanwhile.
         FoundSchema::Current => return tx.commit().await,
-        FoundSchema::Former => (Some(SET_ASIDE), Some(TAKE_OVER)),
-        FoundSchema::Nothing => {
-            create(&tx, postgres.schema()).await?;
-            (None, None)
-        }
+        FoundSchema::Nothing => create(&tx, postgres.schema()).await?,
         FoundSchema::Unsigned => return Err(unsigned(postgres)),
-    };
-    let all = before.into_iter().chain([&*version.created]).chain(after);
-    for statements in all {
-        tx.batch(statements).await?;
     }
+    tx.batch(&version.created).await?;
     let known = version.identity();
     let (number, digest) = (i64::from(known.version), i64::from(known.digest));
     let signed = [(&number as _, Type::INT8), (&digest as _, Type::INT8)];
@@ -253,10 +195,6 @@ pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
         FoundSchema::Current => Ok(true),
         FoundSchema::Unsigned => Err(unsigned(postgres)),
         FoundSchema::Nothing => Ok(false),
-        FoundSchema::Former => Err(PostgresError::Unusable(format!(
-            "the release before created the schema `{}`; any command that writes takes it over, such as a run without --dry-run",
-            postgres.schema()
-        ))),
     }
 }
 
@@ -302,14 +240,9 @@ async fn find(
         return Ok(FoundSchema::Unsigned);
     };
     let (number, digest): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-    let is =
-        |one: Identity| (number, digest) == (i64::from(one.version), Some(i64::from(one.digest)));
     let known = version.identity();
-    if is(known) {
+    if (number, digest) == (i64::from(known.version), Some(i64::from(known.digest))) {
         return Ok(FoundSchema::Current);
-    }
-    if version.former.is_some_and(is) {
-        return Ok(FoundSchema::Former);
     }
     unusable(match number > i64::from(known.version) {
         true => format!(

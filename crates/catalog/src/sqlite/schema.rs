@@ -12,7 +12,6 @@ pub fn schema() -> Schema {
         name: "catalog",
         version: 21,
         tables: &TABLES,
-        former: None,
         remedy: "keep the program that wrote it, or move it away: the next run then requests everything again, and what \
             upstreams no longer return, former bodies and the history of passes are lost",
     }

@@ -287,48 +287,6 @@ async fn a_later_schema_is_rejected_and_one_of_something_else_is_left_alone() {
     );
 }
 
-/// A made-up next version: a table with another column and without one, one that goes, and one that is new.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_next_version_takes_a_schema_over_and_this_one_then_leaves_it_alone() {
-    let f = shared().await;
-    let rows = "select number, id, body, changed_at from record order by number";
-    let videos = vec![
-        super::fixture::video("a", "fox"),
-        super::fixture::video("b", ""),
-    ];
-    f.land(Page::of(videos)).await;
-    let before = f.rows(rows);
-    assert_eq!(before.len(), 2);
-    let created = postgres::VERSION
-        .created
-        .replace(
-            "notes       text collate \"C\",",
-            "later       text not null default 'new',",
-        )
-        .replace("create table restart", "create table later");
-    let next = postgres::Version {
-        number: postgres::VERSION.number + 1,
-        created,
-        former: Some(postgres::VERSION.identity()),
-    };
-    for _ in 0..2 {
-        postgres::establish(&database(&f.schema), &next)
-            .await
-            .unwrap();
-    }
-    assert_eq!(f.rows(rows), before);
-    assert_eq!(f.rows("select later from pass"), [r#"{"later":"new"}"#]);
-    let left =
-        "select relname::text from pg_class where relnamespace = current_schema()::regnamespace
-        and relname like 'former%'";
-    assert_eq!(f.rows(left), [""; 0]);
-    let next_number = "select nextval('record_number_seq') > max(number) as is_free from record";
-    assert_eq!(f.rows(next_number), [r#"{"is_free":true}"#]);
-    let opened = Catalog::connect(database(&f.schema)).await;
-    let said = opened.err().unwrap().to_string();
-    assert!(said.contains("upgrade ingest"), "{said}");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_processes_create_one_schema() {
     let schema = block_in_place(|| PostgresServer::shared().schema());

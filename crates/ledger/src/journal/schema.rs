@@ -10,7 +10,6 @@ pub const SCHEMA: Schema = Schema {
     name: "journal",
     version: 7,
     tables: TABLES,
-    former: None,
     remedy: KEEP,
 };
 

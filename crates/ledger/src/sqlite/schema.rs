@@ -19,7 +19,6 @@ pub const SCHEMA: Schema = Schema {
     name: "ledger",
     version: 6,
     tables: TABLES,
-    former: None,
     remedy: KEEP,
 };
 

@@ -87,7 +87,7 @@ impl Catalog {
     /// # Errors
     /// Fails if the database cannot be reached or used, or another version wrote the catalog.
     pub async fn connect(postgres: Postgres) -> Result<Self, CatalogError> {
-        let established = postgres::establish(&postgres, &postgres::VERSION).await;
+        let established = postgres::establish(&postgres).await;
         established.map_err(|error| postgres.error(error))?;
         let server = Server::new(postgres);
         postgres::refresh_views(&server).await;

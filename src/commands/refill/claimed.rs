@@ -90,7 +90,7 @@ async fn claim_all(
     database: &Postgres,
     claimed: &mut Claimed,
 ) -> Result<(), Rejected> {
-    postgres::establish(database, &postgres::VERSION)
+    postgres::establish(database)
         .await
         .map_err(Rejected::Failed)?;
     for account in environment.accounts() {

@@ -53,9 +53,7 @@ fn nothing() -> PostgresError {
 /// The connection or the statement failed.
 pub async fn about(postgres: &Postgres) -> Result<About, PostgresError> {
     let schema = postgres.schema();
-    let catalog = schema::is_there(postgres)
-        .await?
-        .then_some(schema::VERSION.number);
+    let catalog = schema::is_there(postgres).await?.then_some(schema::VERSION);
     let rows = postgres.query(ABOUT, &[(&schema, Type::TEXT)]).await?;
     let row = rows.first().ok_or_else(nothing)?;
     Ok(About {

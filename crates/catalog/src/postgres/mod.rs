@@ -30,7 +30,7 @@ pub use ledgers::{
 };
 pub use merging::Merging;
 pub use path::part;
-pub use schema::{VERSION, Version, establish, is_there};
+pub use schema::{establish, is_there};
 pub use search::search;
 pub use stored::{restored, stored, takes_id, time};
 pub(crate) use views::refresh_views;

@@ -9,19 +9,14 @@ use crate::sql::Dialect;
 use crate::tables::created;
 use ingest_sqlite::Identity;
 
-/// A version of the schema.
-pub struct Version {
-    /// Rises with every release that changes what is created.
-    pub number: i32,
-    /// The statements that create it.
-    pub created: String,
-}
+/// The version of the schema: rises with every release that changes what is created.
+pub const VERSION: i32 = 12;
 
-/// What this release creates.
-pub static VERSION: LazyLock<Version> = LazyLock::new(|| Version {
-    number: 12,
-    created: created(Dialect::Postgres, MORE) + LEASE_TABLE + LEDGER_TABLE,
-});
+/// The statements that create it.
+static CREATED: LazyLock<String> =
+    LazyLock::new(|| created(Dialect::Postgres, MORE) + LEASE_TABLE + LEDGER_TABLE);
+/// By what the tables are known.
+static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::new(VERSION, &CREATED));
 
 /// What to do with a schema of another version.
 const REMEDY: &str = "keep the program that wrote it, or set catalog.schema to another name: the next run then requests everything \
@@ -34,7 +29,7 @@ const EXISTS: &str = "select exists (select 1 from pg_namespace where nspname = 
     to_regclass($1 || '.schema_version') is not null,
     current_setting('server_version_num')::bigint, current_setting('server_encoding')";
 // A table of another version may lack the digest.
-const IDENTITY: &str =
+const FOUND: &str =
     "select version, (to_jsonb(schema_version) ->> 'digest')::bigint from schema_version";
 const SIGN: &str = "insert into schema_version (version, digest) values ($1, $2)";
 /// The oldest version of the server: it has `xid8` and `pg_xact_status`.
@@ -130,14 +125,6 @@ end
 $$;
 "#;
 
-impl Version {
-    /// By what the tables are known.
-    #[must_use]
-    pub fn identity(&self) -> Identity {
-        Identity::new(self.number, &self.created)
-    }
-}
-
 /// What a schema was found to be.
 enum FoundSchema {
     Current,
@@ -150,10 +137,10 @@ enum FoundSchema {
 ///
 /// # Errors
 /// The schema is another version's or not a catalog's, the server is too old, or the role may not change it.
-pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), PostgresError> {
+pub async fn establish(postgres: &Postgres) -> Result<(), PostgresError> {
     let mut session = postgres.session().await?;
     let tx = session.begin_reading().await?;
-    let found = find(&tx, postgres.schema(), version).await?;
+    let found = find(&tx, postgres.schema()).await?;
     tx.end();
     if let FoundSchema::Current = found {
         return Ok(());
@@ -162,15 +149,14 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
     tx.batch("set local statement_timeout to 0; set local lock_timeout to 0")
         .await?;
     tx.batch(LOCK).await?;
-    match find(&tx, postgres.schema(), version).await? {
+    match find(&tx, postgres.schema()).await? {
         // Another process has created it meanwhile.
         FoundSchema::Current => return tx.commit().await,
         FoundSchema::Nothing => create(&tx, postgres.schema()).await?,
         FoundSchema::Unsigned => return Err(unsigned(postgres)),
     }
-    tx.batch(&version.created).await?;
-    let known = version.identity();
-    let (number, digest) = (i64::from(known.version), i64::from(known.digest));
+    tx.batch(&CREATED).await?;
+    let (number, digest) = (i64::from(VERSION), i64::from(IDENTITY.digest));
     let signed = [(&number as _, Type::INT8), (&digest as _, Type::INT8)];
     tx.execute(SIGN, &signed).await?;
     tx.commit().await
@@ -183,12 +169,12 @@ pub async fn establish(postgres: &Postgres, version: &Version) -> Result<(), Pos
 pub async fn is_there(postgres: &Postgres) -> Result<bool, PostgresError> {
     let mut session = postgres.session().await?;
     let tx = session.begin_reading().await?;
-    let mut found = find(&tx, postgres.schema(), &VERSION).await?;
+    let mut found = find(&tx, postgres.schema()).await?;
     tx.end();
     if let FoundSchema::Unsigned = found {
         // A transaction sees a table that was created since it began, and none of its rows.
         let tx = session.begin_reading().await?;
-        found = find(&tx, postgres.schema(), &VERSION).await?;
+        found = find(&tx, postgres.schema()).await?;
         tx.end();
     }
     match found {
@@ -203,11 +189,7 @@ fn unsigned(postgres: &Postgres) -> PostgresError {
     PostgresError::Unusable(format!("the schema `{schema}` has no version; {REMEDY}"))
 }
 
-async fn find(
-    tx: &Transaction<'_>,
-    schema: &str,
-    version: &Version,
-) -> Result<FoundSchema, PostgresError> {
+async fn find(tx: &Transaction<'_>, schema: &str) -> Result<FoundSchema, PostgresError> {
     let rows = tx.query(EXISTS, &[(&schema, Type::TEXT)]).await?;
     let unusable = |why: String| Err(PostgresError::Unusable(why));
     let Some(row) = rows.first() else {
@@ -235,24 +217,21 @@ async fn find(
             )),
         };
     }
-    let rows = tx.query(IDENTITY, &[]).await?;
+    let rows = tx.query(FOUND, &[]).await?;
     let Some(row) = rows.first() else {
         return Ok(FoundSchema::Unsigned);
     };
     let (number, digest): (i64, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
-    let known = version.identity();
-    if (number, digest) == (i64::from(known.version), Some(i64::from(known.digest))) {
+    if (number, digest) == (i64::from(VERSION), Some(i64::from(IDENTITY.digest))) {
         return Ok(FoundSchema::Current);
     }
-    unusable(match number > i64::from(known.version) {
+    unusable(match number > i64::from(VERSION) {
         true => format!(
-            "the schema `{schema}` has version {number}, and this release supports versions up to {}; \
+            "the schema `{schema}` has version {number}, and this release supports versions up to {VERSION}; \
             upgrade ingest, or set catalog.schema to another name",
-            known.version
         ),
         false => format!(
-            "the schema `{schema}` has version {number} with other tables than this release's version {}; {REMEDY}",
-            known.version
+            "the schema `{schema}` has version {number} with other tables than this release's version {VERSION}; {REMEDY}",
         ),
     })
 }

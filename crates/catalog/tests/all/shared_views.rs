@@ -1,6 +1,6 @@
 //! What people see who query the catalog in PostgreSQL: the views, with typed columns.
 
-use ingest_catalog::{Catalog, CatalogReader, postgres};
+use ingest_catalog::{Catalog, CatalogReader};
 use ingest_config::ColumnType;
 use serde_json::{Value, json};
 use tokio::task::block_in_place;

@@ -4,38 +4,68 @@ use std::fs;
 use std::io::ErrorKind;
 
 use super::environment::{CATALOG_FILE, Environment};
-use ingest_ledger::LedgerClient;
+use ingest_config::LedgerStore;
+use ingest_ledger::{LedgerClient, Spent};
 use ingest_sqlite::beside;
 
-/// Says that the catalog was lost, and what to do; `None` where it is there, where it is a database, and where nothing shows
-/// that there was one.
-pub async fn lost_catalog(environment: &Environment, ledger: &dyn LedgerClient) -> Option<String> {
-    if environment.database().is_some() {
-        return None;
+/// A catalog file that holds nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NoCatalog {
+    /// There is none.
+    Missing,
+    /// It has no bytes, and nobody writes it.
+    Empty,
+}
+
+impl NoCatalog {
+    /// Looks at the file; `None` where it holds something, and where the catalog is a database.
+    pub fn find(environment: &Environment) -> Option<Self> {
+        if environment.database().is_some() {
+            return None;
+        }
+        let path = environment.state_dir.join(CATALOG_FILE);
+        match fs::metadata(&path) {
+            // Others, with catalogs of their own, may have charged a shared ledger.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (environment.config.ledger.store == LedgerStore::Sqlite).then_some(Self::Missing)
+            }
+            // A run that creates it now has a log beside it.
+            Ok(found) if found.is_file() && found.len() == 0 && !beside(&path, "-wal").exists() => {
+                Some(Self::Empty)
+            }
+            Ok(_) | Err(_) => None,
+        }
     }
-    let path = environment.state_dir.join(CATALOG_FILE);
-    let (how, by_jobs_alone) = match fs::metadata(&path) {
+
+    /// Says that the catalog was lost, and what to do; `None` where no charge shows that there was one.
+    pub async fn lost(
+        self,
+        environment: &Environment,
+        ledger: &dyn LedgerClient,
+    ) -> Option<String> {
         // Charges by hand need no catalog.
-        Err(error) if error.kind() == ErrorKind::NotFound => ("is missing", true),
-        // A run that creates it now has a log beside it.
-        Ok(found) if found.is_file() && found.len() == 0 && !beside(&path, "-wal").exists() => {
-            ("is empty", false)
+        let was_ingested = |of: &Spent| of.purpose.job.is_some() || self == Self::Empty;
+        let how = match self {
+            Self::Missing => "is missing",
+            Self::Empty => "is empty",
+        };
+        let now = environment.clock.now();
+        for account in environment.accounts() {
+            let spending = ledger.spent(&account, now - account.longest_window()).await;
+            if spending.is_ok_and(|spending| spending.charges.iter().any(was_ingested)) {
+                return Some(format!(
+                    "{CATALOG_FILE} {how}, although the ledger has charges: what was ingested is not in the state directory \
+                     any more. Restore it from a backup; without one, a run creates it and requests everything again."
+                ));
+            }
         }
-        Ok(_) | Err(_) => return None,
-    };
-    let now = environment.clock.now();
-    for account in environment.accounts() {
-        let spending = ledger.spent(&account, now - account.longest_window()).await;
-        let charges = spending
-            .map(|spending| spending.charges)
-            .unwrap_or_default();
-        let was_ingested = |of: &ingest_ledger::Spent| of.purpose.job.is_some() || !by_jobs_alone;
-        if charges.iter().any(was_ingested) {
-            return Some(format!(
-                "{CATALOG_FILE} {how}, although the ledger has charges: what was ingested is not in the state directory any \
-                 more. Restore it from a backup; without one, the next run creates it and requests everything again."
-            ));
-        }
+        None
     }
-    None
+}
+
+/// Says that the catalog is lost, and what to do; `None` where it is there, and where nothing shows that there was one.
+pub async fn lost_catalog(environment: &Environment, ledger: &dyn LedgerClient) -> Option<String> {
+    NoCatalog::find(environment)?
+        .lost(environment, ledger)
+        .await
 }

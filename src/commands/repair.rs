@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
 use super::figures::counted;
+use super::lost_catalog::NoCatalog;
 use super::output::Message;
 use super::progress::Working;
 use super::refill::{recorded_ledger, restored};
@@ -53,7 +54,14 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);
         if sqlite::is_there(&path, name)? {
-            let mut one = one(path).await?;
+            let mut one = match lost(&environment, file).await {
+                Some(lost) => Repaired {
+                    file: path.display().to_string(),
+                    outcome: Outcome::Damaged,
+                    detail: lost,
+                },
+                None => one(path).await?,
+            };
             if file == file_of(&environment.config.ledger.store)
                 && one.outcome != Outcome::Damaged
                 && let Ok(ledger) = recorded_ledger(&environment)
@@ -81,6 +89,13 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     })?;
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
     Ok(if damaged { Exit::Failed } else { Exit::Success })
+}
+
+/// Says that the catalog was emptied; `None` where it was not, and of other files.
+async fn lost(environment: &Environment, file: &str) -> Option<String> {
+    let no_catalog = NoCatalog::find(environment).filter(|_| file == CATALOG_FILE)?;
+    let ledger = recorded_ledger(environment).ok()?;
+    no_catalog.lost(environment, &*ledger).await
 }
 
 async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::figures::{cost, count, counted, deleted, instant, span, took, units};
+use super::lost_catalog::NoCatalog;
 use super::metrics::{self, LastRun};
 use super::output::Message;
 use super::progress::watcher;
@@ -60,6 +61,8 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
     let waits = Waits::listed();
     let stop = signals::listen("the page in flight is stored first", waits.clone())?;
     let _stalls = tokio::spawn(waits.clone().report_stalls());
+    // Opening creates it.
+    let no_catalog = NoCatalog::find(environment);
     let catalog = waits.on("the run", "the catalog", environment.catalog());
     let catalog = catalog.await?;
     let selection = run::learned(&catalog, selection);
@@ -73,6 +76,11 @@ async fn run_in(environment: &Environment, global: &Global, args: &RunArgs) -> R
         ..waits.on("the run", "the ledger", context).await?
     };
     tracing::debug!("catalog and ledger opened");
+    if let Some(none) = no_catalog
+        && let Some(lost) = none.lost(environment, &*context.ledger).await
+    {
+        tracing::warn!("{lost}");
+    }
     // Only now: opening the catalog and the ledger may have corrected the clock.
     let (began, watch) = (environment.clock.now(), Monotonic::now());
     // Before regions are chosen: the kept pages move cursors.

@@ -30,11 +30,11 @@ local function rewrite(list, chunk)
   end
 end
 
--- Writes what an operation changed; returns its reply.
-local function amended(word, survived, more)
+-- Writes what an operation changed; returns its reply. `intact`: 0 where floors were needed.
+local function amended(survived, intact)
   recount()
   finish(survived)
-  return { word, epoch, sequence, now, more }
+  return { 'recorded', epoch, sequence, now, intact or 1 }
 end
 
 -- Adds a record that came from elsewhere.
@@ -56,13 +56,13 @@ end
 -- the charge that arrives later is then not counted (L15). Nothing changes what was released.
 --
 -- ARGV then: whether it is a release; whether to name limits that were not sent; an array of the units of each limit.
--- Reply: 'settled', epoch, sequence, time; or 'others' and the fields of limits that were not sent and that the id took from. Then
--- nothing was written. What it took of limits that are neither sent nor asked for stays.
+-- Reply: 'recorded', as above; or 'others' and the fields of limits that were not sent and that the id took from. Then nothing was
+-- written. What it took of limits that are neither sent nor asked for stays.
 offer('settle', true, false, function()
   local releases, asks, truth = unpack_all(args[2 + count])
   local record, list, chunk = find_record(id)
   if record and record[LASTS] == 'released' then
-    return { 'settled', epoch, sequence, now }
+    return { 'recorded', epoch, sequence, now, 1 }
   end
   local at, units = record and record[AT] or now, record and record[UNITS] or {}
   local held, others, survived = {}, { 'others' }, sequence
@@ -91,7 +91,7 @@ offer('settle', true, false, function()
     insert(at, id, units, releases and 'released' or 'told')
   end
   sequence = sequence + STRIDE
-  return amended('settled', survived)
+  return amended(survived)
 end)
 
 -- Begins with an empty log where a part of it is gone. What the totals and the floors said becomes one floor for each limit, since
@@ -149,18 +149,18 @@ end
 
 -- Adds charges that were made elsewhere at their own times, once, even beyond a limit (L17); and floors (L40).
 --
--- ARGV then: 'tell' or 'recover', and an array of floors: the place of a limit, time, units, one after another; for each charge:
--- id, time, an array of places of limits and units. 'recover' is for a caller that was told of a loss: it is taken whatever was
--- lost, and an epoch begins unless another machine has begun one (L36). What survives is a beginning of the history: where it
--- reaches the sequence that the caller has seen and holds its newest charge, floors are not needed (L41). Such a caller sends its
--- floors first and its newest charge last.
--- Reply: 'absorbed', epoch, sequence, time, '1' where floors were not needed, else '0'.
+-- ARGV then: whether it recovers, and an array of floors: the place of a limit, time, units, one after another; for each charge:
+-- id, time, an array of places of limits and units. A caller that was told of a loss recovers: it is taken whatever was lost, and
+-- an epoch begins unless another machine has begun one (L36). What survives is a beginning of the history: where it reaches the
+-- sequence that the caller has seen and holds its newest charge, floors are not needed (L41). Such a caller sends its floors first
+-- and its newest charge last.
+-- Reply: 'recorded', epoch, sequence, time, 1 where floors were not needed, else 0.
 offer('absorb', true, true, function()
-  local mode, floors = unpack_all(args[2 + count])
-  if loss and mode ~= 'recover' then
+  local recovers, floors = unpack_all(args[2 + count])
+  if loss and not recovers then
     return { 'lost', loss }
   end
-  local intact, survived = mode == 'recover' and is_intact(), sequence
+  local intact, survived = recovers and is_intact(), sequence
   if loss == 'torn' then
     salvage()
   end
@@ -179,14 +179,13 @@ offer('absorb', true, true, function()
   -- The ledger's time is after every floor (L4).
   newest = floored > 0 and max(newest, floored + 1) or newest
   sequence = sequence + ((#args > 2 + count or floors[1]) and STRIDE or 0)
-  return amended('absorbed', survived, intact and '1' or '0')
+  return amended(survived, intact and 1 or 0)
 end)
 
 -- Closes a limit that the upstream reported exhausted, or reopens it. Of two closings the later holds (L18, L19).
 --
 -- ARGV then: 'until' and an instant; 'probing', where the reset is unknown; 'copied', an instant and how long the closing lasted:
--- one without a known reset, as another store holds it; or 'reopen'.
--- Reply: 'closed', epoch, sequence, time.
+-- one without a known reset, as another store holds it; or 'reopen'. Reply: 'recorded', as above.
 offer('close', true, false, function()
   local limit, how, till, interval = limit_sent(1), unpack_all(args[2 + count])
   local last = limit[PROBING]
@@ -203,5 +202,5 @@ offer('close', true, false, function()
     limit[CLOSED], limit[PROBING], closing = till, interval or false, max(closing, till)
   end
   renews = true
-  return amended('closed', sequence)
+  return amended(sequence)
 end)

@@ -8,16 +8,16 @@
 -- afterwards; rule in words; how far back its window slides, its parts, its periods (as `counted_from` takes them). Where the
 -- account forgets ids, each of its windows follows: back, parts, periods.
 -- Reply: an array, or of a grant one text, which Redis answers in less time
---   granted   epoch, sequence, time; of each limit: used; then, where there is such a thing to say: 'probes', the place of a limit
---             that this charge probes, how long its last closing lasted; 'differs', the place of a limit, the rule by which it was
---             charged before
---   repeated  of a known id: '1' if it lasts, else '0'; the time; the above, of its charge; fields of limits, units that it holds
---   rejected  epoch or '', sequence, time, when lives were renewed, the clock; of each limit what is stored; then the place of each
---             limit that falls far enough in a later chunk: what it counts before, the chunk. Nothing was written
+--   granted   epoch, sequence, time; of each limit what is used; remarks: 'probes', the place of a limit that this charge probes, from
+--             0 on, and how long its last closing lasted; 'differs', the place of a limit, the rule by which it was charged before
+--   repeated  of a known id: epoch, sequence and time of its charge; of each limit what is used; fields of limits and units that it
+--             holds; 1 if the id lasts, else 0; the time
+--   rejected  the report; of each limit what is stored; the place of each limit that falls far enough in a later chunk, from 0 on,
+--             what it counts before, the chunk. Nothing was written
 -- Cost: one HMGET, one HGET, one HSET. Every 16th charge reads one chunk for each limit, and writes and removes one.
 
--- The window in a rule.
-local WINDOW = ' less %d+(.*)'
+-- The window in a rule; nothing to remark.
+local WINDOW, NONE = ' less %d+(.*)', {}
 
 -- Moves a limit to where its window begins, and returns what is used: its total, or more by floors (L40).
 local function evaluate(limit, rule, from)
@@ -79,20 +79,19 @@ local function chunk_of(limit, need)
 end
 
 local function rejected(asked)
-  local reply, chunks_needed = { 'rejected', epoch or '', sequence, now, renewed, clock }, {}
+  local known, chunks_needed = {}, {}
   for index = 1, count do
     local limit = limit_sent(index)
     local need = limit[TOTAL] + asked[3 * index - 2] - asked[3 * index - 1]
     if need > 0 and need <= limit[TOTAL] then
       local before, chunk = chunk_of(limit, need)
       if chunk then
-        append(chunks_needed, index, before, chunk)
+        append(chunks_needed, index - 1, before, chunk)
       end
     end
-    append(reply, pack(unpack(limit)))
+    known[index] = pack(unpack(limit))
   end
-  append(reply, unpack(chunks_needed))
-  return reply
+  return { 'rejected', report(), known, chunks_needed }
 end
 
 -- Adds the charge to a limit, and its floors.
@@ -124,11 +123,11 @@ offer('charge', false, false, function()
   if loss or is_tidying and fits and not known and is_torn() then
     return { 'lost', loss or 'torn' }
   elseif known then
-    local reply = { 'repeated', known[LASTS] and '1' or '0', now, epoch, sequence, known[AT], unpack(used) }
+    local held = {}
     for number, taken in pairs(known[UNITS]) do
-      append(reply, call('HGET', MAIN, 'name:' .. number), taken)
+      append(held, call('HGET', MAIN, 'name:' .. number), taken)
     end
-    return reply
+    return { 'repeated', { epoch, sequence, known[AT] }, used, held, known[LASTS] and 1 or 0, now }
   elseif not fits then
     return rejected(asked)
   end
@@ -137,19 +136,19 @@ offer('charge', false, false, function()
   elseif is_tidying then
     tidy(2 + 2 * count)
   end
-  local taken = { nil }
+  local taken, remarks = { nil }, NONE
   for index = 1, count do
     local limit, units, rule = limits[args[1 + index]], asked[3 * index - 2], asked[3 * index]
     take(limit, units)
     used[index], taken[limit[NUMBER]] = used[index] + units, units
     if limit[RULE] ~= rule and limit[RULE] and limit[RULE] ~= '' then
-      append(used, 'differs', index, limit[RULE])
+      remarks = { 'differs', index - 1, limit[RULE], unpack(remarks) }
     end
     limit[RULE] = rule
     -- A limit that opens after a closing without a known reset grants one charge, a probe, and closes again for a minute (L19).
     if limit[PROBING] then
       limit[CLOSED], closing, changes = now + MINUTE, max(closing, now + MINUTE), true
-      append(used, 'probes', index, limit[PROBING])
+      remarks = { 'probes', index - 1, limit[PROBING], unpack(remarks) }
     end
   end
   newest, sequence = now, sequence + 1
@@ -157,5 +156,5 @@ offer('charge', false, false, function()
   local one = count == 1 and #id < 32 and taken[1] and taken[1] < 128 and taken[1]
   local record = one and struct_pack('>BI8Bc0BBB', 207, now, 160 + #id, id, 145, one, 194)
   finish(sequence - 1, record or pack(now, id, taken, false))
-  return pack('granted', epoch, sequence, now, unpack(used))
+  return pack('granted', epoch, sequence, now, used, remarks)
 end)

@@ -146,6 +146,11 @@ local function begin(keys, arguments)
     or (sequence < seen_sequence or seen_newest ~= '' and not is_recorded(seen_newest)) and 'behind')
 end
 
+-- The report of a reply that changes nothing: epoch or '', sequence and time; when lives were renewed; the server's clock.
+local function report()
+  return { { epoch or '', sequence, now }, renewed, clock }
+end
+
 local operations = {}
 -- Offers an operation. `reads_log`: whether it needs all of the log. `copes`: whether it goes on after a loss.
 local function offer(name, reads_log, copes, run)

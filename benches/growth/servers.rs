@@ -6,7 +6,7 @@ use ingest_ledger::redis::RedisLedger;
 use ingest_ledger::{SharedLedger, Update, fresh_id};
 use ingest_quota::{Account, Cost, Entry, Origin, Timestamp, Units};
 use ingest_testing::postgres::PostgresServer;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 use tokio::runtime::Runtime;
 
@@ -134,7 +134,7 @@ impl Stores<'_> {
 /// Fills an account with charges of one unit, evenly over the last 23 hours.
 async fn fill(server: &RedisServer, account: &Account, charges: i64) {
     let patience = Duration::from_secs(60);
-    let ledger = RedisLedger::new(&server.url(), patience, patience).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(patience, patience)).unwrap();
     let now = Timestamp::from(chrono::Utc::now());
     let step = Duration::from_secs(23 * 3600) / u32::try_from(charges).unwrap();
     let entries = (1..).take(charges as usize).map(|nth| Entry {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::books::timed_charge;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const A_DAY: u32 = 10_000_000;
@@ -66,7 +66,8 @@ impl Scenario {
             (Store::File(directory), Arc::new(ledger))
         } else {
             let server = RedisServer::start();
-            let ledger = RedisLedger::new(&server.url(), TIMEOUT, Duration::ZERO).unwrap();
+            let ledger =
+                RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, Duration::ZERO)).unwrap();
             let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
             (Store::Server(Box::new(server)), Arc::new(ledger))
         };

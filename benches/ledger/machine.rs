@@ -11,7 +11,7 @@ use ingest_quota::{
 };
 use parking_lot::Mutex;
 
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_SKEW: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(server: &RedisServer, clock: Clock) -> Self {
-        let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let ledger = match clock {
             Clock::Server => ledger,
             Clock::Told => ledger.with_time(ServerTime::Callers),

@@ -13,7 +13,7 @@ use ingest_quota::{
 use super::books::timed_charge;
 use super::shared_as_ledger::SharedAsLedger;
 use super::table::{Plan, Times, micros, table};
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,7 +49,8 @@ impl Scenario {
     /// An account with a limit of a day, and as many others, each of an hour, of which each has one charge.
     async fn of(limits: usize) -> Self {
         let server = RedisServer::start();
-        let ledger = RedisLedger::new(&server.url(), TIMEOUT, Duration::ZERO).unwrap();
+        let ledger =
+            RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, Duration::ZERO)).unwrap();
         let limit = |window| {
             let quota = Units::new(u64::from(u32::MAX));
             Limit::new(quota, Units::ZERO, window).unwrap()

@@ -7,6 +7,7 @@ use ingest_config::RedisUrl;
 use ingest_ledger::redis::RedisLedger;
 use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger, fresh_id};
 use ingest_quota::{Account, Cost, Limit, Timestamp, Units, Window};
+use ingest_testing::redis_server::ledger_config;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script};
 
@@ -108,7 +109,7 @@ struct Ours {
 impl Ours {
     fn new(url: &str, window: Duration) -> Self {
         let url = RedisUrl::parse(url).unwrap().for_practice();
-        let ledger = RedisLedger::new(&url, TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let limit = Window::new(Some(window), None).unwrap();
         let limit = Limit::new(Units::new(LIMIT), Units::ZERO, limit).unwrap();
         Self {

@@ -91,7 +91,7 @@ impl Limiter {
         let redis = match &config.ledger.store {
             LedgerStore::Sqlite => None,
             LedgerStore::Redis(url) => {
-                let ledger = RedisLedger::configured(url, &config.ledger);
+                let ledger = RedisLedger::new(url, &config.ledger);
                 let ledger = ledger.map_err(|error| Error::Usage(error.to_string()))?;
                 Some(Redis {
                     // There are as many accounts as addresses, and nothing of one is needed after its window.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::redis::{Finding, inspect};
+use super::redis::inspect;
 use ingest_base::clock::{Clock, CorrectedClock, SystemClock};
 use ingest_config::LedgerConfig;
 use ingest_quota::Timestamp;
@@ -61,14 +61,10 @@ async fn agrees(ledger: &LedgerConfig, own: Timestamp, apart: Duration) -> bool 
     let Some(url) = ledger.store.redis() else {
         return false;
     };
-    let config = LedgerConfig {
-        // Within half of the difference, its clock is nearer to this machine's.
-        max_skew: apart / 2,
-        ..ledger.clone()
-    };
-    let is_skew = |finding: &Finding| matches!(finding, Finding::Skewed { .. });
-    let found = inspect(url, &config, own).await;
-    found.is_ok_and(|fitness| !fitness.findings.iter().any(is_skew))
+    // Within half of the difference, its clock is nearer to this machine's.
+    let is_near = |skew| skew <= apart / 2;
+    let found = inspect(url, ledger, own).await;
+    found.is_ok_and(|fitness| fitness.skew.is_none_or(is_near))
 }
 
 fn shown(span: Duration) -> String {

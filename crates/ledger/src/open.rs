@@ -96,7 +96,7 @@ pub fn open(
         }
         LedgerStore::Redis(url) => url,
     };
-    let ledger = Arc::new(RedisLedger::configured(url, config)?);
+    let ledger = Arc::new(RedisLedger::new(url, config)?);
     let journal = open_journal(&state_dir.join(JOURNAL_FILE), mode)?;
     Ok(match mode {
         Mode::ReadWrite => {
@@ -158,7 +158,7 @@ pub(super) async fn open_with(
                     copy.close(account, limit, *closing, clock.now()).await?;
                 }
             }
-            let ledger = Arc::new(RedisLedger::configured(url, config)?);
+            let ledger = Arc::new(RedisLedger::new(url, config)?);
             Ok(Arc::new(ReadOnlyClient::new(ledger, copy, clock)))
         }
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ingest_config::RedisUrl;
+use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
+use ingest_quota::Units;
 use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -289,6 +290,19 @@ impl Drop for RedisServer {
 
 pub fn url(text: &str) -> RedisUrl {
     RedisUrl::parse(text).unwrap()
+}
+
+/// The configuration of a ledger in Redis, without secrets and allowance.
+pub fn ledger_config(timeout: Duration, max_skew: Duration) -> LedgerConfig {
+    LedgerConfig {
+        store: LedgerStore::Sqlite,
+        access: RedisAccess::default(),
+        timeout,
+        cheap_max: Units::ZERO,
+        unmetered_max: Units::ZERO,
+        max_skew,
+        after_loss: AfterLoss::Floor,
+    }
 }
 
 /// Waits until something holds, for as long as a healthy server may need.

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::finding::{CheckFinding, Severity, bad, good};
+use super::finding::{CheckFinding, Severity, bad, good, warning};
 use crate::commands::environment::Environment;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
@@ -84,12 +84,10 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
     match ledger::redis::inspect(url, config, environment.clock.now()).await {
         Ok(fitness) => {
             findings.push(good(what.clone(), fitness.way));
-            findings.extend(
-                fitness
-                    .findings
-                    .iter()
-                    .map(|finding| judged(&what, finding)),
-            );
+            let risks = fitness.risks.into_iter();
+            findings.extend(risks.map(|risk| warning(what.clone(), risk)));
+            let faults = fitness.faults.into_iter();
+            findings.extend(faults.map(|fault| bad(what.clone(), fault)));
         }
         Err(error) => findings.push(bad(what, error.to_string())),
     }
@@ -141,21 +139,6 @@ async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, Postg
             ))
         }
     })
-}
-
-/// A Redis that can lose the ledger is a warning; one that lacks a permission is a fault.
-fn judged(what: &str, finding: &ledger::redis::Finding) -> CheckFinding {
-    use ledger::redis::Finding::{KeepsNothing, MayEvict};
-    let verdict = if matches!(finding, MayEvict { .. } | KeepsNothing) {
-        Severity::Warning
-    } else {
-        Severity::Bad
-    };
-    CheckFinding {
-        what: what.to_owned(),
-        verdict,
-        detail: finding.to_string(),
-    }
 }
 
 /// Whether a list of the upstream names `{since}`, so that a wrong clock could pass over records.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::promises::LISTING_ONLY;
 use crate::shared_as_ledger::SharedAsLedger;
 use crate::support::world::World;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 const RUN: [&str; 4] = ["--region", "all", "--job", "trending"];
@@ -192,8 +192,7 @@ async fn over_redis_too() {
             let before = server.dump_all();
             let ledger = RedisLedger::new(
                 &server.url(),
-                Duration::from_secs(20),
-                Duration::from_secs(300),
+                &ledger_config(Duration::from_secs(20), Duration::from_secs(300)),
             )
             .unwrap();
             let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));

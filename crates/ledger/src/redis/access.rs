@@ -20,50 +20,37 @@ pub struct Keys {
     pub certificates: Option<TlsCertificates>,
 }
 
-/// Where passwords and certificates are configured.
-pub struct Access {
-    config: RedisAccess,
-    password: Secret,
-    sentinel_password: Secret,
-}
-
-impl Access {
-    pub fn new(config: &RedisAccess) -> Self {
-        let secret = |name: &str, source| Secret::owned_by(format!("ledger.{name}"), source);
-        Self {
-            password: secret("password", config.password.clone()),
-            sentinel_password: secret("sentinel_password", config.sentinel_password.clone()),
-            config: config.clone(),
-        }
-    }
-
+impl Keys {
     /// Reads secrets and certificates. The error names what is missing and the remedy.
-    pub async fn read(&self) -> Result<Keys, String> {
-        let password = self.password.reveal().await;
-        let sentinel_password = self.sentinel_password.reveal().await;
-        Ok(Keys {
-            password: password.map_err(|error| error.to_string())?.secret,
-            sentinel_password: sentinel_password.map_err(|error| error.to_string())?.secret,
-            certificates: self.certificates()?,
+    pub async fn read(config: &RedisAccess) -> Result<Self, String> {
+        let secret = async |name: &str, source: &Option<_>| {
+            let secret = Secret::owned_by(format!("ledger.{name}"), source.clone());
+            let revealed = secret.reveal().await;
+            revealed
+                .map(|revealed| revealed.secret)
+                .map_err(|error| error.to_string())
+        };
+        Ok(Self {
+            password: secret("password", &config.password).await?,
+            sentinel_password: secret("sentinel_password", &config.sentinel_password).await?,
+            certificates: certificates(&config.tls)?,
         })
     }
+}
 
-    fn certificates(&self) -> Result<Option<TlsCertificates>, String> {
-        let LedgerTls { ca, client } = &self.config.tls;
-        if ca.is_none() && client.is_none() {
-            return Ok(None);
-        }
-        let client_tls = client.as_ref().map(|client| {
-            Ok::<_, String>(ClientTlsConfig {
-                client_cert: file("cert", &client.cert)?,
-                client_key: file("key", &client.key)?,
-            })
-        });
-        Ok(Some(TlsCertificates {
-            client_tls: client_tls.transpose()?,
-            root_cert: ca.as_ref().map(|path| file("ca", path)).transpose()?,
-        }))
-    }
+fn certificates(LedgerTls { ca, client }: &LedgerTls) -> Result<Option<TlsCertificates>, String> {
+    let client_tls = client.as_ref().map(|client| {
+        Ok::<_, String>(ClientTlsConfig {
+            client_cert: file("cert", &client.cert)?,
+            client_key: file("key", &client.key)?,
+        })
+    });
+    let certificates = TlsCertificates {
+        client_tls: client_tls.transpose()?,
+        root_cert: ca.as_ref().map(|path| file("ca", path)).transpose()?,
+    };
+    let is_any = ca.is_some() || client.is_some();
+    Ok(is_any.then_some(certificates))
 }
 
 fn file(key: &str, path: &Path) -> Result<Vec<u8>, String> {

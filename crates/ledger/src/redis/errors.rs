@@ -9,7 +9,7 @@ use ingest_base::plain::plain;
 use ingest_config::RedisUrl;
 
 /// Codes of a server that cannot work now, or lacks a permission.
-const OUTAGES: [&str; 9] = [
+const OUTAGES: [&str; 15] = [
     "OOM",
     "NOAUTH",
     "WRONGPASS",
@@ -19,6 +19,12 @@ const OUTAGES: [&str; 9] = [
     "BUSY",
     "UNKILLABLE",
     "READONLY",
+    "LOADING",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MASTERDOWN",
 ];
 
 /// The error of a script whose user lacks a permission: of Redis before 7.2; of later ones and of Valkey.
@@ -131,20 +137,16 @@ fn may_expect_tls(error: &RedisError) -> bool {
         || (error.is_connection_dropped() && !error.is_connection_refusal())
 }
 
-/// Whether TLS failed since no known authority issued the server's certificate, or the server issued it to itself.
-fn is_issuer_unknown(error: &RedisError) -> bool {
-    let words = error.to_string();
-    ["UnknownIssuer", "CaUsedAsEndEntity"]
-        .iter()
-        .any(|why| words.contains(why))
-}
-
 fn is_password_missing(error: &RedisError) -> bool {
     error.code() == Some("NOAUTH") || said(error, "unauthenticated")
 }
 
 /// The error with its remedy, or the server's own words.
 fn words(error: &RedisError) -> String {
+    // No known authority issued the server's certificate, or the server issued it to itself.
+    let is_issuer_unknown = ["UnknownIssuer", "CaUsedAsEndEntity"]
+        .iter()
+        .any(|why| error.to_string().contains(why));
     match error.kind() {
         ErrorKind::Parse => {
             "the response is not in the Redis protocol, or is incomplete".to_owned()
@@ -153,7 +155,7 @@ fn words(error: &RedisError) -> String {
             "Redis rejected the user or the password; correct ledger.url or ledger.password"
                 .to_owned()
         }
-        _ if is_issuer_unknown(error) => {
+        _ if is_issuer_unknown => {
             "this machine does not know the issuer of the server's certificate; name the file of the issuer's own certificate \
              in ledger.tls.ca"
                 .to_owned()
@@ -191,25 +193,11 @@ pub fn lacks_functions(error: &RedisError) -> bool {
 }
 
 fn is_outage(error: &RedisError) -> bool {
-    use ServerErrorKind as Kind;
-    match error.kind() {
-        ErrorKind::Server(
-            Kind::BusyLoading
-            | Kind::Moved
-            | Kind::Ask
-            | Kind::TryAgain
-            | Kind::ClusterDown
-            | Kind::MasterDown
-            | Kind::ReadOnly
-            | Kind::NoPerm,
-        ) => true,
-        ErrorKind::Server(_) => {
-            is_denied(error) || OUTAGES_IN_WORDS.iter().any(|words| said(error, words))
-        }
-        ErrorKind::Extension => error.code().is_some_and(|code| OUTAGES.contains(&code)),
-        ErrorKind::UnexpectedReturnType => false,
+    let in_words = || OUTAGES_IN_WORDS.iter().any(|words| said(error, words));
+    match error.code() {
+        Some(code) => OUTAGES.contains(&code) || is_denied(error) || in_words(),
         // The rest is of the connection: no script has replied.
-        _ => true,
+        None => error.kind() != ErrorKind::UnexpectedReturnType,
     }
 }
 

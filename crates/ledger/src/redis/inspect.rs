@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{InfoDict, Value};
-use thiserror::Error;
+use redis::{InfoDict, from_redis_value};
 
-use super::access::Access;
-use super::arguments::{Arguments, Terms};
-use super::library::{Operation, keys_of};
+use super::access::Keys;
+use super::call::{Terms, keys_of};
 use super::link::Way;
 use super::{RedisLedger, errors};
 use crate::LedgerError;
@@ -18,46 +16,17 @@ use ingest_quota::{Account, Timestamp};
 /// The account whose keys the inspection uses. Nothing stays in them.
 const PROBED: &str = "ingest-check";
 
-/// A property of a Redis that makes it unfit for a ledger.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Finding {
-    /// It drops keys when its memory is full.
-    #[error(
-        "Redis can evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy \
-        noeviction` (deploy/redis/redis.conf)"
-    )]
-    MayEvict { policy: String },
-    /// It keeps no append-only file.
-    #[error(
-        "Redis loses charges in a restart: appendonly is off; set `appendonly yes` \
-        (deploy/redis/redis.conf)"
-    )]
-    KeepsNothing,
-    /// This user lacks a permission that the operations need.
-    #[error("{command} fails: {why}; permit it (deploy/redis/users.acl)")]
-    Lacks {
-        command: String,
-        /// The server's error.
-        why: String,
-    },
-    /// Its clock is too far from ours.
-    #[error(
-        "the clocks of Redis and this machine differ by {skew:?}, more than ledger.max_skew; \
-        synchronize the clocks"
-    )]
-    Skewed {
-        /// How far they are apart.
-        skew: Duration,
-    },
-}
-
-/// What an inspection finds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What an inspection finds, in words with the remedies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fitness {
-    /// How the ledger runs its operations there, and why, in words.
+    /// How the ledger runs its operations there, and why.
     pub way: String,
-    /// What makes the Redis unfit for a ledger; empty where it is fit.
-    pub findings: Vec<Finding>,
+    /// Through what it may lose the ledger.
+    pub risks: Vec<String>,
+    /// Why it cannot be a ledger.
+    pub faults: Vec<String>,
+    /// How far its clock is from ours; `None` where it tells no time.
+    pub skew: Option<Duration>,
 }
 
 /// Reads the passwords and certificates that are configured; connects to nothing.
@@ -65,7 +34,7 @@ pub struct Fitness {
 /// # Errors
 /// When one of them cannot be read; the error names the remedy.
 pub async fn ready(config: &LedgerConfig) -> Result<(), String> {
-    Access::new(&config.access).read().await.map(drop)
+    Keys::read(&config.access).await.map(drop)
 }
 
 /// Inspects a Redis: how it runs operations, what may happen to its keys, and whether this user may run every command that the
@@ -78,22 +47,35 @@ pub async fn inspect(
     config: &LedgerConfig,
     now: Timestamp,
 ) -> Result<Fitness, LedgerError> {
-    let ledger = RedisLedger::configured(url, config)?;
+    let ledger = RedisLedger::new(url, config)?;
     let link = &ledger.link;
-    let mut findings = Vec::new();
+    let mut fitness = Fitness::default();
     match link.ask(redis::cmd("INFO").arg("all")).await? {
-        Ok(info) => findings.extend(settings(&InfoDict::new(&text(info)))),
-        Err(error) => findings.push(lacks("INFO", &error)),
+        Ok(info) => {
+            let info: String = from_redis_value(info).unwrap_or_default();
+            fitness.judge(&InfoDict::new(&info));
+        }
+        Err(error) => fitness.lacks("INFO", &errors::own_words(&error)),
     }
     match link.ask(&redis::cmd("TIME")).await? {
-        Ok(time) => findings.extend(skew(time, config.max_skew, now)),
-        Err(error) => findings.push(lacks("TIME", &error)),
+        Ok(time) => {
+            let told = from_redis_value::<(i64, i64)>(time).ok();
+            let theirs = told.map(|(seconds, micros)| seconds.saturating_mul(1_000_000) + micros);
+            let theirs = theirs.map(Timestamp::from_micros);
+            fitness.skew = theirs.map(|theirs| theirs.since(now).max(now.since(theirs)));
+        }
+        Err(error) => fitness.lacks("TIME", &errors::own_words(&error)),
+    }
+    if let Some(skew) = fitness.skew.filter(|skew| *skew > config.max_skew) {
+        fitness.faults.push(format!(
+            "the clocks of Redis and this machine differ by {skew:?}, more than ledger.max_skew; synchronize the clocks"
+        ));
     }
     for command in commands(&keys_of(url.prefix(), PROBED)) {
         let (name, words) = command.split_once(' ').unwrap_or_default();
         let words: Vec<&str> = words.split(' ').collect();
         if let Err(error) = link.ask(redis::cmd(name).arg(words)).await? {
-            findings.push(lacks(name, &error));
+            fitness.lacks(name, &errors::own_words(&error));
         }
     }
     // Runs an operation that writes nothing: then it is known how.
@@ -101,53 +83,48 @@ pub async fn inspect(
         name: PROBED.to_owned(),
         limits: BTreeMap::new(),
     };
-    let terms = Terms {
-        max_skew: None,
-        ..ledger.terms(&account, None, now)
-    };
-    let arguments = Arguments::new(&terms, []).usage(now, 1, &[]);
-    let ran = ledger.run(Operation::Usage, &account, arguments).await;
-    if findings.is_empty() {
+    let mut rules = ledger.rules.clone();
+    rules.max_skew = None;
+    let call = Terms::new(&rules, &account, None, now).usage([], (now, 1), &[]);
+    let ran = link.run(&call).await;
+    if fitness.risks.is_empty() && fitness.faults.is_empty() {
         ran?;
     }
-    Ok(Fitness {
-        way: way(&link.way()),
-        findings,
-    })
-}
-
-fn way(way: &Way) -> String {
-    match way {
+    fitness.way = match link.way() {
         Way::Scripts(why) => format!(
             "runs the ledger as a script by EVALSHA, since it runs no functions ({why}): a charge takes about twice as long"
         ),
         Way::Functions | Way::Undecided => "runs the ledger as functions by FCALL".to_owned(),
-    }
+    };
+    Ok(fitness)
 }
 
-fn settings(info: &InfoDict) -> Vec<Finding> {
-    let field = |name: &str| info.get::<String>(name);
-    let mut findings = Vec::new();
-    if field("master_replid").is_none() {
-        findings.push(Finding::Lacks {
-            command: "INFO".to_owned(),
-            why: "it reports no replication id".to_owned(),
-        });
+impl Fitness {
+    fn lacks(&mut self, command: &str, why: &str) {
+        self.faults.push(format!(
+            "{command} fails: {why}; permit it (deploy/redis/users.acl)"
+        ));
     }
-    if let Some(policy) = field("maxmemory_policy").filter(|policy| policy != "noeviction") {
-        findings.push(Finding::MayEvict { policy });
-    }
-    if field("aof_enabled").is_some_and(|enabled| enabled != "1") {
-        findings.push(Finding::KeepsNothing);
-    }
-    findings
-}
 
-fn skew(time: Value, most: Duration, now: Timestamp) -> Option<Finding> {
-    let (seconds, micros) = redis::from_redis_value::<(i64, i64)>(time).ok()?;
-    let theirs = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
-    let skew = theirs.since(now).max(now.since(theirs));
-    (skew > most).then_some(Finding::Skewed { skew })
+    /// Judges by what the server says of itself.
+    fn judge(&mut self, info: &InfoDict) {
+        let field = |name: &str| info.get::<String>(name);
+        if field("master_replid").is_none() {
+            self.lacks("INFO", "it reports no replication id");
+        }
+        if let Some(policy) = field("maxmemory_policy").filter(|policy| policy != "noeviction") {
+            self.risks.push(format!(
+                "Redis can evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy noeviction` \
+                (deploy/redis/redis.conf)"
+            ));
+        }
+        if field("aof_enabled").is_some_and(|enabled| enabled != "1") {
+            self.risks.push(
+                "Redis loses charges in a restart: appendonly is off; set `appendonly yes` (deploy/redis/redis.conf)"
+                    .to_owned(),
+            );
+        }
+    }
 }
 
 /// The commands that the operations run, on keys that hold nothing afterwards.
@@ -164,15 +141,4 @@ fn commands([hash, set, other]: &[String; 3]) -> [String; 10] {
         format!("ZREM {set} one"),
         format!("DEL {set} {other}"),
     ]
-}
-
-fn lacks(command: &str, error: &redis::RedisError) -> Finding {
-    Finding::Lacks {
-        command: command.to_owned(),
-        why: errors::own_words(error),
-    }
-}
-
-fn text(value: Value) -> String {
-    redis::from_redis_value(value).unwrap_or_default()
 }

@@ -61,9 +61,3 @@ impl Library {
         format!("{}_{}", self.name, <&str>::from(operation))
     }
 }
-
-/// The keys of an account, in the order in which every operation takes them. All carry its name as a hash tag, so that they are
-/// in one slot (L47). `prefix` keeps sandbox runs apart. No other code names a key.
-pub fn keys_of(prefix: &str, account: &str) -> [String; 3] {
-    ["main", "log", "ids"].map(|part| format!("{prefix}:{{{account}}}:{part}"))
-}

@@ -8,12 +8,14 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use super::access::{Access, Keys};
+use super::access::Keys;
+use super::call::Call;
+use super::connection::Connection;
 use super::errors::{self, Failure};
 use super::library::{LIBRARY, Operation};
-use super::route::{Connection, Route};
+use super::route::Route;
 use crate::LedgerError;
-use ingest_config::{RedisAccess, RedisUrl};
+use ingest_config::{LedgerConfig, RedisAccess, RedisUrl};
 
 /// The number of limits on which an operation must be over in the configured time. The time grows with more: a report of thousands
 /// takes Redis tens of milliseconds, and a busy server many times that.
@@ -22,7 +24,7 @@ const LIMITS_IN_TIME: usize = 250;
 /// The connection to one Redis, whatever its kind.
 pub struct Link {
     url: RedisUrl,
-    access: Access,
+    access: RedisAccess,
     /// Made with the first operation, since it needs the secrets.
     route: OnceCell<Route>,
     /// Locked while connecting: tasks that find no connection wait for this one instead of opening their own.
@@ -50,28 +52,15 @@ pub struct Sent {
     pub repeated: bool,
 }
 
-/// What a server is asked to do.
-pub struct Call<'a> {
-    pub operation: Operation,
-    pub keys: &'a [String; 3],
-    pub arguments: &'a [Vec<u8>],
-    /// The number of limits that it reads or writes.
-    pub limits: usize,
-}
-
 impl Link {
-    pub fn new(
-        url: &RedisUrl,
-        access: &RedisAccess,
-        deadline: Duration,
-    ) -> Result<Self, LedgerError> {
+    pub fn new(url: &RedisUrl, config: &LedgerConfig) -> Result<Self, LedgerError> {
         let link = Self {
             url: url.clone(),
-            access: Access::new(access),
+            access: config.access.clone(),
             route: OnceCell::new(),
             held: tokio::sync::Mutex::default(),
             way: Mutex::default(),
-            deadline,
+            deadline: config.timeout,
         };
         // Without the secrets yet: a URL that cannot be used is refused at the start.
         link.route_with(Keys::default())?;
@@ -85,9 +74,8 @@ impl Link {
         })
     }
 
-    /// Runs an operation within the deadline (L48). A failure drops the connection: it is dead, or leads to a server that may no
-    /// longer be the primary.
-    pub async fn run(&self, call: &Call<'_>) -> Result<Sent, LedgerError> {
+    /// Runs an operation within the deadline (L48).
+    pub async fn run(&self, call: &Call) -> Result<Sent, LedgerError> {
         let more = u32::try_from(call.limits / LIMITS_IN_TIME).unwrap_or(u32::MAX);
         let deadline = self.deadline.saturating_mul(more.saturating_add(1));
         let session = self.session().await?;
@@ -115,7 +103,7 @@ impl Link {
     /// than an operation.
     async fn session(&self) -> Result<Session<'_>, LedgerError> {
         let route = self.route.get_or_try_init(|| async {
-            let keys = self.access.read().await;
+            let keys = Keys::read(&self.access).await;
             self.route_with(
                 keys.map_err(|why| LedgerError::Unreachable(format!("{}: {why}", self.url)))?,
             )
@@ -124,6 +112,7 @@ impl Link {
         Ok(Session { link: self, route })
     }
 
+    /// A failure drops the connection: it is dead, or leads to a server that may no longer be the primary.
     async fn within<T>(
         &self,
         deadline: Duration,
@@ -153,61 +142,49 @@ struct Session<'l> {
 
 impl Session<'_> {
     /// A server that does not know the text, or lost it, gets it with the second call or before it.
-    async fn run(&self, call: &Call<'_>) -> Result<Sent, Failure> {
+    async fn run(&self, call: &Call) -> Result<Sent, Failure> {
         if self.link.way() == Way::Undecided {
-            self.ask_for_functions(call.operation).await?;
+            let way = self.way(call.operation).await?;
+            *self.link.way.lock() = way;
         }
-        let (by_name, load, with_text) = match self.link.way() {
-            Way::Scripts(_) => {
-                let (by_name, text) = (&LIBRARY.sha, &LIBRARY.script);
-                (
-                    call.script("EVALSHA", by_name),
-                    None,
-                    call.script("EVAL", text),
-                )
-            }
-            Way::Functions | Way::Undecided => {
-                let mut load = redis::cmd("FUNCTION");
-                load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.functions);
-                let by_name = call.command("FCALL", &LIBRARY.function(call.operation));
-                (by_name.clone(), Some(load), by_name)
-            }
+        let by_script = matches!(self.link.way(), Way::Scripts(_));
+        let by_name = match by_script {
+            true => call.script("EVALSHA", &LIBRARY.sha),
+            false => call.command("FCALL", &LIBRARY.function(call.operation)),
         };
         let (mut reply, mut repeated) = self.send_twice(&by_name).await;
         if reply.as_ref().is_err_and(Failure::is_unknown_text) {
-            let loaded = match &load {
-                Some(load) => self.send_twice(load).await.0,
-                None => Ok(Value::Nil),
-            };
-            let (second, again) = self.send_twice(&with_text).await;
-            // A node of a cluster that cannot load it is perhaps not the one that is called.
-            reply = match second.as_ref().is_err_and(Failure::is_unknown_text) {
-                true => loaded.and(second),
-                false => second,
-            };
+            let again;
+            if by_script {
+                (reply, again) = self.send_twice(&call.script("EVAL", &LIBRARY.script)).await;
+            } else {
+                let mut load = redis::cmd("FUNCTION");
+                load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.functions);
+                let loaded = self.send_twice(&load).await.0;
+                (reply, again) = self.send_twice(&by_name).await;
+                // A node of a cluster that cannot load it is perhaps not the one that is called.
+                if reply.as_ref().is_err_and(Failure::is_unknown_text) {
+                    reply = loaded.and(reply);
+                }
+            }
             repeated |= again;
         }
         let value = reply?;
-        let mut way = self.link.way.lock();
-        if *way == Way::Undecided {
-            *way = Way::Functions;
-        }
         Ok(Sent { value, repeated })
     }
 
     /// Asks whether the server runs functions: without keys and arguments, since one that does not know the command repeats them,
     /// and they are no text.
-    async fn ask_for_functions(&self, operation: Operation) -> Result<(), Failure> {
+    async fn way(&self, operation: Operation) -> Result<Way, Failure> {
         let mut first = redis::cmd("FCALL");
         first.arg(LIBRARY.function(operation)).arg(0);
         match self.send_twice(&first).await.0 {
             Err(Failure::Redis(error)) if errors::lacks_functions(&error) => {
-                *self.link.way.lock() = Way::Scripts(errors::own_words(&error));
-                Ok(())
+                Ok(Way::Scripts(errors::own_words(&error)))
             }
             // Any other error of the server is one of functions, or comes again.
-            Err(Failure::Redis(error)) if error.code().is_some() => Ok(()),
-            asked => asked.map(drop),
+            Err(Failure::Redis(error)) if error.code().is_some() => Ok(Way::Functions),
+            asked => asked.map(|_| Way::Functions),
         }
     }
 
@@ -236,23 +213,5 @@ impl Session<'_> {
         let connection = self.route.connect().await?;
         *held = Some(connection.clone());
         Ok(connection)
-    }
-}
-
-impl Call<'_> {
-    fn command(&self, how: &str, what: &str) -> Cmd {
-        let mut command = redis::cmd(how);
-        command
-            .arg(what)
-            .arg(self.keys.len())
-            .arg(self.keys.as_slice());
-        command.arg(self.arguments);
-        command
-    }
-
-    fn script(&self, how: &str, what: &str) -> Cmd {
-        let mut command = self.command(how, what);
-        command.arg(<&str>::from(self.operation));
-        command
     }
 }

@@ -1,19 +1,19 @@
-//! Connects to each kind of Redis.
+//! Finds the server to connect to, of each kind of Redis.
 
 use std::time::Duration;
 
-use redis::aio::ConnectionLike;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::cluster_async::ClusterConnection;
 use redis::{
-    Client, Cmd, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult, Value,
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
+    TlsCertificates, from_redis_value,
 };
 use secrecy::{ExposeSecret, SecretString};
 
 use super::access::Keys;
+use super::connection::Connection;
 use super::errors::Failure;
-use super::node::{Node, open};
-use super::sentinel::Sentinels;
 use ingest_config::RedisUrl;
 
 const REDIS_PORT: u16 = 6379;
@@ -29,21 +29,14 @@ pub enum Route {
     Cluster(Box<ClusterClient>),
 }
 
-/// A connection that several tasks use at once.
-#[derive(Clone)]
-pub enum Connection {
-    Node(Node),
-    Cluster(ClusterConnection),
-}
-
-impl Connection {
-    /// Sends a command.
-    pub async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Self::Node(node) => node.send(command).await,
-            Self::Cluster(cluster) => cluster.req_packed_command(command).await,
-        }
-    }
+/// Sentinels that watch one primary.
+pub struct Sentinels {
+    sentinels: Vec<Client>,
+    service: String,
+    /// How to connect to the primary; its address is the one that the Sentinels report.
+    primary: RedisConnectionInfo,
+    is_tls: bool,
+    certificates: Option<TlsCertificates>,
 }
 
 impl Route {
@@ -66,13 +59,60 @@ impl Route {
 
     pub async fn connect(&self) -> Result<Connection, Failure> {
         match self {
-            Self::Node(client) => Node::connect(client).await.map(Connection::Node),
-            Self::Sentinels(sentinels) => {
-                return sentinels.connect().await.map(Connection::Node);
-            }
+            Self::Node(client) => Connection::to(client).await,
+            Self::Sentinels(sentinels) => return sentinels.connect().await,
             Self::Cluster(client) => client.get_async_connection().await.map(Connection::Cluster),
         }
         .map_err(Failure::Connecting)
+    }
+}
+
+impl Sentinels {
+    /// Connects to the primary that the first Sentinel to reply names. All are requested at once, since one that is down would
+    /// use up the deadline. Returns the failure that says most about the cause.
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let attempts = self.sentinels.iter();
+        let attempts = attempts.map(|sentinel| Box::pin(self.connect_by(sentinel)));
+        let mut attempts: FuturesUnordered<_> = attempts.collect();
+        let mut most = Failure::UnknownService(self.service.clone());
+        let mut weight = None;
+        while let Some(attempt) = attempts.next().await {
+            match attempt {
+                Ok(connection) => return Ok(connection),
+                Err(failure) if Some(failure.weight()) > weight => {
+                    weight = Some(failure.weight());
+                    most = failure;
+                }
+                Err(_) => {}
+            }
+        }
+        Err(most)
+    }
+
+    async fn connect_by(&self, sentinel: &Client) -> Result<Connection, Failure> {
+        let mut ask = redis::cmd("SENTINEL");
+        ask.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+        let asked = async {
+            let answer = Connection::to(sentinel).await?.send(&ask).await?;
+            Ok(from_redis_value(answer.extract_error()?)?)
+        };
+        let named: Option<(String, u16)> = asked.await.map_err(Failure::Sentinel)?;
+        let (host, port) = named.ok_or_else(|| Failure::UnknownService(self.service.clone()))?;
+        let address = match self.is_tls {
+            true => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            },
+            false => ConnectionAddr::Tcp(host, port),
+        };
+        let connected = async {
+            let info = address.into_connection_info()?;
+            let info = info.set_redis_settings(self.primary.clone());
+            Connection::to(&open(info, self.certificates.as_ref())?).await
+        };
+        connected.await.map_err(Failure::Connecting)
     }
 }
 
@@ -138,4 +178,12 @@ fn with_password(info: ConnectionInfo, password: Option<&SecretString>) -> Conne
         Some(password) => settings.set_password(password.expose_secret()),
         None => settings,
     })
+}
+
+/// A client of one server; nothing is connected yet.
+fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
+    match certificates {
+        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
+        None => Client::open(info),
+    }
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::machine::{Machine, Process, account, refusal, rejection};
 use super::{MAX_SKEW, TIMEOUT};
-use ingest_testing::redis_server::{RedisServer, url};
+use ingest_testing::redis_server::{RedisServer, ledger_config, url};
 
 type Happening = BoxFuture<'static, ()>;
 
@@ -32,7 +32,7 @@ struct Interposed {
 
 impl Interposed {
     fn process(machine: &Machine, happening: Happening) -> Process {
-        let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         Self {
             inner,
             happening: Mutex::new(Some(happening)),
@@ -48,7 +48,7 @@ impl Interposed {
         recoveries: &Arc<AtomicU32>,
         times: u32,
     ) -> Process {
-        let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let forgets = Some((Arc::clone(server), Arc::clone(recoveries), times));
         Self {
             inner,
@@ -124,7 +124,7 @@ impl SharedLedger for Interposed {
 
 /// A process whose ledger answers this late.
 pub(super) fn late(machine: &Machine, late: Duration) -> Process {
-    let inner = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     Interposed {
         inner,
         happening: Mutex::new(None),
@@ -218,9 +218,9 @@ async fn a_limit_that_is_reopened_while_somebody_hears_that_it_is_closed_stays_o
         .close(&account, "daily", Closing::Probing)
         .await
         .unwrap();
-    let cut_off = machine.process_over(Arc::new(
-        RedisLedger::new(&url("redis://127.0.0.1:1"), TIMEOUT, MAX_SKEW).unwrap(),
-    ));
+    let nowhere = url("redis://127.0.0.1:1");
+    let ledger = RedisLedger::new(&nowhere, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
+    let cut_off = machine.process_over(Arc::new(ledger));
     let reopened = account.clone();
     let process = Interposed::process(
         &machine,

@@ -13,7 +13,7 @@ use super::stored::{key, stored, try_stored, whole};
 use super::{MAX_SKEW, TIMEOUT};
 use ingest_testing::parrot::Parrot;
 use ingest_testing::proxy::Proxy;
-use ingest_testing::redis_server::{RedisServer, url, wait_until};
+use ingest_testing::redis_server::{RedisServer, ledger_config, url, wait_until};
 
 fn entries(server: &RedisServer, account: &Account) -> usize {
     stored(server, account).records
@@ -364,7 +364,7 @@ async fn a_server_whose_clock_is_an_hour_off_is_an_outage_and_hands_nothing_out(
     let (machine, account) = (Machine::new(server.url()), account(2));
     assert_eq!(machine.process().drain(&account).await, 2);
     for hours in [1, -1] {
-        let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let ledger = ledger.with_time(ServerTime::Told(Arc::new(Wrong(hours * 3_600_000_000))));
         let process = machine.process_over(Arc::new(ledger));
         is_an_outage(&process, &account, "max_skew").await;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use ingest_base::clock::{Clock, SystemClock};
-use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
-use ingest_ledger::redis::{Finding, RedisLedger, ServerTime, inspect};
+use ingest_config::RedisUrl;
+use ingest_ledger::redis::{Fitness, RedisLedger, ServerTime, inspect};
 use ingest_ledger::{Charge, ChargeReply, Purpose, SharedLedger};
-use ingest_quota::{ChargeId, Cost, Units};
+use ingest_quota::{ChargeId, Cost};
 
 use super::kinds::with_shipped_users;
 use super::machine::{Machine, WINDOW, account};
@@ -15,31 +15,18 @@ use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::Store;
 use crate::books::{self, Books, GRACE, MICROSECOND, at, cost, floor, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
-use ingest_testing::redis_server::{RedisServer, url};
+use ingest_testing::redis_server::{RedisServer, ledger_config, url};
 
-async fn findings(url: &RedisUrl) -> Vec<Finding> {
-    inspect(url, &config(), SystemClock.now())
-        .await
-        .unwrap()
-        .findings
-}
-
-fn config() -> LedgerConfig {
-    LedgerConfig {
-        store: LedgerStore::Sqlite,
-        access: RedisAccess::default(),
-        timeout: TIMEOUT,
-        cheap_max: Units::ZERO,
-        unmetered_max: Units::ZERO,
-        max_skew: MAX_SKEW,
-        after_loss: AfterLoss::Floor,
-    }
+async fn fitness(url: &RedisUrl) -> Fitness {
+    let config = ledger_config(TIMEOUT, MAX_SKEW);
+    inspect(url, &config, SystemClock.now()).await.unwrap()
 }
 
 #[tokio::test]
 async fn nothing_is_found_of_a_redis_as_we_ship_it() {
     let (server, url, _directory) = with_shipped_users();
-    assert_eq!(findings(&url).await, []);
+    let fitness = fitness(&url).await;
+    assert_eq!((fitness.risks, fitness.faults), (vec![], vec![]));
     assert_eq!(server.ask::<i64>("DBSIZE"), 0, "and nothing is left behind");
 }
 
@@ -53,42 +40,36 @@ async fn a_redis_that_evicts_or_keeps_nothing_is_found_out() {
         "--maxmemory-policy",
         "allkeys-lru",
     ]);
-    let found = findings(&server.url()).await;
-    assert_eq!(
-        found,
-        [
-            Finding::MayEvict {
-                policy: "allkeys-lru".to_owned()
-            },
-            Finding::KeepsNothing
-        ]
-    );
-    assert!(found[0].to_string().contains("noeviction"));
+    let found = fitness(&server.url()).await;
+    let [evicts, keeps_nothing] = found.risks.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert!(evicts.contains("`allkeys-lru`; set `maxmemory-policy noeviction`"));
+    assert!(keeps_nothing.contains("appendonly is off"));
+    assert!(found.faults.is_empty(), "{found:?}");
 }
 
 #[tokio::test]
 async fn a_permission_that_lacks_is_named() {
     let (server, url, _directory) = with_shipped_users();
     server.tell("ACL SETUSER ingest -hdel -zrem");
-    let lacking: Vec<_> = findings(&url).await;
-    let [
-        Finding::Lacks { command: one, .. },
-        Finding::Lacks { command: other, .. },
-    ] = lacking.as_slice()
-    else {
+    let lacking = fitness(&url).await.faults;
+    let [one, other] = lacking.as_slice() else {
         panic!("{lacking:?}")
     };
-    assert_eq!((one.as_str(), other.as_str()), ("HDEL", "ZREM"));
+    assert!(one.starts_with("HDEL fails: NOPERM"), "{one}");
+    assert!(other.starts_with("ZREM fails: NOPERM"), "{other}");
 }
 
 #[tokio::test]
 async fn a_redis_that_does_not_tell_what_it_is_is_found_out() {
     let (server, url, _directory) = with_shipped_users();
     server.tell("ACL SETUSER ingest -info");
-    let found = findings(&url).await;
+    let faults = fitness(&url).await.faults;
+    let is_info = |fault: &String| fault.starts_with("INFO fails");
     assert!(
-        matches!(found.as_slice(), [Finding::Lacks { command, .. }] if command == "INFO"),
-        "{found:?}"
+        faults.len() == 1 && faults.iter().all(is_info),
+        "{faults:?}"
     );
 }
 
@@ -96,12 +77,10 @@ async fn a_redis_that_does_not_tell_what_it_is_is_found_out() {
 async fn a_clock_that_is_off_is_found_out() {
     let server = RedisServer::with(&["--appendonly", "yes"]);
     let now = SystemClock.now() + secs(3600);
-    let found = inspect(&server.url(), &config(), now)
-        .await
-        .unwrap()
-        .findings;
+    let config = ledger_config(TIMEOUT, MAX_SKEW);
+    let found = inspect(&server.url(), &config, now).await.unwrap();
     assert!(
-        matches!(found.as_slice(), [Finding::Skewed { .. }]),
+        found.faults.len() == 1 && found.faults[0].contains("more than ledger.max_skew"),
         "{found:?}"
     );
 }
@@ -109,9 +88,13 @@ async fn a_clock_that_is_off_is_found_out() {
 #[tokio::test]
 async fn a_redis_that_cannot_be_reached_is_no_finding() {
     assert!(
-        inspect(&url("redis://127.0.0.1:1"), &config(), SystemClock.now())
-            .await
-            .is_err()
+        inspect(
+            &url("redis://127.0.0.1:1"),
+            &ledger_config(TIMEOUT, MAX_SKEW),
+            SystemClock.now()
+        )
+        .await
+        .is_err()
     );
 }
 
@@ -175,7 +158,7 @@ fn changes(server: &RedisServer) -> i64 {
 async fn times_and_units_keep_all_their_digits() {
     let server = RedisServer::start();
     let machine = Machine::new(server.url());
-    let ledger = RedisLedger::new(&machine.url, TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let ledger = std::sync::Arc::new(SharedAsLedger(ledger));
     let quota = 9_007_199_254_740;
     let begun = SystemClock.now();
@@ -201,7 +184,7 @@ async fn times_and_units_keep_all_their_digits() {
 async fn however_charges_come_the_log_falls_into_short_chunks() {
     let server = RedisServer::start();
     let account = account(1_000_000);
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let books = Books::new(std::sync::Arc::new(SharedAsLedger(ledger)), account.clone());
     let now = SystemClock.now();
     // One machine tells what it charged, in order; another as many in between, backwards; then somebody charges.
@@ -279,7 +262,7 @@ async fn charges_that_no_window_holds_leave_the_log() {
 #[tokio::test]
 async fn a_repeated_charge_is_told_with_the_time_at_which_it_was_made() {
     let (server, account) = (RedisServer::start(), account(10));
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW)
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW))
         .unwrap()
         .with_time(ServerTime::Callers);
     let (id, cost, leave, purpose) = (

@@ -15,7 +15,7 @@ use redis::{Connection, Script};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{Books, account, at, cost, entry, id, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 const HOUR: Duration = secs(60 * 60);
 const DAY: Duration = secs(24 * 60 * 60);
@@ -129,7 +129,7 @@ struct Lives {
 impl Lives {
     fn of(limit: Limit) -> Self {
         let server = RedisServer::start();
-        let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
         let account = account([("daily", limit)]);
         let lasting = Arc::new(Lasting::new(ledger, &server));
@@ -214,7 +214,7 @@ async fn keys_of_many_limits_outlive_the_closing_of_one_by_26_hours() {
 #[tokio::test]
 async fn a_report_tells_when_lives_were_renewed() {
     let lives = Lives::of(limit(1_000, Some(16 * HOUR), None));
-    let ledger = RedisLedger::new(&lives.server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&lives.server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let ledger = ledger.with_time(ServerTime::Callers);
     let renewed = async |seconds: f64| {
         let usage = ledger.usage(&lives.account, None, &[], at(seconds)).await;

@@ -13,7 +13,7 @@ use super::stored::{key, whole};
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{Books, cost, entry, floor, fresh_id, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 #[tokio::test]
 async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
@@ -148,7 +148,7 @@ async fn what_a_floor_said_and_was_charged_after_it_holds_when_units_are_lost() 
 
 async fn floor_when_units_are_lost(looks_first: bool) {
     let (server, account) = (RedisServer::start(), account(300));
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
     let now = SystemClock.now();
     books.absorb(&[], &[floor("daily", now, 100)], now).await;
@@ -216,7 +216,7 @@ async fn a_machine_that_only_saw_what_another_told_finds_that_it_is_lost() {
     let (server, machine, account) = one_that_charged(5).await;
     let process = machine.process();
     let older = server.dump_all();
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let books = Books::new(Arc::new(SharedAsLedger(ledger)), account.clone());
     let now = SystemClock.now();
     let told = entry(&fresh_id(), now - secs(1), cost([("daily", 100)]));
@@ -229,7 +229,7 @@ async fn a_machine_that_only_saw_what_another_told_finds_that_it_is_lost() {
 #[tokio::test]
 async fn a_machine_whose_clock_is_wrong_tells_nothing() {
     let (server, machine, account) = one_that_charged(5).await;
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let now = SystemClock.now();
     let told = entry(&fresh_id(), now - secs(1), cost([("daily", 100)]));
     let wrong = now + 2 * MAX_SKEW;

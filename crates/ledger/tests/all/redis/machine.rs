@@ -15,6 +15,8 @@ use ingest_ledger::{
 use ingest_quota::{Account, ChargeId, Cost, Outage, Rejection, Timestamp, Units};
 use tempfile::TempDir;
 
+use ingest_testing::redis_server::ledger_config;
+
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{cost, limit, secs};
 
@@ -48,7 +50,8 @@ impl Machine {
 
     /// One more process on this machine.
     pub(crate) fn process(&self) -> Process {
-        let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
+        let ledger =
+            Arc::new(RedisLedger::new(&self.url, &ledger_config(self.timeout, MAX_SKEW)).unwrap());
         self.process_over(ledger)
     }
 
@@ -63,14 +66,14 @@ impl Machine {
 
     /// One more process, so much later, whose clock is so far behind the ledger's.
     pub(crate) fn process_behind(&self, later: Duration, behind: Duration) -> Process {
-        let ledger = RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&self.url, &ledger_config(self.timeout, MAX_SKEW)).unwrap();
         let ledger = ledger.with_time(ServerTime::Told(Arc::new(Later(later))));
         self.process_by(Arc::new(ledger), Arc::new(Later(later - behind)))
     }
 
     /// One more process, whose clock is so far behind everybody's.
     pub(crate) fn process_earlier(&self, span: Duration) -> Process {
-        let ledger = RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&self.url, &ledger_config(self.timeout, MAX_SKEW)).unwrap();
         self.process_by(Arc::new(ledger), Arc::new(Earlier(span)))
     }
 
@@ -82,7 +85,8 @@ impl Machine {
 
     /// A process that only looks.
     pub(crate) fn watcher(&self) -> Process {
-        let ledger = Arc::new(RedisLedger::new(&self.url, self.timeout, MAX_SKEW).unwrap());
+        let ledger =
+            Arc::new(RedisLedger::new(&self.url, &ledger_config(self.timeout, MAX_SKEW)).unwrap());
         let journal = Journal::open_read_only(&self.journal()).unwrap();
         let client = ReadOnlyClient::new(ledger, journal, Arc::new(SystemClock));
         Process(Box::new(client), Arc::clone(&self.state))

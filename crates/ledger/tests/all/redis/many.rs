@@ -12,7 +12,7 @@ use super::stored::whole;
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{Books, MICROSECOND, account, at, limit};
 use crate::shared_as_ledger::SharedAsLedger;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 
 /// More than Lua's stack holds values of.
 const LIMITS: usize = 3_000;
@@ -93,7 +93,7 @@ async fn what_thousands_of_limits_counted_survives_a_loss() {
 #[tokio::test]
 async fn a_report_of_many_limits_counts_a_charge_until_its_last_instant() {
     let server = RedisServer::start();
-    let ledger = RedisLedger::new(&server.url(), TIMEOUT, MAX_SKEW).unwrap();
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
     let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
     let books = Books::new(Arc::new(ledger), with_values(120));
     books.take(&of(0..119), at(1.0)).await;

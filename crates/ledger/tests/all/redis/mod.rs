@@ -25,7 +25,7 @@ use ingest_ledger::redis::{RedisLedger, ServerTime};
 
 use super::Store;
 use crate::shared_as_ledger::SharedAsLedger;
-use ingest_testing::redis_server::RedisServer;
+use ingest_testing::redis_server::{RedisServer, ledger_config};
 use lives::Lasting;
 
 /// Longer than a busy machine needs: what these tests ask is not how fast it is.
@@ -48,7 +48,7 @@ impl Standalone {
 impl Store for Standalone {
     /// Every key is seen to have a time to live after every operation.
     fn ledger(&self) -> Arc<dyn Ledger> {
-        let ledger = RedisLedger::new(&self.0.url(), TIMEOUT, MAX_SKEW).unwrap();
+        let ledger = RedisLedger::new(&self.0.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
         Arc::new(Lasting::new(ledger, &self.0))
     }

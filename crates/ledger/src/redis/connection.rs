@@ -1,4 +1,4 @@
-//! A connection to one server. Its answers have a bound, since another program on the port could fill the memory.
+//! A connection. The answers of one server have a bound, since another program on the port could fill the memory.
 
 use std::io;
 use std::pin::Pin;
@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, RedisConnectionInfo,
-    RedisResult, TlsCertificates, Value,
-};
+use redis::cluster_async::ClusterConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinSet;
@@ -21,45 +19,42 @@ const ANSWER: u64 = 4 << 20;
 
 /// A connection that several tasks use at once.
 #[derive(Clone)]
-pub struct Node {
-    connection: MultiplexedConnection,
-    /// The task that reads and writes it, which ends with its last user; none where the library drives it.
-    _driver: Arc<JoinSet<()>>,
+pub enum Connection {
+    Node {
+        connection: MultiplexedConnection,
+        /// The task that reads and writes it, which ends with its last user; none where the library drives it.
+        _driver: Arc<JoinSet<()>>,
+    },
+    Cluster(ClusterConnection),
 }
 
-impl Node {
+impl Connection {
     /// Connects to a server. Over TLS the server has proved who it is, and the library connects.
-    pub async fn connect(client: &Client) -> RedisResult<Self> {
+    pub async fn to(client: &Client) -> RedisResult<Self> {
+        // Without timeouts of the library: one deadline covers the whole operation.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
         let info = client.get_connection_info();
-        let settings = info.redis_settings();
-        match info.addr() {
+        let stream: Box<dyn Stream> = match info.addr() {
             ConnectionAddr::Tcp(host, port) => {
-                Self::over(TcpStream::connect((host.as_str(), *port)).await?, settings).await
+                Box::new(TcpStream::connect((host.as_str(), *port)).await?)
             }
-            ConnectionAddr::Unix(path) => {
-                Self::over(UnixStream::connect(path).await?, settings).await
-            }
+            ConnectionAddr::Unix(path) => Box::new(UnixStream::connect(path).await?),
             _ => {
-                let config = patient();
                 let connection = client.get_multiplexed_async_connection_with_config(&config);
-                Ok(Self {
+                return Ok(Self::Node {
                     connection: connection.await?,
                     _driver: Arc::default(),
-                })
+                });
             }
-        }
-    }
-
-    async fn over(
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        settings: &RedisConnectionInfo,
-    ) -> RedisResult<Self> {
-        let stream = Bounded { stream, read: 0 };
-        let (connection, driver) =
-            MultiplexedConnection::new_with_config(settings, stream, patient()).await?;
+        };
+        let (stream, settings) = (Bounded { stream, read: 0 }, info.redis_settings());
+        let connection = MultiplexedConnection::new_with_config(settings, stream, config);
+        let (connection, driver) = connection.await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(driver);
-        Ok(Self {
+        Ok(Self::Node {
             connection,
             _driver: Arc::new(tasks),
         })
@@ -67,17 +62,24 @@ impl Node {
 
     /// Sends a command.
     pub async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
-        self.connection.req_packed_command(command).await
+        match self {
+            Self::Node { connection, .. } => connection.req_packed_command(command).await,
+            Self::Cluster(cluster) => cluster.req_packed_command(command).await,
+        }
     }
 }
 
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// A stream that fails when more is read than any answer has. Each command begins the count anew.
-struct Bounded<S> {
-    stream: S,
+struct Bounded {
+    stream: Box<dyn Stream>,
     read: u64,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+impl AsyncRead for Bounded {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -97,7 +99,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+impl AsyncWrite for Bounded {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -114,19 +116,4 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
-}
-
-/// A client of one server; nothing is connected yet.
-pub fn open(info: ConnectionInfo, certificates: Option<&TlsCertificates>) -> RedisResult<Client> {
-    match certificates {
-        Some(certificates) => Client::build_with_tls(info, certificates.clone()),
-        None => Client::open(info),
-    }
-}
-
-/// A configuration without timeouts of the library: one deadline covers the whole operation.
-fn patient() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
-        .set_connection_timeout(None)
-        .set_response_timeout(None)
 }

@@ -25,15 +25,16 @@ local function rewrite(list, chunk)
   end
   records = packed(list, 1, #list)
   if #records > MOST_OPEN and older[1] then
-    seal(older)
+    records = packed(older, 1, #older)
+    seal()
     rewrite(left)
   end
 end
 
 -- Writes what an operation changed; returns its reply. `intact`: 0 where floors were needed.
-local function amended(survived, intact)
+local function amended(intact)
   recount()
-  finish(survived)
+  finish()
   return { 'recorded', epoch, sequence, now, intact or 1 }
 end
 
@@ -65,7 +66,7 @@ offer('settle', true, false, function()
     return { 'recorded', epoch, sequence, now, 1 }
   end
   local at, units = record and record[AT] or now, record and record[UNITS] or {}
-  local held, others, survived = {}, { 'others' }, sequence
+  local held, others = {}, { 'others' }
   for number, taken in pairs(units) do
     held[call('HGET', MAIN, 'name:' .. number)] = taken
   end
@@ -91,7 +92,7 @@ offer('settle', true, false, function()
     insert(at, id, units, releases and 'released' or 'told')
   end
   sequence = sequence + STRIDE
-  return amended(survived)
+  return amended()
 end)
 
 -- Begins with an empty log where a part of it is gone. What the totals and the floors said becomes one floor for each limit, since
@@ -99,10 +100,7 @@ end)
 local function salvage()
   for number = 1, size do
     local limit = limit_numbered(number)
-    local used, floors = limit[TOTAL], limit[FLOORS] or {}
-    for place = 1, #floors, 3 do
-      used = max(used, floors[place + 1] + floors[place + 2])
-    end
+    local used = used_since(limit, 0)
     limit[TOTAL], limit[FRONT], limit[AHEAD], limit[WHOLE] = 0, now, '', true
     limit[FLOORS] = used > 0 and { newest, used, 0 }
   end
@@ -137,16 +135,6 @@ local function set_floor(limit, at, used)
   limit[FLOORS], floored, changes = floors, max(floored, at), true
 end
 
-local function absorb(id, at, cost)
-  local units = {}
-  for place = 1, #cost, 2 do
-    local limit = limit_sent(cost[place])
-    units[limit[NUMBER]] = cost[place + 1]
-    add(limit, at, cost[place + 1])
-  end
-  insert(at, id, units, cost[1] and 'told' or 'released')
-end
-
 -- Adds charges that were made elsewhere at their own times, once, even beyond a limit (L17); and floors (L40).
 --
 -- ARGV then: whether it recovers, and an array of floors: the place of a limit, time, units, one after another; for each charge:
@@ -158,9 +146,9 @@ end
 offer('absorb', true, true, function()
   local recovers, floors = unpack_all(args[2 + count])
   if loss and not recovers then
-    return { 'lost', loss }
+    return { 'lost' }
   end
-  local intact, survived = recovers and is_intact(), sequence
+  local intact = recovers and is_intact()
   if loss == 'torn' then
     salvage()
   end
@@ -168,9 +156,15 @@ offer('absorb', true, true, function()
     end_epoch(0)
   end
   for place = 3 + count, #args do
-    local id, at, cost = unpack_all(args[place])
-    if at > now - keep and not find_record(id) then
-      absorb(id, min(at, now), cost)
+    local id, made, cost = unpack_all(args[place])
+    if made > now - keep and not find_record(id) then
+      local at, units = min(made, now), {}
+      for which = 1, #cost, 2 do
+        local limit = limit_sent(cost[which])
+        units[limit[NUMBER]] = cost[which + 1]
+        add(limit, at, cost[which + 1])
+      end
+      insert(at, id, units, cost[1] and 'told' or 'released')
     end
   end
   for place = 1, intact and 0 or #floors, 3 do
@@ -179,7 +173,7 @@ offer('absorb', true, true, function()
   -- The ledger's time is after every floor (L4).
   newest = floored > 0 and max(newest, floored + 1) or newest
   sequence = sequence + ((#args > 2 + count or floors[1]) and STRIDE or 0)
-  return amended(survived, intact and 1 or 0)
+  return amended(intact and 1 or 0)
 end)
 
 -- Closes a limit that the upstream reported exhausted, or reopens it. Of two closings the later holds (L18, L19).
@@ -202,5 +196,5 @@ offer('close', true, false, function()
     limit[CLOSED], limit[PROBING], closing = till, interval or false, max(closing, till)
   end
   renews = true
-  return amended(sequence)
+  return amended()
 end)

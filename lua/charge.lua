@@ -30,16 +30,7 @@ local function evaluate(limit, rule, from)
   elseif limit[FRONT] < from then
     expire(limit, from)
   end
-  local used, floors = limit[TOTAL], limit[FLOORS]
-  limit[FLOORS] = false
-  for place = 1, floors and #floors or 0, 3 do
-    if floors[place] >= from then
-      limit[FLOORS] = limit[FLOORS] or {}
-      append(limit[FLOORS], floors[place], floors[place + 1], floors[place + 2])
-      used = max(used, floors[place + 1] + floors[place + 2])
-    end
-  end
-  return used
+  return used_since(limit, from)
 end
 
 -- The units of the records ahead, and from when on others follow.
@@ -111,7 +102,7 @@ offer('charge', false, false, function()
   -- `asked`: of each limit the units, the most that may be used, the rule.
   local fits, used, asked = true, { nil }, { nil, nil, nil }
   for index = 1, count do
-    local limit = open_limit(args[1 + index], stored[2 + index])
+    local limit = limit_sent(index)
     local units, most, rule, back, part, periods = unpack_all(args[1 + count + index])
     local before = evaluate(limit, rule, counted_from(back, part, periods))
     used[index], asked[3 * index - 2], asked[3 * index - 1], asked[3 * index] = before, units, most, rule
@@ -121,7 +112,7 @@ offer('charge', false, false, function()
   -- The open records become a chunk before this charge, which is later than all of them.
   local is_tidying = #records > MOST_OPEN and now > newest
   if loss or is_tidying and fits and not known and is_torn() then
-    return { 'lost', loss or 'torn' }
+    return { 'lost' }
   elseif known then
     local held = {}
     for number, taken in pairs(known[UNITS]) do
@@ -134,7 +125,10 @@ offer('charge', false, false, function()
   if newest <= now - keep then
     clear()
   elseif is_tidying then
-    tidy(2 + 2 * count)
+    -- After every decision: a user who lacks a permission changes nothing.
+    evict()
+    merge(2 + 2 * count)
+    seal()
   end
   local taken, remarks = { nil }, NONE
   for index = 1, count do
@@ -155,6 +149,6 @@ offer('charge', false, false, function()
   -- Of few units of the account's first limit alone: as `pack` writes it, in a third of the time.
   local one = count == 1 and #id < 32 and taken[1] and taken[1] < 128 and taken[1]
   local record = one and struct_pack('>BI8Bc0BBB', 207, now, 160 + #id, id, 145, one, 194)
-  finish(sequence - 1, record or pack(now, id, taken, false))
+  finish(record or pack(now, id, taken, false))
   return pack('granted', epoch, sequence, now, used, remarks)
 end)

@@ -24,7 +24,7 @@
 --
 -- ARGV: 1 the caller's terms, as `begin` reads them; then the fields of the limits that the operation needs; then its own.
 -- An id stands between zero bytes, so that its bytes are found in no other.
--- Reply, where nothing was done: 'skewed' and by how much (L5); 'lost' and why (L35).
+-- Reply, where nothing was done: 'skewed' and by how much (L5); 'lost' (L35).
 
 -- The open records become a chunk when they have more bytes, which are about 16 records; a chunk of more than twice as many is
 -- divided. A limit knows all of its records as long as they have few bytes.
@@ -45,9 +45,9 @@ local forgotten
 -- The ledger: what is stored, as described above.
 local MAIN, LOG, IDS, args, stored, epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared
 local sequence, newest, records
--- The server's clock; the ledger's time; the first charge whose id counts as remembered, once a function reads it; why this is not
--- the ledger that the caller has seen, or false.
-local clock, now, remembered_from, loss
+-- The server's clock; the ledger's time; the sequence before this operation; the first charge whose id counts as remembered, once a
+-- function reads it; why this is not the ledger that the caller has seen, or false.
+local clock, now, previous, remembered_from, loss
 -- Whether `about` changes, whether lives are renewed; fields and values to write, `open` first; the limits to write, by field. Tables
 -- of a charge are made with room for what they usually hold: to grow takes a third of a command.
 local changes, renews, writes, limits
@@ -64,12 +64,9 @@ end
 
 -- Calls a command with a list of any length from a place on, a part at a time; returns what the calls reply.
 local function call_with(command, key, list, first, last)
-  if last - first < BATCH then
-    return last >= first and call(command, key, unpack(list, first, last)) or {}
-  end
   local replies = {}
   for start = first, last, BATCH do
-    local more = call_with(command, key, list, start, min(start + BATCH - 1, last))
+    local more = call(command, key, unpack(list, start, min(start + BATCH - 1, last)))
     append(replies, unpack(type(more) == 'table' and more or {}))
   end
   return replies
@@ -131,7 +128,7 @@ local function begin(keys, arguments)
       return redis.error_reply("READONLY You can't write against a read only replica.")
     end
   end
-  changes = not epoch or kept > keep
+  changes, previous = not epoch or kept > keep, sequence
   renews, keep = changes, changes and kept or keep
   writes, limits, remembered_from = { 'open', '', nil, nil }, {}, nil
   -- The ledger's time never runs backwards (L4).
@@ -157,7 +154,7 @@ local function offer(name, reads_log, copes, run)
   operations[name] = function(keys, arguments)
     local refused = begin(keys, arguments)
     loss = not refused and reads_log and is_torn() and 'torn' or loss
-    return refused or loss and not copes and { 'lost', loss } or run()
+    return refused or loss and not copes and { 'lost' } or run()
   end
 end
 
@@ -193,10 +190,9 @@ local function end_epoch(survived)
 end
 
 -- Writes the ledger with one more open record. An epoch begins where there is none, or where another server began it (L36).
--- `survived`: the sequence before this operation.
-local function finish(survived, record)
+local function finish(record)
   if epoch and home ~= server then
-    end_epoch(survived)
+    end_epoch(previous)
   end
   renews = renews or not epoch or now >= renewed + keep / 16
   epoch, home, renewed = epoch or fresh_epoch, server, renews and now or renewed
@@ -208,7 +204,7 @@ local function finish(survived, record)
     append(writes, 'about', pack(epoch, home, keep, renewed, closing, chunks, size, merged, floored, cleared))
   end
   writes[2] = struct_pack('>I8I8', sequence, newest) .. records .. (record or '')
-  call_with('HSET', MAIN, writes, 1, #writes)
+  local _ = #writes < BATCH and call('HSET', MAIN, unpack(writes)) or call_with('HSET', MAIN, writes, 1, #writes)
   if renews then
     -- Keys outlive the longest window and every closing (L50).
     local life = math.ceil(max(keep * 9 / 8, least_life, closing - now + least_life) / 1000)

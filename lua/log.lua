@@ -11,17 +11,23 @@ local function open_chunk()
   return pack(0, newest, {}) .. records
 end
 
--- The records of a text, from an offset on; without it, those of a chunk.
-local function records_of(text, offset)
-  local list = {}
-  offset = offset or unpack_some(text, 3, 0)
+-- Calls `visit` with the values of each record of a text, from an offset on.
+local function each_record(text, offset, visit)
   while offset >= 0 and offset < #text do
     local values = { unpack_some(text, 4 * BATCH, offset) }
     for place = 2, #values, 4 do
-      list[#list + 1] = { values[place], values[place + 1], values[place + 2], values[place + 3] }
+      visit(values[place], values[place + 1], values[place + 2], values[place + 3])
     end
     offset = values[1]
   end
+end
+
+-- The records of a text, from an offset on; without it, those of a chunk.
+local function records_of(text, offset)
+  local list = {}
+  each_record(text, offset or unpack_some(text, 3, 0), function(...)
+    list[#list + 1] = { ... }
+  end)
   return list
 end
 
@@ -43,19 +49,15 @@ end
 -- Subtracts from a limit's total what the records of a text hold from its front until `from`; those that are left are ahead then.
 -- Returns whether any are left.
 local function pass(limit, text, offset, from)
-  local number, front, left, places = limit[NUMBER], limit[FRONT], {}, 0
-  while offset >= 0 and offset < #text do
-    local values = { unpack_some(text, 4 * BATCH, offset) }
-    for place = 2, #values, 4 do
-      local at, units = values[place], values[place + 2][number] or 0
-      if at >= from and units > 0 then
-        left[places + 1], left[places + 2], places = at, units, places + 2
-      elseif at >= front and at < from then
-        limit[TOTAL] = limit[TOTAL] - units
-      end
+  local front, left, places = limit[FRONT], {}, 0
+  each_record(text, offset, function(at, _, taken)
+    local units = taken[limit[NUMBER]] or 0
+    if at >= from and units > 0 then
+      left[places + 1], left[places + 2], places = at, units, places + 2
+    elseif at >= front and at < from then
+      limit[TOTAL] = limit[TOTAL] - units
     end
-    offset = values[1]
-  end
+  end)
   limit[FRONT], limit[AHEAD] = left[1] or from, left[1] and places <= 4 * BATCH and pack(unpack(left)) or ''
   return left[1] ~= nil
 end
@@ -118,26 +120,46 @@ local function recount()
   end
 end
 
--- Writes records as chunks. `text`: how they are stored, where they did not change.
-local function write_chunks(list, text)
+-- What is used of a limit: its total, or more by floors (L40). Those before an instant count no more.
+local function used_since(limit, from)
+  local used, floors = limit[TOTAL], limit[FLOORS]
+  limit[FLOORS] = false
+  for place = 1, floors and #floors or 0, 3 do
+    if floors[place] >= from then
+      limit[FLOORS] = limit[FLOORS] or {}
+      append(limit[FLOORS], floors[place], floors[place + 1], floors[place + 2])
+      used = max(used, floors[place + 1] + floors[place + 2])
+    end
+  end
+  return used
+end
+
+local function add_units(sums, units)
+  for number, taken in next, units do
+    sums[number] = (sums[number] or 0) + taken
+  end
+end
+
+-- Adds a chunk, of records as they are stored.
+local function add_chunk(first, last, sums, text)
+  call('ZADD', LOG, last, pack(first, last, sums) .. text)
+  renews, chunks, changes = renews or chunks == 0, chunks + 1, true
+end
+
+-- Writes records as chunks.
+local function write_chunks(list)
   local start = 1
-  renews = renews or chunks == 0
   while start <= #list do
-    local stop = #list - start >= 2 * CHUNK and start + CHUNK - 1 or #list
+    local stop, sums = #list - start >= 2 * CHUNK and start + CHUNK - 1 or #list, {}
     while list[stop + 1] and list[stop + 1][AT] == list[stop][AT] do
       stop = stop + 1
     end
-    local sums = {}
     for place = start, stop do
-      for number, units in pairs(list[place][UNITS]) do
-        sums[number] = (sums[number] or 0) + units
-      end
+      add_units(sums, list[place][UNITS])
     end
-    local head = pack(list[start][AT], list[stop][AT], sums)
-    call('ZADD', LOG, list[stop][AT], head .. (stop - start + 1 == #list and text or packed(list, start, stop)))
-    chunks, start = chunks + 1, stop + 1
+    add_chunk(list[start][AT], list[stop][AT], sums, packed(list, start, stop))
+    start = stop + 1
   end
-  changes = true
 end
 
 local function remove_chunk(chunk)
@@ -160,24 +182,27 @@ local function forget(list)
 end
 
 -- Whether the id of a record is remembered (L11).
-local function is_remembered(record)
+local function is_remembered(at, lasts)
   remembered_from = remembered_from or counted_from(remember - 1, false, forgets)
-  return record[AT] >= remembered_from or record[LASTS] and record[AT] > now - keep
+  return at >= remembered_from or lasts and at > now - keep
 end
 
--- Makes records a chunk that were open, and finds their ids there from then on.
-local function seal(list, text)
+-- Makes the open records a chunk, and finds their ids there from then on.
+local function seal()
   -- Redis searches a hash of short values from end to end, up to 512. One of 65 bytes makes it a table.
-  local ids, places = { '', string.rep('0', chunks < 8 and 1 or 65) }, 2
+  local ids, places, sums, first, final = { '', string.rep('0', chunks < 8 and 1 or 65) }, 2, {}, nil, nil
   -- Without `main`, what is left of the other keys means nothing.
   local _ = chunks == 0 and call('DEL', LOG, IDS)
-  for _, record in ipairs(list) do
-    if is_remembered(record) then
-      ids[places + 1], ids[places + 2], places = record[ID], pack(record[AT]), places + 2
+  each_record(records, 0, function(at, id, units, lasts)
+    first, final = first or at, at
+    add_units(sums, units)
+    if is_remembered(at, lasts) then
+      ids[places + 1], ids[places + 2], places = id, pack(at), places + 2
     end
-  end
+  end)
   call_with('HSET', IDS, ids, 1, places)
-  write_chunks(list, text)
+  add_chunk(first, final, sums, records)
+  records = ''
 end
 
 -- Forgets all records.
@@ -191,7 +216,7 @@ local function find_record(id)
   local function remembered(list, chunk)
     for place = #list, 1, -1 do
       local record = list[place]
-      if record[ID] == id and record[AT] > forgotten and is_remembered(record) then
+      if record[ID] == id and record[AT] > forgotten and is_remembered(record[AT], record[LASTS]) then
         return record, list, chunk
       end
     end

@@ -28,30 +28,29 @@ local function are_one(earlier, later, windows)
   return earlier > floored
 end
 
--- Merges records of at most `most` chunks. `first`: the place of the first window of the account among the arguments.
-local function merge(first, most)
+-- Merges records of at most four chunks. `first`: the place of the first window among the arguments; none where nothing is merged.
+local function merge(first)
   local windows, left, gone, starts, last = {}, {}, {}, {}, nil
   for place = first, #args do
     local back, part, periods = unpack_all(args[place])
     windows[#windows + 1] = { from = counted_from(back, part, periods), part = part }
   end
-  local read = call('ZRANGEBYSCORE', LOG, merged, counted_from(remember - 1, false, forgets) - 1, 'LIMIT', 0, most)
+  local till = counted_from(remember - 1, false, forgets) - 1
+  local read = windows[1] and call('ZRANGEBYSCORE', LOG, merged, till, 'LIMIT', 0, 4) or {}
   for _, chunk in ipairs(read) do
-    local offset, _, till = unpack_some(chunk, 3, 0)
+    local offset, _, last_at = unpack_some(chunk, 3, 0)
     for _, record in ipairs(records_of(chunk, offset)) do
       if last and not record[LASTS] and are_one(last[AT], record[AT], windows) then
         append(gone, { last[AT], last[ID] }, record)
         starts[last] = starts[last] or last[AT]
         last[AT], last[ID] = record[AT], ''
-        for number, units in pairs(record[UNITS]) do
-          last[UNITS][number] = (last[UNITS][number] or 0) + units
-        end
+        add_units(last[UNITS], record[UNITS])
       else
         last = not record[LASTS] and record
         left[#left + 1] = record
       end
     end
-    merged, changes = till, true
+    merged, changes = last_at, true
   end
   for record, start in pairs(starts) do
     for number in pairs(record[UNITS]) do
@@ -69,15 +68,4 @@ local function merge(first, most)
     write_chunks(left)
     recount()
   end
-end
-
--- Makes the open records a chunk. Later ones share no instant with them: it is called at a later time. It comes last, so that a
--- user who lacks a permission changes nothing.
-local function tidy(first_window)
-  evict()
-  if first_window <= #args then
-    merge(first_window, 4)
-  end
-  seal(records_of(records, 0), records)
-  records = ''
 end

@@ -260,3 +260,19 @@ fn every_form_of_the_url_is_in_the_shipped_configuration_and_in_the_manual() {
         );
     }
 }
+
+#[test]
+fn a_limit_that_another_machine_counts_by_another_quota_is_reported_until_it_is_charged() {
+    let server = RedisServer::start();
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    assert_eq!(charge(&world(&url, &[]))["decision"], "granted");
+    let other = world(&url, &["credentials.youtube.limits.daily.quota=9000"]);
+    let said = || other.ingest(&["charge", "youtube", "videos.list"]).stderr;
+    let why = said();
+    assert!(
+        why.contains("another configuration of this limit was used before"),
+        "{why}"
+    );
+    assert!(why.contains("10000 less 500 in 1day"), "{why}");
+    assert!(!said().contains("another configuration"));
+}

@@ -12,7 +12,7 @@ use super::Standalone;
 use super::machine::{self, Machine};
 use super::stored::whole;
 use crate::Store;
-use crate::books::{Books, account, at, cost, entry, floor, limit, secs};
+use crate::books::{self, Books, MICROSECOND, account, at, cost, entry, floor, limit, secs};
 use crate::model::Model;
 use ingest_testing::redis_server::RedisServer;
 
@@ -84,6 +84,52 @@ async fn a_rejection_that_looks_far_ahead_takes_one_call() {
     let rejected = machine::rejection(process.ask(&account, 60).await);
     assert_eq!(rejected.remaining, Units::ZERO);
     assert_eq!(calls().iter().sum::<u64>() - before.iter().sum::<u64>(), 1);
+}
+
+/// Chunks that begin where others end, and one in which all records share an instant.
+#[tokio::test]
+async fn a_rejection_is_exact_where_charges_are_a_microsecond_apart_or_made_at_one_instant() {
+    for apart in [MICROSECOND, Duration::ZERO] {
+        let store = Standalone::open().await;
+        let books = Books::new(store.ledger(), machine::account(200));
+        let made = |nth: u32| at(0.0) + apart * nth + secs(u64::from(nth / 50));
+        let charge = |nth| {
+            let id = ChargeId::new(format!("{nth:09}"));
+            books::entry(&id, made(nth), daily(1))
+        };
+        let charges: Vec<_> = (0..200).map(charge).collect();
+        books.absorb(&charges, &[], made(199)).await;
+        whole(&store.0, &books.account);
+        let window = limit(1, Some(machine::WINDOW), None);
+        for units in 1..=200_u32 {
+            let rejection = books.reject(&daily(units.into()), made(199)).await;
+            let last = window.window().expiry(made(units - 1));
+            assert_eq!(rejection.retry_at, last, "{units} units, {apart:?} apart");
+        }
+    }
+}
+
+/// The last charge of a chunk counts until its own instant leaves the window, whatever left it before.
+#[tokio::test]
+async fn a_window_that_begins_with_any_charge_of_a_chunk_counts_it() {
+    let store = Standalone::open().await;
+    let window = limit(1, Some(machine::WINDOW), None);
+    for first in 0..40_u64 {
+        let mut account = machine::account(100);
+        account.name = format!("account {first}");
+        let books = Books::new(store.ledger(), account);
+        let made = |nth: u64| at(0.0) + secs(nth);
+        for nth in 0..40 {
+            books.take(&daily(1), made(nth)).await;
+        }
+        let now = window.window().expiry(made(first)) - MICROSECOND;
+        let grant = books.take(&daily(1), now).await;
+        assert_eq!(
+            grant.remaining["daily"].get(),
+            100 - (40 - first) - 1,
+            "{first}"
+        );
+    }
 }
 
 struct Pair {

@@ -36,6 +36,25 @@ async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
     assert!((19..=30).contains(&used), "{used}");
 }
 
+/// One charge in about sixteen reads the log.
+#[tokio::test]
+async fn a_part_that_is_missing_is_found_by_charges_alone() {
+    for part in ["log", "ids"] {
+        let server = RedisServer::start();
+        let (machine, account) = (Machine::new(server.url()), account(200));
+        let process = machine.process();
+        for _ in 0..40 {
+            process.take(&account, 1).await;
+        }
+        server.tell(&format!("DEL {}", key(&account, part)));
+        for _ in 0..30 {
+            process.take(&account, 1).await;
+        }
+        whole(&server, &account);
+        assert_eq!(process.used(&account).await, 70, "without {part}");
+    }
+}
+
 #[tokio::test]
 async fn an_id_of_yesterday_is_charged_again_and_what_it_took_today_survives_a_loss() {
     let mut server = RedisServer::start();

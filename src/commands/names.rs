@@ -35,7 +35,7 @@ pub fn unknown_to_both<'a>(
     Error::Usage(format!(
         "unknown {what} `{name}`{}; defined: {}{}",
         hint.unwrap_or_default(),
-        defined.join(", "),
+        listed(&defined, usize::MAX, what),
         in_the_catalog(&stored, what)
     ))
 }
@@ -44,14 +44,15 @@ pub fn unknown_to_both<'a>(
 fn in_the_catalog(stored: &[&str], what: &str) -> String {
     match stored.len() {
         0 => String::new(),
-        _ => format!("; in the catalog: {}", listed(stored, what)),
+        _ => format!("; in the catalog: {}", listed(stored, SHOWN_NAMES, what)),
     }
 }
 
-/// Names; of many, only their number.
-fn listed(names: &[&str], what: &str) -> String {
+/// Names; of more than `most`, only their number.
+fn listed(names: &[&str], most: usize, what: &str) -> String {
     match names.len() {
-        0..=SHOWN_NAMES => names.join(", "),
+        0 => "none".to_owned(),
+        few if few <= most => names.join(", "),
         many => counted(many as u64, what),
     }
 }
@@ -79,7 +80,7 @@ pub fn unknown_region_to_both(config: &Config, code: &str, stored: &BTreeSet<&st
         || ";".to_owned(),
         |meant| format!("; did you mean `{meant}`{}?", without(code, meant)),
     );
-    let defined = listed(&defined, "region");
+    let defined = listed(&defined, SHOWN_NAMES, "region");
     let stored = in_the_catalog(&stored, "region");
     Error::Usage(format!(
         "unknown region `{code}`{hint} defined: {defined}{stored}"

@@ -18,7 +18,7 @@ use crate::review;
 use crate::run::{self, Blocked, Context, Credentials, Upstreams, Waits};
 use ingest_base::saved_response::SavedResponse;
 use ingest_config::{
-    Call, Config, Credential, Etag, Job, Region, SinceValue, Step, Upstream, joined,
+    Call, Config, Credential, Etag, Job, Leave, Region, SinceValue, Step, Upstream, joined,
 };
 use ingest_quota::{Cost, Timestamp};
 use ingest_upstream as upstream;
@@ -307,14 +307,13 @@ fn job_of(credential: &Arc<Credential>, call: &Arc<Call>, regions: &[Arc<Region>
     Job {
         since: ingest_config::Since::default(),
         slices: None,
-        leaves_needed: false,
         relists: false,
         name: format!("try {}", call.name),
         credential: Arc::clone(credential),
         fallbacks: Vec::new(),
         regions: regions.to_vec(),
         every: None,
-        leave: Cost::none(),
+        leave: Leave::Units(Cost::none()),
         resume_within: std::time::Duration::ZERO,
         steps: vec![Step {
             call: Arc::clone(call),

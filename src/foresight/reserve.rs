@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::run::estimate::{Estimator, PassEstimate, expected_cost};
 use crate::run::{Candidate, Selection, accounts, candidates};
 use ingest_catalog::{CatalogError, CatalogReader};
-use ingest_config::{Credential, Job};
+use ingest_config::{Credential, Job, Leave};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, Cost, LimitName, Timestamp, Units};
 
@@ -30,10 +30,11 @@ pub async fn reserved(
     now: Timestamp,
 ) -> Result<Selection, CatalogError> {
     // Every run and preview asks, and most have no backfill: nothing is read for it.
-    if selection.iter().all(|(job, _)| !job.leaves_needed) {
+    let leaves_needed = |job: &Job| matches!(job.leave, Leave::Needed(_));
+    if selection.iter().all(|(job, _)| !leaves_needed(job)) {
         return Ok(selection);
     }
-    let sliced = selection.iter().filter(|(job, _)| job.leaves_needed);
+    let sliced = selection.iter().filter(|(job, _)| leaves_needed(job));
     let own = accounts(sliced.flat_map(|(job, _)| job.credentials()));
     let of_accounts = others.iter().filter(|(job, _)| {
         let is_own = |account: &Arc<Account>| own.iter().any(|own| own.name == account.name);
@@ -58,7 +59,7 @@ pub async fn reserved(
     }
     let use_now = Use::read(ledger, &accounts).await;
     let growth = use_now.growth(needs, walk_first, now);
-    let leaving = |job: Arc<Job>| match job.leaves_needed {
+    let leaving = |job: Arc<Job>| match leaves_needed(&job) {
         true => Arc::new(leaving(&job, &growth)),
         false => job,
     };
@@ -275,24 +276,30 @@ impl Need {
     }
 }
 
-/// Returns the job with what it leaves. It can use a limit that nobody else uses at the moment, so it never leaves all of it.
+/// Returns the job with what it leaves.
 fn leaving(job: &Job, growth: &Used) -> Job {
-    let mut leaving = job.clone();
-    for credential in job.credentials() {
-        leave_of(credential, job, growth, &mut leaving.leave);
+    let of_each = job.credentials().map(|credential| {
+        let needed = needed(credential, job, growth);
+        (credential.name.clone(), needed)
+    });
+    Job {
+        leave: Leave::Needed(of_each.collect()),
+        ..job.clone()
     }
-    leaving
 }
 
-fn leave_of(credential: &Credential, job: &Job, growth: &Used, leave: &mut Cost) {
+/// Returns what other jobs need of the limits of a credential. A job can use a limit that nobody else uses at the moment, so it is never
+/// all of it.
+fn needed(credential: &Credential, job: &Job, growth: &Used) -> Cost {
     let account = &credential.account;
+    let mut needed = Cost::none();
     for ((_, limit), units) in growth.iter().filter(|((name, _), _)| *name == account.name) {
         let configured = credential.configured_name(limit);
         let costs = job.steps.iter().map(|step| step.call.cost.of(configured));
         let largest = costs.max().unwrap_or_default();
         let enforced = account.limits.get(limit).map(ingest_quota::Limit::enforced);
         let most = enforced.unwrap_or_default().saturating_sub(largest);
-        let units = (*units).min(most).max(leave.of(configured));
-        leave.set(configured, units);
+        needed.set(configured, (*units).min(most).max(needed.of(configured)));
     }
+    needed
 }

@@ -262,7 +262,8 @@ impl Remaining {
                 Some(Available::Metered(usages)) => cost.limits().all(|limit| {
                     let usage = LimitUsage::find(usages, limit);
                     let remaining = usage.map(|usage| usage.remaining).unwrap_or_default();
-                    let leave = job.leave.of(job.credential.configured_name(limit));
+                    let leave = job.leave.of(&job.credential);
+                    let leave = leave.of(job.credential.configured_name(limit));
                     total.of(limit) + leave <= remaining || self.paces(job, limit)
                 }),
                 Some(Available::Unmetered(units)) => total.largest() <= *units,
@@ -284,7 +285,7 @@ impl Remaining {
                     remaining
                         .min()
                         .unwrap_or_default()
-                        .saturating_sub(job.leave.of(limit))
+                        .saturating_sub(job.leave.of(credential).of(limit))
                 }
                 Some(Available::Unmetered(units)) => *units,
                 None => Units::ZERO,

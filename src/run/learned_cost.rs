@@ -121,7 +121,8 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
 /// Returns the call at another cost, up to the most that the job's limits could grant: above it no charge could ever be
 /// granted, and nothing would bring the estimate down again.
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
-    let most = |limit: &str| most(&job.credential, limit).saturating_sub(job.leave.of(limit));
+    let leave = job.leave.of(&job.credential);
+    let most = |limit: &str| most(&job.credential, limit).saturating_sub(leave.of(limit));
     let settled = call.cost.iter().map(|(limit, configured)| {
         let learned = if call.settle.contains_key(limit) {
             cost.of(limit)

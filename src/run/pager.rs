@@ -719,7 +719,9 @@ impl<'a> List<'a> {
                 let PassRef::Open(id) = of.pass else {
                     return Err(StopReason::Failed(why));
                 };
-                if !self.context.catalog.restart_step(id, self.index).await? {
+                let now = self.context.clock.now();
+                let catalog = &self.context.catalog;
+                if !catalog.restart_step(id, self.index, now).await? {
                     // A failed pass would request the expired cursor again at every run. A refused one ends, and the next pass
                     // begins when it is due.
                     return Err(StopReason::Unserved(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +18,16 @@ pub struct Unlanded {
 }
 
 const FILE: &str = "unlanded.jsonl";
+
+/// What became of a line.
+enum Line {
+    /// The catalog has its page.
+    Landed,
+    /// No page can be made of it: the process ended while it wrote the line, so no cursor moved.
+    Cut,
+    /// Its page stays in the file.
+    Left,
+}
 
 /// How the records of an upstream's call are read, as it is configured now.
 pub type KindOf<'a> = &'a (dyn Fn(&str, &str) -> Option<Arc<Records>> + Sync);
@@ -43,7 +53,9 @@ impl Unlanded {
     /// The file cannot be written.
     pub fn save(&self, landing: &Landing) -> io::Result<()> {
         let _lock = self.lock()?;
-        let mut line = serde_json::to_vec(landing)?;
+        // Not behind a line that was cut while it was written.
+        let mut line = vec![b'\n'];
+        serde_json::to_writer(&mut line, landing)?;
         line.push(b'\n');
         let mut file = Directory::open(&self.state_dir)?.append(FILE)?;
         file.write_all(&line)?;
@@ -69,19 +81,23 @@ impl Unlanded {
         }
         // Held meanwhile, so that no other run of this machine lands them too.
         let _lock = self.lock().map_err(failed)?;
-        let read = Directory::open(&self.state_dir).and_then(|state| state.read(FILE, u64::MAX));
-        let text = match read {
+        let mut bytes = Vec::new();
+        let state = Directory::open(&self.state_dir).map_err(failed)?;
+        let file = state.open_file(FILE);
+        match file.and_then(|mut file| file.read_to_end(&mut bytes)) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
-            text => text.map_err(failed)?,
+            read => read.map_err(failed)?,
         };
         let mut begun = HashMap::new();
         let (mut landed, mut left) = (0, Vec::new());
-        let mut lines = text.lines();
+        let lines = bytes.split(|byte| *byte == b'\n');
+        let mut lines = lines.filter(|line| !line.is_empty());
         let mut outcome = Ok(());
         for line in lines.by_ref() {
             match self.land(catalog, kind_of, line, &mut begun).await {
-                Ok(true) => landed += 1,
-                Ok(false) => left.push(line),
+                Ok(Line::Landed) => landed += 1,
+                Ok(Line::Cut) => {}
+                Ok(Line::Left) => left.push(line),
                 // No later run could store it either, and none should stop for it.
                 Err(error) if !error.is_retryable() => {
                     let path = self.path.display();
@@ -100,29 +116,34 @@ impl Unlanded {
         outcome.map(|()| landed)
     }
 
-    /// Lands the page of one line. Returns `false` if the line cannot be used.
+    /// Lands the page of one line.
     async fn land(
         &self,
         catalog: &Catalog,
         kind_of: KindOf<'_>,
-        line: &str,
+        line: &[u8],
         begun: &mut HashMap<PassRef, PassRef>,
-    ) -> Result<bool, CatalogError> {
-        let mut landing: Landing = match serde_json::from_str(line) {
+    ) -> Result<Line, CatalogError> {
+        let path = self.path.display();
+        let mut landing: Landing = match serde_json::from_slice(line) {
             Ok(landing) => landing,
-            Err(error) => {
-                let path = self.path.display();
+            Err(error) if error.is_data() => {
                 tracing::error!("{path}: a page cannot be read, and stays there: {error}");
-                return Ok(false);
+                return Ok(Line::Left);
+            }
+            Err(error) => {
+                tracing::error!(
+                    "{path}: a page was cut while it was written, so it is requested again: {error}"
+                );
+                return Ok(Line::Cut);
             }
         };
         let Some(kind) = kind_of(&landing.upstream, &landing.call) else {
             tracing::error!(
-                "{}: a page of {} stays there, since that call is no longer configured with records",
-                self.path.display(),
+                "{path}: a page of {} stays there, since that call is no longer configured with records",
                 landing.call
             );
-            return Ok(false);
+            return Ok(Line::Left);
         };
         landing.kind = kind;
         // Several pages can have waited for the first one that would have stored their pass.
@@ -132,17 +153,17 @@ impl Unlanded {
         }
         let landed = catalog.land(Arc::new(landing)).await?;
         begun.insert(named, PassRef::Open(landed.pass));
-        Ok(true)
+        Ok(Line::Landed)
     }
 
     /// Writes the lines that are left in place of the file, or deletes it.
-    fn replace(&self, left: &[&str]) -> io::Result<()> {
+    fn replace(&self, left: &[&[u8]]) -> io::Result<()> {
         let state = Directory::open(&self.state_dir)?;
         if left.is_empty() {
             return state.remove(FILE);
         }
-        let lines: String = left.iter().flat_map(|line| [*line, "\n"]).collect();
-        state.replace(FILE, lines.as_bytes())
+        let lines: Vec<&[u8]> = left.iter().flat_map(|line| [*line, b"\n"]).collect();
+        state.replace(FILE, &lines.concat())
     }
 
     /// Waits for the other processes of this machine that use the file.

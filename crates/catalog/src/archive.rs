@@ -103,7 +103,8 @@ impl CatalogReader {
         after: Option<i64>,
         most: u32,
     ) -> Result<RecordsPage, CatalogError> {
-        self.read(move |tx| records::page(tx, &query, after, most))
+        let settled = self.read(records::settled).await?;
+        self.read(move |tx| records::page(tx, &query, after, (most, settled)))
             .await
     }
 

@@ -23,11 +23,25 @@ const BEFORE: &str = "select former.id, checkpoint.step, case when pass.relists 
         select request from checkpoint own where own.pass = ?1 and own.step = ?2 and own.request is not null limit 1)
     where pass.id = ?1
     order by former.started_at desc, former.id desc limit 1";
-/// The records of a list, by their numbers; null for those that are gone, or were seen since the pass `?3` started, as all are that it
-/// has listed.
+/// The passes behind the last complete one that did not complete, and the step in each that requested the same: what these saw is
+/// gone too once a whole list lacks it.
+const INCOMPLETE: &str = "select distinct former.id, checkpoint.step
+    from pass join pass former on former.job = pass.job and former.region = pass.region
+        and former.slice_from is not distinct from pass.slice_from and former.slice_to is not distinct from pass.slice_to
+        and former.outcome <> 'complete' and former.id <> pass.id
+    join checkpoint on checkpoint.pass = former.id and checkpoint.request = (
+        select request from checkpoint own where own.pass = ?1 and own.step = ?2 and own.request is not null limit 1)
+    where pass.id = ?1 and not exists (
+        select 1 from pass whole where whole.job = pass.job and whole.region = pass.region
+            and whole.slice_from is not distinct from pass.slice_from
+            and whole.slice_to is not distinct from pass.slice_to
+            and whole.outcome = 'complete' and whole.id <> pass.id and whole.started_at > former.started_at)";
+/// The records of a list, by their numbers; null for those that are gone, or were seen since the step `?4` of the pass `?3` began,
+/// as all are that it has listed. What it saw before it was started over proves nothing.
 const MISSING: &str = "select (select number from record
-        where upstream = listing.upstream and kind = listing.kind and id = listing.id
-            and gone_at is null and last_seen < (select started_at from pass where id = ?3))
+        where upstream = listing.upstream and kind = listing.kind and id = listing.id and gone_at is null
+            and last_seen < (select coalesce((select at from restart where restart.pass = ?3 and step = ?4), started_at)
+                from pass where id = ?3))
     from listing where listing.pass = ?1 and listing.step = ?2";
 /// Releases what earlier passes named: it no longer counts as in the list.
 const RELEASE: &str = "delete from lasting_cursor where request = ?2 and pass < ?1 and exists (
@@ -69,7 +83,9 @@ macro_rules! has_list {
 // job can come from the list that lost the record.
 const MARK: &str = concat!(
     "update record set gone_at = ?2 where number {any ?1}
-    and gone_at is null and last_seen < (select started_at from pass where id = ?4) and not (",
+    and gone_at is null and last_seen < (select coalesce((select max(at) from restart where restart.pass = ?4), started_at)
+        from pass where id = ?4)
+    and not (",
     has_list!(),
     ") and not exists (select 1 from listing {join} pass on pass.id = listing.pass
         where listing.id = record.id and listing.kind = record.kind and listing.upstream = record.upstream
@@ -84,7 +100,9 @@ const REMOVE: &str = concat!(
     has_list!(),
     ")"
 );
-pub const STATEMENTS: &[&str] = &[BEFORE, MISSING, RELEASE, LOCK, MARK, UNNAME, REMOVE];
+pub const STATEMENTS: &[&str] = &[
+    BEFORE, INCOMPLETE, MISSING, RELEASE, LOCK, MARK, UNNAME, REMOVE,
+];
 
 /// Marks the records that a page says were removed, unless another list has them: what moved from one list to another is in that.
 pub fn remove(tx: &Tx<'_>, page: &LandingPage, pass: PassId) -> Result<(), StoreError> {
@@ -159,27 +177,35 @@ pub fn keep(tx: &Tx<'_>, pass: PassId, lists: &KeptLists) -> Result<(), StoreErr
 
 /// Holds a pass, and marks what these of its lists lost. Returns the number of records.
 pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Result<u64, StoreError> {
-    let before = steps
-        .iter()
-        .map(|step| Query::new(BEFORE, values![pass.0, *step]));
-    let mut lists: Vec<(i64, i64)> = Vec::new();
+    let of = |statement| {
+        let steps = steps.iter();
+        steps.map(move |step| Query::new(statement, values![pass.0, *step]))
+    };
+    let found = tx.hold_and_ask(pass, of(BEFORE).chain(of(INCOMPLETE)).collect())?;
+    let (before, incomplete) = found.split_at(steps.len().min(found.len()));
+    let mut missing = Vec::new();
     let mut previous = None;
-    for row in tx.hold_and_ask(pass, before.collect())?.iter().flatten() {
-        let (former, Some(step)) = (row.integer(0)?, row.optional_integer(1)?) else {
-            continue;
-        };
-        previous = Some(former);
-        lists.push((former, step));
-        if let Some(request) = row.optional_text(2)? {
-            for named in tx.query(RELEASE, values![pass.0, request])? {
-                lists.push((named.integer(0)?, named.integer(1)?));
+    for (own, (before, incomplete)) in steps.iter().zip(before.iter().zip(incomplete)) {
+        let mut lists: Vec<(i64, i64)> = Vec::new();
+        for row in incomplete {
+            lists.push((row.integer(0)?, row.integer(1)?));
+        }
+        for row in before {
+            let (former, Some(step)) = (row.integer(0)?, row.optional_integer(1)?) else {
+                continue;
+            };
+            previous = Some(former);
+            lists.push((former, step));
+            if let Some(request) = row.optional_text(2)? {
+                for named in tx.query(RELEASE, values![pass.0, request])? {
+                    lists.push((named.integer(0)?, named.integer(1)?));
+                }
             }
         }
+        let of_list = |(former, step)| Query::new(MISSING, values![former, step, pass.0, *own]);
+        missing.extend(lists.into_iter().map(of_list));
     }
-    let missing = lists
-        .iter()
-        .map(|(former, step)| Query::new(MISSING, values![*former, *step, pass.0]));
-    let found = tx.ask_all(&missing.collect::<Vec<_>>())?;
+    let found = tx.ask_all(&missing)?;
     let found = found.iter().flatten().map(|row| row.optional_integer(0));
     let missing = found.filter_map(Result::transpose);
     let mut missing: Vec<i64> = missing.collect::<Result<_, _>>()?;

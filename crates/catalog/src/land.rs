@@ -25,6 +25,9 @@ const OPEN: &str = "select id, units from pass where id = ?1{lock}";
 /// The page itself, where it was stored before and the answer to the commit was lost.
 const LANDED: &str = "select pass, cursor is null, list from checkpoint where landing = ?1";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
+/// Before numbers are taken, since others can commit later ones first: tells readers that those from here on are not settled.
+const NUMBERING: &str = "select pg_advisory_xact_lock_shared(hashtext(current_schema()),
+    ((select coalesce(max(number), 0) from record) / 1024)::integer)::text";
 const NUMBERS: &str = "select nextval('record_number_seq') from generate_series(1, ?1)";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
@@ -57,6 +60,11 @@ const STORE: Insert<'_> = Insert {
             when record.body = excluded.body and record.gone_at is null then coalesce(record.changed_at, record.last_seen)
             else excluded.last_seen end
         returning number, text_hash, id",
+};
+/// The same for a page whose lease is lost: another machine may have newer records by now, and requests the page again.
+const STORE_NEW: Insert<'_> = Insert {
+    tail: "on conflict (upstream, kind, id) do nothing returning number, text_hash, id",
+    ..STORE
 };
 const KEEP_VERSION: &str =
     "insert into record_version (upstream, kind, id, pass, replaced_at, body)
@@ -232,11 +240,16 @@ impl Before {
                 Query::new(LISTED_OF_PAGE, [of_step, vec![Value::Texts(ids)]].concat())
             }
         };
+        let numbering = match tx {
+            Tx::File(_) => Query::never(),
+            Tx::Server(_) => Query::new(NUMBERING, values![]).when(count > 0),
+        };
         let [
             begun,
             lease,
             landed,
             layout,
+            _,
             numbers,
             last,
             listed,
@@ -247,6 +260,7 @@ impl Before {
             lease_of(tx, landing),
             Query::new(LANDED, values![id]),
             views::layout(landing),
+            numbering,
             numbers.when(count > 0),
             Query::new(LAST_POSITION, values![open, step]).when(open.is_some()),
             listed,
@@ -347,7 +361,7 @@ fn store<'p>(
     let mut texts = Vec::new();
     for layer in layers(page, before) {
         for rows in layer.chunks(AT_ONCE) {
-            texts.append(&mut store_some(tx, page, before.pass, rows)?);
+            texts.append(&mut store_some(tx, page, before, rows)?);
         }
     }
     Ok(texts)
@@ -356,19 +370,19 @@ fn store<'p>(
 fn store_some<'p>(
     tx: &Tx<'_>,
     page: &LandingPage,
-    pass: PassId,
+    before: &Before,
     rows: &[(i64, &'p Row)],
 ) -> Result<Vec<(i64, Option<&'p IndexedText>)>, StoreError> {
     let landing = &page.landing;
     let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
-    if landing.kind.history {
+    if landing.kind.history && before.is_held {
         tx.each(
             LOCK_RECORDS,
             values![upstream, kind],
             rows.iter().map(|(_, row)| &row.id),
         )?;
         for (_, row) in rows {
-            let former = values![upstream, kind, &row.id, pass.0, now, &row.body];
+            let former = values![upstream, kind, &row.id, before.pass.0, now, &row.body];
             tx.later(KEEP_VERSION, former)?;
         }
     }
@@ -378,7 +392,11 @@ fn store_some<'p>(
             *number, upstream, kind, &row.id, now, now, now, hash, &row.body
         ]
     });
-    let stored = tx.insert(&STORE, sent.collect())?;
+    let insert = match before.is_held {
+        true => &STORE,
+        false => &STORE_NEW,
+    };
+    let stored = tx.insert(insert, sent.collect())?;
     let stored = stored
         .iter()
         .map(|row| Ok((row.text(2)?, (row.integer(0)?, row.optional_integer(1)?))));

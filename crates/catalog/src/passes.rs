@@ -60,7 +60,8 @@ const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
     where pass = ?1 and step = ?2
         and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const RESTART: &str = "insert into restart (pass, step) values (?1, ?2) on conflict do nothing";
+const RESTART: &str =
+    "insert into restart (pass, step, at) values (?1, ?2, ?3) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
 const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
@@ -369,9 +370,14 @@ pub fn end_step(
 }
 
 /// Starts a step over, unless that was done before.
-pub fn restart_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<bool, StoreError> {
+pub fn restart_step(
+    tx: &Tx<'_>,
+    pass: PassId,
+    step: usize,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     tx.hold(pass)?;
-    if tx.execute(RESTART, values![pass.0, step])? == 0 {
+    if tx.execute(RESTART, values![pass.0, step, now])? == 0 {
         return Ok(false);
     }
     tx.forget_landings(pass)?;

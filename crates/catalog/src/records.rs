@@ -1,7 +1,7 @@
 //! Records for an export, in pages, and by name.
 
 use super::rows::stored_record;
-use super::sql::{StoreError, Tx, values};
+use super::sql::{Row, StoreError, Tx, values};
 use super::{RecordsPage, RecordsQuery, StoredRecord};
 
 macro_rules! records {
@@ -29,6 +29,11 @@ const OF_REGION: &str = records!(
 const RECORD: &str =
     "select upstream, kind, id, first_seen, last_seen, body, gone_at, number from record
     where upstream = ?1 and kind = ?2 and id = ?3";
+const NEWEST: &str = "select max(number) from record";
+/// The least number of a page that is not committed; null where there is none.
+const NUMBERING: &str = "select min(objid::bigint) * 1024 from pg_locks
+    where locktype = 'advisory' and objsubid = 2 and classid = hashtext(current_schema())::oid
+        and database = (select oid from pg_database where datname = current_database())";
 /// The statements whose cost must not grow with the catalog.
 pub const STATEMENTS: &[&str] = &[RECORD];
 
@@ -89,17 +94,35 @@ impl<'q> Records<'q> {
     }
 }
 
-/// Returns at most `most` records behind a position.
+/// Returns the position up to which every record is committed, so that none appears there later. A page has to be read in another
+/// transaction behind this one. In a file only one transaction writes at a time.
+pub fn settled(tx: &Tx<'_>) -> Result<i64, StoreError> {
+    if let Tx::File(_) = tx {
+        return Ok(i64::MAX);
+    }
+    // In this order: who begins to take numbers between the two takes later ones than the newest.
+    let newest = tx.first(NEWEST, values![])?;
+    let numbering = tx.first(NUMBERING, values![])?;
+    let of = |row: Option<Row>| row.map_or(Ok(None), |row| row.optional_integer(0));
+    Ok(of(newest)?
+        .unwrap_or(0)
+        .min(of(numbering)?.unwrap_or(i64::MAX)))
+}
+
+/// Returns at most `most` records behind a position, and none behind `settled`.
 pub fn page(
     tx: &Tx<'_>,
     query: &RecordsQuery,
     after: Option<i64>,
-    most: u32,
+    (most, settled): (u32, i64),
 ) -> Result<RecordsPage, StoreError> {
     let mut records = Records::after(query, after);
     let (mut page, mut bytes) = (RecordsPage::default(), 0_usize);
     while let Some(some) = records.next(tx)? {
         for record in some {
+            if record.position > settled {
+                return Ok(page);
+            }
             if page.records.len() >= most as usize || bytes >= LONGEST_PAGE {
                 page.more = true;
                 return Ok(page);

@@ -74,8 +74,13 @@ impl Catalog {
 
     /// Restarts a step of a pass and deletes its listing. Returns `false`, and changes nothing, if the step was restarted
     /// before.
-    pub async fn restart_step(&self, pass: PassId, step: usize) -> Result<bool, CatalogError> {
-        self.write(move |tx| passes::restart_step(tx, pass, step))
+    pub async fn restart_step(
+        &self,
+        pass: PassId,
+        step: usize,
+        now: Timestamp,
+    ) -> Result<bool, CatalogError> {
+        self.write(move |tx| passes::restart_step(tx, pass, step, now))
             .await
     }
 

@@ -15,7 +15,7 @@ use super::error::Refusal;
 use super::limit::{CredentialLimit, Limits};
 use super::upstream::exactly_one;
 use super::values::{As, Either, File, Filled, Leaf, List, Named, Text, described, leaf};
-use super::{Call, Region, Upstream};
+use super::{Call, Leave, Region, Upstream};
 use ingest_quota::{Account, Cost, Limit, LimitName};
 
 /// A secret for an upstream, and the account whose quota it uses.
@@ -100,9 +100,9 @@ impl Credential {
     /// Returns what a job leaves to others, by the names of its limits in the ledger, for a request for `region`. Without those
     /// limits for whose scope the region has no value: such a request does not charge them.
     #[must_use]
-    pub fn leave_in_ledger(&self, leave: &Cost, region: &Region) -> Cost {
+    pub fn leave_in_ledger(&self, leave: &Leave, region: &Region) -> Cost {
         let named = |(limit, units)| Some((self.ledger_name(limit, region).ok()?, units));
-        leave.iter().filter_map(named).collect()
+        leave.of(self).iter().filter_map(named).collect()
     }
 
     /// Returns the call with the names of its limits in the ledger, for requests for `region`; as configured where the region

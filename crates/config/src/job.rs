@@ -32,10 +32,8 @@ pub struct Job {
     pub regions: Vec<Arc<Region>>,
     /// A region is due again this long after the start of its last complete pass; `None`: at every run.
     pub every: Option<Duration>,
-    /// The units of each limit that it leaves to others.
-    pub leave: Cost,
-    /// Whether it leaves what the other jobs of its account need: a backfill whose `leave` is not configured.
-    pub leaves_needed: bool,
+    /// What it leaves to others.
+    pub leave: Leave,
     /// Whether its passes list everything again, from the first value of `{since}` (`--relist`).
     pub relists: bool,
     /// How long after its start an unfinished pass is resumed.
@@ -46,6 +44,26 @@ pub struct Job {
     pub slices: Option<Slices>,
     /// Its steps, in order. There is at least one, and the first lists.
     pub steps: Vec<Step>,
+}
+
+/// The units that a job leaves to others.
+#[derive(Debug, Clone)]
+pub enum Leave {
+    /// These, by the configured names of limits.
+    Units(Cost),
+    /// What the other jobs of each of its accounts need, by credential. A run computes it for a backfill without `leave`.
+    Needed(BTreeMap<String, Cost>),
+}
+
+impl Leave {
+    /// Returns the units that stay free of the limits of a credential, by their configured names.
+    #[must_use]
+    pub fn of(&self, credential: &Credential) -> Cost {
+        match self {
+            Self::Units(units) => units.clone(),
+            Self::Needed(needed) => needed.get(&credential.name).cloned().unwrap_or_default(),
+        }
+    }
 }
 
 /// One call of a job.
@@ -337,9 +355,11 @@ pub fn job(document: &Document<'_>, path: &[&str], known: &Known<'_>) -> Option<
         fallbacks: credentials?.into_iter().skip(1).collect(),
         regions: regions?,
         every: keys.every,
-        leaves_needed: slices.is_some() && keys.leave.is_none(),
         relists: false,
-        leave: keys.leave.unwrap_or_default(),
+        leave: match keys.leave {
+            None if slices.is_some() => Leave::Needed(BTreeMap::new()),
+            units => Leave::Units(units.unwrap_or_default()),
+        },
         resume_within: keys.resume_within,
         slices,
         steps: reading(steps?, &since),

@@ -66,7 +66,7 @@ pub use field::{Column, ColumnType, Field, ResponseField};
 pub use format::Format;
 pub use header_pattern::{HeaderPattern, Part, Parts};
 pub use id_place::{IdPlace, joined};
-pub use job::{Ids, Job, Step};
+pub use job::{Ids, Job, Leave, Step};
 pub use layout::Layout;
 pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
 pub use limit::{CredentialLimit, Limits, ReportedState};

@@ -107,9 +107,14 @@ impl Account {
     }
 
     /// Whether two charges, both older than ids are remembered, may be recorded as one at the later instant: no limit that
-    /// counts the later at `now` counts them in different parts.
+    /// counts the later at `now` counts them in different parts, and both were made in one hour of UTC, by which reports tell
+    /// them apart.
     #[must_use]
     pub fn merges(&self, earlier: Timestamp, later: Timestamp, now: Timestamp) -> bool {
+        let hour = |at: Timestamp| at.micros().div_euclid(3_600_000_000);
+        if hour(earlier) != hour(later) {
+            return false;
+        }
         let mut counting = self.windows();
         counting.retain(|(_, window)| window.expiry(later) > now);
         let mut counting = counting.into_iter();

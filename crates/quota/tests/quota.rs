@@ -548,7 +548,7 @@ fn an_id_is_remembered_while_a_limit_counts_its_charge_by_itself() {
 }
 
 #[test]
-fn charges_merge_where_every_window_that_counts_the_later_has_both_in_one_part() {
+fn charges_of_one_hour_merge_where_every_window_that_counts_the_later_has_both_in_one_part() {
     let account = of_windows([
         ("a", 6_000, Some(50)),
         ("b", 6_000, Some(50)),
@@ -567,6 +567,7 @@ fn charges_merge_where_every_window_that_counts_the_later_has_both_in_one_part()
         (0, 120, 9_000, true),
         (0, 119, 179, false),
         (119, 119, 120, true),
+        (3_599, 3_600, 99_000, false),
     ] {
         let found = account.merges(at(earlier), at(later), at(now));
         assert_eq!(found, merges, "{earlier} {later} {now}");

@@ -88,10 +88,18 @@ impl<'a> RequestParts<'a> {
         secret.map(|(name, _)| name.as_str())
     }
 
-    /// Its identity among the requests to all upstreams, and that of what is read from its response. Does not contain the secret.
+    /// Its identity among the requests to all upstreams, and that of what is stored of its response, which is not read again while
+    /// the page does not change. Does not contain the secret.
     pub fn name(&self) -> String {
-        let identity = identity_of(&self.request.step.call, Some(self));
-        format!("{} {identity}", self.upstream.place())
+        let call = &self.request.step.call;
+        let identity = identity_of(call, Some(self));
+        let stored = call.records.as_deref().map(|records| {
+            let texts: Vec<&str> = records.templates().map(Template::as_str).collect();
+            let form = (records.format, records.layout, &records.fields);
+            format!("{form:?} {:?} {:?} {texts:?}", records.key, records.removed)
+        });
+        let stored = fnv(&stored.unwrap_or_default());
+        format!("{} {identity} {stored:032x}", self.upstream.place())
     }
 
     /// Its path below the upstream's base path, and its query.

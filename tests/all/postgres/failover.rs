@@ -141,7 +141,7 @@ fn long_id() -> String {
 }
 
 #[test]
-fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_stops_no_run() {
+fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_one_that_was_cut_does_not() {
     let server = PostgresServer::with(&[]);
     let schema = server.schema();
     let delay = Duration::from_millis(300);
@@ -150,11 +150,14 @@ fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_stops_no_run() {
     let page = std::fs::read_to_string(&kept).unwrap();
     assert!(page.contains("A10"), "{page}");
     let page = page.replace("A10", &long_id());
-    std::fs::write(&kept, &page).unwrap();
+    // The process ended within a character.
+    let cut = b"{\"upstream\":\"\xc3";
+    std::fs::write(&kept, [page.as_bytes(), cut].concat()).unwrap();
     let next = machines.run(0);
     assert_eq!(outcome(&next, "A").0, "complete", "{next:?}");
     assert!(next.stderr.contains("a page stays there"), "{next:?}");
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), page);
+    assert!(next.stderr.contains("a page was cut"), "{next:?}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), page.trim_start());
 }
 
 #[test]

@@ -33,7 +33,8 @@ async fn left(stage: &Stage) -> Units {
     let (catalog, ledger) = (stage.catalog(), stage.ledger());
     let now = stage.clock.now();
     let left = foresight::reserved(&catalog, &ledger, selection, &others, now);
-    left.await.unwrap()[0].0.leave.of("daily")
+    let job = &left.await.unwrap()[0].0;
+    job.leave.of(&job.credential).of("daily")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,7 +85,8 @@ fn a_page_waits_for_half_a_minute_and_is_then_kept_in_a_file() {
         "{waited:?}"
     );
     let kept = lab.directory.path().join("unlanded.jsonl");
-    assert_eq!(std::fs::read_to_string(kept).unwrap().lines().count(), 1);
+    let text = std::fs::read_to_string(kept).unwrap();
+    assert_eq!(text.trim().lines().count(), 1, "{text}");
     let why = report.passes[0].detail.as_deref().unwrap_or_default();
     assert!(
         why.contains("the page is kept in") && why.contains("unlanded.jsonl"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ingest::foresight::{Fits, Forecast, LimitPreview, Preview};
 use ingest::run::{PassOutcome, RunOutcome, RunReport, Selection, StoppedBy};
-use ingest_config::{Credential, Job, Region};
+use ingest_config::{Credential, Job, Leave, Region};
 use ingest_ledger::{Charge, Ledger, Purpose, SqliteLedger};
 use ingest_quota::{ChargeId, Decision, Timestamp, Units};
 use proptest::prelude::*;
@@ -304,7 +304,7 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
         .map(|(job, _)| &**job)
         .filter(stopped)
         .filter(|job| credential(job, stop).is_some())
-        .filter(|job| job.leaves_needed || left_by(job, stop) == stop.leave())
+        .filter(|job| leaves_needed(job) || left_by(job, stop) == stop.leave())
         .filter(|job| job.steps.iter().any(|step| step.call.name == stop.call))
         .collect();
     prop_assert!(
@@ -313,7 +313,7 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
         report.passes
     );
     // What a backfill leaves is computed in each run.
-    if jobs.iter().any(|job| job.leaves_needed) {
+    if jobs.iter().any(|job| leaves_needed(job)) {
         return Ok(());
     }
     let just_before = stop.retry_at - Duration::from_micros(1);
@@ -326,6 +326,11 @@ pub fn retry(life: &Life, selection: &Selection, report: &RunReport) -> Held {
     Ok(())
 }
 
+/// Whether it is a backfill that leaves what other jobs need.
+fn leaves_needed(job: &Job) -> bool {
+    matches!(job.leave, Leave::Needed(_))
+}
+
 /// The credential of a job whose account stopped it.
 fn credential<'a>(job: &'a Job, stop: &StoppedBy) -> Option<&'a Credential> {
     let mut credentials = job.credentials();
@@ -335,8 +340,8 @@ fn credential<'a>(job: &'a Job, stop: &StoppedBy) -> Option<&'a Credential> {
 
 /// What a job leaves of the limit that stopped it.
 fn left_by(job: &Job, stop: &StoppedBy) -> Units {
-    let name = credential(job, stop).map(|one| one.configured_name(&stop.limit));
-    job.leave.of(name.unwrap_or(&stop.limit))
+    let units = |one: &Credential| job.leave.of(one).of(one.configured_name(&stop.limit));
+    credential(job, stop).map(units).unwrap_or_default()
 }
 
 /// Whether the charge that stopped a run fits then, if nobody charges until then: tried on a copy of the ledger.
@@ -363,7 +368,7 @@ fn fits(life: &Life, job: &Job, stop: &StoppedBy, at: Timestamp) -> bool {
         .filter(|region| cost(region) == stop.claim.cost)
         .take(1);
     regions.any(|region| {
-        let leave = credential.in_ledger(&job.leave, region).unwrap();
+        let leave = credential.leave_in_ledger(&job.leave, region);
         let charge = Charge {
             account: &credential.account,
             id: &ChargeId::new("tried"),

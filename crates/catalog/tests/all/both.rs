@@ -220,7 +220,7 @@ impl Both {
             Event::Fetch { ids, came, more } => self.fetch(ids, came, *more).await,
             Event::Restart(region, step) => {
                 let pass = self.open(*region).await;
-                same!(self, catalog => catalog.restart_step(pass, *step));
+                same!(self, catalog => catalog.restart_step(pass, *step, at(0)));
             }
             Event::EndStep(region, step, cut) => {
                 let pass = self.open(*region).await;

@@ -184,7 +184,7 @@ async fn fill(store: &Catalog) {
     let shared = store.land(Arc::new(batch)).await.unwrap().pass;
     let naming = pending_query("/snippet/channelId", at(0));
     store.link_parents(shared, 1, naming).await.unwrap();
-    store.restart_step(pass, 2).await.unwrap();
+    store.restart_step(pass, 2, at(0)).await.unwrap();
     let ended = PassRef::Open(pass);
     store
         .finish(&ended, PassEnd::Doubtful, at(4))

@@ -250,7 +250,11 @@ impl World {
             pass.steps.remove(&step);
         }
         assert_eq!(
-            self.f.catalog.restart_step(pass.id, step).await.unwrap(),
+            self.f
+                .catalog
+                .restart_step(pass.id, step, at(0))
+                .await
+                .unwrap(),
             first_time
         );
     }

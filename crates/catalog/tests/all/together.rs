@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ingest_base::record::Record;
-use ingest_catalog::{Catalog, PassId};
+use ingest_catalog::{Catalog, CatalogReader, PassId, RecordsQuery};
 use ingest_config::Records;
 use ingest_testing::postgres::PostgresServer;
 use serde_json::json;
@@ -70,4 +70,42 @@ async fn machines_that_keep_former_bodies_of_the_same_records_wait_for_each_othe
     let found: i64 = block_in_place(|| server.rows(deadlocks))[0].get(0);
     assert_eq!(found, 0);
     block_in_place(|| drop(server));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_records_on_from_the_last_one_misses_none_that_a_slower_machine_had_numbered() {
+    let schema = block_in_place(|| PostgresServer::shared().schema());
+    let opened = async || Catalog::connect(database(&schema)).await.unwrap();
+    let (slow, fast) = (opened().await, opened().await);
+    let reader = CatalogReader::connect(database(&schema)).await.unwrap();
+    pass(&slow, "US", things(0..1, 0), 0).await;
+    let postgres = database(&schema);
+    let mut session = postgres.session().await.unwrap();
+    let held = session.begin().await.unwrap();
+    let lock = "select number from record where id = 'thing-0000' for update";
+    held.query(lock, &[]).await.unwrap();
+    let slow = tokio::spawn(async move { pass(&slow, "GB", things(0..5, 1), 1).await });
+    let waiting = "select count(*) from pg_locks where not granted
+        and pid in (select pid from pg_locks where relation = 'record'::regclass)";
+    while block_in_place(|| schema.count(waiting)) == 0 {
+        tokio::task::yield_now().await;
+    }
+    pass(&fast, "DE", things(10..15, 0), 1).await;
+    let (mut found, mut after) = (Vec::new(), None);
+    let query = RecordsQuery {
+        kind: "video".to_owned(),
+        region: None,
+        since: None,
+        changed_since: None,
+    };
+    let page = reader.records_page(query.clone(), after, 100).await;
+    found.extend(page.unwrap().records);
+    after = found.last().map(|record| record.position);
+    drop(held);
+    drop(session);
+    slow.await.unwrap();
+    let page = reader.records_page(query, after, 100).await;
+    found.extend(page.unwrap().records);
+    let ids: std::collections::BTreeSet<_> = found.iter().map(|record| &record.id).collect();
+    assert_eq!(ids.len(), 10, "{ids:?}");
 }

@@ -92,9 +92,10 @@ fn leave(job: &Job, document: &Document<'_>) {
     let path = ["jobs", &job.name, "leave"];
     // A cost drops entries of zero units, and the limits that they name must exist all the same.
     let named = document.keys(&path).into_iter();
-    let names: BTreeSet<LimitName> = named.chain(job.leave.limits().cloned()).collect();
+    let units = job.leave.of(&job.credential);
+    let names: BTreeSet<LimitName> = named.chain(units.limits().cloned()).collect();
     for name in &names {
-        let units = job.leave.of(name);
+        let units = units.of(name);
         let own = [&path[..], &[name]].concat();
         let place = if document.has(&own) { &own[..] } else { &path };
         match job.credential.limits.get(name) {
@@ -122,7 +123,7 @@ fn fits(job: &Job, at: usize, step: &Step, document: &Document<'_>) {
         let Some(CredentialLimit { limit, .. }) = job.credential.limits.get(name) else {
             continue;
         };
-        let leave = job.leave.of(name);
+        let leave = job.leave.of(&job.credential).of(name);
         let left = limit.enforced().saturating_sub(leave);
         // A `leave` that takes everything is reported at the job itself.
         if units > left && leave < limit.enforced() {

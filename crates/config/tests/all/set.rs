@@ -19,7 +19,13 @@ fn a_value_is_read_as_toml() {
     );
     assert_eq!(config.ledger.cheap_max, Units::new(7));
     assert_eq!(config.upstreams["things"].max_body, 16);
-    assert_eq!(config.jobs[0].leave.of("daily"), Units::new(1));
+    assert_eq!(
+        config.jobs[0]
+            .leave
+            .of(&config.jobs[0].credential)
+            .of("daily"),
+        Units::new(1)
+    );
 }
 
 #[test]

@@ -216,26 +216,24 @@ fn both_jobs_of_all_regions_fit_into_one_day_beside_what_they_leave() {
             "a pass is not stopped half way"
         );
     }
+    let [by_trending, by_discover] = [trending, discover].map(|job| job.leave.of(&job.credential));
     for (name, limit) in a_day {
         assert!(
-            twice.of(name) <= trending.leave.of(name) || name == "search",
+            twice.of(name) <= by_trending.of(name) || name == "search",
             "{name}: a pass fits into what is left"
         );
-        let both = hourly.of(name) + twice.of(name) + trending.leave.of(name);
+        let both = hourly.of(name) + twice.of(name) + by_trending.of(name);
         assert!(both <= limit.enforced(), "{name}: {both}");
         // Channels are asked for once in 7 days, so that all but the first of a day's passes are lists.
         let of_trending = lists(trending).of(name).times(24) + hourly.of(name);
         let day = of_trending + twice.of(name).times(2);
-        let left = discover
-            .leave
-            .of(name)
-            .saturating_sub(trending.leave.of(name));
+        let left = by_discover.of(name).saturating_sub(by_trending.of(name));
         assert!(
             lists(trending).of(name).times(24) <= left,
             "searches leave a day of lists"
         );
         assert!(
-            day + trending.leave.of(name) <= limit.enforced(),
+            day + by_trending.of(name) <= limit.enforced(),
             "{name}: {day}"
         );
     }

@@ -718,3 +718,32 @@ pub(crate) async fn a_record_is_not_gone_while_another_list_has_it_whatever_that
     moves("IN", 10, &[], &["moved"]).await;
     assert_eq!(gone().await, ["moved", "old"]);
 }
+
+pub(crate) async fn what_a_pass_saw_that_did_not_complete_is_gone_once_a_whole_list_lacks_it(
+    f: Catalog,
+) {
+    let list = |minute, ids: &[&str]| {
+        let records = ids.iter().map(|id| video(id, "body")).collect();
+        Page::of(records).over("US", at(minute)).now(at(minute))
+    };
+    let gone = async || {
+        let records = f.records("video").await.into_iter();
+        let gone = records.filter(|one| one.gone_at.is_some());
+        gone.map(|one| one.id).collect::<Vec<_>>()
+    };
+    for (minute, end) in [(0, PassEnd::Abandoned), (1, PassEnd::Doubtful)] {
+        let name = format!("seen {minute}");
+        let pass = f.land(&list(minute, &["kept", &name])).await.pass;
+        let pass = PassRef::Open(pass);
+        f.store.finish(&pass, end, at(minute)).await.unwrap();
+    }
+    // A list that starts over saw `left` before that.
+    let pass = f.land(&list(2, &["kept", "left"])).await.pass;
+    f.store.complete(pass, &[0], at(2)).await.unwrap();
+    assert_eq!(gone().await, ["seen 0", "seen 1"]);
+    let pass = f.land(&list(3, &["kept", "left"]).next("2")).await.pass;
+    assert!(f.store.restart_step(pass, 0, at(4)).await.unwrap());
+    f.land(&list(5, &["kept"]).in_pass(pass)).await;
+    f.store.complete(pass, &[0], at(5)).await.unwrap();
+    assert_eq!(gone().await, ["seen 0", "seen 1", "left"]);
+}

@@ -193,6 +193,7 @@ macro_rules! suite {
             the_list_of_an_id_begins_with_the_cursor_of_its_last_one
             a_list_ends_at_a_page_that_the_passes_which_tell_about_it_returned_last
             a_record_is_not_gone_while_another_list_has_it_whatever_that_list_reads
+            what_a_pass_saw_that_did_not_complete_is_gone_once_a_whole_list_lacks_it
             what_a_list_lacks_that_was_read_to_its_end_is_gone_when_the_next_pass_did_not_meet_it
             an_export_is_in_the_order_of_first_sight_and_can_be_held_to_region_and_time
             records_are_read_page_by_page_and_by_name

@@ -254,7 +254,7 @@ pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog
         .pass;
     f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
         .await;
-    assert!(f.store.restart_step(pass, 0).await.unwrap());
+    assert!(f.store.restart_step(pass, 0, at(0)).await.unwrap());
     assert_eq!(f.listed(pass).await, ["1 c"]);
     let counts = f.history().await.remove(0);
     assert_eq!((counts.pages, counts.records), (1, 1));
@@ -265,13 +265,16 @@ pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog
         .await;
     assert!(!again.cursor_repeats, "the walk is a new one");
     f.reopen();
-    assert!(!f.store.restart_step(pass, 0).await.unwrap());
+    assert!(!f.store.restart_step(pass, 0, at(0)).await.unwrap());
     assert_eq!(f.listed(pass).await, ["0 b", "1 c"]);
-    assert!(f.store.restart_step(pass, 1).await.unwrap(), "another step");
+    assert!(
+        f.store.restart_step(pass, 1, at(0)).await.unwrap(),
+        "another step"
+    );
 }
 
 pub(crate) async fn a_step_of_no_pass_is_not_started_over(f: Catalog) {
-    let error = f.store.restart_step(PassId(7), 0).await.unwrap_err();
+    let error = f.store.restart_step(PassId(7), 0, at(0)).await.unwrap_err();
     assert!(error.to_string().contains("no pass 7"), "{error}");
 }
 

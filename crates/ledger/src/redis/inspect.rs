@@ -7,7 +7,6 @@ use redis::{InfoDict, from_redis_value};
 
 use super::access::Keys;
 use super::call::{Terms, keys_of};
-use super::link::Way;
 use super::{RedisLedger, errors};
 use crate::LedgerError;
 use ingest_config::{LedgerConfig, RedisUrl};
@@ -90,11 +89,11 @@ pub async fn inspect(
     if fitness.risks.is_empty() && fitness.faults.is_empty() {
         ran?;
     }
-    fitness.way = match link.way() {
-        Way::Scripts(why) => format!(
+    fitness.way = match link.why_scripts() {
+        Some(why) => format!(
             "runs the ledger as a script by EVALSHA, since it runs no functions ({why}): a charge takes about twice as long"
         ),
-        Way::Functions | Way::Undecided => "runs the ledger as functions by FCALL".to_owned(),
+        None => "runs the ledger as functions by FCALL".to_owned(),
     };
     Ok(fitness)
 }

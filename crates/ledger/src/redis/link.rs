@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -29,20 +28,9 @@ pub struct Link {
     route: OnceCell<Route>,
     /// Locked while connecting: tasks that find no connection wait for this one instead of opening their own.
     held: tokio::sync::Mutex<Option<Connection>>,
-    way: Mutex<Way>,
+    /// Why the server runs operations as a script, in its own words; `None` where it runs them as functions.
+    scripts: OnceCell<Option<String>>,
     deadline: Duration,
-}
-
-/// How a server runs operations.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Way {
-    /// No operation was run yet.
-    #[default]
-    Undecided,
-    /// As functions.
-    Functions,
-    /// As a script, since it refused to run functions: with these words.
-    Scripts(String),
 }
 
 /// The reply to a command.
@@ -59,7 +47,7 @@ impl Link {
             access: config.access.clone(),
             route: OnceCell::new(),
             held: tokio::sync::Mutex::default(),
-            way: Mutex::default(),
+            scripts: OnceCell::new(),
             deadline: config.timeout,
         };
         // Without the secrets yet: a URL that cannot be used is refused at the start.
@@ -94,9 +82,9 @@ impl Link {
         self.within(self.deadline, asked).await
     }
 
-    /// How the server runs operations; undecided before the first one.
-    pub fn way(&self) -> Way {
-        self.way.lock().clone()
+    /// Why the server runs operations as a script; `None` where it runs them as functions, and before the first one.
+    pub fn why_scripts(&self) -> Option<&str> {
+        self.scripts.get()?.as_deref()
     }
 
     /// Reads passwords and certificates once. Outside the deadline, since a command that prints a password may take longer
@@ -143,11 +131,8 @@ struct Session<'l> {
 impl Session<'_> {
     /// A server that does not know the text, or lost it, gets it with the second call or before it.
     async fn run(&self, call: &Call) -> Result<Sent, Failure> {
-        if self.link.way() == Way::Undecided {
-            let way = self.way(call.operation).await?;
-            *self.link.way.lock() = way;
-        }
-        let by_script = matches!(self.link.way(), Way::Scripts(_));
+        let asked = || self.why_scripts(call.operation);
+        let by_script = self.link.scripts.get_or_try_init(asked).await?.is_some();
         let by_name = match by_script {
             true => call.script("EVALSHA", &LIBRARY.sha),
             false => call.command("FCALL", &LIBRARY.function(call.operation)),
@@ -175,16 +160,16 @@ impl Session<'_> {
 
     /// Asks whether the server runs functions: without keys and arguments, since one that does not know the command repeats them,
     /// and they are no text.
-    async fn way(&self, operation: Operation) -> Result<Way, Failure> {
+    async fn why_scripts(&self, operation: Operation) -> Result<Option<String>, Failure> {
         let mut first = redis::cmd("FCALL");
         first.arg(LIBRARY.function(operation)).arg(0);
         match self.send_twice(&first).await.0 {
             Err(Failure::Redis(error)) if errors::lacks_functions(&error) => {
-                Ok(Way::Scripts(errors::own_words(&error)))
+                Ok(Some(errors::own_words(&error)))
             }
             // Any other error of the server is one of functions, or comes again.
-            Err(Failure::Redis(error)) if error.code().is_some() => Ok(Way::Functions),
-            asked => asked.map(|_| Way::Functions),
+            Err(Failure::Redis(error)) if error.code().is_some() => Ok(None),
+            asked => asked.map(|_| None),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Advice of `ingest check` on a valid configuration: a limit that counts exactly undoes the saving of one that counts in
-//! buckets; a call that no job uses costs more than a limit holds.
+//! buckets; a call that no job uses costs more than a limit holds; a limit that no call charges.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     });
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
-    let advice = counting.chain(never);
+    let uncharged = config.credentials.values().flat_map(uncharged);
+    let advice = counting.chain(never).chain(uncharged);
     let advice = advice.chain(cuts(config)).chain(kept(config));
     let same = steps(config).filter_map(|(job, step)| {
         let said = same_for_all(job, step, job.regions.first()?)?;
@@ -46,17 +47,42 @@ pub fn same_for_all(job: &Job, step: &Step, region: &Region) -> Option<String> {
     })
 }
 
-/// Advice where `keep` deletes records that did not change: a list that goes on where the last one ended does not return them.
+/// Advice where `keep` deletes records that are not requested again before that.
 fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
     steps(config).filter_map(|(job, step)| {
-        job.credential.upstream.keep?;
-        step.call.paging.lasting()?;
+        let keep = job.credential.upstream.keep?;
+        let (why, instead) = match job.every {
+            _ if step.call.paging.lasting().is_some() => (
+                "a list with `page.lasting` returns what changed only",
+                "remove `keep`, or run the job with --relist more often",
+            ),
+            _ if job.slices.is_some() => ("each slice is fetched once", "remove `keep`"),
+            Some(every) if every >= keep => ("`every` is as long", "raise `keep`"),
+            Some(_) | None => return None,
+        };
         let detail = format!(
-            "{}: `keep` deletes records that no response contained for so long, and a list with `page.lasting` returns what changed \
-            only; remove `keep`, or run the job with --relist more often",
+            "{}: `keep` deletes records that no response contained for so long, and {why}; {instead}",
             step.call.name
         );
         Some((format!("job {}", job.name), detail))
+    })
+}
+
+/// Advice on each limit that no call charges: it holds nothing back.
+fn uncharged(credential: &Arc<Credential>) -> impl Iterator<Item = (String, String)> {
+    let is_charged = |limit: &LimitName| {
+        let mut calls = credential.upstream.calls.values();
+        calls.any(|call| call.cost.limits().any(|charged| charged == limit))
+    };
+    let uncharged = credential
+        .limits
+        .keys()
+        .filter(move |limit| !is_charged(limit));
+    uncharged.map(|limit| {
+        let detail = format!(
+            "no call charges {limit}, so it stops nothing; add it to the `cost` of its calls"
+        );
+        (format!("credential {}", credential.name), detail)
     })
 }
 

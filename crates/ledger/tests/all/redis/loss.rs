@@ -56,6 +56,22 @@ async fn a_part_that_is_missing_is_found_by_charges_alone() {
 }
 
 #[tokio::test]
+async fn a_report_of_a_ledger_whose_log_is_gone_holds_what_its_totals_say() {
+    let server = RedisServer::start();
+    let (machine, account) = (Machine::new(server.url()), account(200));
+    let process = machine.process();
+    for _ in 0..40 {
+        process.take(&account, 1).await;
+    }
+    server.tell(&format!("DEL {}", key(&account, "log")));
+    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
+    let usage = ledger.usage(&account, None, &[], SystemClock.now());
+    let usage = usage.await.unwrap();
+    assert!(usage.lost);
+    assert_eq!(usage.limits[0].used.get(), 40);
+}
+
+#[tokio::test]
 async fn an_id_of_yesterday_is_charged_again_and_what_it_took_today_survives_a_loss() {
     let mut server = RedisServer::start();
     let days = limit(100, None, Some(chrono_tz::UTC));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ingest_base::record::{Doubted, Tag};
 use ingest_catalog::{
     AtKnown, COPIED, CallFacts, Catalog, Estimate, IdSince, Landing, LastingCursor, OpenBatch,
-    PassEnd, PassRef,
+    PassEnd, PassRef, copy,
 };
 use ingest_config::{Records, Slice};
 use ingest_testing::postgres::PostgresServer;
@@ -239,4 +239,22 @@ async fn every_column_of_a_schema_of_postgres_is_written() {
     let schema = block_in_place(|| PostgresServer::shared().schema());
     let catalog = Catalog::connect(database(&schema)).await.unwrap();
     every_column_is_written(&catalog).await;
+}
+
+#[tokio::test]
+async fn a_catalog_to_which_a_run_wrote_is_no_copy_of_another_one() {
+    let dir = TempDir::new().unwrap();
+    let opened = |name: &str| Catalog::open(&dir.path().join(name)).unwrap();
+    let (from, to) = (opened("from.db"), opened("to.db"));
+    let page = |minutes, body| Page::of(vec![video_of("a", body)]).over("US", at(minutes));
+    page(0, "old").land(&from).await.unwrap();
+    copy(&from, &to, &|_| {}).await.unwrap();
+    copy(&from, &to, &|_| {}).await.unwrap();
+    page(1, "newer").land(&to).await.unwrap();
+    page(2, "older").land(&from).await.unwrap();
+    let error = copy(&from, &to, &|_| {}).await.unwrap_err();
+    assert!(
+        error.to_string().contains("a run wrote to the copy"),
+        "{error}"
+    );
 }

@@ -150,7 +150,7 @@ impl CatalogReader {
             .await
     }
 
-    /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were.
+    /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were, and those of gone records.
     pub async fn last_fetched(
         &self,
         records: RecordIds,

@@ -14,7 +14,7 @@ const LISTING: &str = "select step, call, kind, id, requested is not null from l
 /// How many passes one statement reads: their listings are in memory twice while it does.
 const AT_ONCE: usize = 500;
 const FETCHED: &str =
-    "select (select last_seen from record where upstream = ?1 and kind = ?2 and id = {key}),
+    "select (select last_seen from record where upstream = ?1 and kind = ?2 and id = {key} and gone_at is null),
     (select at from absent where upstream = ?1 and kind = ?2 and id = {key})";
 pub const STATEMENTS: &[&str] = &[LISTING, FETCHED];
 
@@ -123,7 +123,7 @@ pub fn named_ids(
     Ok(with_ids.collect())
 }
 
-/// When ids were last fetched, or requested and found absent. Omits those that never were.
+/// When ids were last fetched, or requested and found absent. Omits those that never were, and those that a list lost since.
 pub fn last_fetched(
     tx: &Tx<'_>,
     records: &RecordIds,

@@ -306,8 +306,8 @@ struct IdsKeys {
     /// The number of ids in one request. Example: `batch = 50`.
     #[serde(with = "As::<Count>")]
     batch: u64,
-    /// Ids fetched within this time are skipped. If unset, each is fetched once in a pass, and one that the upstream forbids once a
-    /// day. Example: `fresh_for = "7d"`.
+    /// Ids fetched within this time are skipped, except of gone records. If unset, each is fetched once a pass, a forbidden one once
+    /// a day. Example: `fresh_for = "7d"`.
     #[serde(default, with = "As::<Option<SpanOrZero>>")]
     fresh_for: Option<Duration>,
 }

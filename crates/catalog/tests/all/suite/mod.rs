@@ -210,6 +210,7 @@ macro_rules! suite {
             an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not
             an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is
             an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh
+            a_record_that_its_list_lost_is_asked_for_again_however_fresh_unless_it_is_absent
             only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
             a_pointer_may_name_several_ids_numbers_and_places_in_arrays
             members_of_any_name_are_found

@@ -73,6 +73,31 @@ pub(crate) async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fre
     assert_eq!(ids(&f, CHANNEL, at(11)).await, ["gone"]);
 }
 
+pub(crate) async fn a_record_that_its_list_lost_is_asked_for_again_however_fresh_unless_it_is_absent(
+    f: Catalog,
+) {
+    let list = |minute, came: &[&str]| Page {
+        call: "channels.all".into(),
+        requested: Vec::new(),
+        step: 0,
+        ..Page::channels(&[], came)
+            .over("GB", at(minute))
+            .now(at(minute))
+    };
+    for (minute, came) in [(1, ["c1", "c2"].as_slice()), (2, &["c2"])] {
+        let pass = f.land(&list(minute, came)).await.pass;
+        f.store.complete(pass, &[0], at(minute)).await.unwrap();
+    }
+    f.land(&Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]).over("US", at(3)))
+        .await;
+    assert_eq!(f.last_fetched(&["c1", "c2"]).await, ["c2 2"]);
+    assert_eq!(ids(&f, CHANNEL, at(0)).await, ["c1"]);
+    f.land(&Page::channels(&["c1"], &[]).now(at(4))).await;
+    assert_eq!(ids(&f, CHANNEL, at(0)).await, [""; 0]);
+    f.land(&Page::channels(&["c1"], &["c1"]).now(at(5))).await;
+    assert_eq!(f.last_fetched(&["c1"]).await, ["c1 5"]);
+}
+
 pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked(
     f: Catalog,
 ) {

@@ -108,6 +108,7 @@ async fn land(
         upstream: "youtube".into(),
         call: "videos.list".into(),
         kind: kind(),
+        names: Vec::new(),
         records: records.to_vec(),
         request: "request".into(),
         next: Some(format!("cursor-{number}")),

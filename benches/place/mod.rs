@@ -240,6 +240,7 @@ async fn land(
             upstream: "youtube".into(),
             call: "videos.list".into(),
             kind: Arc::clone(job.steps[0].call.records.as_ref().unwrap()),
+            names: Vec::new(),
             records: (first..end).map(record).collect(),
             request: "request".into(),
             next: (is_open || end < records.end).then(|| end.to_string()),

@@ -510,6 +510,7 @@ impl<'a> List<'a> {
             upstream: self.job.credential.upstream.name.clone(),
             call: call.name.clone(),
             kind: call.records.clone().unwrap_or_default(),
+            names: self.job.named_by(&call.name),
             records: std::mem::take(&mut page.records),
             removed: std::mem::take(&mut page.removed),
             request: self.request().to_owned(),

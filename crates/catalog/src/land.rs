@@ -13,7 +13,7 @@ use super::postgres::lease_of;
 use super::sql::{self, Insert, Query, StoreError, Tx, Value, values};
 use super::values::{list as json_list, sum};
 use super::{Landed, Landing, OpenBatch, PassId, PassRef};
-use super::{gone, id_since, index, lasting, tags, views};
+use super::{gone, id_since, index, lasting, tags, views, wanted};
 use ingest_base::list_so_far::ListSoFar;
 
 /// Rows of one statement: they are in memory once more while it runs.
@@ -457,6 +457,7 @@ fn advance(
     let (landing, pass) = (&*page.landing, before.pass);
     let records = list(tx, page, before)?;
     let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
+    wanted::store(tx, page, pass)?;
     gone::remove(tx, page, pass)?;
     store_absent(tx, page)?;
     lasting::store(tx, page, pass, is_known)?;

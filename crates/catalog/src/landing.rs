@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::{IdSince, OpenBatch, PassId, PassRef, Term};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Doubted, Record, Tag};
-use ingest_config::Records;
+use ingest_config::{IdPlace, Records};
 use ingest_quota::{Cost, Timestamp};
 
 /// A page to store.
@@ -27,6 +27,10 @@ pub struct Landing {
     pub kind: Arc<Records>,
     /// The records, in the answer's order.
     pub records: Vec<Record>,
+    /// Where its records name ids that steps of the job request. Not part of the page when that is written to a file: their bodies
+    /// are then read.
+    #[serde(skip)]
+    pub names: Vec<IdPlace>,
     /// The ids of records that the answer says were removed: they are marked as gone.
     pub removed: Vec<String>,
     /// What its step requests: its call and parameters.

@@ -28,8 +28,6 @@ mod page;
 mod parents;
 mod pass;
 mod passes;
-mod pending;
-mod places;
 pub mod postgres;
 mod prune;
 mod query;
@@ -47,6 +45,7 @@ mod text;
 mod tokens;
 mod values;
 mod views;
+mod wanted;
 mod words;
 
 use std::collections::HashMap;
@@ -84,13 +83,13 @@ fn statements() -> Vec<String> {
         lasting::STATEMENTS,
         &parents::statements(),
         passes::STATEMENTS,
-        pending::STATEMENTS,
         prune::STATEMENTS,
         recall::STATEMENTS,
         records::STATEMENTS,
         sqlite::SEARCH_STATEMENTS,
         tags::STATEMENTS,
         views::STATEMENTS,
+        wanted::STATEMENTS,
     ];
     sql::as_sqlite(&of_all.concat())
 }

@@ -48,6 +48,8 @@ pub struct LandingPage {
 pub struct Row {
     pub id: String,
     pub body: String,
+    /// The ids that it names, by the places of [`Landing::names`].
+    pub named: Vec<Vec<String>>,
     /// What the full-text index holds of it; `None` for nothing.
     pub text: Option<IndexedText>,
     /// Tells whether the body changed, in a list that can end at what is known. Another release can compute another hash: the list
@@ -65,7 +67,14 @@ pub struct IndexedText {
 impl LandingPage {
     pub fn new(landing: Arc<Landing>) -> Self {
         let remembers = landing.at_known != AtKnown::Ignore;
-        let row = |record| Row::new(record, &landing.kind.text, remembers);
+        let row = |record: &Record| Row {
+            named: landing
+                .names
+                .iter()
+                .map(|at| at.ids_in(&record.body))
+                .collect(),
+            ..Row::new(record, &landing.kind.text, remembers)
+        };
         Self {
             step: values::integer(landing.step as u64),
             rows: landing.records.iter().map(row).collect(),
@@ -109,6 +118,7 @@ impl Row {
             id: record.id.clone(),
             version: remembers.then(|| hash(&body)),
             body,
+            named: Vec::new(),
             text: IndexedText::new(&record.body, text),
         }
     }

@@ -8,7 +8,7 @@ use super::{
     DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRef,
     Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
-use super::{gone, rows};
+use super::{gone, rows, wanted};
 use crate::values;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
@@ -389,6 +389,7 @@ pub fn restart_step(
 fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError> {
     let records = tx.execute(UNLIST, values![pass.0, step])?;
     let pages = tx.execute(FORGET, values![pass.0, step])?;
+    wanted::forget_step(tx, pass, step)?;
     tx.later(UNCOUNT, values![pass.0, pages, records])
 }
 
@@ -432,6 +433,7 @@ pub fn finish(
 /// Ends a pass that is held.
 fn end(tx: &Tx<'_>, pass: PassId, end: PassEnd, now: Timestamp) -> Result<(), StoreError> {
     tx.later(END_BATCHES, values![pass.0])?;
+    wanted::forget(tx, pass, end)?;
     tx.later(FINISH, values![pass.0, end.as_str(), now])
 }
 

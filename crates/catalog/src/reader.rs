@@ -4,7 +4,7 @@ use super::{
     CatalogError, CatalogReader, IdSince, KnownList, LastPages, LastingCursors, NamedIds, OpenPass,
     PassId, PassListings, PendingId, PendingQuery, RecordIds, RegionState, SliceState,
 };
-use super::{id_since, lasting, passes, pending, prune, recall, tags};
+use super::{id_since, lasting, passes, prune, recall, tags, wanted};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{IdPlace, Slice};
 use ingest_quota::Timestamp;
@@ -78,7 +78,7 @@ impl CatalogReader {
     /// Returns the ids to fetch, in the order of the passes and their listings.
     pub async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
         match &self.simulated {
-            None => self.read(move |tx| pending::pending_ids(tx, &query)).await,
+            None => self.read(move |tx| wanted::pending_ids(tx, &query)).await,
             Some(simulated) => {
                 let simulated = Arc::clone(simulated);
                 self.read(move |tx| simulated.pending(tx, &query)).await
@@ -96,7 +96,7 @@ impl CatalogReader {
             return Ok(simulated.named_ids(records, at.to_string()));
         }
         let at = at.clone();
-        self.read(move |tx| recall::named_ids(tx, &records, &at))
+        self.read(move |tx| wanted::named_ids(tx, &records, &at))
             .await
     }
 

@@ -1,12 +1,10 @@
-//! What earlier passes listed, the ids that it names, and when those were fetched.
+//! What earlier passes listed, and when ids were fetched.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::places::ids_in;
-use super::sql::{Row, StoreError, Tx, Value, values};
-use super::{NamedIds, PassId, PassListings, RecordIds, StepListing};
-use ingest_config::IdPlace;
+use super::sql::{StoreError, Tx, values};
+use super::{PassId, PassListings, RecordIds, StepListing};
 use ingest_quota::Timestamp;
 
 const LISTING: &str = "select step, call, kind, id, requested is not null from listing
@@ -65,62 +63,6 @@ impl Listings {
             }),
         }
     }
-}
-
-/// What rows name, with the place of the key of each.
-type Named = Vec<(usize, Vec<Arc<str>>)>;
-
-/// The ids that stored records name at a place. `find` is the statement that finds a record, by its key, as [`Tx::part`] has it.
-/// Returns what each row names, with the place of its key; nothing for a key without a record.
-fn named<'q, K: Into<Value<'q>>>(
-    tx: &Tx<'_>,
-    find: &str,
-    of: Vec<Value<'_>>,
-    at: &IdPlace,
-    keys: impl IntoIterator<Item = K>,
-) -> Result<Named, StoreError> {
-    let part = tx.part(at);
-    let sql = format!("select {} from record where {find}", part.columns);
-    let of = [vec![part.path], of].concat();
-    let keys: Vec<Value<'q>> = keys.into_iter().map(Into::into).collect();
-    let rows = tx.each(&sql, of, keys)?;
-    let names = |row: &Row| {
-        let ids = match row.optional_text(1)? {
-            Some(body) => ids_in(Some(&body), Some(at)).map(Arc::from).collect(),
-            None => ids_in(row.optional_text(0)?.as_deref(), part.rest.as_ref())
-                .map(Arc::from)
-                .collect(),
-        };
-        Ok((row.place, ids))
-    };
-    rows.iter().map(names).collect()
-}
-
-/// The ids that records name at a place, by the records' numbers.
-pub fn named_by(
-    tx: &Tx<'_>,
-    numbers: &[i64],
-    at: &IdPlace,
-) -> Result<HashMap<i64, Vec<Arc<str>>>, StoreError> {
-    let named = named(tx, "number = {key}", values![], at, numbers.iter().copied())?;
-    let by_number = named
-        .into_iter()
-        .filter_map(|(place, ids)| Some((*numbers.get(place)?, ids)));
-    Ok(by_number.collect())
-}
-
-pub fn named_ids(
-    tx: &Tx<'_>,
-    records: &RecordIds,
-    at: &IdPlace,
-) -> Result<Vec<NamedIds>, StoreError> {
-    let of = values![&records.upstream, &records.kind];
-    let find = "upstream = ?2 and kind = ?3 and id = {key}";
-    let named = named(tx, find, of, at, &records.ids)?;
-    let with_ids = named
-        .into_iter()
-        .filter_map(|(place, ids)| Some((Arc::clone(records.ids.get(place)?), ids)));
-    Ok(with_ids.collect())
 }
 
 /// When ids were last fetched, or requested and found absent. Omits those that never were, and those that a list lost since.

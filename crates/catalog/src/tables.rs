@@ -80,6 +80,7 @@ impl Table {
 /// | `record` | a thing that an upstream returned, as it was when last seen; `number` rises in the order of first sight; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `version` is a hash of its body there, in a list that stops at what is known; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
 /// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` tells whether `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` tells whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
+/// | `wanted` | an id that a record names which a pass listed, at a place in its body; empty where it names none; kept while the pass is open, and of the last complete pass of each region |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` tells whether `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `lasting_cursor` | a list of which a pass reads only what is new: the cursor at its end, with which the next pass begins, null when the upstream no longer accepted it; or, where the list stops at what is known, whether this pass `stopped` before its end; `request` as in `checkpoint` |
 /// | `restart` | a step of a pass that was started over, and when |
@@ -168,6 +169,15 @@ create table listing (
 create unique index listing_of_record on listing
     (id, kind, upstream, pass, step, coalesce(requested, ''), coalesce(parent, ''));
 create index listing_of_child on listing (id, kind, upstream, pass, parent) where parent is not null;
+
+create table wanted (
+    pass   {integer} not null,
+    step   {integer} not null,
+    at     {text} not null,
+    record {text} not null,
+    id     {text} not null,
+    primary key (pass, step, at, record, id)
+){by key};
 
 create table checkpoint (
     pass        {integer} not null,
@@ -278,10 +288,14 @@ pub fn created(dialect: Dialect, more: &str) -> String {
     dialect.text(TABLES, "") + more
 }
 
+/// Not copied: of what it lacks, the bodies are read.
+const WANTED: &str = "wanted";
+
 /// The tables that a copy contains. It has no leases. The target builds its full-text index and the hashes of its texts itself.
 pub static COPIED: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let tables = TABLES.split("create table ").skip(1);
-    tables.filter_map(table).collect()
+    let tables = tables.filter_map(table);
+    tables.filter(|table| table.name != WANTED).collect()
 });
 
 /// Reads the columns of a table from its statement.
@@ -376,5 +390,6 @@ pub fn listing_again(position: &str, parent: &str) -> String {
 /// Returns the tables whose rows belong to a step of a pass.
 pub fn tables_of_steps() -> impl Iterator<Item = &'static str> {
     let names_step = |table: &&Table| table.columns.iter().any(|(name, _)| *name == "step");
-    COPIED.iter().filter(names_step).map(|table| table.name)
+    let copied = COPIED.iter().filter(names_step).map(|table| table.name);
+    copied.chain([WANTED])
 }

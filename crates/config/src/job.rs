@@ -125,6 +125,14 @@ impl Job {
         step.names(variable) || headers.any(|template| template.names(variable))
     }
 
+    /// Where records of a call name ids that steps request.
+    #[must_use]
+    pub fn named_by(&self, call: &str) -> Vec<IdPlace> {
+        let ids = self.steps.iter().filter_map(|step| step.ids.as_ref());
+        let ids = ids.filter(|ids| ids.from == call);
+        ids.map(|ids| ids.at.clone()).collect()
+    }
+
     /// The first variable with which a step's list is another one in every pass; `None` where all passes request the same.
     #[must_use]
     pub fn time_of(&self, step: &Step) -> Option<&'static str> {

@@ -19,9 +19,10 @@ use super::page::LandingPage;
 use super::passes::{self, NEWEST_POSITIONS};
 use super::sql::{StoreError, Tx, in_transaction, values};
 use super::tables::{CopiedRow, Table, put, rows_of};
+use super::wanted::Naming;
 use super::{
-    Catalog, CatalogError, Landed, Landing, Lease, Leases, NamedIds, PassId, PassRef, PassScope,
-    PendingId, PendingQuery, RecordIds, Resource, Taken,
+    Catalog, CatalogError, Landed, Landing, Lease, Leases, NamedIds, PassId, PassRef, PendingId,
+    PendingQuery, RecordIds, Resource, Taken,
 };
 use super::{land, lasting};
 use ingest_quota::Timestamp;
@@ -30,10 +31,6 @@ use ingest_sqlite::Database;
 
 pub use contents::{Contents, PageNumber, PageRecords, RecordKind};
 
-/// The open passes of a job, or one pass: when it began, and whether it is open.
-const OPEN: &str = "select id, started_at, true from pass where job = ?1 and finished_at is null
-    order by started_at, id";
-const PASS: &str = "select id, started_at, finished_at is null from pass where id = {key}";
 const REGION: &str = "select job, region from pass where id = ?1";
 /// A page leads on to the one whose number is the count of those before it.
 const NUMBER_CURSORS: &str =
@@ -261,12 +258,7 @@ impl SimulatedRecords {
     }
 
     pub fn pending(&self, tx: &Tx<'_>, query: &PendingQuery) -> Result<Vec<PendingId>, StoreError> {
-        let passes = match &query.scope {
-            PassScope::Open => tx.query(OPEN, values![&query.job])?,
-            PassScope::Passes(passes) => {
-                tx.each(PASS, values![], passes.iter().map(|pass| pass.0))?
-            }
-        };
+        let passes = Naming::of(tx, query)?;
         let requested_kind = (query.upstream.clone(), query.kind.clone());
         let from = (query.upstream.clone(), query.listed_kind.clone());
         let list = (query.listed_by.clone(), from.clone());
@@ -278,13 +270,9 @@ impl SimulatedRecords {
         let fetched = state.fetched(&self.contents, requested_kind);
         let listed = state.listed.get(&list);
         let mut pending = Vec::new();
-        for row in passes {
-            let (pass, began) = (PassId(row.integer(0)?), row.time(1)?);
-            // Ids fetched since an unfinished pass began are not pending, even where nothing stays fresh.
-            let fresh_since = match row.truth(2)? {
-                true => began.min(query.fresh_since),
-                false => query.fresh_since,
-            };
+        for naming in passes {
+            let (pass, began) = (naming.pass, naming.began);
+            let fresh_since = naming.fresh_since(query);
             let mut seen: HashSet<Arc<str>> = HashSet::default();
             // Adds what a record names, and returns since when all of it is fetched; `None` if not all is fresh.
             let mut add = |named: Cow<'_, [Arc<str>]>| {

@@ -9,7 +9,6 @@ mod lease;
 mod ledgers;
 mod merging;
 mod password;
-mod path;
 mod route;
 mod schema;
 mod search;
@@ -29,7 +28,6 @@ pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,
 };
 pub use merging::Merging;
-pub use path::part;
 pub use schema::{establish, is_there};
 pub use search::search;
 pub use stored::{restored, stored, takes_id, time};

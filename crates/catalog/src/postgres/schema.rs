@@ -10,7 +10,7 @@ use crate::tables::created;
 use ingest_sqlite::Identity;
 
 /// The version of the schema: rises with every release that changes what is created.
-pub const VERSION: i32 = 13;
+pub const VERSION: i32 = 14;
 
 /// The statements that create it.
 static CREATED: LazyLock<String> =

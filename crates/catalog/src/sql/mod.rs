@@ -33,7 +33,6 @@ pub use value::{Row, Value};
 
 use crate::PassId;
 use crate::postgres::Fence;
-use ingest_config::IdPlace;
 
 /// A transaction of a catalog. It runs on a thread where it may wait.
 pub enum Tx<'c> {
@@ -257,25 +256,6 @@ impl Tx<'_> {
             Self::Server(_) => crate::postgres::takes_id(id),
         }
     }
-
-    /// A part of the stored JSON `body`: its expression, in which the value `?1` is the path, and the value. Its rows have two
-    /// columns: the part, or the whole body where the database cannot read the part.
-    pub fn part(&self, at: &IdPlace) -> StoredPart {
-        match self {
-            Self::File(_) => crate::sqlite::part(at),
-            Self::Server(_) => crate::postgres::part(at),
-        }
-    }
-}
-
-/// A place in stored records, as far as a database can follow it.
-pub struct StoredPart {
-    /// The two columns that select it.
-    pub columns: &'static str,
-    /// The path, which is `?1`.
-    pub path: Value<'static>,
-    /// The place in the value at that path; `None` where the path leads to it.
-    pub rest: Option<IdPlace>,
 }
 
 /// Which database a statement is for.

@@ -9,7 +9,6 @@ mod views;
 /// Rebuilds the index from the words of the records.
 pub const REBUILD: &str = "insert into record_text (record_text) values ('rebuild')";
 
-pub use path::part;
 pub use schema::schema;
 pub use search::{STATEMENTS as SEARCH_STATEMENTS, search};
 pub use views::{create_view, create_views, refresh_views};

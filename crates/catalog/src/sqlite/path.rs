@@ -1,19 +1,6 @@
 //! JSON pointers as SQL expressions.
 
 use crate::either::literal;
-use crate::places::{self, is_index};
-use crate::sql::StoredPart;
-use ingest_config::IdPlace;
-
-/// A place in stored records.
-pub fn part(place: &IdPlace) -> StoredPart {
-    let (members, rest) = places::split(place);
-    StoredPart {
-        columns: "body -> ?1, null",
-        path: path(members).into(),
-        rest,
-    }
-}
 
 /// An expression for the value of a pointer in the JSON `document`; for a pointer with a `*`, a JSON array of all values. A number
 /// of more digits than SQLite's numbers hold is the text of its digits.
@@ -109,4 +96,9 @@ fn path(tokens: &[String]) -> String {
             format!("{path}.{}", serde_json::Value::from(token.as_str()))
         }
     })
+}
+
+/// Whether a token can be an index of an array.
+fn is_index(token: &str) -> bool {
+    !token.is_empty() && token.len() < 10 && token.bytes().all(|byte| byte.is_ascii_digit())
 }

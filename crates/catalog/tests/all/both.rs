@@ -324,6 +324,11 @@ impl Both {
             lasting: None,
             greatest: odd.greatest.map(|greatest| greatest.to_string()),
             request: format!("request {step}"),
+            // Without a place, the ids are read from the bodies.
+            names: [pointer("/names/*").into()]
+                .into_iter()
+                .filter(|_| !odd.cut)
+                .collect(),
             ..page.landing()
         }
     }

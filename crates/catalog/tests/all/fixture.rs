@@ -198,6 +198,7 @@ impl Page {
             upstream: self.upstream.clone(),
             call: self.call.clone(),
             kind: Arc::new(self.kind.clone()),
+            names: vec![pointer("/snippet/channelId").into()],
             records: self.records.clone(),
             request: "request".into(),
             next: self.next.clone(),

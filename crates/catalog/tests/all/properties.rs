@@ -78,7 +78,9 @@ struct Pass {
 #[derive(Debug, Default)]
 struct Model {
     passes: Vec<Pass>,
-    videos: BTreeMap<String, (u64, u64, String)>,
+    videos: BTreeMap<String, (u64, u64)>,
+    /// The channel that each video named, even of one that was dropped.
+    named: BTreeMap<String, String>,
     channels: BTreeMap<String, u64>,
     absent: BTreeMap<String, u64>,
 }
@@ -97,11 +99,9 @@ impl Model {
                 .as_str()
                 .unwrap()
                 .to_owned();
-            let first = self
-                .videos
-                .get(&record.id)
-                .map_or(now, |(first, ..)| *first);
-            self.videos.insert(record.id.clone(), (first, now, channel));
+            let first = self.videos.get(&record.id).map_or(now, |(first, _)| *first);
+            self.videos.insert(record.id.clone(), (first, now));
+            self.named.insert(record.id.clone(), channel);
         }
         if self.open(region).is_none() {
             let (steps, restarted) = Default::default();
@@ -144,9 +144,7 @@ impl Model {
             .filter(|pass| pass.end.is_none() && pass.region != "*")
         {
             for id in pass.steps.values().flat_map(|step| &step.listed) {
-                let Some((.., channel)) = self.videos.get(id) else {
-                    continue;
-                };
+                let channel = &self.named[id];
                 let fetched = self
                     .channels
                     .get(channel)
@@ -273,7 +271,7 @@ impl World {
     async fn drop_unseen(&mut self, since: u64) {
         let model = &mut self.model;
         let before = model.videos.len() + model.channels.len();
-        model.videos.retain(|_, (_, last, _)| *last >= since);
+        model.videos.retain(|_, (_, last)| *last >= since);
         model.channels.retain(|_, last| *last >= since);
         model.absent.retain(|_, last| *last >= since);
         let dropped = before - model.videos.len() - model.channels.len();
@@ -307,7 +305,7 @@ impl World {
             .model
             .videos
             .iter()
-            .map(|(id, (first, last, _))| format!("{id} {} {}", at(*first), at(*last)));
+            .map(|(id, (first, last))| format!("{id} {} {}", at(*first), at(*last)));
         assert_eq!(stored, expected.collect::<Vec<_>>());
         let indexed = self
             .f

@@ -1,3 +1,5 @@
+use ingest_catalog::{PassEnd, PassRef};
+
 use super::fixture::{Fixture, Page, at, video};
 
 #[tokio::test]
@@ -32,4 +34,39 @@ async fn former_bodies_are_dropped_with_their_record_and_by_their_age() {
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 1);
     assert_eq!(f.rows(versions), ["kept 2026-03-01T12:10:00.000000Z"]);
     assert_eq!(f.catalog.drop_unseen("youtube", at(10)).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_records_name_is_kept_of_open_passes_and_of_the_last_complete_one_of_a_region() {
+    let f = Fixture::new();
+    let named = "select pass, at, record, id from wanted";
+    for (minute, end, kept) in [
+        (
+            1,
+            Some(PassEnd::Complete),
+            vec!["1 /snippet/channelId v c-v"],
+        ),
+        (
+            2,
+            Some(PassEnd::Complete),
+            vec!["2 /snippet/channelId v c-v"],
+        ),
+        (
+            3,
+            Some(PassEnd::Doubtful),
+            vec!["2 /snippet/channelId v c-v"],
+        ),
+        (
+            4,
+            None,
+            vec!["2 /snippet/channelId v c-v", "4 /snippet/channelId v c-v"],
+        ),
+    ] {
+        let page = Page::of(vec![video("v", "t")]).over("US", at(minute));
+        let pass = PassRef::Open(f.land(&page).await.pass);
+        if let Some(end) = end {
+            f.catalog.finish(&pass, end, at(minute)).await.unwrap();
+        }
+        assert_eq!(f.rows(named), kept);
+    }
 }

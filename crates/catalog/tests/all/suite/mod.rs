@@ -214,7 +214,7 @@ macro_rules! suite {
             only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
             a_pointer_may_name_several_ids_numbers_and_places_in_arrays
             members_of_any_name_are_found
-            a_dropped_record_names_nothing
+            a_record_names_what_it_named_in_each_pass_that_listed_it
         }
         $crate::suite::behaviours! { $place, search:
             a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked

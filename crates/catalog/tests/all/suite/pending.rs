@@ -136,7 +136,7 @@ pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kin
 pub(crate) async fn a_pointer_may_name_several_ids_numbers_and_places_in_arrays(f: Catalog) {
     let body = json!({"a/b": [{"id": "x"}, {"id": 7}, {"id": null}, {"id": ""}, "odd"], "list": ["p", "q"], "n": {"0": "zero"}});
     f.land(&Page::of(vec![record("v", body)])).await;
-    assert_eq!(ids(&f, "/a~1b/*/id", at(0)).await, ["x", "7"]);
+    assert_eq!(ids(&f, "/a~1b/*/id", at(0)).await, ["7", "x"]);
     assert_eq!(ids(&f, "/list/1", at(0)).await, ["q"]);
     assert_eq!(ids(&f, "/n/0", at(0)).await, ["zero"]);
     assert_eq!(ids(&f, "/list", at(0)).await, [""; 0]);
@@ -160,8 +160,25 @@ pub(crate) async fn members_of_any_name_are_found(f: Catalog) {
     }
 }
 
-pub(crate) async fn a_dropped_record_names_nothing(f: Catalog) {
-    f.land(&Page::of(vec![video_of("v", "c")])).await;
-    f.store.drop_unseen("youtube", at(1)).await.unwrap();
-    assert_eq!(ids(&f, CHANNEL, at(0)).await, [""; 0]);
+pub(crate) async fn a_record_names_what_it_named_in_each_pass_that_listed_it(f: Catalog) {
+    let us = f.land(&Page::of(vec![video_of("v", "c1")])).await.pass;
+    let other = Page::of(vec![video_of("v", "c2"), record("w", json!({}))]);
+    let gb = f
+        .land(&other.clone().over("GB", at(1)).next("2"))
+        .await
+        .pass;
+    f.land(&other.in_pass(gb).now(at(1))).await;
+    let named = [("c1".to_owned(), us), ("c2".to_owned(), gb)];
+    assert_eq!(f.pending(CHANNEL, at(0)).await, named);
+    // Of another place the bodies tell, and a dropped record has none.
+    assert_eq!(ids(&f, "/id", at(0)).await, ["v", "v"]);
+    f.store.drop_unseen("youtube", at(2)).await.unwrap();
+    assert_eq!(f.pending(CHANNEL, at(0)).await, named);
+    assert_eq!(ids(&f, "/id", at(0)).await, [""; 0]);
+    // A step that starts over names what it lists then.
+    assert!(f.store.restart_step(us, 0, at(1)).await.unwrap());
+    f.land(&Page::of(vec![video_of("v", "c3")]).in_pass(us))
+        .await;
+    let named = [("c3".to_owned(), us), ("c2".to_owned(), gb)];
+    assert_eq!(f.pending(CHANNEL, at(0)).await, named);
 }

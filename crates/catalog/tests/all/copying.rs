@@ -26,6 +26,7 @@ const NOT_COPIED: &[&str] = &[
     "record_text",
     "record_words",
     "schema_version",
+    "wanted",
 ];
 
 /// Asserts that a catalog has the columns that are copied, and those that are not.

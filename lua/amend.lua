@@ -138,8 +138,8 @@ end
 -- Adds charges that were made elsewhere at their own times, once, even beyond a limit (L17); and floors (L40).
 --
 -- ARGV then: whether it recovers, and an array of floors: the place of a limit, time, units, one after another; for each charge:
--- id, time, an array of places of limits and units. A caller that was told of a loss recovers: it is taken whatever was lost, and
--- an epoch begins unless another machine has begun one (L36). What survives is a beginning of the history: where it reaches the
+-- id, time, an array of places of limits and units. A caller that was told of a loss recovers: its charges are added whatever was
+-- lost, and an epoch begins unless another machine has begun one (L36). What survives is a beginning of the history: where it reaches the
 -- sequence that the caller has seen and holds its newest charge, floors are not needed (L41). Such a caller sends its floors first
 -- and its newest charge last.
 -- Reply: 'recorded', epoch, sequence, time, 1 where floors were not needed, else 0.

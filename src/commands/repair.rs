@@ -53,15 +53,15 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let mut repaired = Vec::new();
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);
-        if sqlite::is_there(&path, name)? {
-            let mut one = match lost(&environment, file).await {
-                Some(lost) => Repaired {
-                    file: path.display().to_string(),
-                    outcome: Outcome::Damaged,
-                    detail: lost,
-                },
-                None => one(path).await?,
-            };
+        if let Some(lost) = lost(&environment, file).await {
+            repaired.push(Repaired {
+                file: path.display().to_string(),
+                outcome: Outcome::Damaged,
+                detail: lost,
+            });
+            working.count(1);
+        } else if sqlite::is_there(&path, name)? {
+            let mut one = one(path).await?;
             if file == file_of(&environment.config.ledger.store)
                 && one.outcome != Outcome::Damaged
                 && let Ok(ledger) = recorded_ledger(&environment)
@@ -91,7 +91,7 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     Ok(if damaged { Exit::Failed } else { Exit::Success })
 }
 
-/// Says that the catalog was emptied; `None` where it was not, and of other files.
+/// Says that the catalog is lost; `None` where it is not, and of other files.
 async fn lost(environment: &Environment, file: &str) -> Option<String> {
     let no_catalog = NoCatalog::find(environment).filter(|_| file == CATALOG_FILE)?;
     let ledger = recorded_ledger(environment).ok()?;

@@ -287,11 +287,19 @@ impl Context {
     }
 
     async fn store_why(&self, pass: &PassRef, (failed, notes): (bool, Option<&str>)) {
+        let is_stopping = self.stop.signal().is_some();
+        // Each region would wait for its own turn, and the run would not end in time to report.
+        if is_stopping && self.blocked.why(&Subject::Catalog).is_some() {
+            return;
+        }
         let now = self.clock.now();
         let stored = self.catalog.store_outcome(pass, failed, notes, now);
         let stored = self.or_stopped(OUTCOME_PATIENCE_STOPPING, stored);
         if let Err(error) = self.waits.on("a result", "the catalog", stored).await {
-            tracing::warn!("cannot store in the catalog why a pass stopped: {error}");
+            tracing::warn!("cannot store in the catalog why passes stopped: {error}");
+            if is_stopping {
+                self.blocked.block(Subject::Catalog, &error.to_string());
+            }
         }
     }
 

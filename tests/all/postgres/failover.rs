@@ -113,6 +113,23 @@ fn keep_a_page(server: &PostgresServer, schema: &Schema, machines: &Machines) ->
 }
 
 #[test]
+fn a_run_of_many_regions_reports_when_a_signal_ends_it_while_the_database_hangs() {
+    let server = PostgresServer::with(&[]);
+    let schema = server.schema();
+    let regions = ["A", "B", "C", "D", "E", "F", "G", "H"];
+    let delay = Duration::from_millis(300);
+    let machines = Machines::new(&schema, &regions, delay, &["catalog.connections=1"]);
+    let run = machines.start(0);
+    machines.wait_for_requests(10);
+    server.hang();
+    std::thread::sleep(Duration::from_millis(500));
+    signal(&run, Signal::TERM);
+    let ran = ended(run);
+    server.resume();
+    assert_eq!(ran.json()["passes"].as_array().unwrap().len(), 8, "{ran:?}");
+}
+
+#[test]
 fn the_requests_for_a_page_that_is_kept_are_counted_once() {
     let server = PostgresServer::with(&[]);
     let schema = server.schema();

@@ -84,7 +84,7 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// What a charge takes of each limit.
+    /// Charges each limit.
     pub fn charge(&self, charge: Charge<'_>) -> Call {
         let charged = charge.account.charged(charge.cost);
         let mut call = self.call(Operation::Charge, charged.map(|(name, _)| name));
@@ -101,7 +101,7 @@ impl<'a> Terms<'a> {
         call
     }
 
-    /// The true units of each limit. `asks`: whether the reply names limits that are not sent.
+    /// Replaces the units of a charge by the true ones. If `asks`, the reply names limits that are not sent.
     pub fn settle(&self, cost: &Cost, limits: &BTreeSet<&LimitName>, asks: bool) -> Call {
         let mut call = self.call(Operation::Settle, limits.iter().copied());
         let truth = limits.iter().map(|name| units(cost.of(name)));
@@ -110,7 +110,7 @@ impl<'a> Terms<'a> {
         call
     }
 
-    /// Charges from elsewhere, and floors. `recovers`: whether this machine was told of a loss.
+    /// Adds charges from elsewhere, and floors. A machine that was told of a loss `recovers`.
     pub fn absorb(&self, recovers: bool, entries: &[Entry], floors: &[Floor]) -> Call {
         let charged = entries.iter().flat_map(|entry| entry.cost.limits());
         let names = charged.chain(floors.iter().map(|floor| &floor.limit));
@@ -131,7 +131,7 @@ impl<'a> Terms<'a> {
         call
     }
 
-    /// How a limit is closed; `None` reopens it.
+    /// Closes a limit; `None` reopens it.
     pub fn close(&self, limit: &str, closing: Option<Closing>) -> Call {
         let mut call = self.call(Operation::Close, [&limit.to_owned()]);
         let (how, until, interval) = match closing {
@@ -146,7 +146,7 @@ impl<'a> Terms<'a> {
         call
     }
 
-    /// What is stored of limits, whether ids are recorded, and the log from an instant on, of which so many chunks.
+    /// Reads what is stored of limits, whether ids are recorded, and at most so many chunks of the log from an instant on.
     pub fn usage<'n>(
         &self,
         limits: impl IntoIterator<Item = &'n LimitName>,

@@ -59,8 +59,9 @@ pub async fn inspect(
     match link.ask(&redis::cmd("TIME")).await? {
         Ok(time) => {
             let told = from_redis_value::<(i64, i64)>(time).ok();
-            let theirs = told.map(|(seconds, micros)| seconds.saturating_mul(1_000_000) + micros);
-            let theirs = theirs.map(Timestamp::from_micros);
+            let theirs = told.map(|(seconds, micros)| {
+                Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros))
+            });
             fitness.skew = theirs.map(|theirs| theirs.since(now).max(now.since(theirs)));
         }
         Err(error) => fitness.lacks("TIME", &errors::own_words(&error)),

@@ -8,7 +8,6 @@ mod errors;
 mod inspect;
 mod library;
 mod link;
-
 mod packed;
 mod records;
 mod reply;

@@ -1,6 +1,6 @@
 //! Windows of every length: short ones are waited out, long ones stop the run until they let it go on.
 
-use chrono::{Days, TimeZone, Utc};
+use chrono::{Days, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
 use ingest_quota::Timestamp;
 
@@ -61,7 +61,9 @@ fn a_days_units_return_at_midnight_of_the_upstreams_own_zone() {
     for zone in ["UTC", "Asia/Kathmandu", "America/St_Johns"] {
         let midnight = |now: chrono::DateTime<Utc>| {
             let zone: Tz = zone.parse().unwrap();
-            let tomorrow = now.with_timezone(&zone).date_naive() + Days::new(1);
+            // What is charged a grace before midnight can be counted behind it.
+            let counted = now.with_timezone(&zone) + TimeDelta::milliseconds(86_400);
+            let tomorrow = counted.date_naive() + Days::new(1);
             Timestamp::from(
                 zone.from_local_datetime(&tomorrow.and_hms_opt(0, 0, 0).unwrap())
                     .unwrap()

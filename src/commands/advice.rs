@@ -1,11 +1,11 @@
 //! Advice of `ingest check` on a valid configuration: a limit that counts exactly undoes the saving of one that counts in
-//! buckets; a call that no job uses costs more than a limit holds; a limit that no call charges.
+//! buckets; a call that no job uses costs more than a limit holds; a limit that no call charges; ids that count as fetched.
 
 use std::sync::Arc;
 
 use super::figures::count;
 use crate::run;
-use ingest_config::{Call, Config, Credential, Doubt, Job, Lasting, Region, Step, Variable};
+use ingest_config::{Call, Config, Credential, Doubt, Field, Job, Lasting, Region, Step, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
 /// Each subject, such as a job, and the advice on it.
@@ -20,6 +20,7 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let uncharged = config.credentials.values().flat_map(uncharged);
     let advice = counting.chain(never).chain(uncharged);
     let advice = advice.chain(cuts(config)).chain(kept(config));
+    let advice = advice.chain(fetched_already(config));
     let same = steps(config).filter_map(|(job, step)| {
         let said = same_for_all(job, step, job.regions.first()?)?;
         let detail = format!("{}: {said}", step.call.name);
@@ -65,6 +66,24 @@ fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
             step.call.name
         );
         Some((format!("job {}", job.name), detail))
+    })
+}
+
+/// Advice where the records that name ids are those that the ids stand for: landing a list counts as fetching its records.
+fn fetched_already(config: &Config) -> impl Iterator<Item = (String, String)> {
+    steps(config).filter_map(|(job, step)| {
+        let ids = step.ids.as_ref()?;
+        let list = job.credential.upstream.calls.get(&ids.from)?;
+        let (list, own) = (list.records.as_ref()?, step.call.records.as_ref()?);
+        let is_own_id = matches!(&*list.id, [Field::At(at)] if at == ids.at.at());
+        (is_own_id && list.kind == own.kind && ids.at.parent().is_empty()).then(|| {
+            let (call, from, kind) = (&step.call.name, &ids.from, &own.kind);
+            let detail = format!(
+                "{call}: {from} returns the records of these ids, which are of the same kind, {kind}, so they count as fetched and none \
+                is requested; give the records of {call} a `kind` of their own"
+            );
+            (format!("job {}", job.name), detail)
+        })
     })
 }
 

@@ -17,7 +17,7 @@ use crate::cli::{Global, RunArgs};
 use crate::doc::{Doc, Grid, Head, Phrase, Phrases, Section, Tone};
 use crate::exit::Exit;
 use crate::foresight;
-use crate::review::{self, RegionalRecords};
+use crate::review::{self, ComparedRecords};
 use crate::run::{
     self, Blocked, Context, Credentials, InFlight, KnownCalls, LearnedCosts, LimitReport,
     PassOutcome, PassReport, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Upstreams,
@@ -156,7 +156,7 @@ pub async fn context(
         learned_costs: LearnedCosts::default(),
         in_flight: InFlight::default(),
         known_calls: KnownCalls::default(),
-        regional_records: Some(RegionalRecords::default()),
+        compared_records: Some(ComparedRecords::default()),
         progress: Arc::new(Silent),
         concurrency: 1,
         cheap_max: environment.config.ledger.cheap_max,

@@ -1,5 +1,5 @@
 //! Signs of a mistake in the configuration that show in the pages of a pass: values that no page of a call contained, and ids
-//! whose record differs between regions, of which only one is kept.
+//! whose record differs between regions or calls, of which only one is kept.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,7 +11,7 @@ use ingest_config::{Ids, Job, Pointer, Region, Step};
 use ingest_upstream::{Missing, MissingFrom, Page, ReportedCost, missing};
 use parking_lot::Mutex;
 
-/// The most ids of a run that are compared between regions, which bounds the memory. Of more ids, those with the smallest
+/// The most ids of a run that are compared, which bounds the memory. Of more ids, those with the smallest
 /// hashes are compared: a mistake in the configuration shows in any of them.
 const COMPARED: usize = 65_536;
 
@@ -31,17 +31,26 @@ struct OfCall {
     lacking: BTreeMap<String, (Missing, u64)>,
     /// Records left out because an earlier one of their page has the same id, and another body.
     differing: u64,
-    regions: BetweenRegions,
+    shared: BTreeMap<Between, Shared>,
 }
 
-/// Ids that another region of the run returned too, or in a step of ids another request for one id.
+/// Who of the run returned the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Between {
+    /// Two regions of a call.
+    Regions,
+    /// Two requests for one id each.
+    Ids,
+    /// Two calls with records of one kind.
+    Calls,
+}
+
+/// Ids that were returned twice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct BetweenRegions {
-    /// Whether the records belong to requests for one id each.
-    of_ids: bool,
-    shared: u64,
+struct Shared {
+    ids: u64,
     differing: u64,
-    /// The first id with another body, and its regions.
+    /// The first id with another body, and who returned it.
     example: Option<(String, Arc<str>, Arc<str>)>,
 }
 
@@ -90,11 +99,12 @@ impl Findings {
             for (one, pages) in more.lacking.values() {
                 found.lack(one.clone(), *pages);
             }
-            found.regions.of_ids |= more.regions.of_ids;
-            found.regions.shared += more.regions.shared;
-            found.regions.differing += more.regions.differing;
-            let example = more.regions.example.clone();
-            found.regions.example = found.regions.example.take().or(example);
+            for (between, more) in &more.shared {
+                let shared = found.shared.entry(*between).or_default();
+                shared.ids += more.ids;
+                shared.differing += more.differing;
+                shared.example = shared.example.take().or_else(|| more.example.clone());
+            }
         }
     }
 
@@ -107,7 +117,8 @@ impl Findings {
             let differing = Some(differing).filter(|_| found.differing > 0);
             let texts = absent.cloned().chain(differing);
             let texts = texts.map(move |text| format!("{call}: {text}"));
-            texts.chain(found.regions.note(call))
+            let shared = found.shared.iter();
+            texts.chain(shared.filter_map(move |(between, shared)| shared.note(*between, call)))
         })
     }
 }
@@ -131,48 +142,69 @@ impl OfCall {
     }
 }
 
-impl BetweenRegions {
+impl Shared {
     /// Returns a note if at least half of the shared ids differ: a count that changes between two requests is no mistake.
-    fn note(&self, call: &str) -> Option<String> {
+    fn note(&self, between: Between, call: &str) -> Option<String> {
         let (id, first, second) = self.example.as_ref()?;
-        let (differing, shared) = (self.differing, self.shared);
-        let (two, of, remedy) = match self.of_ids {
-            true => (
-                "requests for two ids",
-                "of",
-                "if a record belongs to the requested id, add \"{id}\" to records.id",
-            ),
-            false => (
+        let (differing, ids) = (self.differing, self.ids);
+        let (two, of, remedy) = match between {
+            Between::Regions => (
                 "two regions",
                 "in",
                 "if the region makes the difference, add it to records.id",
             ),
+            Between::Ids => (
+                "requests for two ids",
+                "of",
+                "if a record belongs to the requested id, add \"{id}\" to records.id",
+            ),
+            Between::Calls => (
+                "two calls",
+                "of",
+                "give the records of each call a `kind` of their own",
+            ),
         };
-        (differing.saturating_mul(2) >= shared).then(|| {
+        (differing.saturating_mul(2) >= ids).then(|| {
             format!(
-                "{call}: {differing} of {shared} ids that {two} returned have different records, such as `{id}` {of} {first} and \
+                "{call}: {differing} of {ids} ids that {two} returned have different records, such as `{id}` {of} {first} and \
                 {second}; only the last one is kept: {remedy}"
             )
         })
     }
 }
 
-/// The records of a run that are compared between regions: by the hash of call and id.
+/// The records of a run that are compared: by the hash of kind and id.
 #[derive(Debug, Default)]
-pub struct RegionalRecords(Mutex<BTreeMap<u64, SeenRecord>>);
+pub struct ComparedRecords(Mutex<BTreeMap<u64, SeenRecord>>);
 
 /// A record as it was returned first.
 #[derive(Debug)]
 struct SeenRecord {
-    /// The region, or the requested id.
-    origin: Arc<str>,
+    call: Arc<str>,
+    /// The region, or the requested id; `None` of a batch of several ids.
+    origin: Option<Arc<str>>,
     /// The hash of its body.
     body: u64,
 }
 
-impl RegionalRecords {
-    /// Compares the records of a page with those that other regions returned; in a step that requests `ids` one by one, with those
-    /// of the other ids. A batch of several ids belongs to no region.
+impl SeenRecord {
+    /// Who returned the same id as another record, with their names; `None` where both are of one region or request, or of a batch.
+    fn between(&self, other: &Self, are_ids: bool) -> Option<(Between, Arc<str>, Arc<str>)> {
+        if self.call != other.call {
+            return Some((Between::Calls, self.call.clone(), other.call.clone()));
+        }
+        let (first, second) = self.origin.clone().zip(other.origin.clone())?;
+        let between = match are_ids {
+            true => Between::Ids,
+            false => Between::Regions,
+        };
+        (first != second).then_some((between, first, second))
+    }
+}
+
+impl ComparedRecords {
+    /// Compares the records of a page with those that other regions and calls returned; in a step that requests `ids` one by one,
+    /// with those of the other ids.
     pub fn compare(
         &self,
         (job, step, region): (&Job, &Step, &Region),
@@ -180,43 +212,46 @@ impl RegionalRecords {
         records: &[Record],
         findings: &mut Findings,
     ) {
-        let origin: Arc<str> = match ids {
-            [] if *region.code != *Region::SHARED => Arc::from(&*region.code),
-            [id] => Arc::from(id.as_str()),
-            _ => return,
+        let origin: Option<Arc<str>> = match ids {
+            [] if *region.code != *Region::SHARED => Some(Arc::from(&*region.code)),
+            [id] => Some(Arc::from(id.as_str())),
+            _ => None,
         };
-        let (upstream, call) = (&job.credential.upstream.name, &step.call.name);
-        let found = &mut findings.0.entry(call.clone()).or_default().regions;
-        found.of_ids |= !ids.is_empty();
+        let call: Arc<str> = Arc::from(&*step.call.name);
+        let of = step.call.records.as_ref().map(|records| &records.kind);
+        let found = findings.0.entry(step.call.name.clone()).or_default();
         let mut all = self.0.lock();
         for record in records {
-            let key = hash(&(upstream, call, &record.id));
+            let key = hash(&(&job.credential.upstream.name, of, &record.id));
             let is_full = all.len() >= COMPARED;
             if is_full && all.last_key_value().is_some_and(|(last, _)| key > *last) {
                 continue;
             }
-            let body = hash(&record.body);
+            let seen = SeenRecord {
+                call: Arc::clone(&call),
+                origin: origin.clone(),
+                body: hash(&record.body),
+            };
             match all.entry(key) {
                 Entry::Vacant(free) => {
-                    let origin = Arc::clone(&origin);
-                    free.insert(SeenRecord { origin, body });
+                    free.insert(seen);
                     if is_full {
                         all.pop_last();
                     }
                 }
-                // A later page of the region can have the record once more, as it is now.
-                Entry::Occupied(mut first) if first.get().origin == origin => {
-                    first.get_mut().body = body;
-                }
-                Entry::Occupied(first) => {
-                    found.shared += 1;
-                    if first.get().body != body {
-                        found.differing += 1;
-                        let regions = (Arc::clone(&first.get().origin), Arc::clone(&origin));
-                        let example = || (record.id.clone(), regions.0, regions.1);
-                        found.example.get_or_insert_with(example);
+                Entry::Occupied(mut first) => match first.get().between(&seen, !ids.is_empty()) {
+                    // A later page of the region can have the record once more, as it is now.
+                    None => first.get_mut().body = seen.body,
+                    Some((between, one, other)) => {
+                        let shared = found.shared.entry(between).or_default();
+                        shared.ids += 1;
+                        if first.get().body != seen.body {
+                            shared.differing += 1;
+                            let example = || (record.id.clone(), one, other);
+                            shared.example.get_or_insert_with(example);
+                        }
                     }
-                }
+                },
             }
         }
     }

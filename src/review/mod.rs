@@ -36,7 +36,7 @@ use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Page};
 
 use findings::missing_of;
-pub use findings::{Findings, RegionalRecords};
+pub use findings::{ComparedRecords, Findings};
 pub use known::Known;
 pub use moves::Judged as ListJudged;
 use order::{Previous, Repeats};

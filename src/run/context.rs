@@ -15,7 +15,7 @@ use super::stop::Stop;
 use super::stop_reason::{NotLanded, StopReason};
 use super::unlanded::Unlanded;
 use super::waits::Waits;
-use crate::review::RegionalRecords;
+use crate::review::ComparedRecords;
 use ingest_base::clock::Clock;
 use ingest_catalog::{Catalog, CatalogError, Landed, Landing, Leases, PassId, PassRef};
 use ingest_config::{Call, Credential, Etag, Job, Region};
@@ -54,8 +54,8 @@ pub struct Context {
     pub learned_costs: LearnedCosts,
     /// What the lists of each call showed.
     pub known_calls: KnownCalls,
-    /// The records that this run compares between regions. `None` in a simulation, whose pages show nothing about a configuration.
-    pub regional_records: Option<RegionalRecords>,
+    /// The records that this run compares between regions and calls. `None` in a simulation, whose pages show nothing about a configuration.
+    pub compared_records: Option<ComparedRecords>,
     /// The charges of requests in flight.
     pub in_flight: InFlight,
     /// Receives the progress.

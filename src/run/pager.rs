@@ -349,7 +349,7 @@ impl<'a> List<'a> {
             // What speaks against the list is not shown again for a page that did not change.
             page.tag = None;
         }
-        if self.context.regional_records.is_some() {
+        if self.context.compared_records.is_some() {
             let (call, records) = (&self.step.call.name, &page.records);
             self.stats.findings.see_ids(self.job, call, records);
         }
@@ -545,10 +545,10 @@ impl<'a> List<'a> {
             let call = &self.step.call.name;
             return Err(StopReason::Failed(format!("`{call}` has no records")));
         }
-        if let Some(regional) = &self.context.regional_records {
+        if let Some(compared) = &self.context.compared_records {
             let ids = &self.start.ids;
             let of = (self.job, self.step, self.region);
-            regional.compare(of, ids, &landing.records, &mut self.stats.findings);
+            compared.compare(of, ids, &landing.records, &mut self.stats.findings);
         }
         let records = landing.records.len() as u64;
         let began = Monotonic::now();

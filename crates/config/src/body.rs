@@ -72,6 +72,13 @@ impl Param {
         }
     }
 
+    /// Its templates that stand for all ids of a request at once: in a list, one can stand for each.
+    pub fn of_all_ids(&self) -> impl Iterator<Item = &Template> {
+        let is_list = matches!(self, Self::Repeated(_));
+        let templates = self.templates().iter();
+        templates.filter(move |template| !(is_list && template.repeats()))
+    }
+
     /// The values of a request, in order, each made by `text`.
     ///
     /// # Errors
@@ -101,6 +108,14 @@ impl Body {
         match self {
             Self::Json(json) => json.templates().into_iter().map(|(_, one)| one).collect(),
             Self::Form(params) => params.values().flat_map(Param::templates).collect(),
+        }
+    }
+
+    /// Its templates that stand for all ids of a request at once.
+    pub fn of_all_ids(&self) -> Vec<&Template> {
+        match self {
+            Self::Json(json) => json.of_all_ids(),
+            Self::Form(params) => params.values().flat_map(Param::of_all_ids).collect(),
         }
     }
 
@@ -213,6 +228,22 @@ impl JsonTemplate {
                 members
                     .flat_map(|(name, one)| below(name.clone(), one))
                     .collect()
+            }
+        }
+    }
+
+    /// Its templates that stand for all ids at once.
+    fn of_all_ids(&self) -> Vec<&Template> {
+        match self {
+            Self::Fixed(_) => Vec::new(),
+            Self::Text(template) | Self::Number(template) => vec![template],
+            Self::List(elements) => {
+                let elements = elements.iter().filter(|one| !one.repeats());
+                elements.flat_map(Self::of_all_ids).collect()
+            }
+            Self::Object(members) => {
+                let members = members.iter().map(|(_, member)| member);
+                members.flat_map(Self::of_all_ids).collect()
             }
         }
     }

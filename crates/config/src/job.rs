@@ -180,6 +180,14 @@ impl Step {
             .any(|template| template.as_str().contains("{since:-"))
     }
 
+    /// What its first requests join ids by.
+    pub fn joins_ids_by(&self) -> impl Iterator<Item = &str> {
+        let params = self.params.values().flat_map(Param::of_all_ids);
+        let body = self.body.iter().flat_map(Body::of_all_ids);
+        let templates = params.chain(body).chain(&self.call.path);
+        templates.filter_map(Template::joins_ids_by)
+    }
+
     /// The places of the values of a parent that its requests and its records use, each once.
     fn parents(&self, upstream: &Upstream) -> Vec<Pointer> {
         let records = self

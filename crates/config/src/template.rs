@@ -139,7 +139,8 @@ impl Template {
             "ids",
             Variable::Ids,
             "The ids of the request, joined by commas, in a step with `ids`. `{ids:|}` joins them by `|` or any other separator, and \
-            `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one for each id.",
+            `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one for each id. An id that contains what \
+            joins them is not requested, and the run fails.",
         ),
         (
             "cursor",
@@ -355,11 +356,12 @@ impl Template {
         })
     }
 
-    /// What it joins the ids by, if it says so.
+    /// What it joins the ids by; `None` if it names none, or as JSON.
     #[must_use]
-    pub fn ids_separator(&self) -> Option<&str> {
-        self.used().find_map(|(_, argument)| match argument {
+    pub fn joins_ids_by(&self) -> Option<&str> {
+        self.used().find_map(|(one, argument)| match argument {
             Argument::Separator(separator) => Some(separator.as_str()),
+            Argument::Nothing | Argument::Path if *one == Variable::Ids => Some(","),
             _ => None,
         })
     }
@@ -483,6 +485,13 @@ impl Values<'_> {
             Variable::Secret(Some(name)) => format!("{{secret:{name}}}"),
             Variable::OfRegion(name) => of_region(name),
         }
+    }
+
+    /// The first id that contains a text.
+    #[must_use]
+    pub fn id_with(&self, text: &str) -> Option<String> {
+        let mut ids = (0..self.ids.len()).filter_map(|at| self.part(at, 0));
+        ids.find(|id| id.contains(text))
     }
 
     /// The id itself (0) of the id at `id`, or a value that it has with it.

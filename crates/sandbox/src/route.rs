@@ -193,7 +193,7 @@ fn separators(call: &Call, steps: &[&Step]) -> Vec<String> {
     let templates = params.chain(bodies.flat_map(Body::templates));
     let separators = templates
         .chain(&call.path)
-        .filter_map(Template::ids_separator);
+        .filter_map(Template::joins_ids_by);
     separators.map(str::to_owned).collect()
 }
 

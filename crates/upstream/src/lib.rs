@@ -138,6 +138,8 @@ pub struct Page {
     pub differing: u64,
     /// Members at the place of the records that were left out because they are no objects.
     pub left_out: LeftOut,
+    /// A member of a record that `records.key` or a template of `records.columns` replaced by another value.
+    pub replaced: Option<String>,
     /// Whether there was no list where its records belong. It counts as an empty one.
     pub lacks_list: bool,
     /// Whether the body is of a format in which an empty list leaves its elements out, and has what would contain them.

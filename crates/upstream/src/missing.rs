@@ -143,6 +143,13 @@ fn of_list(records: &Records, page: &Page) -> Vec<Missing> {
         };
         found.push(Missing::new(MissingFrom::AnyPage, text));
     }
+    if let Some(name) = &page.replaced {
+        let text = format!(
+            "records have a member `{name}` of their own, which `records.key` or `records.columns` replaces: write another name \
+            there to keep it"
+        );
+        found.push(Missing::new(MissingFrom::AnyPage, text));
+    }
     if page.differing > 0 {
         found.push(Missing::distinct_ids(page.differing));
     }

@@ -54,6 +54,8 @@ pub struct Found {
     pub listed: u64,
     /// Members that are no objects beside others that are records.
     pub left_out: LeftOut,
+    /// A member of a record that the configuration replaces by another value.
+    pub replaced: Option<String>,
     /// Whether there was nothing where the records should be, which counts as an empty list.
     pub lacks_list: bool,
     /// Whether there is no element where the records should be, in an element or a document that can have some: an empty list
@@ -147,12 +149,13 @@ pub fn take(
         differing: 0,
         listed,
         left_out: bodies.left_out,
+        replaced: bodies.replaced,
         lacks_list: bodies.lacks_list && listed == 0,
         lacks_element: bodies.lacks_element && listed == 0,
         last: bodies.found.last().filter(|_| keep_last).cloned(),
     };
     for mut body in bodies.found {
-        add_fields(&mut body, what, values);
+        add_fields(&mut body, what, values, &mut found.replaced);
         if what.format == Format::Xml {
             list_elements(&mut body, what, read_later);
         }
@@ -222,13 +225,26 @@ pub fn has_records(document: &Value, what: &Records, values: &Values<'_>) -> boo
 }
 
 /// The values that a record takes from its request.
-fn add_fields(body: &mut Value, what: &Records, values: &Values<'_>) {
+fn add_fields(
+    body: &mut Value,
+    what: &Records,
+    values: &Values<'_>,
+    replaced: &mut Option<String>,
+) {
     if let Value::Object(members) = body {
         for (name, column) in &what.columns {
             if let Some(template) = &column.template {
-                members.insert(name.clone(), template.render(values).into());
+                put(members, name, template.render(values), replaced);
             }
         }
+    }
+}
+
+/// Adds a member. Notes it in `replaced` where the record has one of this name with another value.
+fn put(members: &mut Map<String, Value>, name: &str, text: String, replaced: &mut Option<String>) {
+    let own = members.insert(name.to_owned(), text.into());
+    if own.is_some_and(|own| members.get(name) != Some(&own)) {
+        replaced.get_or_insert_with(|| name.to_owned());
     }
 }
 
@@ -248,6 +264,8 @@ struct BodySearch<'a> {
     what: &'a Records,
     found: Vec<Value>,
     left_out: LeftOut,
+    /// The member for the name of a record, where a record has another value in it.
+    replaced: Option<String>,
     /// Whether an object lacks a member that the pointer names.
     lacks_list: bool,
     /// Whether an element lacks the last element that the pointer names.
@@ -262,6 +280,7 @@ impl<'a> BodySearch<'a> {
             what,
             found: Vec::new(),
             left_out: LeftOut::default(),
+            replaced: None,
             lacks_list: false,
             lacks_element: false,
             repeated: Repeated::default(),
@@ -371,7 +390,7 @@ impl<'a> BodySearch<'a> {
                 self.repeated.add(name_bytes, elements.len())?;
                 for mut element in std::mem::take(elements) {
                     if let (Some((name, key)), Value::Object(members)) = (named, &mut element) {
-                        members.insert(key.to_owned(), name.into());
+                        put(members, key, name.to_owned(), &mut self.replaced);
                     }
                     self.found.push(element);
                 }
@@ -379,7 +398,7 @@ impl<'a> BodySearch<'a> {
             (Value::Object(members), named) => {
                 let mut members = std::mem::take(members);
                 if let Some((name, key)) = named {
-                    members.insert(key.to_owned(), name.into());
+                    put(&mut members, key, name.to_owned(), &mut self.replaced);
                 }
                 self.found.push(Value::Object(members));
             }

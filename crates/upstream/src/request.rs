@@ -197,6 +197,7 @@ impl Rendered {
         text: &impl Text,
     ) -> Result<Self, Failure> {
         let paging = &request.step.call.paging;
+        tells_ids_apart(request)?;
         let turn = paging.turn(request.cursor, request.lasting)?;
         let body = body::rendered(request, &turn, text)?;
         let parameters = parameters(request, &turn, text)?;
@@ -325,6 +326,19 @@ fn headers(
         headers.insert(HeaderName::try_from(name).map_err(|_| unfit())?, value);
     }
     Ok(headers)
+}
+
+/// Refuses an id that contains what joins the ids: the upstream would read it as two others.
+fn tells_ids_apart(request: &PageRequest<'_>) -> Result<(), Failure> {
+    let values = request.values();
+    let mut separators = request.step.joins_ids_by();
+    let Some((separator, id)) = separators.find_map(|one| Some((one, values.id_with(one)?))) else {
+        return Ok(());
+    };
+    Err(Failure::Unsendable(format!(
+        "the id `{id}` contains `{separator}`, which joins the ids of a request; write for example `{{ids:|}}`, or request one id at a \
+        time, with `{{id}}` and batch = 1"
+    )))
 }
 
 /// The parameters that are configured for a request, which `then` replaces behind the first page.

@@ -277,7 +277,7 @@ impl Simulation {
             learned_costs: LearnedCosts::default(),
             in_flight: InFlight::default(),
             known_calls: KnownCalls::default(),
-            regional_records: None,
+            compared_records: None,
             progress: Arc::new(Silent),
             concurrency,
             cheap_max: Units::ZERO,

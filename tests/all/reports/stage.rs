@@ -210,7 +210,7 @@ impl Stage {
             learned_costs: ingest::run::LearnedCosts::default(),
             waits: ingest::run::Waits::default(),
             in_flight: ingest::run::InFlight::default(),
-            regional_records: Some(ingest::review::RegionalRecords::default()),
+            compared_records: Some(ingest::review::ComparedRecords::default()),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: Units::new(5),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::foresight;
-use ingest::review::RegionalRecords;
+use ingest::review::ComparedRecords;
 use ingest::run::{self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RunReport, Silent};
 use ingest_base::clock::Clock;
 use ingest_catalog::Catalog;
@@ -189,7 +189,7 @@ impl Lab {
             learned_costs: LearnedCosts::default(),
             waits: ingest::run::Waits::default(),
             in_flight: InFlight::default(),
-            regional_records: Some(RegionalRecords::default()),
+            compared_records: Some(ComparedRecords::default()),
             progress: Arc::new(Silent),
             concurrency: 4,
             cheap_max: config.ledger.cheap_max,

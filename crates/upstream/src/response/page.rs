@@ -205,6 +205,7 @@ impl Response {
             repeated: found.repeated,
             differing: found.differing,
             left_out: found.left_out,
+            replaced: found.replaced.map(|name| self.shown(&name)),
             lacks_list: found.lacks_list || found.lacks_element,
             lacks_elements: found.lacks_element,
             is_blank,

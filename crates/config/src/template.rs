@@ -139,8 +139,8 @@ impl Template {
             "ids",
             Variable::Ids,
             "The ids of the request, joined by commas, in a step with `ids`. `{ids:|}` joins them by `|` or any other separator, and \
-            `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one for each id. An id that contains what \
-            joins them is not requested, and the run fails.",
+            `{ids:json}` is a JSON array of strings. In a list, a text with `{ids}` stands for one for each id. An id with what joins them \
+            fails.",
         ),
         (
             "cursor",

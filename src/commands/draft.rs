@@ -130,9 +130,15 @@ fn page(outline: &Outline) -> String {
                 quoted(at)
             ),
         ),
-        (None, _) => {
-            "# Guess: one page is the whole list: the response names no next one.\n".to_owned()
-        }
+        (None, _) => match outline.more.as_ref().or(outline.done.as_ref()) {
+            Some(at) => format!(
+                "# Without `page`, one page is the whole list. The response says at {} whether there is a next one: write how to request it.\n",
+                quoted(at)
+            ),
+            None => {
+                "# Guess: one page is the whole list: the response names no next one.\n".to_owned()
+            }
+        },
     }
 }
 

@@ -220,10 +220,8 @@ impl Tried {
         }
         let codes = [self.region.code.clone()];
         let states = catalog.region_states(&job.name, &codes, now).await?;
-        let since = states
-            .first()
-            .and_then(|state| run::since_of(job, state, false));
-        Ok(since)
+        let last = states.first().and_then(|state| state.since.as_ref());
+        Ok(run::since_of(job, (&self.region, step), last))
     }
 
     /// The cursor of the last complete pass with which the next one begins: of the region, or of the first of the ids.

@@ -6,6 +6,8 @@ use ingest_upstream::{End, Page, is_setback, says_failure};
 
 /// The place of a message, in words.
 const MESSAGE: &str = "a message beside an empty list";
+/// The place of an error in place of a list, in words.
+const ONLY: &str = "the only record, where other responses have a list";
 
 impl Review<'_> {
     /// Adds the doubts about a page that is a part, or that has an error beside its records.
@@ -35,6 +37,10 @@ impl Review<'_> {
         let message = page.unread.beside.message.as_ref();
         let refusal = message.filter(|words| self.refuses(page, words));
         let refusal = refusal.map(|words| (MESSAGE, words));
+        // What had a list before, and has one object in its place now.
+        let lone = page.unread.lone_error.as_ref();
+        let lone = lone.filter(|_| self.known.has_arrays || self.shown.has_arrays);
+        let refusal = refusal.or(lone.map(|words| (ONLY, words)));
         let error = unknown.next().or_else(|| setback.next());
         let error = error.map(|(place, words)| (place.as_str(), words));
         if let Some((place, words)) = error.or(refusal).filter(|_| !self.has_error) {
@@ -179,7 +185,9 @@ impl Review<'_> {
         let was_asked = was_asked || is_behind;
         // A list that leads on and shows records on none of its pages has them elsewhere.
         let had_lists = page.is_first || self.without_list < self.fetched;
-        let says_end = says_end && had_lists && (is_own || !self.known.has_lists);
+        let has_lists = known.iter().any(|known| known.has_lists);
+        // Until a list was seen, words are the only sign of what is none.
+        let says_end = says_end && had_lists && (is_own || !has_lists && beside.message.is_none());
         says_end || begins_next || was_empty || (is_own && (was_asked || agrees))
     }
 }

@@ -131,7 +131,7 @@ impl Review<'_> {
         self.find(Doubt::Cut, text)
     }
 
-    fn check(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
+    fn check(&mut self, page: &Page, turn: Turn<'_>, said: &mut Said) {
         // A further page means nothing where one is wanted, or where each requested id came.
         let is_only = self.step.max_pages == Some(1);
         let is_wanted = is_only || all_came(page, turn.ids);
@@ -147,7 +147,8 @@ impl Review<'_> {
         self.note_caps(page, said);
         // A request for ids has another shape than a list.
         if !turn.ids.is_empty() {
-            return said.notes.extend(self.note_batch(page, turn));
+            let note = self.note_batch(page, turn);
+            return said.notes.extend(note);
         }
         self.check_places(page, said);
         if !self.is_last(turn) && !self.is_unchanged {
@@ -168,14 +169,16 @@ impl Review<'_> {
     }
 
     /// Notes that exactly the first ids of a batch came: perhaps the upstream answers no more at once.
-    fn note_batch(&self, page: &Page, turn: Turn<'_>) -> Option<String> {
+    fn note_batch(&mut self, page: &Page, turn: Turn<'_>) -> Option<String> {
         let came: HashSet<&str> = page.records.iter().map(|one| one.id.as_str()).collect();
         let has_come = |id: &&String| came.contains(id.as_str());
         let first = turn.ids.iter().take_while(has_come).count();
         let rest = turn.ids.get(first..).unwrap_or_default();
         // A few can be absent by accident.
-        let is_cut = first.min(rest.len()) >= FEWEST_IDS && !rest.iter().any(|id| has_come(&id));
-        is_cut.then(|| {
+        let is_many = first.min(rest.len()) >= FEWEST_IDS;
+        let is_most = first > 0 && rest.len() >= MANY_IDS;
+        self.lacks_ids = (is_many || is_most) && !rest.iter().any(|id| has_come(&id));
+        self.lacks_ids.then(|| {
             self.text(&format!(
                 "only the first {first} of {} requested ids came; if the upstream answers no more at once, write batch = {first} (`ids`)",
                 turn.ids.len()
@@ -390,6 +393,9 @@ const FEWEST: u64 = 10;
 
 /// The fewest ids that came, and that did not, where that is no accident.
 const FEWEST_IDS: usize = 5;
+
+/// The fewest ids that did not come where it is no accident that one came, and that it is the first.
+const MANY_IDS: usize = 20;
 
 /// What is beyond a page that seems to be the last.
 #[derive(Clone, Copy)]

@@ -37,6 +37,9 @@ pub struct Known {
     /// Whether any response had a list.
     #[serde(default)]
     pub has_lists: bool,
+    /// Whether any response had its records in a list, and not one record in its place.
+    #[serde(default)]
+    pub has_arrays: bool,
     /// The names of members beside the records, in responses with a list.
     pub names: BTreeSet<String>,
     /// The flags and words beside the records that every response with a list had, by their place.
@@ -79,6 +82,7 @@ impl Known {
         self.led_on |= other.led_on;
         self.told |= other.told;
         self.names_end |= other.names_end;
+        self.has_arrays |= other.has_arrays;
         // The newer one, since an upstream can lower its cap.
         self.full = other.full.or(self.full);
         self.proved = self.proved.max(other.proved);
@@ -102,6 +106,7 @@ impl Known {
         if page.lacks_list || page.is_blank || !beside.errors.is_empty() {
             return;
         }
+        self.has_arrays |= page.unread.is_list;
         self.add_names(&page.unread.names);
         self.add_values(true, &beside.values);
     }

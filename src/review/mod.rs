@@ -107,6 +107,10 @@ pub struct Review<'a> {
     without_list: u64,
     /// Records that the responses listed.
     listed: u64,
+    /// Whether exactly the first ids of the batch came.
+    lacks_ids: bool,
+    /// Whether the last page has no record, and the number of all pages.
+    ends_empty: bool,
     previous: Previous,
     reordered: u64,
     /// Pages with records that lack a place, by the key of `page`; and a place that looks like it.
@@ -241,6 +245,8 @@ impl<'a> Review<'a> {
             with_records: 0,
             without_list: 0,
             listed: 0,
+            lacks_ids: false,
+            ends_empty: false,
             previous: Previous::default(),
             reordered: 0,
             lacking: BTreeMap::new(),
@@ -265,6 +271,12 @@ impl<'a> Review<'a> {
     #[must_use]
     pub const fn shown(&self) -> &Known {
         &self.shown
+    }
+
+    /// Whether the ids that the last page lacks were perhaps not looked up: exactly the first ids of the batch came.
+    #[must_use]
+    pub const fn lacks_ids(&self) -> bool {
+        self.lacks_ids
     }
 
     /// Whether it has seen a page.
@@ -348,6 +360,7 @@ impl<'a> Review<'a> {
         let has_list = !page.lacks_list && !page.is_blank || page.total == Some(0);
         self.without_list += u64::from(!has_list);
         self.listed = self.listed.saturating_add(page.listed);
+        self.ends_empty = page.listed == 0 && page.pages.is_some();
         self.is_unchanged |= page.unchanged;
         if !page.unchanged {
             self.shown.see(page);

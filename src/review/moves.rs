@@ -149,12 +149,23 @@ impl Review<'_> {
     /// Whether it has as many pages as the response reports.
     fn judge_pages(&self, total: &Totals, judged: &mut Judged) {
         let read = self.landed_before.saturating_add(self.fetched);
-        if total.least <= read {
+        // A list that became shorter while it was read has fewer pages on its last one.
+        let is_short = total.least > read;
+        let lacks_last = self.ends_empty && read > 1 && total.last >= read;
+        if !is_short && !lacks_last {
             return;
         }
         let (call, of, at) = (&self.call.name, total.least, &total.at);
-        let text =
-            format!("{call}: the list ended after {read} pages, and the response has {of} at {at}");
+        let (ended, check) = match is_short {
+            true => ("after", ""),
+            false => (
+                "with the last of",
+                "; that page is empty: check `page.first`",
+            ),
+        };
+        let text = format!(
+            "{call}: the list ended {ended} {read} pages, and the response has {of} at {at}{check}"
+        );
         let said = self.find(Doubt::FewerThanTotal, text);
         judged.is_partial |= said.is_doubtful();
         judged.is_cut |= said.is_doubtful() && self.reads_what_is_new();

@@ -429,12 +429,13 @@ impl<'a> List<'a> {
         let is_doubtful = self.said.is_doubtful() || !doubts.is_empty();
         let is_whole = next.completes && !is_cut && !is_doubtful;
         let since = self.end_of_batch(page.lasting.clone());
-        // The ids that a doubtful response lacks count as requested for this pass, and not as fresh for the next one.
+        // The ids that a doubtful response lacks count as requested for this pass, and not as fresh for the next one; nor do those
+        // behind the first ids of a batch, which an upstream may cap.
         let fresh_for = self.step.ids.as_ref().and_then(|ids| ids.fresh_for);
         let stale_at = self.context.clock.now() - fresh_for.unwrap_or_default();
         let decided = Decided {
             since: since.filter(|_| is_whole),
-            absent_at: is_doubtful.then_some(stale_at),
+            absent_at: (is_doubtful || self.review.lacks_ids()).then_some(stale_at),
             doubts,
         };
         let empty_pages = self.empty_pages(is_empty);

@@ -7,14 +7,15 @@ use super::context::Context;
 use super::due::Candidate;
 use super::pager::{List, Of, Position, Start, StepOfPass, marks_gone};
 use super::stats::PassStats;
-use super::steps::{listing_steps, readable, since_of};
+use super::steps::{is_edited, listing_steps, readable, since_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{
     AtKnown, KeptLists, KnownList, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition,
+    UncutPass,
 };
-use ingest_config::{Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Region, Step, Variable};
 use ingest_quota::Timestamp;
 
 /// A pass that this run walks, under its lease.
@@ -28,8 +29,8 @@ pub struct Pass {
     pub resumed: bool,
     /// When it began.
     pub began: Timestamp,
-    /// The value of `{since}`; `None`: the Unix epoch.
-    pub since: Option<SinceValue>,
+    /// The pass behind which lists with `{since}` go on; `None`: they begin at its first value.
+    pub last: Option<UncutPass>,
     /// The greatest value seen at the job's `since.at`, former passes included.
     pub greatest: Greatest,
     /// The cursors of the last complete pass with which its lists begin, by the step's index; none in one that lists everything
@@ -65,8 +66,8 @@ impl Pass {
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
-            since: since_of(&candidate.job, &candidate.state, relists),
-            said: open.map_or_else(Said::default, |open| said(candidate, open)),
+            last: candidate.state.since.clone().filter(|_| !relists),
+            said: said(candidate, open, relists),
             relists,
             last_filled: last_filled(candidate),
             at_known: at_known(candidate, now),
@@ -99,7 +100,7 @@ impl Pass {
         let start = Start {
             ids: Vec::new(),
             began: self.began,
-            since: self.since.clone(),
+            since: since_of(job, (region, step), self.last.as_ref()),
             greatest: self.greatest.clone(),
             relists: self.relists,
             last_pages: match at_known {
@@ -262,15 +263,30 @@ fn skipped(open: &OpenPass) -> u64 {
     open.steps.iter().map(|at| at.list.skipped).sum()
 }
 
-/// Returns what is said of an unfinished pass that is resumed.
-fn said(candidate: &Candidate, open: &OpenPass) -> Said {
-    let of_lists = open.steps.iter().flat_map(|at| at.list.notes.clone());
+/// Returns what is said of an unfinished pass that is resumed, and of lists that were edited since their `{since}`.
+fn said(candidate: &Candidate, open: Option<&OpenPass>, relists: bool) -> Said {
+    let (job, region) = (&candidate.job, &candidate.region);
+    let last = candidate.state.since.as_ref().filter(|_| !relists);
+    let is_edited = |step: &&Step| {
+        let names_since = job.names(step, &Variable::Since);
+        names_since && last.is_some_and(|last| is_edited(job, (region, step), last))
+    };
+    let again = listing_steps(job).map(|(_, step)| step).filter(is_edited);
+    let again = again.map(|step| {
+        format!(
+            "{}: the call or its parameters were edited since the last complete pass, so {{since}} begins anew",
+            step.call.name
+        )
+    });
+    let of_lists = open.into_iter().flat_map(|open| &open.steps);
+    let of_lists = of_lists.flat_map(|at| at.list.notes.clone());
     let edited = candidate.edited.notes.iter().cloned();
     let mut said = Said {
-        doubts: open.doubts.clone(),
+        doubts: open.map_or_else(Vec::new, |open| open.doubts.clone()),
         notes: Vec::new(),
     };
-    edited.chain(of_lists).for_each(|note| said.note(note));
+    let notes = edited.filter(|_| open.is_some()).chain(of_lists);
+    notes.chain(again).for_each(|note| said.note(note));
     said
 }
 

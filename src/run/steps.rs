@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use ingest_base::fnv::fnv;
-use ingest_catalog::{OpenPass, Rearrangement, RegionState, Resource, StepPosition};
+use ingest_catalog::{OpenPass, Rearrangement, Resource, StepPosition, UncutPass};
 use ingest_config::identity::{doubt_names, set_ones};
 use ingest_config::{Job, Region, Rule, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
@@ -93,13 +93,23 @@ fn hash(written: &Value) -> String {
     format!("{:032x}", fnv(&written.to_string()))
 }
 
-/// Returns the value of `{since}` in the next pass over a region, or in its unfinished one; `None`: the Unix epoch. One that
-/// `relists` begins at the first value.
+/// Returns the value of `{since}` for a step in the next pass over a region, or in its unfinished one; `None`: the Unix epoch. A list that
+/// the `last` pass did not request begins at the first value.
 #[must_use]
-pub fn since_of(job: &Job, state: &RegionState, relists: bool) -> Option<SinceValue> {
-    let last = state.since.as_ref().filter(|_| !relists);
+pub fn since_of(
+    job: &Job,
+    (region, step): (&Region, &Step),
+    last: Option<&UncutPass>,
+) -> Option<SinceValue> {
+    let last = last.filter(|last| !is_edited(job, (region, step), last));
     let greatest = last.and_then(|last| last.greatest.as_deref());
     job.since.value(last.map(|last| last.began), greatest)
+}
+
+/// Whether the step's call or parameters were edited since a pass. One that landed no page does not tell.
+#[must_use]
+pub fn is_edited(job: &Job, (region, step): (&Region, &Step), last: &UncutPass) -> bool {
+    !last.requests.is_empty() && !last.requests.contains(&request_of(job, step, region))
 }
 
 /// Fits the steps of an unfinished pass over a region, or of a job's unfinished batches, to those that the job has now.

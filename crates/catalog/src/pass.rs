@@ -248,6 +248,8 @@ pub struct UncutPass {
     pub began: Timestamp,
     /// The greatest value that it or one before it saw, as [`ingest_config::Since::stored`] writes it; `None` where there was none.
     pub greatest: Option<String>,
+    /// What its steps requested; empty if it landed no page.
+    pub requests: Vec<String>,
 }
 
 /// The end of a complete list of one id, where the next list of that id takes the value of `{since}`.

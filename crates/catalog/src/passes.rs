@@ -1,6 +1,6 @@
 //! Passes: which are open and where they stopped, how they started over and how they ended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::either::{ended_slice_where, open_pass_where};
 use super::sql::{Query, Row, StoreError, Tx, values};
@@ -127,9 +127,9 @@ pub fn region_states(
 ) -> Result<Vec<RegionState>, StoreError> {
     let [complete, refused, doubtful, abandoned, since, open] =
         tx.ask(last_passes(job, regions, now))?;
-    let of_complete = complete.iter().map(|row| row.integer(0));
-    let of_open = open.iter().map(|row| row.integer(0));
-    let details = Details::read(tx, of_complete.chain(of_open).collect::<Result<_, _>>()?)?;
+    let by_steps = complete.iter().chain(&since).chain(&open);
+    let by_steps: Result<BTreeSet<i64>, _> = by_steps.map(|row| row.integer(0)).collect();
+    let details = Details::read(tx, by_steps?.into_iter().collect())?;
     let mut states: Vec<RegionState> = regions.iter().map(|region| named(region)).collect();
     each(&mut states, &complete, |state, row| {
         let pass = PassId(row.integer(0)?);
@@ -158,9 +158,11 @@ pub fn region_states(
         Ok(())
     })?;
     each(&mut states, &since, |state, row| {
+        let steps = details.steps(PassId(row.integer(0)?)).iter();
         state.since = Some(UncutPass {
             began: row.time(1)?,
             greatest: row.optional_text(2)?,
+            requests: steps.filter_map(|at| at.request.clone()).collect(),
         });
         Ok(())
     })?;

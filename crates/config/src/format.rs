@@ -26,7 +26,7 @@ impl Words for Format {
             "xml",
             Format::Xml,
             "XML; the response is an object whose only member is the root element. An element without attributes and child \
-        elements is its text. Any other is an object: `@name` is an attribute, `name` a child element, a list if there are \
+        elements is its text, without white space at its ends. Any other is an object: `@name` is an attribute, `name` a child element, a list if there are \
         several, and `#text` the text. Namespaces are left out. Where a pointer has `*` or a number behind an element's name, \
         that element is a list however often it occurs: `/author/*/name` finds none, one and several.",
         ),

@@ -232,7 +232,16 @@ fn parsed(text: &str) -> Result<Value, String> {
     if first.trim().trim_matches('"') == "code" {
         return of_csv(text);
     }
+    let other = first.trim().strip_prefix("code").unwrap_or_default();
+    if other.starts_with([';', '\t', '|']) {
+        return Err(format!(
+            "its first line is `{head}`, which separates columns by another character than a comma"
+        ));
+    }
     let codes = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    if let Some(comment) = codes.clone().find(|line| line.starts_with('#')) {
+        return Err(format!("`{comment}` is a comment, which it cannot have"));
+    }
     Ok(codes.map(Value::from).collect())
 }
 

@@ -107,16 +107,26 @@ const NOT_WHOLE: [&str; 34] = [
 ];
 
 /// Names of flags that say whether the request succeeded.
-const SUCCEEDED: [&str; 5] = ["issuccess", "ok", "succeeded", "success", "successful"];
+const SUCCEEDED: [&str; 7] = [
+    "isok",
+    "issuccess",
+    "jobcomplete",
+    "ok",
+    "succeeded",
+    "success",
+    "successful",
+];
 
 /// Names of members with a word for the success of the request.
 const STATE: [&str; 5] = ["ack", "result", "responsestatus", "stat", "status"];
 
 /// Names of members with a number for the success of the request.
-const STATE_CODES: [&str; 13] = [
+const STATE_CODES: [&str; 15] = [
+    "cod",
     "code",
     "httpcode",
     "httpstatus",
+    "ok",
     "rc",
     "responsecode",
     "responsestatus",
@@ -239,7 +249,9 @@ impl Beside {
         if let Some(text) = word(value).or_else(|| code.clone()) {
             self.values.insert(place.clone(), text);
         }
-        if let (Value::String(text), true) = (value, path.len() == 1 && MEANING.contains(&plain)) {
+        let is_message = plain.ends_with("message") || plain.ends_with("msg");
+        let is_meaning = path.len() == 1 && MEANING.contains(&plain);
+        if let (Value::String(text), true) = (value, is_meaning || is_of_request && is_message) {
             self.message.get_or_insert_with(|| shown(text));
         }
         // Within an error, and within what was requested, names mean something else.
@@ -269,19 +281,25 @@ fn is_of_request(path: &[String], list: &Pointer) -> bool {
         return false;
     };
     let holds_list = list.tokens().len() > above.len() && list.tokens().starts_with(above);
-    match above {
+    match above.split_last() {
         _ if holds_list => true,
-        [] => true,
-        [above] => ENVELOPES.contains(&plainly(above).as_str()),
-        _ => false,
+        None => true,
+        // At the root, or beside what holds the list.
+        Some((last, above)) => {
+            list.tokens().starts_with(above) && ENVELOPES.contains(&plainly(last).as_str())
+        }
     }
 }
 
-/// A number for the success of a request, as text.
+/// A code for the success of a request, as text: a number, or a short word such as `E100`.
 fn code(value: &Value) -> Option<String> {
+    const LONGEST: usize = 20;
     match value {
         Value::Number(number) => Some(number.to_string()),
-        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => Some(text.clone()),
+        Value::String(text) if text.len() <= LONGEST => {
+            let is_code = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            is_code.then(|| text.clone())
+        }
         _ => None,
     }
 }
@@ -361,7 +379,7 @@ pub fn has_content(value: &Value) -> bool {
 
 /// Words of a transient failure.
 const TRANSIENT: [&str; 12] = [
-    "exceeded",
+    "exceed",
     "internal",
     "limit reached",
     "maintenance",
@@ -397,7 +415,9 @@ fn said(value: &Value) -> String {
 /// Whether a message says that a request failed, so that a list without records is no empty one.
 #[must_use]
 pub fn says_failure(message: &str) -> bool {
-    const WORDS: [&str; 6] = [
+    const WORDS: [&str; 8] = [
+        "blocked",
+        "busy",
         "denied",
         "error",
         "failed",
@@ -440,6 +460,15 @@ pub fn error_of(value: &Value) -> Option<String> {
         is_error(&plainly(name), value, (std::slice::from_ref(name), true))
     });
     errors.next().map(|(_, error)| said(error))
+}
+
+/// What an object says that is an error: as a member, or as the message or the code of a refusal. `None` without one.
+pub fn says_error(value: &Value) -> Option<String> {
+    let message = value.get("message").and_then(Value::as_str);
+    let message = message.filter(|message| says_failure(message));
+    let is_refused = || code(value.get("code")?).filter(|code| is_refusal(code));
+    let said = error_of(value).or_else(|| message.map(shown));
+    said.or_else(is_refused)
 }
 
 /// Whether an error is about requested ids: it says that something was not found, or names one and no transient failure.

@@ -30,6 +30,10 @@ pub enum DecodeError {
     Csv(csv::Error),
     #[error("it ends within a quoted field, so it is cut")]
     Quoted,
+    #[error(
+        "in line {0}, a quoted field goes on behind its closing quote: a quote within a quoted field is written twice"
+    )]
+    Quote(usize),
     #[error("two columns of the first row are named `{0}`")]
     Column(String),
     #[error("an element has the attribute `{0}` twice")]
@@ -105,26 +109,39 @@ pub fn columns(text: &str, delimiter: u8) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-/// Whether a CSV ends within a quoted field, which its reader takes for the end of the field.
-fn ends_in_quotes(text: &str, delimiter: u8) -> bool {
-    let (mut is_quoted, mut begins) = (false, true);
+/// Where a field of a CSV is read.
+enum At {
+    Begin,
+    Plain,
+    Quoted,
+    /// Behind a closing quote, which another one opens again.
+    Closed,
+}
+
+/// Checks the quotes of a CSV. Its reader takes the end for the end of a quoted field, and what follows a closing quote for a part of
+/// the field: an unquoted text that begins with a quote would take up the rows behind it.
+fn check_quotes(text: &str, delimiter: u8) -> Result<(), DecodeError> {
+    let (mut at, mut line) = (At::Begin, 1);
     for byte in text.bytes() {
-        // The second quote of an escaped one opens the field again.
-        is_quoted = match byte {
-            b'"' if is_quoted => false,
-            b'"' => begins,
-            _ => is_quoted,
+        let ends = byte == delimiter || matches!(byte, b'\n' | b'\r');
+        line += usize::from(byte == b'\n');
+        at = match (at, byte) {
+            (At::Quoted, b'"') => At::Closed,
+            (At::Quoted, _) | (At::Begin | At::Closed, b'"') => At::Quoted,
+            (At::Begin | At::Plain | At::Closed, _) if ends => At::Begin,
+            (At::Closed, b' ') => At::Closed,
+            (At::Closed, _) => return Err(DecodeError::Quote(line)),
+            (At::Begin | At::Plain, _) => At::Plain,
         };
-        begins =
-            byte == b'"' || (!is_quoted && (byte == delimiter || matches!(byte, b'\n' | b'\r')));
     }
-    is_quoted
+    match at {
+        At::Quoted => Err(DecodeError::Quoted),
+        At::Begin | At::Plain | At::Closed => Ok(()),
+    }
 }
 
 fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
-    if ends_in_quotes(text, delimiter) {
-        return Err(DecodeError::Quoted);
-    }
+    check_quotes(text, delimiter)?;
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
         .from_reader(text.as_bytes());

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, plainly, says_transient};
+use super::beside::{Beside, plainly, says_error, says_failure, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -32,6 +32,10 @@ pub struct Unread {
     pub names: Vec<String>,
     /// What it says of the whole list.
     pub beside: Beside,
+    /// Whether it has its records in a list.
+    pub is_list: bool,
+    /// What the object says that it has in place of a list, if that is an error: it counts as a record.
+    pub lone_error: Option<String>,
 }
 
 /// A key of `page` whose place in a response has no value.
@@ -87,9 +91,10 @@ const NEXT: [&str; 19] = [
     "odatanextlink",
 ];
 /// Names of cursors that upstreams also have for the present page.
-const TOKENS: [&str; 10] = [
+const TOKENS: [&str; 11] = [
     "after",
     "aftercursor",
+    "bookmark",
     "continuation",
     "continue",
     "cursor",
@@ -138,6 +143,8 @@ const DONE: [&str; 7] = [
     "islastpage",
     "lastpage",
 ];
+/// Those of them that say that there is more where they are false: a list can be complete or not in other ways.
+const NOT_DONE: [&str; 5] = ["done", "endofstream", "islast", "islastpage", "lastpage"];
 /// The number of all pages, which says that there are more where the configuration reads one.
 const PAGES: [&str; 6] = [
     "lastpage",
@@ -147,10 +154,11 @@ const PAGES: [&str; 6] = [
     "pagestotal",
     "totalpages",
 ];
-const TOTAL: [&str; 9] = [
+const TOTAL: [&str; 10] = [
     "count",
     "found",
     "numfound",
+    "odatacount",
     "rowcount",
     "total",
     "totalcount",
@@ -171,6 +179,12 @@ const TOTAL_HEADERS: [&str; 8] = [
     "total-count",
 ];
 
+/// Headers with the number of all pages.
+const PAGES_HEADERS: [&str; 3] = ["x-total-pages", "x-wp-totalpages", "x-page-count"];
+
+/// The header whose value is an object that says what others say in the body.
+const PAGINATION: &str = "x-pagination";
+
 /// Members of an object with one of these names that lead to the next page.
 pub const WITHIN_NEXT: [&str; 6] = ["href", "url", "uri", "after", "cursor", "offset"];
 
@@ -187,9 +201,9 @@ pub fn read(
     search.see_parts(document);
     let (mut found, more, done) = (search.found, search.more, search.done);
     let has_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
-    let says_more = search
-        .says_more
-        .or(search.has_pages.filter(|_| has_one_page));
+    let has_pages = search.has_pages.or_else(|| pages_header(response));
+    let says_more = search.says_more.or(has_pages.filter(|_| has_one_page));
+    let says_more = says_more.or_else(|| says_pagination(response).filter(|_| has_one_page));
     if paging.total().is_none() {
         found.total = found.total.or_else(|| total_header(response));
     }
@@ -216,6 +230,9 @@ pub fn read(
         instead,
     });
     found.lacking = lacking.collect();
+    let place = records.at.find(document);
+    found.is_list = place.is_some_and(Value::is_array);
+    found.lone_error = place.and_then(says_error);
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
 }
@@ -275,6 +292,27 @@ fn total_header(response: &Response) -> Option<(String, u64)> {
         let total = response.header(name)?.trim().parse().ok()?;
         Some((format!("the header `{name}`"), total))
     })
+}
+
+/// A header that says that there are several pages, in words.
+fn pages_header(response: &Response) -> Option<String> {
+    let is_several = |name: &&&str| {
+        let pages = response.header(name);
+        pages.is_some_and(|pages| pages.trim().parse().is_ok_and(|pages: u64| pages > 1))
+    };
+    let name = PAGES_HEADERS.iter().find(is_several)?;
+    Some(format!("the header `{name}`"))
+}
+
+/// The header `x-pagination`, in words, if it says that there is more than one page.
+fn says_pagination(response: &Response) -> Option<String> {
+    let stated = serde_json::from_str(&response.header(PAGINATION)?).ok()?;
+    let nowhere = Pointer::parse("/-").ok()?;
+    let mut search = PlaceSearch::of(&nowhere, None, None);
+    search.walk(&stated, &mut Vec::new());
+    let says_more = search.found.next.or(search.says_more);
+    says_more.or(search.has_pages)?;
+    Some(format!("the header `{PAGINATION}`"))
 }
 
 /// What leads on in the header `Link`.
@@ -465,8 +503,13 @@ impl<'a> PlaceSearch<'a> {
                 self.found.cut_part.get_or_insert_with(|| place(&at));
             }
             // A part that is there can have an error of its own, such as a build that failed.
-            let lacks_list = within.find(part).is_none();
-            let errors = found.beside.errors.into_iter();
+            let lacks_list = within.find(part).is_none_or(Value::is_null);
+            let words = found
+                .beside
+                .message
+                .filter(|words| lacks_list && says_failure(words));
+            let words = words.map(|words| ("/message".to_owned(), words));
+            let errors = found.beside.errors.into_iter().chain(words);
             let errors = errors.filter(|(_, said)| lacks_list || says_transient(said));
             let errors = errors.map(|(at, said)| (format!("{above}/*{at}"), said));
             self.found.beside.errors.extend(errors);
@@ -519,7 +562,12 @@ impl<'a> PlaceSearch<'a> {
                 let is_key = plain == "lastevaluatedkey" && !link.is_empty();
                 is_key || texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
             }
-            Value::Null | Value::Bool(_) | Value::Array(_) => false,
+            // `[{ "rel": "next", "href": "…" }]`
+            Value::Array(links) => {
+                let is_next = |link: &Value| link["rel"] == "next" && link["href"].is_string();
+                matches!(plain.as_str(), "links" | "link") && links.iter().any(is_next)
+            }
+            Value::Null | Value::Bool(_) => false,
         };
         let is_cut = CUT.contains(&plain.as_str());
         let says_more = is_cut || MORE.contains(&plain.as_str());
@@ -528,6 +576,9 @@ impl<'a> PlaceSearch<'a> {
             if is_cut {
                 self.found.cut.get_or_insert_with(at);
             }
+        }
+        if *value == Value::Bool(false) && NOT_DONE.contains(&plain.as_str()) {
+            self.says_more.get_or_insert_with(at);
         }
         if names_next && !self.is_lasting(path) {
             self.found.next.get_or_insert_with(at);

@@ -294,6 +294,7 @@ impl Response {
             | DecodeError::Line(..)
             | DecodeError::Csv(_)
             | DecodeError::Quoted
+            | DecodeError::Quote(_)
             | DecodeError::Xml(_)
             | DecodeError::Tag
             | DecodeError::Unclosed(_)

@@ -136,7 +136,7 @@ fn page(outline: &Outline) -> String {
                 quoted(at)
             ),
             None => {
-                "# Guess: one page is the whole list: the response names no next one.\n".to_owned()
+                "# Guess: one page is the whole list; if there are more, write `page`.\n".to_owned()
             }
         },
     }

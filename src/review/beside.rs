@@ -1,13 +1,15 @@
 //! What a response says beside its records: an error, that it is a part, or nothing of a list at all.
 
+use serde_json::Value;
+
 use super::{Review, Said, Turn};
-use ingest_config::{Doubt, Lasting, Lead};
-use ingest_upstream::{End, Page, is_setback, says_failure};
+use ingest_base::plain::plain;
+use ingest_base::record::Record;
+use ingest_config::{Doubt, Field, Lasting, Lead};
+use ingest_upstream::{End, Page, is_setback, says_error, says_failure};
 
 /// The place of a message, in words.
 const MESSAGE: &str = "a message beside an empty list";
-/// The place of an error in place of a list, in words.
-const ONLY: &str = "the only record, where other responses have a list";
 
 impl Review<'_> {
     /// Adds the doubts about a page that is a part, or that has an error beside its records.
@@ -37,10 +39,6 @@ impl Review<'_> {
         let message = page.unread.beside.message.as_ref();
         let refusal = message.filter(|words| self.refuses(page, words));
         let refusal = refusal.map(|words| (MESSAGE, words));
-        // What had a list before, and has one object in its place now.
-        let lone = page.unread.lone_error.as_ref();
-        let lone = lone.filter(|_| self.known.has_arrays || self.shown.has_arrays);
-        let refusal = refusal.or(lone.map(|words| (ONLY, words)));
         let error = unknown.next().or_else(|| setback.next());
         let error = error.map(|(place, words)| (place.as_str(), words));
         if let Some((place, words)) = error.or(refusal).filter(|_| !self.has_error) {
@@ -51,6 +49,57 @@ impl Review<'_> {
             self.has_error = true;
             said.add(self.find(Doubt::ErrorReported, text));
         }
+        self.check_records(page, said);
+    }
+
+    /// Adds the doubt about a page with a record that is an error, and learns of the others what records have.
+    fn check_records(&mut self, page: &Page, said: &mut Said) {
+        let mut records = page.records.iter();
+        if let Some((id, words)) = records.find_map(|one| Some((&one.id, self.error_in(one)?))) {
+            let text = self.text(&format!(
+                "the record `{}` has an error and nothing that earlier ones had, so it is not landed: \"{words}\"; match it in \
+                `errors` if the upstream refuses the request with it",
+                plain(id)
+            ));
+            return said.add(self.find(Doubt::ErrorReported, text));
+        }
+        if let Some(first) = page.records.first().filter(|_| !page.unchanged) {
+            let members = self.own_members(&first.body).cloned().collect::<Vec<_>>();
+            self.shown.add_members(members);
+        }
+    }
+
+    /// Returns what a record says that is no record but an error, as one of several or in place of all: it has nothing of what the
+    /// records of the call have.
+    #[must_use]
+    pub fn error_in(&self, record: &Record) -> Option<String> {
+        let known = [&self.known, &self.shown];
+        let are_known = known.iter().any(|known| !known.members.is_empty());
+        let mut own = self.own_members(&record.body);
+        let is_accepted = self.call.trust.contains(&Doubt::ErrorReported);
+        if is_accepted || !are_known || own.any(|name| known.iter().any(|one| one.may_have(name))) {
+            return None;
+        }
+        let key = self.call.records.as_ref()?.key.as_ref();
+        says_error(&record.body, key.map(String::as_str))
+    }
+
+    /// The members of a record that neither are its id nor come from the configuration.
+    fn own_members<'b>(&self, body: &'b Value) -> impl Iterator<Item = &'b String> {
+        let records = self.call.records.as_deref();
+        let is_added = move |name: &str| {
+            records.is_some_and(|records| {
+                let mut ids = records.id.iter().filter_map(Field::pointer);
+                let column = records.columns.get(name);
+                records.key.as_deref() == Some(name)
+                    || column.is_some_and(|column| column.template.is_some())
+                    || ids.any(|at| at.tokens().first().is_some_and(|token| token == name))
+            })
+        };
+        let members = body.as_object().into_iter().flatten();
+        members
+            .map(|(name, _)| name)
+            .filter(move |name| !is_added(name))
     }
 
     /// Adds the doubt about a page that leads on, has no list and says something that no page with one says: many upstreams leave out an

@@ -37,9 +37,9 @@ pub struct Known {
     /// Whether any response had a list.
     #[serde(default)]
     pub has_lists: bool,
-    /// Whether any response had its records in a list, and not one record in its place.
+    /// The names of members of records: of the first one of each page, without those that the configuration reads as its id or adds.
     #[serde(default)]
-    pub has_arrays: bool,
+    pub members: BTreeSet<String>,
     /// The names of members beside the records, in responses with a list.
     pub names: BTreeSet<String>,
     /// The flags and words beside the records that every response with a list had, by their place.
@@ -82,7 +82,6 @@ impl Known {
         self.led_on |= other.led_on;
         self.told |= other.told;
         self.names_end |= other.names_end;
-        self.has_arrays |= other.has_arrays;
         // The newer one, since an upstream can lower its cap.
         self.full = other.full.or(self.full);
         self.proved = self.proved.max(other.proved);
@@ -92,6 +91,7 @@ impl Known {
             *known &= *always;
         }
         self.add_names(&other.names);
+        self.add_members(other.members.iter().cloned());
         self.add_values(other.has_lists, &other.values);
         self.empty.extend(other.empty.iter().cloned());
         if let Some(errors) = &other.errors {
@@ -106,7 +106,6 @@ impl Known {
         if page.lacks_list || page.is_blank || !beside.errors.is_empty() {
             return;
         }
-        self.has_arrays |= page.unread.is_list;
         self.add_names(&page.unread.names);
         self.add_values(true, &beside.values);
     }
@@ -183,6 +182,20 @@ impl Known {
         while self.names.len() > MOST_NAMES {
             self.names.pop_last();
         }
+    }
+
+    /// Adds names of members of records, and keeps at most `MOST_NAMES`.
+    pub fn add_members(&mut self, members: impl IntoIterator<Item = String>) {
+        self.members.extend(members);
+        while self.members.len() > MOST_NAMES {
+            self.members.pop_last();
+        }
+    }
+
+    /// Whether a record had a member of this name, or may have had it.
+    #[must_use]
+    pub fn may_have(&self, name: &str) -> bool {
+        self.members.len() >= MOST_NAMES || self.members.contains(name)
     }
 
     /// Whether a response with a list had a name, or may have had it.

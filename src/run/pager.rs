@@ -581,12 +581,16 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Removes the records whose ids the catalog cannot store, and notes that. Returns whether there are any.
+    /// Removes the records that are errors, and those whose ids the catalog cannot store, and notes these. Returns whether there are any.
     fn leave_out(&mut self, page: &mut Page) -> bool {
         let catalog = &self.context.catalog;
+        let all = page.records.len();
+        let review = &self.review;
+        page.records
+            .retain(|record| review.error_in(record).is_none());
         let is_too_long = |record: &&Record| !catalog.takes_id(&record.id);
         let Some(first) = page.records.iter().find(is_too_long) else {
-            return false;
+            return page.records.len() < all;
         };
         let (call, bytes, id) = (&self.step.call.name, first.id.len(), plain(&first.id));
         self.said.note(format!(

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_RANGE;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::records::SCALAR;
 use super::response::Response;
 use ingest_base::plain::one_line;
 use ingest_config::Pointer;
@@ -462,13 +463,24 @@ pub fn error_of(value: &Value) -> Option<String> {
     errors.next().map(|(_, error)| said(error))
 }
 
-/// What an object says that is an error: as a member, or as the message or the code of a refusal. `None` without one.
-pub fn says_error(value: &Value) -> Option<String> {
-    let message = value.get("message").and_then(Value::as_str);
-    let message = message.filter(|message| says_failure(message));
-    let is_refused = || code(value.get("code")?).filter(|code| is_refusal(code));
-    let said = error_of(value).or_else(|| message.map(shown));
-    said.or_else(is_refused)
+/// What an object says that is an error: as a member, or as the message or the code of a refusal. `None` without one. `key`: where a
+/// record has the name of the member that it was, whose plain value is its only other one.
+#[must_use]
+pub fn says_error(value: &Value, key: Option<&str>) -> Option<String> {
+    let members = value.as_object()?;
+    let name = key.and_then(|key| members.get(key)?.as_str());
+    if let (Some(name), Some(alone), 2) = (name, members.get(SCALAR), members.len()) {
+        return says_error(&json!({ name: alone }), None);
+    }
+    let refuses = |(name, value): (&String, &Value)| {
+        let name = plainly(name);
+        let code = || code(value).filter(|code| is_refusal(code));
+        match value.as_str().filter(|_| MEANING.contains(&name.as_str())) {
+            Some(words) if says_failure(words) => Some(shown(words)),
+            _ => code().filter(|_| STATE_CODES.contains(&name.as_str())),
+        }
+    };
+    error_of(value).or_else(|| members.iter().find_map(refuses))
 }
 
 /// Whether an error is about requested ids: it says that something was not found, or names one and no transient failure.

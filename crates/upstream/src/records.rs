@@ -422,6 +422,9 @@ impl<'a> BodySearch<'a> {
         let repeated = &mut self.repeated;
         let arranged = match (self.what.layout, &mut *value) {
             (Layout::Objects, _) => return Ok(()),
+            (Layout::Rows, Value::Array(rows)) if lacks_names(self.what, rows) => Err(
+                NoRecords::Found("one row without the names in `records.id`"),
+            ),
             (Layout::Columns, Value::Object(members)) => {
                 from_columns(std::mem::take(members), repeated)
             }
@@ -458,6 +461,16 @@ impl<'a> BodySearch<'a> {
     }
 }
 
+/// Whether the only row of a list, which has the names of the others, lacks one that an id is made of.
+fn lacks_names(what: &Records, rows: &[Value]) -> bool {
+    let ([Value::Array(names)], []) = (rows, what.fields.as_slice()) else {
+        return false;
+    };
+    let ids = what.id.iter().filter_map(Field::pointer);
+    let mut ids = ids.filter_map(|at| at.tokens().first());
+    ids.any(|id| !what.columns.contains_key(id) && !names.iter().any(|name| name == id))
+}
+
 /// Whether a value is an object, or a list that can have some.
 fn holds_object(value: &Value) -> bool {
     match value {
@@ -468,7 +481,7 @@ fn holds_object(value: &Value) -> bool {
 }
 
 /// The member for a value that is not an object: records by name are made of the name and the value.
-const SCALAR: &str = "value";
+pub const SCALAR: &str = "value";
 
 /// The id of a record: its text, and of a number the digits that came. `None` if a part of it is missing, blank, or is what no
 /// database stores exactly.

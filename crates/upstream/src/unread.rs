@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, plainly, says_error, says_failure, says_transient};
+use super::beside::{Beside, plainly, says_failure, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -32,10 +32,6 @@ pub struct Unread {
     pub names: Vec<String>,
     /// What it says of the whole list.
     pub beside: Beside,
-    /// Whether it has its records in a list.
-    pub is_list: bool,
-    /// What the object says that it has in place of a list, if that is an error: it counts as a record.
-    pub lone_error: Option<String>,
 }
 
 /// A key of `page` whose place in a response has no value.
@@ -230,9 +226,6 @@ pub fn read(
         instead,
     });
     found.lacking = lacking.collect();
-    let place = records.at.find(document);
-    found.is_list = place.is_some_and(Value::is_array);
-    found.lone_error = place.and_then(says_error);
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
     found
 }

@@ -8,7 +8,7 @@ use ingest_ledger::{Charge, Ledger, Purpose, fresh_id};
 use ingest_quota::{Account, Cost, Decision, Entry, Limit, Origin, Timestamp, Units, Window};
 use uuid::Uuid;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What the next charge finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,11 @@ impl Books {
             now,
             step,
         }
+    }
+
+    /// The same, with so much time between two charges.
+    pub(crate) fn every(self, step: Duration) -> Self {
+        Self { step, ..self }
     }
 
     /// How long one charge takes.

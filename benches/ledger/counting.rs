@@ -33,6 +33,8 @@ struct Scenario {
     /// Charges in the window whose bytes were measured.
     charges: u32,
     bytes: u64,
+    /// Milliseconds in the server of a report of them, and of its longest call.
+    report: Option<(f64, f64)>,
     times: Times,
     took: Duration,
 }
@@ -89,6 +91,7 @@ impl Scenario {
             now: Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap(),
             charges: 0,
             bytes: 0,
+            report: None,
             times: Times::default(),
             took: Duration::ZERO,
         }
@@ -109,6 +112,31 @@ impl Scenario {
             self.charge(DAY / A_DAY).await;
         }
         (self.charges, self.bytes) = (charges, self.used_bytes().await - empty);
+        self.report = self.reported().await;
+    }
+
+    /// What a report takes Redis, of the least disturbed of five; `None` of a file.
+    async fn reported(&self) -> Option<(f64, f64)> {
+        type Logged = (i64, i64, u32, Vec<redis::Value>, String, String);
+        let Store::Server(server) = &self.store else {
+            return None;
+        };
+        let is_call =
+            |one: &&Logged| one.3.first() == Some(&redis::Value::BulkString(b"FCALL".to_vec()));
+        let mut reports = Vec::new();
+        server.tell("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 1000");
+        for _ in 0..5 {
+            server.tell("SLOWLOG RESET");
+            self.ledger.usage(&self.account, self.now).await.unwrap();
+            let calls: Vec<Logged> = server.ask("SLOWLOG GET 1000");
+            let calls = calls.iter().filter(is_call);
+            let times = calls.map(|one| f64::from(one.2) / 1000.0);
+            reports.push(times.fold((0.0, 0.0), |(all, most), one| (all + one, one.max(most))));
+        }
+        server.tell("CONFIG SET slowlog-log-slower-than -1");
+        reports
+            .into_iter()
+            .min_by(|one, other| f64::total_cmp(&one.1, &other.1))
     }
 
     async fn charge(&mut self, step: Duration) -> Duration {
@@ -148,6 +176,8 @@ fn written(scenarios: &[Scenario]) -> Table {
         "charges measured",
         "bytes measured",
         "MiB for a day",
+        "server ms a report",
+        "its longest call",
         "median µs",
         "mean µs",
         "p99 µs",
@@ -166,6 +196,10 @@ fn written(scenarios: &[Scenario]) -> Table {
             one.charges.to_string(),
             one.bytes.to_string(),
             format!("{mebibytes:.1}"),
+            one.report
+                .map_or_else(String::new, |(all, _)| format!("{all:.1}")),
+            one.report
+                .map_or_else(String::new, |(_, most)| format!("{most:.1}")),
             micros(one.times.median()),
             micros(one.took / one.times.count()),
             micros(one.times.p99()),

@@ -1,268 +1,218 @@
-//! One Redis charge: the time in the server, the time of the round trip, and the bytes; beside the ways in which others
-//! count.
+//! One charge in Redis, beside a sorted set with a member for each unit: the time in the server, and the bytes.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use comfy_table::Table;
+use ingest_ledger::fresh_id;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 
-use super::books::{Books, Room};
+use super::books::{Books, DAY, Room};
 use super::machine::{Clock, Machine};
-use super::table::{Plan, Times, micros, ratio, table};
+use super::table::{Plan, table};
 use ingest_testing::redis_server::RedisServer;
+use uuid::Uuid;
 
-const COSTS: [u32; 2] = [1, 100];
-const DAY_IN_MICROS: u64 = 24 * 3600 * 1_000_000;
-
-const NOTHING: &str = "return 1";
-
-/// A sorted set with a member for every unit.
+/// By the caller's clock; where it tells none, by Redis' own.
 const MEMBER_A_UNIT: &str = "
     local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+    if not now then
+        local time = redis.call('TIME')
+        now = time[1] * 1000000 + time[2]
+    end
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
     if redis.call('ZCARD', KEYS[1]) + cost > quota then return 0 end
     local members = {}
     for unit = 1, cost do
-        members[2 * unit - 1] = ARGV[1]
+        members[2 * unit - 1] = now
         members[2 * unit] = ARGV[5] .. ':' .. unit
     end
     redis.call('ZADD', KEYS[1], unpack(members))
     redis.call('PEXPIRE', KEYS[1], window / 1000)
     return 1";
 
-/// The same as it is mostly written: a call for each unit.
-const MEMBER_A_UNIT_IN_A_LOOP: &str = "
-    local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-    redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
-    if redis.call('ZCARD', KEYS[1]) + cost > quota then return 0 end
-    for unit = 1, cost do
-        redis.call('ZADD', KEYS[1], ARGV[1], ARGV[5] .. ':' .. unit)
-    end
-    redis.call('PEXPIRE', KEYS[1], window / 1000)
-    return 1";
+/// What the window of a day holds when a charge is made.
+#[derive(Clone, Copy)]
+enum Held {
+    /// Units, none of which leaves it.
+    Units(u32),
+    /// Charges of 1, the first of which leaves it.
+    Expiring(u32),
+}
 
-/// A sorted set with a member for every charge, summed at each.
-const SCAN_AND_SUM: &str = "
-    local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-    redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
-    local used = 0
-    for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-        used = used + tonumber(string.match(member, ':(%d+)$'))
-    end
-    if used + cost > quota then return 0 end
-    redis.call('ZADD', KEYS[1], ARGV[1], ARGV[5] .. ':' .. cost)
-    redis.call('PEXPIRE', KEYS[1], window / 1000)
-    return 1";
-
-/// How a charge is made.
 enum Way {
     Ours(Box<Books>),
-    /// A script over a set of its own, and how many charges it made.
-    Theirs {
-        script: Script,
-        set: String,
-        charges: u64,
-        empties: bool,
-    },
+    /// The key of a sorted set; when its next charge is made, in microseconds, or `None` by Redis' clock; how much later each is.
+    Set(&'static str, Option<u64>, u64),
 }
 
-/// One way of charging a cost, with a number of units already in the window.
 struct Scenario {
-    what: &'static str,
-    cost: u32,
-    fill: u32,
     way: Way,
-    bytes: u64,
-    is_slow: bool,
     /// Mean microseconds of a call in the server, by turn.
     server: Vec<f64>,
-    client: Times,
-    /// The round trip of a script that returns 1, taken in turns.
-    nothing: Times,
-}
-
-impl Scenario {
-    fn server(&self) -> f64 {
-        let mut means = self.server.clone();
-        means.sort_by(f64::total_cmp);
-        means.get(means.len() / 2).copied().unwrap_or_default()
-    }
 }
 
 struct Bench {
     server: RedisServer,
+    script: Script,
     connection: MultiplexedConnection,
     plan: &'static Plan,
 }
 
-/// The figures, and the ratios that are wanted of them.
+/// Times and bytes, each beside what the set takes in the same run.
 pub(crate) async fn charges(plan: &'static Plan) -> [Table; 2] {
     let server = RedisServer::start();
     let client = Client::open(server.url().expose().clone()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
-    let connection = client
-        .get_multiplexed_async_connection_with_config(&config)
-        .await
-        .unwrap();
+    let connection = client.get_multiplexed_async_connection_with_config(&config);
     let mut bench = Bench {
+        connection: connection.await.unwrap(),
+        script: Script::new(MEMBER_A_UNIT),
         server,
-        connection,
         plan,
     };
-    let mut all = Vec::new();
-    for cost in COSTS {
-        for &fill in plan.fills {
-            all.extend(bench.side_by_side(cost, fill).await);
-        }
-    }
-    all.sort_by_key(|scenario| scenario.what);
-    [written(&all), ratios(&all)]
+    [bench.times().await, bench.memory().await]
 }
 
-/// What others write for a charge: its name, and the script.
-struct Rival(&'static str, &'static str);
-
 impl Bench {
-    async fn side_by_side(&mut self, cost: u32, fill: u32) -> Vec<Scenario> {
+    async fn times(&mut self) -> Table {
+        let mut times = table([
+            "One Redis charge of",
+            "units in the window",
+            "server µs",
+            "times a set",
+            "times a set by Redis' clock",
+            "a rejection, times a grant",
+        ]);
+        for cost in [1, 100] {
+            let held = self.plan.units.iter().copied().map(Held::Units);
+            let expiring = self.plan.expiring.iter().copied().map(Held::Expiring);
+            for held in held.chain(expiring.filter(|_| cost == 1)) {
+                let [set, by_redis, granted, rejected] = self.side_by_side(cost, held).await;
+                let ratio = |is_measured: bool, time: f64, base: f64| match is_measured {
+                    true => format!("{:.2}", time / base),
+                    false => String::new(),
+                };
+                let (what, is_by_redis, is_rejected) = match held {
+                    Held::Units(units) => (units.to_string(), units > 0, true),
+                    Held::Expiring(charges) => (format!("{charges}, one expires"), false, false),
+                };
+                times.add_row([
+                    cost.to_string(),
+                    what,
+                    format!("{granted:.1}"),
+                    ratio(true, granted, set),
+                    ratio(is_by_redis, granted, by_redis),
+                    ratio(is_rejected, rejected, granted),
+                ]);
+            }
+        }
+        times
+    }
+
+    /// Mean microseconds in the server: of a set by the caller's clock, of one by Redis', of a grant, of a rejection.
+    async fn side_by_side(&mut self, cost: u32, held: Held) -> [f64; 4] {
         self.send(&mut cmd("FLUSHALL")).await;
         let mut scenarios = [
-            self.ours("ours, granted", cost, fill, Room::Free).await,
-            self.ours("ours, rejected", cost, fill, Room::None).await,
-            self.theirs(Rival("a member a unit", MEMBER_A_UNIT), cost, fill, fill)
-                .await,
-            self.theirs(
-                Rival("a member a unit, in a loop", MEMBER_A_UNIT_IN_A_LOOP),
-                cost,
-                fill,
-                fill,
-            )
-            .await,
+            self.set("set", false, cost, held).await,
+            self.set("by-redis", true, cost, held).await,
+            self.ours(cost, held, Room::Free).await,
+            self.ours(cost, held, Room::None).await,
         ];
-        // By itself: it leaves the others nothing of the processor's caches.
-        let mut scan = [self
-            .theirs(Rival("scan and sum", SCAN_AND_SUM), cost, fill, fill / cost)
-            .await];
-        self.take_turns(&mut scenarios).await;
-        self.take_turns(&mut scan).await;
-        scenarios.into_iter().chain(scan).collect()
-    }
-
-    async fn take_turns(&mut self, scenarios: &mut [Scenario]) {
+        // They take turns, so that whatever else the machine does slows all of them alike.
         for turn in 0..self.plan.redis_turns {
-            for scenario in &mut *scenarios {
-                self.take_turn(scenario, turn == 0).await;
+            for scenario in &mut scenarios {
+                self.send(cmd("CONFIG").arg("RESETSTAT")).await;
+                self.charge(&mut scenario.way, cost, self.plan.redis_burst)
+                    .await;
+                // The first turn warms up.
+                if turn > 0 {
+                    scenario.server.push(self.server_time());
+                }
             }
         }
+        scenarios.map(|mut scenario| {
+            scenario.server.sort_by(f64::total_cmp);
+            let middle = scenario.server.len() / 2;
+            scenario.server.get(middle).copied().unwrap_or_default()
+        })
     }
 
-    async fn take_turn(&mut self, scenario: &mut Scenario, warms_up: bool) {
-        self.send(cmd("CONFIG").arg("RESETSTAT")).await;
-        let burst = if scenario.is_slow {
-            self.plan.short_burst
-        } else {
-            self.plan.redis_burst
-        };
-        for _ in 0..burst {
-            let charged = self.charge(&mut scenario.way, scenario.cost).await;
-            if !warms_up {
-                scenario.client.add(charged);
+    async fn ours(&mut self, cost: u32, held: Held, room: Room) -> Scenario {
+        let units = u64::from(cost);
+        let books = match held {
+            Held::Units(0) if room == Room::Free => {
+                Books::filled(self.machine(Clock::Told), 0, units, room).await
             }
-        }
-        if !warms_up {
-            scenario.server.push(self.server_time().await);
-        }
-        // Not between the charges: it would keep the others' interpreter in the processor's caches, and not that of functions.
-        for _ in 0..burst {
-            let returned = self.nothing().await;
-            if !warms_up {
-                scenario.nothing.add(returned);
+            Held::Units(held) => {
+                let charges = (held / cost).max(1);
+                Books::filled(self.machine(Clock::Server), charges, units, room).await
             }
-        }
-    }
-
-    async fn ours(&mut self, what: &'static str, cost: u32, fill: u32, room: Room) -> Scenario {
-        // A window that is to stay empty is left behind by days.
-        let is_empty = fill == 0 && room == Room::Free;
-        let clock = if is_empty { Clock::Told } else { Clock::Server };
-        let ledger = Arc::new(Machine::new(&self.server, clock));
-        let charges = if room == Room::None {
-            (fill / cost).max(1)
-        } else {
-            fill / cost
+            Held::Expiring(charges) => {
+                let books = Books::filled(self.machine(Clock::Told), 0, units, Room::Free).await;
+                books.every(DAY / charges)
+            }
         };
-        let before = self.bytes().await;
-        let books = Books::filled(ledger, charges, u64::from(cost), room).await;
-        let bytes = self.bytes().await - before;
-        Scenario::new(what, cost, fill, Way::Ours(books.into()), bytes)
-    }
-
-    /// A charge as others make it, in a set of `members` members.
-    async fn theirs(&mut self, script: Rival, cost: u32, fill: u32, members: u32) -> Scenario {
-        let Rival(what, code) = script;
-        let set = what.to_owned();
-        let units = if what == "scan and sum" { cost } else { 1 };
-        let before = self.bytes().await;
-        for member in 0..members {
-            let name = format!("{member:032}:{units}");
-            self.send(
-                cmd("ZADD")
-                    .arg(&set)
-                    .arg(DAY_IN_MICROS + u64::from(member))
-                    .arg(name),
-            )
-            .await;
+        let mut way = Way::Ours(books.into());
+        if let Held::Expiring(charges) = held {
+            // Until the first has left the window and its grace.
+            self.charge(&mut way, cost, (charges + charges / 50) as usize)
+                .await;
         }
-        let bytes = self.bytes().await - before;
-        let way = Way::Theirs {
-            script: Script::new(code),
-            set,
-            charges: 0,
-            empties: members == 0,
-        };
-        let slow = what == "scan and sum" && members > 500;
         Scenario {
-            is_slow: slow,
-            ..Scenario::new(what, cost, fill, way, bytes)
+            way,
+            server: Vec::new(),
         }
     }
 
-    async fn charge(&mut self, way: &mut Way, cost: u32) -> Duration {
-        let (script, set, charges, empties) = match way {
-            Way::Ours(books) => return books.charge().await,
-            Way::Theirs {
-                script,
-                set,
-                charges,
-                empties,
-            } => (script, set, charges, empties),
+    async fn set(
+        &mut self,
+        key: &'static str,
+        is_by_redis: bool,
+        cost: u32,
+        held: Held,
+    ) -> Scenario {
+        let day = DAY.as_micros() as u64;
+        let (charges, step) = match held {
+            // A window that is to stay empty is left behind after each charge.
+            Held::Units(0) => (0, 2 * day),
+            Held::Units(units) => (units / cost, 10),
+            Held::Expiring(charges) => (charges, day / u64::from(charges)),
         };
-        // A window that is to stay empty is left behind after each charge.
-        let now = DAY_IN_MICROS * if *empties { 2 + 2 * *charges } else { 2 } - 1;
-        let mut call = script.key(&*set);
-        call.arg(now)
-            .arg(DAY_IN_MICROS)
-            .arg(u64::from(u32::MAX))
+        let mut way = Way::Set(key, (!is_by_redis).then_some(2 * day), step);
+        self.charge(&mut way, cost, charges as usize).await;
+        Scenario {
+            way,
+            server: Vec::new(),
+        }
+    }
+
+    fn machine(&self, clock: Clock) -> Arc<Machine> {
+        Arc::new(Machine::new(&self.server, clock))
+    }
+
+    async fn charge(&mut self, way: &mut Way, cost: u32, times: usize) {
+        for _ in 0..times {
+            match way {
+                Way::Ours(books) => drop(books.charge().await),
+                Way::Set(key, now, step) => {
+                    let at = now.map(|now| now.to_string()).unwrap_or_default();
+                    *now = now.map(|now| now + *step);
+                    self.charge_set(key, at, cost, fresh_id().to_string()).await;
+                }
+            }
+        }
+    }
+
+    async fn charge_set(&mut self, key: &str, at: String, cost: u32, id: String) {
+        let mut call = self.script.key(key);
+        call.arg(at)
+            .arg(DAY.as_micros() as u64)
+            .arg(u32::MAX)
             .arg(cost)
-            .arg(format!("{charges:032}x"));
-        *charges += 1;
-        let began = Instant::now();
+            .arg(id);
         let granted: i64 = call.invoke_async(&mut self.connection).await.unwrap();
         assert_eq!(granted, 1);
-        began.elapsed()
-    }
-
-    async fn nothing(&mut self) -> Duration {
-        let began = Instant::now();
-        let _: i64 = cmd("EVAL_RO")
-            .arg(NOTHING)
-            .arg(0)
-            .query_async(&mut self.connection)
-            .await
-            .unwrap();
-        began.elapsed()
     }
 
     async fn send(&mut self, command: &mut redis::Cmd) {
@@ -270,137 +220,54 @@ impl Bench {
     }
 
     /// Mean microseconds in the server of one call.
-    async fn server_time(&mut self) -> f64 {
-        let stats: String = cmd("INFO")
-            .arg("commandstats")
-            .query_async(&mut self.connection)
-            .await
-            .unwrap();
-        let line = stats
-            .lines()
-            .find_map(|line| {
-                let calls = line.strip_prefix("cmdstat_")?.split_once(':')?;
-                matches!(calls.0, "fcall" | "evalsha").then_some(calls.1)
-            })
-            .unwrap();
-        let fields: HashMap<_, _> = line
-            .split(',')
-            .filter_map(|field| field.split_once('='))
-            .collect();
-        fields.get("usec_per_call").unwrap().parse().unwrap()
+    fn server_time(&self) -> f64 {
+        let stats: String = self.server.ask("INFO commandstats");
+        let of_calls = |line: &str| {
+            let (command, of_it) = line.strip_prefix("cmdstat_")?.split_once(':')?;
+            matches!(command, "fcall" | "evalsha").then_some(())?;
+            let (_, mean) = of_it.split_once("usec_per_call=")?;
+            mean.split(',').next()?.parse().ok()
+        };
+        stats.lines().find_map(of_calls).unwrap()
     }
 
-    async fn bytes(&mut self) -> u64 {
-        let keys: Vec<String> = cmd("KEYS")
-            .arg("*")
-            .query_async(&mut self.connection)
-            .await
-            .unwrap();
-        let mut bytes = 0;
-        for key in keys {
-            let mut usage = cmd("MEMORY");
-            usage.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
-            bytes += usage
-                .query_async::<u64>(&mut self.connection)
-                .await
-                .unwrap();
-        }
-        bytes
-    }
-}
-
-impl Scenario {
-    fn new(what: &'static str, cost: u32, fill: u32, way: Way, bytes: u64) -> Self {
-        let (server, client, nothing) = (Vec::new(), Times::default(), Times::default());
-        Self {
-            what,
-            cost,
-            fill,
-            way,
-            bytes,
-            is_slow: false,
-            server,
-            client,
-            nothing,
-        }
-    }
-}
-
-fn written(scenarios: &[Scenario]) -> Table {
-    let mut table = table([
-        "One Redis charge",
-        "cost",
-        "units in the window",
-        "server µs",
-        "times ours",
-        "client median µs",
-        "times a script that returns 1",
-        "bytes in Redis",
-    ]);
-    for one in scenarios {
-        let ours = scenarios.iter().find(|other| {
-            other.what == "ours, granted" && (other.cost, other.fill) == (one.cost, one.fill)
-        });
-        table.add_row([
-            one.what.to_owned(),
-            one.cost.to_string(),
-            one.fill.to_string(),
-            format!("{:.1}", one.server()),
-            format!(
-                "{:.2}",
-                one.server() / ours.map_or(f64::NAN, Scenario::server)
-            ),
-            micros(one.client.median()),
-            ratio(one.client.median(), one.nothing.median()),
-            one.bytes.to_string(),
+    async fn memory(&mut self) -> Table {
+        let mut memory = table([
+            "Charges of 1 in Redis",
+            "bytes of a set with the same ids",
+            "of one with UUIDs",
+            "of ours",
         ]);
-    }
-    table
-}
-
-/// What is wanted, by the time in the server: of each fill of the window.
-fn ratios(scenarios: &[Scenario]) -> Table {
-    let mut table = table([
-        "Server time of one Redis charge",
-        "units in the window",
-        "measured",
-        "wanted",
-    ]);
-    let times = |what, cost, fill| {
-        let same = |one: &&Scenario| (one.what, one.cost, one.fill) == (what, cost, fill);
-        scenarios
-            .iter()
-            .find(same)
-            .map_or(f64::NAN, Scenario::server)
-    };
-    let (ours, rejected, theirs) = ("ours, granted", "ours, rejected", "a member a unit");
-    let fills: BTreeSet<u32> = scenarios.iter().map(|one| one.fill).collect();
-    for fill in fills {
-        let rows = [
-            (
-                "cost 1, ours against a member a unit",
-                times(ours, 1, fill) / times(theirs, 1, fill),
-                "at most 2",
-            ),
-            (
-                "cost 100, a member a unit against ours",
-                times(theirs, 100, fill) / times(ours, 100, fill),
-                "at least 6",
-            ),
-            (
-                "cost 1, a rejection against a grant",
-                times(rejected, 1, fill) / times(ours, 1, fill),
-                "at most 1",
-            ),
-        ];
-        for (what, measured, wanted) in rows {
-            table.add_row([
-                what.to_owned(),
-                fill.to_string(),
-                format!("{measured:.2}"),
-                wanted.to_owned(),
-            ]);
+        let new_ids: [fn() -> String; 2] =
+            [|| fresh_id().to_string(), || Uuid::now_v7().to_string()];
+        for &charges in self.plan.weighed {
+            let mut row = vec![charges.to_string()];
+            for new_id in new_ids {
+                self.send(&mut cmd("FLUSHALL")).await;
+                for at in 0..charges {
+                    let at = 2 * DAY.as_micros() + u128::from(at);
+                    self.charge_set("set", at.to_string(), 1, new_id()).await;
+                }
+                row.push(self.bytes().to_string());
+            }
+            self.send(&mut cmd("FLUSHALL")).await;
+            let books = Books::filled(self.machine(Clock::Told), 0, 1, Room::Free).await;
+            let books = books.every(DAY / charges / 2);
+            self.charge(&mut Way::Ours(books.into()), 1, charges as usize)
+                .await;
+            row.push(self.bytes().to_string());
+            memory.add_row(row);
         }
+        memory
     }
-    table
+
+    fn bytes(&self) -> u64 {
+        let keys: Vec<String> = self.server.ask("KEYS *");
+        let keys = keys.iter();
+        keys.map(|key| {
+            self.server
+                .ask::<u64>(&format!("MEMORY USAGE {key} SAMPLES 0"))
+        })
+        .sum()
+    }
 }

@@ -7,8 +7,14 @@ use comfy_table::{CellAlignment, Table};
 
 /// How much is measured.
 pub(crate) struct Plan {
-    /// Charges in the window of SQLite, units in the window of Redis.
+    /// Charges in the window of SQLite.
     pub(crate) fills: &'static [u32],
+    /// Units in the window of Redis.
+    pub(crate) units: &'static [u32],
+    /// Charges of 1 in Redis, each of which expires another.
+    pub(crate) expiring: &'static [u32],
+    /// Charges of 1 in Redis whose bytes are measured.
+    pub(crate) weighed: &'static [u32],
     /// The scenarios take turns, so that whatever else the machine does slows all of them alike.
     pub(crate) sqlite_turns: usize,
     /// Charges in a row, as a run makes them: the first of them find cold caches.
@@ -16,8 +22,6 @@ pub(crate) struct Plan {
     /// As with SQLite. The first turn warms up.
     pub(crate) redis_turns: usize,
     pub(crate) redis_burst: usize,
-    /// Of a charge that takes milliseconds.
-    pub(crate) short_burst: usize,
     /// Charges in the window whose memory is measured, where each counts by itself.
     pub(crate) counted_exactly: u32,
     /// At the rate of 10,000,000 a day: more than ids are remembered for, where charges count in parts.
@@ -30,11 +34,13 @@ pub(crate) struct Plan {
 /// What `cargo bench` measures.
 pub(crate) const FULL: Plan = Plan {
     fills: &[0, 1_000, 9_000, 100_000],
+    units: &[0, 1_000, 10_000, 100_000],
+    expiring: &[1_000, 10_000],
+    weighed: &[8, 130, 1_000, 10_000, 100_000],
     sqlite_turns: 60,
     sqlite_burst: 50,
     redis_turns: 21,
     redis_burst: 150,
-    short_burst: 5,
     counted_exactly: 1_000_000,
     counted_in_buckets: 300_000,
     counting_turns: 40,
@@ -44,11 +50,13 @@ pub(crate) const FULL: Plan = Plan {
 /// Enough to run every line once.
 pub(crate) const SHORTENED: Plan = Plan {
     fills: &[0, 200],
+    units: &[0, 200],
+    expiring: &[20],
+    weighed: &[20],
     sqlite_turns: 1,
     sqlite_burst: 2,
     redis_turns: 2,
     redis_burst: 2,
-    short_burst: 1,
     counted_exactly: 100,
     counted_in_buckets: 100,
     counting_turns: 1,

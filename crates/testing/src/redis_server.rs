@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Longer than any healthy server needs to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One `redis-server`.
+/// One `redis-server`, or the program that `INGEST_TEST_REDIS` names.
 pub struct RedisServer {
     child: Child,
     port: u16,
@@ -47,10 +47,7 @@ impl RedisServer {
     /// A server with these arguments. Where `INGEST_TEST_SCRIPTS` is set, every server is without functions.
     pub fn with(arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut arguments: Vec<_> = arguments
-            .iter()
-            .map(|argument| (*argument).to_owned())
-            .collect();
+        let mut arguments: Vec<_> = arguments.iter().map(|&one| one.to_owned()).collect();
         if std::env::var_os("INGEST_TEST_SCRIPTS").is_some()
             && !arguments.contains(&"FCALL".to_owned())
         {
@@ -340,7 +337,8 @@ fn spawn(port: u16, directory: &TempDir, arguments: &[String]) -> Child {
             .first()
             .is_some_and(|first| first.starts_with('/')),
     ));
-    let started = Command::new("redis-server")
+    let program = std::env::var_os("INGEST_TEST_REDIS");
+    let started = Command::new(program.unwrap_or_else(|| "redis-server".into()))
         .args(file)
         .args([
             "--port",

@@ -170,7 +170,7 @@ async fn a_permission_that_is_taken_away_is_an_outage() {
     let process = machine.process();
     process.take(&account, 1).await;
     server.tell("ACL SETUSER teller -hset");
-    is_an_outage(&process, &account, "can't run this command").await;
+    is_an_outage(&process, &account, "deploy/redis/users.acl").await;
     server.tell("ACL SETUSER teller +hset -fcall -evalsha");
     is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
     server.tell("ACL SETUSER teller +fcall +evalsha resetkeys");

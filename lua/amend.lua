@@ -178,8 +178,8 @@ end)
 
 -- Closes a limit that the upstream reported exhausted, or reopens it. Of two closings the later holds (L18, L19).
 --
--- ARGV then: 'until' and an instant; 'probing', where the reset is unknown; 'copied', an instant and how long the closing lasted:
--- one without a known reset, as another store holds it; or 'reopen'. Reply: 'recorded', as above.
+-- ARGV then: 'until', an instant, and how long the closing lasted, where another store holds one without a known reset; 'probing',
+-- where the reset is unknown; or 'reopen'. Reply: 'recorded', as above.
 offer('close', true, false, function()
   local limit, how, till, interval = limit_sent(1), unpack_all(args[2 + count])
   local last = limit[PROBING]
@@ -189,7 +189,7 @@ offer('close', true, false, function()
     -- Closed for more than a minute, the limit granted no probe: the request was sent before, and its refusal is the same as the last.
     interval = not last and HOUR or limit[CLOSED] > now + MINUTE and last or min(2 * last, DAY)
     till = now + interval
-  elseif how == 'copied' then
+  elseif interval then
     interval = max(interval, last or 0)
   end
   if till > limit[CLOSED] then

@@ -1,8 +1,8 @@
 -- Takes units of one or more limits, all or nothing, and records them under an id (L7).
 --
--- A sliding window as a log: each charge is a record with its time; what is used of a limit is the sum of the records since the
--- window began; a charge fits where that sum and its units are at most the limit. Here the sum is kept beside the log: a charge
--- subtracts what has left the window since the last one (`evaluate`), compares, adds its own units and its record.
+-- A sliding window as a log: each charge is a record with its time, and a charge fits where the sum of the records since the window
+-- began and its own units are at most the limit. Here the sum is kept beside the log, from its `front` on: a charge moves the front
+-- to where the window begins now, subtracts what it passes (`evaluate`), compares, and adds its units and its record.
 --
 -- KEYS and ARGV 1: as in ledger.lua; then the fields of the limits; then for each of them: units; the most that may be used
 -- afterwards; rule in words; how far back its window slides, its parts, its periods (as `counted_from` takes them). Where the
@@ -19,12 +19,12 @@
 -- The window in a rule; nothing to remark.
 local WINDOW, NONE = ' less %d+(.*)', {}
 
--- Moves a limit to where its window begins, and returns what is used: its total, or more by floors (L40).
+-- Moves a limit to where its window begins, to now if that holds no record; returns what is used: its total, or more by floors (L40).
 local function evaluate(limit, rule, from)
   if newest < from or not limit[RULE] then
     limit[TOTAL], limit[FRONT], limit[AHEAD], limit[WHOLE] = 0, now, '', true
   elseif limit[FRONT] <= cleared or limit[RULE] ~= rule and limit[FRONT] > from and match(limit[RULE], WINDOW) ~= match(rule, WINDOW) then
-    -- By the other window its front may have passed what counts by this one; a total cannot be summed from a torn log.
+    -- Its front was cleared with the log, or by the other window it may have passed what counts by this one. A torn log has no sum.
     loss = loss or is_torn() and 'torn'
     limit[TOTAL], limit[FRONT], limit[AHEAD], limit[WHOLE] = sum(limit[NUMBER], from), from, '', false
   elseif limit[FRONT] < from then
@@ -99,7 +99,7 @@ local function take(limit, units)
 end
 
 offer('charge', false, false, function()
-  -- `asked`: of each limit the units, the most that may be used, the rule.
+  -- `asked`: of each limit the units, the most that may be used, the rule. A table of `nil` has room for one limit without growing.
   local fits, used, asked = true, { nil }, { nil, nil, nil }
   for index = 1, count do
     local limit = limit_sent(index)
@@ -125,7 +125,7 @@ offer('charge', false, false, function()
   if newest <= now - keep then
     clear()
   elseif is_tidying then
-    -- After every decision: a user who lacks a permission changes nothing.
+    -- After every decision: a user who lacks a permission changes nothing. These keep the log short (tidy.lua, log.lua).
     evict()
     merge(2 + 2 * count)
     seal()

@@ -134,15 +134,15 @@ impl<'a> Terms<'a> {
     /// Closes a limit; `None` reopens it.
     pub fn close(&self, limit: &str, closing: Option<Closing>) -> Call {
         let mut call = self.call(Operation::Close, [&limit.to_owned()]);
-        let (how, until, interval) = match closing {
-            None => ("reopen", None, None),
-            Some(Closing::Until(until)) => ("until", Some(until), None),
-            Some(Closing::Probing) => ("probing", None, None),
-            Some(Closing::Copied { until, interval }) => ("copied", Some(until), Some(interval)),
+        let words = match closing {
+            None => vec!["reopen".into()],
+            Some(Closing::Until(until)) => vec!["until".into(), time(until)],
+            Some(Closing::Probing) => vec!["probing".into()],
+            Some(Closing::Copied { until, interval }) => {
+                vec!["until".into(), time(until), micros(interval)]
+            }
         };
-        let until = until.map_or(Value::from(false), time);
-        let interval = interval.map_or(Value::from(false), micros);
-        call.add([how.into(), until, interval]);
+        call.add(words);
         call
     }
 

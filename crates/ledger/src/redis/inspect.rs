@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{InfoDict, from_redis_value};
+use redis::{FromRedisValue, InfoDict, Value, from_redis_value};
 
 use super::access::Keys;
 use super::call::{Terms, keys_of};
+use super::link::Link;
 use super::{RedisLedger, errors};
 use crate::LedgerError;
 use ingest_config::{LedgerConfig, RedisUrl};
@@ -49,22 +50,13 @@ pub async fn inspect(
     let ledger = RedisLedger::new(url, config)?;
     let link = &ledger.link;
     let mut fitness = Fitness::default();
-    match link.ask(redis::cmd("INFO").arg("all")).await? {
-        Ok(info) => {
-            let info: String = from_redis_value(info).unwrap_or_default();
-            fitness.judge(&InfoDict::new(&info));
-        }
-        Err(error) => fitness.lacks("INFO", &errors::own_words(&error)),
+    if let Some(info) = fitness.ask(link, "INFO all").await? {
+        fitness.judge(&info);
     }
-    match link.ask(&redis::cmd("TIME")).await? {
-        Ok(time) => {
-            let told = from_redis_value::<(i64, i64)>(time).ok();
-            let theirs = told.map(|(seconds, micros)| {
-                Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros))
-            });
-            fitness.skew = theirs.map(|theirs| theirs.since(now).max(now.since(theirs)));
-        }
-        Err(error) => fitness.lacks("TIME", &errors::own_words(&error)),
+    if let Some((seconds, micros)) = fitness.ask::<(i64, i64)>(link, "TIME").await? {
+        let theirs = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        let theirs = Timestamp::from_micros(theirs);
+        fitness.skew = Some(theirs.since(now).max(now.since(theirs)));
     }
     if let Some(skew) = fitness.skew.filter(|skew| *skew > config.max_skew) {
         fitness.faults.push(format!(
@@ -72,11 +64,7 @@ pub async fn inspect(
         ));
     }
     for command in commands(&keys_of(url.prefix(), PROBED)) {
-        let (name, words) = command.split_once(' ').unwrap_or_default();
-        let words: Vec<&str> = words.split(' ').collect();
-        if let Err(error) = link.ask(redis::cmd(name).arg(words)).await? {
-            fitness.lacks(name, &errors::own_words(&error));
-        }
+        fitness.ask::<Value>(link, &command).await?;
     }
     // Runs an operation that writes nothing: then it is known how.
     let account = Account {
@@ -100,6 +88,21 @@ pub async fn inspect(
 }
 
 impl Fitness {
+    /// Sends a command in words; `None` where it fails, which is a fault.
+    async fn ask<T>(&mut self, link: &Link, command: &str) -> Result<Option<T>, LedgerError>
+    where
+        T: FromRedisValue,
+    {
+        let (name, words) = command.split_once(' ').unwrap_or((command, ""));
+        let words: Vec<&str> = words.split_terminator(' ').collect();
+        let asked = link.ask(redis::cmd(name).arg(words)).await?;
+        match asked.and_then(|value| Ok(from_redis_value(value)?)) {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => self.lacks(name, &errors::own_words(&error)),
+        }
+        Ok(None)
+    }
+
     fn lacks(&mut self, command: &str, why: &str) {
         self.faults.push(format!(
             "{command} fails: {why}; permit it (deploy/redis/users.acl)"

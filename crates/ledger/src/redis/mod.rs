@@ -34,9 +34,6 @@ use reply::{Charged, Holdings, Updated};
 /// How long the keys of an account live at least (L50).
 const LEAST_LIFE: Duration = Duration::from_secs(26 * 60 * 60);
 
-/// The most limits of an account that a settlement sends all. Of more, it sends those that it needs.
-const MOST_SETTLED: usize = 64;
-
 /// The most chunks of the log that one call replies: 16,000 records or more.
 const MOST_CHUNKS: usize = 1000;
 
@@ -145,6 +142,7 @@ impl RedisLedger {
         Ok(reply::decide(charge, &holdings.limits, told, false))
     }
 
+    /// Settles a charge. Limits that it took from beside those of its true cost are named in the reply, and sent with it again.
     async fn settle(
         &self,
         terms: Terms<'_>,
@@ -155,10 +153,7 @@ impl RedisLedger {
         let terms = Terms { id, ..terms };
         let known = &terms.account.limits;
         let mut names: BTreeSet<&LimitName> = cost.limits().collect();
-        let mut asks = known.len() > MOST_SETTLED;
-        if !asks {
-            names.extend(known.keys());
-        }
+        let mut asks = true;
         loop {
             let sent = self.link.run(&terms.settle(cost, &names, asks)).await?;
             match reply::updated(sent)? {

@@ -74,19 +74,15 @@ impl Sentinels {
         let attempts = self.sentinels.iter();
         let attempts = attempts.map(|sentinel| Box::pin(self.connect_by(sentinel)));
         let mut attempts: FuturesUnordered<_> = attempts.collect();
-        let mut most = Failure::UnknownService(self.service.clone());
-        let mut weight = None;
+        let mut failures = Vec::new();
         while let Some(attempt) = attempts.next().await {
             match attempt {
                 Ok(connection) => return Ok(connection),
-                Err(failure) if Some(failure.weight()) > weight => {
-                    weight = Some(failure.weight());
-                    most = failure;
-                }
-                Err(_) => {}
+                Err(failure) => failures.push(failure),
             }
         }
-        Err(most)
+        let most = failures.into_iter().max_by_key(Failure::weight);
+        Err(most.unwrap_or_else(|| Failure::UnknownService(self.service.clone())))
     }
 
     async fn connect_by(&self, sentinel: &Client) -> Result<Connection, Failure> {

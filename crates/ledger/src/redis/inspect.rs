@@ -80,7 +80,7 @@ pub async fn inspect(
     }
     fitness.way = match link.why_scripts() {
         Some(why) => format!(
-            "runs the ledger as a script by EVALSHA, since it runs no functions ({why}): a charge takes about twice as long"
+            "runs the ledger as a script by EVALSHA, since it runs no functions ({why}): a charge takes about three times as long"
         ),
         None => "runs the ledger as functions by FCALL".to_owned(),
     };

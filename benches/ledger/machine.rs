@@ -118,7 +118,12 @@ impl Ledger for Machine {
         not_measured()
     }
 
-    async fn usage(&self, _: &Account, _: Timestamp) -> Result<Vec<LimitUsage>, LedgerError> {
-        not_measured()
+    async fn usage(
+        &self,
+        account: &Account,
+        now: Timestamp,
+    ) -> Result<Vec<LimitUsage>, LedgerError> {
+        let reply = self.ledger.usage(account, None, &[], now).await?;
+        Ok(reply.limits)
     }
 }

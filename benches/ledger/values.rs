@@ -4,26 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use comfy_table::Table;
+use ingest_base::clock::{Clock as _, SystemClock};
 use ingest_ledger::Ledger;
-use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_quota::{
-    Account, Calendar, Cost, Decision, Limit, LimitName, Period, Timestamp, Units, Window,
-};
+use ingest_quota::{Account, Calendar, Cost, Decision, Limit, LimitName, Period, Units, Window};
 
-use super::books::timed_charge;
-use super::shared_as_ledger::SharedAsLedger;
+use super::books::{DAY, timed_charge};
+use super::machine::{Clock, Machine};
 use super::table::{Plan, Times, micros, table};
-use ingest_testing::redis_server::{RedisServer, ledger_config};
+use ingest_testing::redis_server::RedisServer;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
-const TIMEOUT: Duration = Duration::from_secs(60);
 const UTC: chrono_tz::Tz = chrono_tz::UTC;
 
 struct Scenario {
     server: RedisServer,
     ledger: Arc<dyn Ledger>,
     account: Account,
-    now: Timestamp,
     charges: usize,
     client: Times,
     /// Mean microseconds of a charge in the server, by turn.
@@ -49,8 +44,7 @@ impl Scenario {
     /// An account with a limit of a day, and as many others, each of an hour, of which each has one charge.
     async fn of(limits: usize) -> Self {
         let server = RedisServer::start();
-        let ledger =
-            RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, Duration::ZERO)).unwrap();
+        let ledger = Machine::new(&server, Clock::Server);
         let limit = |window| {
             let quota = Units::new(u64::from(u32::MAX));
             Limit::new(quota, Units::ZERO, window).unwrap()
@@ -64,9 +58,8 @@ impl Scenario {
         };
         let mut scenario = Self {
             server,
-            ledger: Arc::new(SharedAsLedger(ledger.with_time(ServerTime::Callers))),
+            ledger: Arc::new(ledger),
             account,
-            now: Timestamp::parse("2026-06-10T00:00:00.123457Z").unwrap(),
             charges: 0,
             client: Times::default(),
             means: Vec::new(),
@@ -95,7 +88,8 @@ impl Scenario {
         }
         let mean = self.server_time();
         self.server.tell("CONFIG RESETSTAT");
-        self.ledger.usage(&self.account, self.now).await.unwrap();
+        let now = SystemClock.now();
+        self.ledger.usage(&self.account, now).await.unwrap();
         if !warms_up {
             self.means.push(mean);
             self.reports.push(self.server_time());
@@ -103,9 +97,9 @@ impl Scenario {
     }
 
     async fn charge(&mut self, cost: Cost) -> Duration {
-        self.now += Duration::from_millis(1);
         self.charges += 1;
-        let (took, decision) = timed_charge(&*self.ledger, &self.account, &cost, self.now).await;
+        let now = SystemClock.now();
+        let (took, decision) = timed_charge(&*self.ledger, &self.account, &cost, now).await;
         assert!(matches!(decision, Decision::Granted(_)), "{decision:?}");
         took
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use comfy_table::Table;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Catalog, Landing, PassId, PassRef};
+use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef};
 use ingest_config::{Config, Records, Sources};
 use ingest_quota::{Timestamp, Units};
 use ingest_sqlite as sqlite;
@@ -87,23 +87,23 @@ async fn side_by_side(
 /// Four pages make a pass, which `pass` remembers.
 async fn land(
     catalog: &Catalog,
-    pass: &mut Option<PassId>,
+    pass: &mut Option<PassRef>,
     records: &[Record],
     walk: usize,
     number: usize,
 ) -> Duration {
-    let of_page = match pass.take().filter(|_| !number.is_multiple_of(4)) {
-        Some(open) => PassRef::Open(open),
-        None => PassRef::New {
-            job: "trending".into(),
-            region: format!("R{}", number / 4 % 8),
-            slice: None,
-            started_at: at(walk),
-        },
-    };
+    if number.is_multiple_of(4)
+        && let Some(mut ended) = pass.take()
+    {
+        let end = catalog.finish(&mut ended, PassEnd::Complete, at(walk));
+        end.await.unwrap();
+    }
+    let region = format!("R{}", number / 4 % 8);
+    let begun = || PassRef::new("trending", &region, None, at(walk));
+    let mut of_page = pass.take().unwrap_or_else(begun);
     let landing = Landing {
         id: uuid::Uuid::now_v7(),
-        pass: of_page,
+        pass: of_page.clone(),
         step: 0,
         upstream: "youtube".into(),
         call: "videos.list".into(),
@@ -130,12 +130,14 @@ async fn land(
         units: [("daily".to_owned(), Units::new(1))].into_iter().collect(),
         tag: None,
         now: at(walk),
-        term: None,
     };
     let landing = Arc::new(landing);
     let begun = Instant::now();
-    *pass = Some(catalog.land(landing).await.unwrap().pass);
-    begun.elapsed()
+    let landed = catalog.land(landing).await.unwrap();
+    let took = begun.elapsed();
+    of_page.confirm(&landed);
+    *pass = Some(of_page);
+    took
 }
 
 /// What one would write without a catalog.
@@ -173,7 +175,7 @@ impl Bare {
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .unwrap();
         if number.is_multiple_of(4) {
-            let sql = "insert into pass (job, region, started_at) values ('trending', ?1, ?2)";
+            let sql = "insert into pass (job, region, started_at, finished_at) values ('trending', ?1, ?2, ?2)";
             self.pass = tx
                 .prepare_cached(sql)
                 .unwrap()

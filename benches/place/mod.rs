@@ -189,8 +189,8 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
             Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
         let records = number * a_pass..(number + 1) * a_pass;
         let region = code(number % size.regions);
-        let pass = land(&catalog, config, (region, now - ago), records, false).await;
-        let end = catalog.finish(&pass, PassEnd::Complete, now - ago);
+        let mut pass = land(&catalog, config, (region, now - ago), records, false).await;
+        let end = catalog.finish(&mut pass, PassEnd::Complete, now - ago);
         end.await.unwrap();
     }
     for number in 0..size.open {
@@ -225,17 +225,12 @@ async fn land(
 ) -> PassRef {
     let jobs = &mut config.jobs.iter();
     let job = jobs.find(|job| job.name == "trending").unwrap();
-    let mut reference = PassRef::New {
-        job: job.name.clone(),
-        region,
-        slice: None,
-        started_at: at,
-    };
+    let mut pass = PassRef::new(&job.name, &region, None, at);
     for first in records.clone().step_by(PAGE) {
         let end = records.end.min(first + PAGE);
         let landing = Landing {
             id: uuid::Uuid::now_v7(),
-            pass: reference,
+            pass: pass.clone(),
             step: 0,
             upstream: "youtube".into(),
             call: "videos.list".into(),
@@ -262,11 +257,10 @@ async fn land(
             units: Cost::from_iter([("daily".to_owned(), Units::new(1))]),
             tag: None,
             now: at,
-            term: None,
         };
-        reference = PassRef::Open(catalog.land(Arc::new(landing)).await.unwrap().pass);
+        pass.confirm(&catalog.land(Arc::new(landing)).await.unwrap());
     }
-    reference
+    pass
 }
 
 /// A region's code, as upstreams know them.

@@ -92,7 +92,7 @@ pub struct Batches {
     /// The passes that still name ids to fetch.
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
-    shared: Option<PassId>,
+    shared: Option<PassRef>,
     /// Whether this run tried and failed to fetch any.
     has_given_up: bool,
     /// Whether the list of any id continued where an earlier one ended.
@@ -105,8 +105,12 @@ impl Batches {
     pub fn waits(&self, pass: PassId) -> bool {
         self.waiting.contains(&pass)
             || self
-                .shared
+                .shared_id()
                 .is_some_and(|shared| self.waiting.contains(&shared))
+    }
+
+    fn shared_id(&self) -> Option<PassId> {
+        self.shared.as_ref().and_then(|shared| shared.id)
     }
 
     /// Records that the ids of a batch could not be fetched, and keeps the worst reason, which is what is reported.
@@ -131,7 +135,8 @@ impl Batches {
     #[must_use]
     pub fn reference(&self, job: &Job, now: Timestamp) -> PassRef {
         self.shared
-            .map_or_else(|| new_shared_pass(job, now), PassRef::Open)
+            .clone()
+            .unwrap_or_else(|| new_shared_pass(job, now))
     }
 
     /// Returns why a pass still waits.
@@ -164,25 +169,27 @@ impl<'a> SharedPass<'a> {
             .filter(|pass| pass.region == Region::SHARED)
         {
             // `--relist` gives up what an earlier run left, lists between two pages included.
-            let continues = !job.relists || batches.shared == Some(pass.id);
+            let mut taken = context.take_up(job, &pass).await?;
+            let is_own = batches.shared_id() == Some(pass.id);
+            let continues = !job.relists || is_own;
             if continues && now.since(pass.started_at) < job.resume_within {
-                batches.resumed |= batches.shared != Some(pass.id);
+                batches.resumed |= !is_own;
                 let shared = Region::shared();
                 let edited = fit(job, &shared, &mut pass);
-                let fitted = context.fit_to_job((job, &shared), pass.id, &edited);
+                let fitted = context.fit_to_job((job, &shared), &mut taken, &edited);
                 fitted.await?;
                 edited
                     .notes
                     .into_iter()
                     .for_each(|note| batches.said.note(note));
-                reference = PassRef::Open(pass.id);
+                reference = taken;
                 batches.said.doubts.append(&mut pass.doubts);
                 begun_relist = pass.relists;
                 begun = pass.batches;
             } else {
                 context
                     .catalog
-                    .finish(&PassRef::Open(pass.id), PassEnd::Abandoned, now)
+                    .finish(&mut taken, PassEnd::Abandoned, now)
                     .await?;
             }
         }
@@ -240,7 +247,8 @@ impl<'a> SharedPass<'a> {
         };
         batches.has_since |= !sinces.is_empty();
         self.fetch_served(step, work, &sinces, batches).await;
-        batches.shared = self.id().await;
+        let shared = self.reference.lock().await.clone();
+        batches.shared = Some(shared).filter(|shared| shared.id.is_some());
     }
 
     /// Fetches batches. One that a limit stops makes the others stop at their charge. One that is refused as a whole is requested again in halves, down to the id that the upstream refuses,
@@ -402,11 +410,12 @@ impl<'a> SharedPass<'a> {
     /// fetched before the last record that names one of its ids was landed.
     async fn link_parents(&self, index: usize, step: &Step) -> Result<(), StopReason> {
         let now = self.context.clock.now();
-        if let Some(pass) = self.id().await
+        let mut pass = self.reference.lock().await;
+        if pass.id.is_some()
             && let Some(query) = pending_query(self.job, step, PassScope::Open, now)
         {
             let catalog = &self.context.catalog;
-            let linked = catalog.link_parents(pass, index, query);
+            let linked = catalog.link_parents(&mut pass, index, query);
             self.context.on_catalog(&self.job.name, linked).await?;
         }
         Ok(())
@@ -424,10 +433,7 @@ impl<'a> SharedPass<'a> {
 
     /// Returns the pass in the catalog; `None` before its first page.
     async fn id(&self) -> Option<PassId> {
-        match &*self.reference.lock().await {
-            PassRef::Open(id) => Some(*id),
-            PassRef::New { .. } => None,
-        }
+        self.reference.lock().await.id
     }
 
     /// Completes the shared pass, unless it still names ids: then the next run resumes it.
@@ -445,8 +451,8 @@ impl<'a> SharedPass<'a> {
                     self.context.forget_tags(self.job, &step.call).await?;
                 }
             }
-            let (pass, now) = (PassRef::Open(id), self.context.clock.now());
-            let finished = self.context.catalog.finish(&pass, end, now);
+            let (mut pass, now) = (self.reference.lock().await, self.context.clock.now());
+            let finished = self.context.catalog.finish(&mut pass, end, now);
             self.context.on_catalog(&self.job.name, finished).await?;
         }
         Ok(())
@@ -464,12 +470,7 @@ type Sinces = HashMap<String, IdSince>;
 
 /// A shared pass that has landed no page.
 fn new_shared_pass(job: &Job, now: Timestamp) -> PassRef {
-    PassRef::New {
-        job: job.name.clone(),
-        region: Region::SHARED.to_owned(),
-        slice: None,
-        started_at: now,
-    }
+    PassRef::new(&job.name, Region::SHARED, None, now)
 }
 
 /// Returns the ids that a step still has to fetch.

@@ -17,7 +17,7 @@ use super::unlanded::Unlanded;
 use super::waits::Waits;
 use crate::review::ComparedRecords;
 use ingest_base::clock::Clock;
-use ingest_catalog::{Catalog, CatalogError, Landed, Landing, Leases, PassId, PassRef};
+use ingest_catalog::{Catalog, CatalogError, Landed, Landing, Leases, OpenPass, PassRef};
 use ingest_config::{Call, Credential, Etag, Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
@@ -190,6 +190,15 @@ impl Context {
         })
     }
 
+    /// Takes up an unfinished pass.
+    ///
+    /// # Errors
+    /// When another run writes to it, or the catalog cannot be written.
+    pub async fn take_up(&self, job: &Job, open: &OpenPass) -> Result<PassRef, StopReason> {
+        let taken = self.catalog.take_up(&job.name, open).await?;
+        taken.ok_or(StopReason::Busy(None))
+    }
+
     /// Updates the catalog where the steps of a job were edited since a pass stopped.
     ///
     /// # Errors
@@ -197,7 +206,7 @@ impl Context {
     pub async fn fit_to_job(
         &self,
         (job, region): (&Job, &Region),
-        pass: PassId,
+        pass: &mut PassRef,
         edited: &Edited,
     ) -> Result<(), StopReason> {
         for note in &edited.notes {
@@ -253,7 +262,7 @@ impl Context {
     /// its notes alone.
     pub async fn store_outcome(&self, pass: &PassRef, report: &PassReport) {
         let is_whole = report.outcome == PassOutcome::Complete && report.detail.is_none();
-        let is_stored = is_whole && matches!(pass, PassRef::Open(_));
+        let is_stored = is_whole && pass.id.is_some();
         if !is_stored {
             let failed = report.outcome.is_failure();
             self.store_why(pass, (failed, report.detail.as_deref()))
@@ -276,12 +285,7 @@ impl Context {
                     (Region::SHARED, None, why)
                 }
             };
-            let pass = PassRef::New {
-                job: job.name.clone(),
-                region: code.to_owned(),
-                slice,
-                started_at: now,
-            };
+            let pass = PassRef::new(&job.name, code, slice, now);
             self.store_why(&pass, (true, Some(&why))).await;
         }
     }

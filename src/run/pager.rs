@@ -15,7 +15,7 @@ use ingest_base::list_so_far::ListSoFar;
 use ingest_base::plain::plain;
 use ingest_base::record::{Doubted, Record};
 use ingest_catalog::{
-    AtKnown, IdSince, Landed, Landing, LastingCursor, OpenBatch, PassRef, Resource, StepPosition,
+    AtKnown, IdSince, Landed, Landing, LastingCursor, OpenBatch, PassRef, StepPosition,
 };
 use ingest_config::{Job, Lasting, MOST_EMPTY_PAGES, Region, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
@@ -394,7 +394,7 @@ impl<'a> List<'a> {
         let is_over = landed.cursor_repeats || landed.is_known;
         self.advance(next.next.filter(|_| !is_over), empty_pages);
         if let Of::Step(of) = &mut self.of {
-            of.pass = PassRef::Open(landed.pass);
+            of.pass.confirm(&landed);
         }
         Ok(())
     }
@@ -466,7 +466,7 @@ impl<'a> List<'a> {
             ..self.landing(&mut page, pass.clone())
         };
         let landed = self.commit(landing, page.skipped).await?;
-        *pass = PassRef::Open(landed.pass);
+        pass.confirm(&landed);
         Ok(())
     }
 
@@ -503,7 +503,6 @@ impl<'a> List<'a> {
     /// A page to land, which says nothing of its list yet.
     fn landing(&self, page: &mut Page, pass: PassRef) -> Landing {
         let call = &self.step.call;
-        let place_of_lease = Resource::region(&self.job.name, &self.region.key());
         Landing {
             id: Uuid::now_v7(),
             pass,
@@ -533,14 +532,13 @@ impl<'a> List<'a> {
             units: self.stats.unlanded_units.clone(),
             tag: page.tag.take(),
             now: self.context.clock.now(),
-            term: self.context.leases.term(&place_of_lease),
         }
     }
 
     /// Lands a page in the catalog.
     ///
     /// # Errors
-    /// When the catalog cannot be written, or somebody else took the lease.
+    /// When the catalog cannot be written, or the pass is lost.
     async fn commit(&mut self, landing: Landing, skipped: u64) -> Result<Landed, StopReason> {
         if self.step.call.records.is_none() {
             let call = &self.step.call.name;
@@ -560,7 +558,7 @@ impl<'a> List<'a> {
         tracing::debug!(job, region, call, took = ?began.elapsed(), "page landed");
         self.context.progress.landed(job, &region, records);
         // The page is paid for and stays. But another run may walk the same list, so this one goes no further.
-        if landed.lease_lost {
+        if landed.is_lost {
             return Err(StopReason::Failed(format!(
                 "another run may have taken over {job} {region}, or the database lost pages in a failover: \
                 the records of the last page are kept, and the next run may request it again"
@@ -656,11 +654,10 @@ impl<'a> List<'a> {
         let last = self.position.cursor.take();
         self.position.is_done = true;
         match &self.of {
-            Of::Step(of) => {
-                let pass = of.pass.clone();
+            Of::Step(_) => {
                 self.so_far.is_partial |= !is_proved;
                 self.so_far.is_ended = is_proved;
-                self.store_end(&pass, cut, &doubts).await
+                self.store_end(cut, &doubts).await
             }
             Of::Batch(_) => {
                 let (mut doubts, mut is_whole) = (doubts, is_proved);
@@ -683,21 +680,18 @@ impl<'a> List<'a> {
     }
 
     /// Stores the end of a step.
-    async fn store_end(
-        &mut self,
-        pass: &PassRef,
-        cut: bool,
-        doubts: &[Doubted],
-    ) -> Result<(), StopReason> {
+    async fn store_end(&mut self, cut: bool, doubts: &[Doubted]) -> Result<(), StopReason> {
         let notes = self.said.notes.iter();
         notes.for_each(|note| self.so_far.note(note));
-        if let PassRef::Open(id) = pass {
-            let catalog = &self.context.catalog;
-            // Before the end: a run that is killed in between finds the list to be ended again.
-            if !doubts.is_empty() {
-                catalog.store_doubts(*id, doubts).await?;
-            }
-            catalog.end_step(*id, self.index, cut, &self.so_far).await?;
+        if let Of::Step(of) = &mut self.of
+            && of.pass.id.is_some()
+        {
+            let (step, list) = ((self.index, cut), &self.so_far);
+            let end = self
+                .context
+                .catalog
+                .end_step(&mut of.pass, step, list, doubts);
+            end.await?;
         }
         Ok(())
     }
@@ -722,12 +716,12 @@ impl<'a> List<'a> {
         match &mut self.of {
             // A step restarts once, and so does a batch; one that begins anew was not read to the cursor.
             Of::Step(of) if is_begun || !begins_anew => {
-                let PassRef::Open(id) = of.pass else {
+                if of.pass.id.is_none() {
                     return Err(StopReason::Failed(why));
-                };
+                }
                 let now = self.context.clock.now();
                 let catalog = &self.context.catalog;
-                if !catalog.restart_step(id, self.index, now).await? {
+                if !catalog.restart_step(&mut of.pass, self.index, now).await? {
                     // A failed pass would request the expired cursor again at every run. A refused one ends, and the next pass
                     // begins when it is due.
                     return Err(StopReason::Unserved(format!(
@@ -772,7 +766,7 @@ impl<'a> List<'a> {
         if !(list.is_ended || list.is_known) || self.said.is_doubtful() {
             return Ok(());
         }
-        let pass = of.pass.clone();
+        let is_begun = of.pass.id.is_some();
         let marks_gone =
             list.is_ended && marks_gone(self.job, self.step, self.start.lasting.is_some());
         let mut judged = self.review.judge(list, marks_gone);
@@ -784,10 +778,10 @@ impl<'a> List<'a> {
         if let Of::Step(of) = &mut self.of {
             of.is_cut |= judged.is_cut;
         }
-        if judged.is_partial && matches!(pass, PassRef::Open(_)) {
+        if judged.is_partial && is_begun {
             self.so_far.is_partial = true;
             let doubts = judged.said.doubts;
-            self.store_end(&pass, judged.is_cut, &doubts).await?;
+            self.store_end(judged.is_cut, &doubts).await?;
         }
         Ok(())
     }
@@ -795,13 +789,13 @@ impl<'a> List<'a> {
     /// Whether a list that can stop at what is known ended, and nothing of it was: the records that are known are behind an end that
     /// cannot be right, or are all gone, which a pass that reads everything shows.
     async fn passed_what_is_known(&self, of: &StepOfPass) -> Result<bool, StopReason> {
-        match of.pass {
-            PassRef::Open(id) if of.at_known == AtKnown::Stop && of.had_records => {
+        match of.pass.id {
+            Some(id) if of.at_known == AtKnown::Stop && of.had_records => {
                 let catalog = &self.context.catalog;
                 let meets = catalog.meets_known(id, self.index, self.request());
                 Ok(!meets.await?)
             }
-            PassRef::Open(_) | PassRef::New { .. } => Ok(false),
+            Some(_) | None => Ok(false),
         }
     }
 

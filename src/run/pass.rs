@@ -55,14 +55,22 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Resumes the unfinished pass of a candidate, or starts a new one.
+    /// Resumes the unfinished pass of a candidate, which is `taken` up, or starts a new one.
     #[must_use]
-    pub fn new(candidate: &Candidate, lease: Lease, now: Timestamp) -> Self {
+    pub fn new(
+        candidate: &Candidate,
+        taken: Option<PassRef>,
+        lease: Lease,
+        now: Timestamp,
+    ) -> Self {
         let open = candidate.resumable(now);
         // A pass goes on as it began, whatever the options of the run that resumes it.
         let relists = open.map_or(candidate.job.relists, |pass| pass.relists);
         Self {
-            reference: reference(&candidate.job, &candidate.region, open, now),
+            reference: taken.unwrap_or_else(|| {
+                let (job, region) = (&candidate.job, &candidate.region);
+                PassRef::new(&job.name, &region.code, region.slice, now)
+            }),
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
             positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
@@ -164,7 +172,7 @@ impl Pass {
     ///
     /// # Errors
     /// When the catalog cannot be written.
-    pub async fn complete(&self, context: &Context) -> Result<PassId, StopReason> {
+    pub async fn complete(&mut self, context: &Context) -> Result<(), StopReason> {
         for (index, step) in listing_steps(&self.job) {
             let list = self.list_of(index);
             // One that `max_pages` cut did not end.
@@ -187,33 +195,32 @@ impl Pass {
         if self.said.is_doubtful() {
             let finish = context
                 .catalog
-                .finish(&self.reference, PassEnd::Doubtful, now);
-            let id = finish.await?;
+                .finish(&mut self.reference, PassEnd::Doubtful, now);
+            finish.await?;
             let read = readable(&self.job, &self.region);
-            context.catalog.store_refusal(id, &read).await?;
-            return Ok(id);
+            let store = context.catalog.store_refusal(&mut self.reference, &read);
+            return Ok(store.await?);
         }
-        for walked in self.walked.values() {
-            let steps = [walked.step];
-            context.catalog.mark_gone(walked.pass, &steps, now).await?;
-        }
-        let Some(id) = self.id() else {
-            let finish = context
-                .catalog
-                .finish(&self.reference, PassEnd::Complete, now);
-            return Ok(finish.await?);
-        };
         let kept = KeptLists {
             moved,
             new_only: self.steps_with_since(),
         };
-        if !kept.is_empty() {
-            context.catalog.keep_named(id, kept).await?;
+        let pass = &mut self.reference;
+        if pass.id.is_none() {
+            let finish = context.catalog.finish(pass, PassEnd::Complete, now);
+            return Ok(finish.await.map(drop)?);
         }
-        let gone = context.catalog.complete(id, &whole, now).await?;
+        for walked in self.walked.values() {
+            let of = (walked.pass, &[walked.step][..]);
+            context.catalog.mark_gone(pass, of, now).await?;
+        }
+        if !kept.is_empty() {
+            context.catalog.keep_named(pass, kept).await?;
+        }
+        let gone = context.catalog.complete(pass, &whole, now).await?;
         let (job, region) = (&self.job.name, self.region.key());
         tracing::debug!(job, region, gone, "marked records as gone");
-        Ok(id)
+        Ok(())
     }
 
     /// Whether the next pass of the region perhaps lists nothing of what this one lists.
@@ -237,10 +244,7 @@ impl Pass {
     /// Returns the pass in the catalog; `None` before its first page.
     #[must_use]
     pub const fn id(&self) -> Option<PassId> {
-        match self.reference {
-            PassRef::Open(id) => Some(id),
-            PassRef::New { .. } => None,
-        }
+        self.reference.id
     }
 
     /// Returns how many pages its steps list at most; 0 where the configuration has no bound.
@@ -337,18 +341,6 @@ fn greatest(
     ];
     let began = open.map_or(now, |pass| pass.started_at);
     Greatest::read(&candidate.job, began, stored)
-}
-
-fn reference(job: &Job, region: &Region, open: Option<&OpenPass>, now: Timestamp) -> PassRef {
-    match open {
-        Some(pass) => PassRef::Open(pass.id),
-        None => PassRef::New {
-            job: job.name.clone(),
-            region: region.code.clone(),
-            slice: region.slice,
-            started_at: now,
-        },
-    }
 }
 
 /// Walks all listing steps of a pass to their ends.

@@ -1,13 +1,12 @@
 //! Pages that were paid for and that the catalog could not take: a file in the state directory, which the next run lands first.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ingest_base::private::Directory;
-use ingest_catalog::{Catalog, CatalogError, Landing, PassRef};
+use ingest_catalog::{Catalog, CatalogError, Landing};
 use ingest_config::Records;
 
 /// The file of unlanded pages: a JSON object per line.
@@ -62,8 +61,8 @@ impl Unlanded {
         file.sync_all()
     }
 
-    /// Lands all pages of the file, and deletes it. The pages of another term of a lease than the current one bring their records
-    /// and counts only, as any page whose lease was lost.
+    /// Lands all pages of the file, and deletes it. The pages of a pass that another run took up since bring their new records and counts
+    /// only, as any page whose pass is lost.
     ///
     /// # Errors
     /// The catalog is unavailable; the pages that are left stay in the file. A page that it rejects stays there too.
@@ -88,13 +87,12 @@ impl Unlanded {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
             read => read.map_err(failed)?,
         };
-        let mut begun = HashMap::new();
         let (mut landed, mut left) = (0, Vec::new());
         let lines = bytes.split(|byte| *byte == b'\n');
         let mut lines = lines.filter(|line| !line.is_empty());
         let mut outcome = Ok(());
         for line in lines.by_ref() {
-            match self.land(catalog, kind_of, line, &mut begun).await {
+            match self.land(catalog, kind_of, line).await {
                 Ok(Line::Landed) => landed += 1,
                 Ok(Line::Cut) => {}
                 Ok(Line::Left) => left.push(line),
@@ -122,7 +120,6 @@ impl Unlanded {
         catalog: &Catalog,
         kind_of: KindOf<'_>,
         line: &[u8],
-        begun: &mut HashMap<PassRef, PassRef>,
     ) -> Result<Line, CatalogError> {
         let path = self.path.display();
         let mut landing: Landing = match serde_json::from_slice(line) {
@@ -146,13 +143,7 @@ impl Unlanded {
             return Ok(Line::Left);
         };
         landing.kind = kind;
-        // Several pages can have waited for the first one that would have stored their pass.
-        let named = landing.pass.clone();
-        if let Some(pass) = begun.get(&named) {
-            landing.pass = pass.clone();
-        }
-        let landed = catalog.land(Arc::new(landing)).await?;
-        begun.insert(named, PassRef::Open(landed.pass));
+        catalog.land(Arc::new(landing)).await?;
         Ok(Line::Landed)
     }
 

@@ -13,7 +13,7 @@ use super::report::Walked;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
 use crate::review::Said;
-use ingest_catalog::{PassEnd, PassId, PassRef, Resource, Taken};
+use ingest_catalog::{PassEnd, PassId, Resource, Taken};
 use ingest_config::Job;
 use ingest_quota::Timestamp;
 
@@ -135,16 +135,20 @@ async fn take_up(
         };
         tracing::warn!(job = job.name, region = region.key(), began = %old.started_at, "abandoned \
             an unfinished pass {why}; its pages are kept");
+        let mut old = context.take_up(job, old).await?;
         context
             .catalog
-            .finish(&PassRef::Open(old.id), PassEnd::Abandoned, now)
+            .finish(&mut old, PassEnd::Abandoned, now)
             .await?;
     }
-    if let Some(pass) = fresh.resumable(now) {
-        let edited = &fresh.edited;
-        context.fit_to_job((job, region), pass.id, edited).await?;
+    let mut taken = None;
+    if let Some(open) = fresh.resumable(now) {
+        let pass = taken.insert(context.take_up(job, open).await?);
+        context
+            .fit_to_job((job, region), pass, &fresh.edited)
+            .await?;
     }
-    Ok(Ok(Pass::new(&fresh, lease, now)))
+    Ok(Ok(Pass::new(&fresh, taken, lease, now)))
 }
 
 /// Fetches the ids that the listings of a job name, and ends the complete passes. `began`: when its regions began to walk.
@@ -218,24 +222,24 @@ async fn end(
         format_args!("{} of {job}", pass.region.key()),
         "the catalog",
     );
-    pass.reference = match end {
+    match end {
         Some(PassEnd::Complete) => {
-            let id = pass.complete(context).await?;
+            pass.complete(context).await?;
             if pass.said.is_doubtful() {
                 pass.said.notes.extend(again(pass));
             }
-            PassRef::Open(id)
         }
         Some(end) => {
-            let id = context.catalog.finish(&pass.reference, end, now).await?;
+            let catalog = &context.catalog;
+            catalog.finish(&mut pass.reference, end, now).await?;
             let request = refusable(&pass.job, &pass.region);
-            context.catalog.store_refusal(id, &request).await?;
+            let store = catalog.store_refusal(&mut pass.reference, &request);
+            store.await?;
             let again = again(pass);
             pass.said.notes.extend(again);
-            PassRef::Open(id)
         }
-        None => pass.reference.clone(),
-    };
+        None => {}
+    }
     context
         .count_unproductive(&pass.reference, &pass.stats)
         .await;

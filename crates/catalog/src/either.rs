@@ -4,7 +4,7 @@
 macro_rules! open_pass_where {
     ($condition:literal) => {
         concat!(
-            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists
+            "select id, region, started_at, greatest, slice_from, slice_to, doubts, relists, landed
             from pass where finished_at is null and ",
             $condition
         )

@@ -6,7 +6,7 @@
 
 use super::PassId;
 use super::page::LandingPage;
-use super::sql::{Query, StoreError, Tx, values};
+use super::sql::{Query, Row, StoreError, Tx, values};
 use ingest_quota::Timestamp;
 
 /// The last complete pass of the same region of the job, the step in it that requested the same, and that request unless this pass
@@ -175,13 +175,22 @@ pub fn keep(tx: &Tx<'_>, pass: PassId, lists: &KeptLists) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Holds a pass, and marks what these of its lists lost. Returns the number of records.
-pub fn mark(tx: &Tx<'_>, pass: PassId, steps: &[usize], now: Timestamp) -> Result<u64, StoreError> {
+/// The statements for what passes before this one had in these of its lists.
+pub fn before(pass: PassId, steps: &[usize]) -> Vec<Query<'static>> {
     let of = |statement| {
         let steps = steps.iter();
         steps.map(move |step| Query::new(statement, values![pass.0, *step]))
     };
-    let found = tx.hold_and_ask(pass, of(BEFORE).chain(of(INCOMPLETE)).collect())?;
+    of(BEFORE).chain(of(INCOMPLETE)).collect()
+}
+
+/// Marks what these of a pass's lists lost, by the rows that [`before`] finds. Returns the number of records.
+pub fn mark(
+    tx: &Tx<'_>,
+    (pass, steps): (PassId, &[usize]),
+    found: &[Vec<Row>],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
     let (before, incomplete) = found.split_at(steps.len().min(found.len()));
     let mut missing = Vec::new();
     let mut previous = None;

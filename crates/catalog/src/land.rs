@@ -8,20 +8,16 @@ use std::collections::{HashMap, HashSet};
 use super::gone::LOCK_RECORDS;
 use super::layout::KindLayout;
 use super::page::{IndexedText, LandingPage, Row};
-use super::passes::{self, Counts, edges};
-use super::postgres::lease_of;
+use super::passes::{self, Counts, Held};
 use super::sql::{self, Insert, Query, StoreError, Tx, Value, values};
 use super::values::{list as json_list, sum};
-use super::{Landed, Landing, OpenBatch, PassId, PassRef};
+use super::{Landed, Landing, OpenBatch, PassId};
 use super::{gone, id_since, index, lasting, tags, views, wanted};
 use ingest_base::list_so_far::ListSoFar;
 
 /// Rows of one statement: they are in memory once more while it runs.
 const AT_ONCE: usize = 1_000;
 
-const BEGIN: &str = "insert into pass (job, region, started_at, slice_from, slice_to, relists) values (?1, ?2, ?3, ?4, ?5, ?6)
-    returning id, units";
-const OPEN: &str = "select id, units from pass where id = ?1{lock}";
 /// The page itself, where it was stored before and the answer to the commit was lost.
 const LANDED: &str = "select pass, cursor is null, list from checkpoint where landing = ?1";
 const NEWEST: &str = "select coalesce(max(number), 0) from record";
@@ -61,7 +57,7 @@ const STORE: Insert<'_> = Insert {
             else excluded.last_seen end
         returning number, text_hash, id",
 };
-/// The same for a page whose lease is lost: another machine may have newer records by now, and requests the page again.
+/// The same for a page whose pass is lost: another machine may have newer records by now, and requests the page again.
 const STORE_NEW: Insert<'_> = Insert {
     tail: "on conflict (upstream, kind, id) do nothing returning number, text_hash, id",
     ..STORE
@@ -101,10 +97,7 @@ const FORGET_CURSOR: &str = "update checkpoint set cursor = null
     where pass = ?1 and step = ?2 and {hash cursor} = {hash ?3} and cursor = ?3";
 const CHECKPOINT: &str = "insert into checkpoint (pass, step, page, cursor, landed_at, request, empty_pages, cut, list, landing)
     select ?1, ?2, coalesce(max(page), 0) + 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9 from checkpoint where pass = ?1 and step = ?2";
-// A pass that another machine's run would otherwise continue beside its own.
-const FAILED: &str = "update pass set outcome = 'failed', finished_at = ?2 where id = ?1";
 pub const STATEMENTS: &[&str] = &[
-    OPEN,
     LANDED,
     NEWEST,
     LAST_POSITION,
@@ -116,7 +109,6 @@ pub const STATEMENTS: &[&str] = &[
     FETCHED,
     FORGET_CURSOR,
     CHECKPOINT,
-    FAILED,
 ];
 
 /// A page that was stored.
@@ -149,20 +141,22 @@ impl LandedPage {
 pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
     let landing = &*page.landing;
     let before = Before::read(tx, page)?;
-    let pass = before.pass;
     let is_new_layout = views::declare(tx, landing, &before.layout)?;
     let texts = store(tx, page, &before)?;
     let words = index::store(tx, &texts)?;
-    let landed = match before.is_held {
-        true => advance(tx, page, &before, page.is_known(&before.versions))?,
-        false => {
-            count_without_lease(tx, landing, &before)?;
+    let landed = match &before.held {
+        Some(held) => advance(tx, page, &before, held, page.is_known(&before.versions))?,
+        None => {
+            // It is paid for. The cursor and the listing are the next holder's, who may request it again.
+            let Landing { requests, now, .. } = *landing;
+            let counted = (requests, &landing.units);
             Landed {
-                pass,
+                pass: passes::count_unproductive(tx, &landing.pass, counted, now)?,
                 cursor_repeats: false,
                 is_known: false,
                 listed: 0,
-                lease_lost: true,
+                number: landing.pass.landed,
+                is_lost: true,
             }
         }
     };
@@ -179,32 +173,22 @@ pub fn without_records(
     page: &LandingPage,
     is_known: bool,
 ) -> Result<Landed, StoreError> {
-    let [begun] = tx.ask([begin(&page.landing)])?;
-    let Some(pass) = begun.first() else {
-        return Err(no_such_pass(&page.landing));
-    };
+    let pass = &page.landing.pass;
+    let [held] = tx.ask([passes::holding(&page.landing)])?;
+    let held = Held::read(&held)?.ok_or_else(|| StoreError::lost(pass))?;
     let before = Before {
-        pass: PassId(pass.integer(0)?),
-        units: pass.text(1)?,
-        is_held: true,
-        layout: None,
-        numbers: Vec::new(),
         // The list lacks no record.
         last_position: i64::MAX,
-        listed: Vec::new(),
-        has_cursor: false,
-        versions: HashMap::new(),
+        ..Before::default()
     };
-    advance(tx, page, &before, is_known)
+    advance(tx, page, &before, &held, is_known)
 }
 
 /// What the catalog has of a page before it is stored.
+#[derive(Default)]
 struct Before {
-    pass: PassId,
-    /// What the pass spent.
-    units: String,
-    /// Whether this process still holds the lease under which the page was requested.
-    is_held: bool,
+    /// The pass; `None` where this process does not hold it any more.
+    held: Option<Held>,
     layout: Option<KindLayout>,
     /// Numbers for new records, as many as the page has.
     numbers: Vec<i64>,
@@ -220,33 +204,19 @@ struct Before {
 impl Before {
     fn read(tx: &Tx<'_>, page: &LandingPage) -> Result<Self, StoreError> {
         let landing = &*page.landing;
-        let step = page.step;
-        let open = match &landing.pass {
-            PassRef::Open(pass) => Some(pass.0),
-            PassRef::New { .. } => None,
-        };
+        let open = landing.pass.id;
         let (count, id) = (page.rows.len(), landing.id.to_string());
         let numbers = match tx {
             Tx::File(_) => Query::new(NEWEST, values![]),
             Tx::Server(_) => Query::new(NUMBERS, values![count]),
         };
-        let of_step = values![open, step, &landing.upstream, page.kind()];
-        let listed = match tx {
-            // A page can have very many records.
-            _ if open.is_none() => Query::never(),
-            Tx::File(_) => Query::each(LISTED, of_step, page.rows.iter().map(|row| &row.id)),
-            Tx::Server(_) => {
-                let ids = page.rows.iter().map(|row| row.id.clone()).collect();
-                Query::new(LISTED_OF_PAGE, [of_step, vec![Value::Texts(ids)]].concat())
-            }
-        };
+        let [last, listed, cursor] = of_step(tx, page, open);
         let numbering = match tx {
             Tx::File(_) => Query::never(),
             Tx::Server(_) => Query::new(NUMBERING, values![]).when(count > 0),
         };
         let [
-            begun,
-            lease,
+            held,
             landed,
             layout,
             _,
@@ -256,27 +226,27 @@ impl Before {
             cursor,
             versions,
         ] = tx.ask([
-            begin(landing),
-            lease_of(tx, landing),
+            passes::holding(landing),
             Query::new(LANDED, values![id]),
             views::layout(landing),
             numbering,
             numbers.when(count > 0),
-            Query::new(LAST_POSITION, values![open, step]).when(open.is_some()),
+            last,
             listed,
-            Query::new(REPEATS, values![open, step, &landing.next])
-                .when(open.is_some() && landing.next.is_some()),
+            cursor,
             lasting::versions(page),
         ])?;
-        let Some(pass) = begun.first() else {
-            return Err(no_such_pass(landing));
+        let held = Held::read(&held)?;
+        // A pass that this page does not begin, though its process did not know.
+        let begun = held.as_ref().filter(|held| held.number > 1);
+        let [last, listed, cursor] = match begun {
+            Some(held) if open.is_none() => tx.ask(of_step(tx, page, Some(held.pass)))?,
+            _ => [last, listed, cursor],
         };
         let last_position = last.first().map_or(Ok(0), |row| row.integer(0))?;
         if let Some(row) = landed.first() {
-            // Of a pass that the first page begins, nothing is read here. The pass that this transaction began is undone.
-            let ids: HashSet<&str> = page.rows.iter().map(|row| row.id.as_str()).collect();
-            let listed = open.map_or(ids.len() as i64, |_| last_position);
-            return Err(StoreError::Landed(stored_before(row, landing, listed)?));
+            let landed = stored_before(row, landing, (held.as_ref(), last_position))?;
+            return Err(StoreError::Landed(landed));
         }
         let versions = versions.iter().filter_map(|row| {
             let version = row.optional_integer(1).transpose()?;
@@ -286,9 +256,7 @@ impl Before {
             .iter()
             .map(|row| Ok((row.text(0)?, row.text(1)?, row.truth(2)?)));
         Ok(Self {
-            pass: PassId(pass.integer(0)?),
-            units: pass.text(1)?,
-            is_held: landing.term.is_none() || !lease.is_empty(),
+            held,
             layout: layout
                 .first()
                 .map(|row| KindLayout::read(row, 0))
@@ -302,39 +270,44 @@ impl Before {
     }
 }
 
-fn no_such_pass(landing: &Landing) -> StoreError {
-    match landing.pass {
-        PassRef::Open(pass) => StoreError::NoSuchPass(pass),
-        PassRef::New { .. } => StoreError::NoSuchPass(PassId(0)),
-    }
-}
-
-/// Begins the pass of a page, or locks it.
-fn begin(landing: &Landing) -> Query<'_> {
-    match &landing.pass {
-        PassRef::Open(pass) => Query::new(OPEN, values![pass.0]),
-        PassRef::New {
-            job,
-            region,
-            slice,
-            started_at,
-        } => {
-            let (from, to) = edges(*slice);
-            let relists = landing.relists;
-            Query::new(BEGIN, values![job, region, *started_at, from, to, relists])
+/// The statements for what a step of a pass has: its last position, what it listed of the page's records, and whether it had the page's
+/// cursor.
+fn of_step<'p>(tx: &Tx<'_>, page: &'p LandingPage, pass: Option<PassId>) -> [Query<'p>; 3] {
+    let (step, next) = (page.step, &page.landing.next);
+    let Some(pass) = pass else {
+        return [(); 3].map(|()| Query::never());
+    };
+    let of = values![pass.0, step, &page.landing.upstream, page.kind()];
+    let listed = match tx {
+        Tx::File(_) => Query::each(LISTED, of, page.rows.iter().map(|row| &row.id)),
+        // A page can have very many records.
+        Tx::Server(_) => {
+            let ids = page.rows.iter().map(|row| row.id.clone()).collect();
+            Query::new(LISTED_OF_PAGE, [of, vec![Value::Texts(ids)]].concat())
         }
-    }
+    };
+    [
+        Query::new(LAST_POSITION, values![pass.0, step]),
+        listed,
+        Query::new(REPEATS, values![pass.0, step, next]).when(next.is_some()),
+    ]
 }
 
 /// What a page was when it was stored.
-fn stored_before(row: &sql::Row, landing: &Landing, listed: i64) -> Result<Landed, StoreError> {
+fn stored_before(
+    row: &sql::Row,
+    landing: &Landing,
+    (held, listed): (Option<&Held>, i64),
+) -> Result<Landed, StoreError> {
     let is_known = ListSoFar::read(row.optional_text(2)?.as_deref()).is_known;
     Ok(Landed {
         pass: PassId(row.integer(0)?),
         cursor_repeats: row.truth(1)? && landing.next.is_some() && !is_known,
         is_known,
         listed: u64::try_from(listed).unwrap_or(0),
-        lease_lost: false,
+        // This transaction is undone, and with it the number that it raised.
+        number: held.map_or(landing.pass.landed, |held| held.number - 1),
+        is_lost: held.is_none(),
     })
 }
 
@@ -375,14 +348,15 @@ fn store_some<'p>(
 ) -> Result<Vec<(i64, Option<&'p IndexedText>)>, StoreError> {
     let landing = &page.landing;
     let (upstream, kind, now) = (&landing.upstream, page.kind(), landing.now);
-    if landing.kind.history && before.is_held {
+    let held = before.held.as_ref();
+    if let Some(held) = held.filter(|_| landing.kind.history) {
         tx.each(
             LOCK_RECORDS,
             values![upstream, kind],
             rows.iter().map(|(_, row)| &row.id),
         )?;
         for (_, row) in rows {
-            let former = values![upstream, kind, &row.id, before.pass.0, now, &row.body];
+            let former = values![upstream, kind, &row.id, held.pass.0, now, &row.body];
             tx.later(KEEP_VERSION, former)?;
         }
     }
@@ -392,9 +366,9 @@ fn store_some<'p>(
             *number, upstream, kind, &row.id, now, now, now, hash, &row.body
         ]
     });
-    let insert = match before.is_held {
-        true => &STORE,
-        false => &STORE_NEW,
+    let insert = match held {
+        Some(_) => &STORE,
+        None => &STORE_NEW,
     };
     let stored = tx.insert(insert, sent.collect())?;
     let stored = stored
@@ -452,10 +426,11 @@ fn advance(
     tx: &Tx<'_>,
     page: &LandingPage,
     before: &Before,
+    held: &Held,
     is_known: bool,
 ) -> Result<Landed, StoreError> {
-    let (landing, pass) = (&*page.landing, before.pass);
-    let records = list(tx, page, before)?;
+    let (landing, pass) = (&*page.landing, held.pass);
+    let records = list(tx, page, before, pass)?;
     let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
     wanted::store(tx, page, pass)?;
     gone::remove(tx, page, pass)?;
@@ -479,7 +454,7 @@ fn advance(
         pages: 1,
         records,
         requests: landing.requests,
-        units: sum(&before.units, &landing.units),
+        units: sum(&held.units, &landing.units),
         greatest: landing.greatest.as_deref(),
     };
     passes::count(tx, pass, counts)?;
@@ -488,29 +463,14 @@ fn advance(
         cursor_repeats,
         is_known,
         listed,
-        lease_lost: false,
+        number: held.number,
+        is_lost: false,
     })
-}
-
-/// Counts what was paid for under a lease that is lost. The cursor and the listing are the next holder's, who may request the page
-/// again.
-fn count_without_lease(tx: &Tx<'_>, landing: &Landing, before: &Before) -> Result<(), StoreError> {
-    let counts = Counts {
-        requests: landing.requests,
-        units: sum(&before.units, &landing.units),
-        greatest: landing.greatest.as_deref(),
-        ..Counts::default()
-    };
-    passes::count(tx, before.pass, counts)?;
-    match &landing.pass {
-        PassRef::New { .. } => tx.later(FAILED, values![before.pass.0, landing.now]),
-        PassRef::Open(_) => Ok(()),
-    }
 }
 
 /// Lists the records after those that the step listed before, each once; a record that was requested, once for each id that requested
 /// it. Returns the number of new rows.
-fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreError> {
+fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before, pass: PassId) -> Result<u64, StoreError> {
     let mut seen: HashSet<(&str, &str, bool)> = HashSet::new();
     for (id, requested, is_first) in &before.listed {
         // A row that the parents of its record were written to since is the same one.
@@ -528,7 +488,7 @@ fn list(tx: &Tx<'_>, page: &LandingPage, before: &Before) -> Result<u64, StoreEr
             records += 1;
             let position = before.last_position.saturating_add(records);
             rows.push(values![
-                before.pass.0,
+                pass.0,
                 page.step,
                 position,
                 &landing.call,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{IdSince, OpenBatch, PassId, PassRef, Term};
+use super::{IdSince, OpenBatch, PassId, PassRef};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::{Doubted, Record, Tag};
 use ingest_config::{IdPlace, Records};
@@ -12,7 +12,7 @@ use ingest_quota::{Cost, Timestamp};
 /// A page to store.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Landing {
-    /// A number of its own, by which a catalog on a server knows that it has the page already: the answer to its commit was lost.
+    /// A number of its own, by which the catalog knows that it has the page already: the answer to its commit was lost.
     pub id: Uuid,
     /// The pass that requested it.
     pub pass: PassRef,
@@ -70,8 +70,6 @@ pub struct Landing {
     /// The upstream's name for the page, to request it only if it changed.
     pub tag: Option<Tag>,
     pub now: Timestamp,
-    /// The term of the lease under which it was requested; `None` where the lease cannot be lost.
-    pub term: Option<Term>,
 }
 
 /// Whether a list can end at what is known: the newest records come first, so behind a page of which nothing changed, nothing did.
@@ -121,7 +119,9 @@ pub struct Landed {
     pub is_known: bool,
     /// The different records that this step of this pass lists now.
     pub listed: u64,
-    /// Whether the lease was lost: the records and the counts are stored, but neither the listing nor the cursor, and another
-    /// run may request the page again.
-    pub lease_lost: bool,
+    /// The writes on its pass until this one.
+    pub number: i64,
+    /// Whether its pass was lost to another run, or by the catalog: the new records and the counts are stored, but neither the listing
+    /// nor the cursor, and the page may be requested again.
+    pub is_lost: bool,
 }

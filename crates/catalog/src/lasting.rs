@@ -4,7 +4,7 @@
 use super::page::LandingPage;
 use super::rows::known_list;
 use super::sql::{Query, StoreError, Tx, values};
-use super::{AtKnown, KnownList, LastingCursor, LastingCursors, PassId, PassRef};
+use super::{AtKnown, KnownList, LastingCursor, LastingCursors, PassId};
 use ingest_quota::Timestamp;
 
 const OF_PASS: &str =
@@ -18,8 +18,7 @@ const STORE: &str =
 const VERSION: &str = "select listing.id, listing.version from listing {by listing_of_record}
     {join} lasting_cursor own on own.pass = listing.pass and own.request = ?3 and own.step = listing.step
     {join} pass on pass.id = listing.pass and pass.outcome = 'complete' and pass.cut = false
-        and pass.job = coalesce(?5, (select job from pass where id = ?4))
-        and pass.region = coalesce(?6, (select region from pass where id = ?4))
+        and pass.job = ?4 and pass.region = ?5
     where listing.id = {key} and listing.kind = ?1 and listing.upstream = ?2
     order by listing.pass desc limit 1";
 /// Whether a list has a record that a pass returned which tells about the list.
@@ -77,17 +76,12 @@ pub fn versions(page: &LandingPage) -> Query<'_> {
     if !landing.can_stop() {
         return Query::never();
     }
-    let (pass, job, region) = match &landing.pass {
-        PassRef::Open(pass) => (Some(pass.0), None, None),
-        PassRef::New { job, region, .. } => (None, Some(job), Some(region)),
-    };
     let of = values![
         page.kind(),
         &landing.upstream,
         &landing.request,
-        pass,
-        job,
-        region
+        &landing.pass.job,
+        &landing.pass.region
     ];
     let ids = page.rows.iter().map(|row| &row.id);
     Query::each(VERSION, of, ids)

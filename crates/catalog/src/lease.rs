@@ -2,15 +2,13 @@ use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
 use rustix::system::uname;
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::CatalogError;
 use ingest_base::clock::Deadline;
 use ingest_quota::Timestamp;
 
 /// What at most one run works on at a time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Resource {
     /// A region of a job, or `*` for the job's batches.
     Region { job: String, region: String },
@@ -98,17 +96,6 @@ pub struct HeldLease {
     pub holder: Holder,
 }
 
-/// One term of a lease that can expire: a resource, its holder, and how often the resource was taken before. A store of such
-/// leases changes a pass only for the current term.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Term {
-    pub resource: Resource,
-    /// The process that holds it, by a random number.
-    pub holder: Uuid,
-    /// The number of the term, which only rises.
-    pub number: i64,
-}
-
 /// A resource that this process holds. Dropping it releases the resource.
 #[derive(Debug)]
 pub struct Lease {
@@ -133,29 +120,15 @@ pub enum Taken {
     Held(Option<Holder>),
 }
 
-/// Grants resources to one run at a time. What is written here is that of leases that end with the process alone.
-///
-/// A store whose leases can expire renews them in a task of its own, numbers the terms of each resource, and begins each
-/// transaction that changes a pass by checking that its own term is the current one. A holder that lost its lease can then
-/// change no cursor, even before it notices the loss in [`check`](Self::check).
+/// Grants resources to one run at a time, so that no work is done twice. That no run writes to a pass that another one walks is held
+/// by the pass itself.
 #[async_trait]
 pub trait Leases: Send + Sync {
     /// Takes a resource if no other run holds it, in this process or another.
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError>;
 
-    /// Returns the term under which this process holds a resource; `None` if it does not, or if its leases cannot be lost.
-    fn term(&self, _resource: &Resource) -> Option<Term> {
-        None
-    }
-
-    /// Fails if this process may have lost a resource that it took: it must then neither charge nor send. Called before each
-    /// request, so an implementation answers from memory.
-    fn check(&self, _resource: &Resource) -> Result<(), CatalogError> {
-        Ok(())
-    }
-
-    /// Returns until when this process may send what it does under the lease of a resource that it took; `None` if the lease
-    /// cannot be lost.
+    /// Returns until when this process may charge and send what it does under the lease of a resource that it took; `None` if the
+    /// lease cannot be lost. Called before each request, so an implementation answers from memory.
     fn trusted_until(&self, _resource: &Resource) -> Option<Deadline> {
         None
     }

@@ -58,7 +58,7 @@ pub use copy::{CopiedTable, copy};
 pub use error::CatalogError;
 pub use gone::KeptLists;
 pub use landing::{AtKnown, Landed, Landing};
-pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+pub use lease::{HeldLease, Holder, Lease, Leases, Resource, Taken};
 pub use lock_files::LockFiles;
 pub use pass::{
     DoubtfulPass, EndedSlice, IdSince, KnownList, LastingCursor, LastingCursors, OpenPass, PassEnd,

@@ -18,7 +18,7 @@ use ingest_quota::Timestamp;
 use ingest_sqlite::explain_making;
 
 /// Leases for the processes of one machine: each is a lock on a file. The system releases it when its process ends, and
-/// only then, so a lease is never lost and needs no term.
+/// only then, so a lease is never lost.
 #[derive(Debug, Clone)]
 pub struct LockFiles {
     directory: Arc<Directory>,

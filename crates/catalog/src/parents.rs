@@ -31,7 +31,6 @@ pub fn link(
     step: usize,
     query: &PendingQuery,
 ) -> Result<(), StoreError> {
-    tx.hold(pass)?;
     let children = tx.query(CHILDREN, values![pass.0, step])?;
     if children.is_empty() {
         return Ok(());

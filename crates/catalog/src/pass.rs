@@ -1,9 +1,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use super::OpenBatch;
 use super::tables::tables_of_steps;
+use super::{Landed, OpenBatch};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
@@ -13,21 +14,48 @@ use ingest_quota::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PassId(pub i64);
 
-/// The pass that a page belongs to. A pass is in the catalog from its first page on, or from its end if it landed none.
+/// A pass that a run walks, and what proves that it still does. The pass is in the catalog from its first page on, or from its end if
+/// it landed none.
+///
+/// Whoever takes up a pass writes a random token to it, and each write on it raises a number. A write counts only for the holder
+/// of the token, and only if the catalog has all that this one wrote before: a holder that stalled is refused once another one took
+/// the pass up, and so is one whose writes a failover lost.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum PassRef {
-    /// Not in the catalog yet.
-    New {
-        job: String,
-        /// The region; `*` for a pass of batches that serve several.
-        region: String,
-        /// The span of time that it fetches, in a job with slices.
-        slice: Option<Slice>,
-        /// When it started.
-        started_at: Timestamp,
-    },
-    /// In the catalog.
-    Open(PassId),
+pub struct PassRef {
+    pub job: String,
+    /// The region; `*` for a pass of batches that serve several.
+    pub region: String,
+    /// The span of time that it fetches, in a job with slices.
+    pub slice: Option<Slice>,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The pass in the catalog; `None` before its first page.
+    pub id: Option<PassId>,
+    /// What its holder wrote to it.
+    pub token: Uuid,
+    /// The writes on it that its holder knows to be in the catalog.
+    pub landed: i64,
+}
+
+impl PassRef {
+    /// A pass that is not in the catalog yet.
+    #[must_use]
+    pub fn new(job: &str, region: &str, slice: Option<Slice>, started_at: Timestamp) -> Self {
+        Self {
+            job: job.to_owned(),
+            region: region.to_owned(),
+            slice,
+            started_at,
+            id: None,
+            token: Uuid::now_v7(),
+            landed: 0,
+        }
+    }
+
+    /// Goes on behind a page that was landed.
+    pub const fn confirm(&mut self, page: &Landed) {
+        (self.id, self.landed) = (Some(page.pass), page.number);
+    }
 }
 
 /// An unfinished pass and where it stopped.
@@ -49,6 +77,8 @@ pub struct OpenPass {
     pub doubts: Vec<Doubted>,
     /// Whether it lists everything again, from the first value of `{since}`.
     pub relists: bool,
+    /// The writes on it.
+    pub landed: i64,
 }
 
 /// How far a step of a pass got.

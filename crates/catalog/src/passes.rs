@@ -5,15 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use super::either::{ended_slice_where, open_pass_where};
 use super::sql::{Query, Row, StoreError, Tx, values};
 use super::{
-    DoubtfulPass, EndedSlice, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRef,
+    DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRef,
     Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
 };
-use super::{gone, rows, wanted};
+use super::{rows, wanted};
 use crate::values;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
+use uuid::Uuid;
 
 // `outcome is null` too, here and below: in a file no index has open passes by region, and one has passes by region and outcome.
 const OPEN_OF_REGION: &str = open_pass_where!(
@@ -56,6 +57,21 @@ const UNCUT: &str = "select id, started_at, greatest from pass
 const LAST_COMPLETE: &str =
     "select id from pass where job = ?1 and region = {key} and outcome = 'complete'
     order by started_at desc, id desc limit ?2";
+// A page that was requested before another run walked the region begins no pass, nor does one beside the open pass of another holder.
+// A clock that ran ahead began passes that are later than now: they keep nobody from walking.
+const BEGIN: &str =
+    "insert into pass (job, region, started_at, slice_from, slice_to, relists, token, landed)
+    select ?1, ?2, ?3, ?4, ?5, ?6, ?7, 1 where not exists (
+        select 1 from pass where job = ?1 and region = ?2 and outcome in ('complete', 'doubtful', 'refused', 'abandoned')
+            and started_at > ?3 and started_at <= ?8 and slice_from is not distinct from ?4 and slice_to is not distinct from ?5)
+    on conflict (job, region, coalesce(slice_from, '-infinity'), coalesce(slice_to, '-infinity')) where finished_at is null
+        do update set landed = pass.landed + 1 where pass.token = excluded.token
+    returning id, landed, units";
+const HOLD: &str =
+    "update pass set landed = landed + 1 where id = ?1 and token = ?2 and landed >= ?3
+    returning id, landed, units";
+const TAKE_UP: &str =
+    "update pass set token = ?3 where id = ?1 and landed = ?2 and finished_at is null returning id";
 const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
     where pass = ?1 and step = ?2
         and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
@@ -65,16 +81,16 @@ const RESTART: &str =
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
 const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
 const UNCOUNT: &str = "update pass set pages = pages - ?2, records = records - ?3 where id = ?1";
-// Locked, because the sum is computed here.
-const UNITS: &str = "select units from pass where id = ?1{lock}";
+// Locked, because the sum is computed here. After a failover another pass can have the number.
+const UNITS: &str = "select id, units from pass where id = ?1 and job = ?2 and region = ?3 and started_at = ?4{lock}";
 // A sum beyond the greatest integer would fail, and the page with it: `requests` stays there.
 const COUNT: &str = "update pass set pages = pages + ?2, records = records + ?3, units = ?5,
     requests = case when requests > 9223372036854775807 - ?4 then 9223372036854775807 else requests + ?4 end,
     greatest = coalesce(?6, greatest)
     where id = ?1";
 const END_WITHOUT_PAGE: &str =
-    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?5, ?4 <> 'complete') returning id";
+    "insert into pass (job, region, started_at, outcome, finished_at, slice_from, slice_to, left_at, failed, token, landed)
+    values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?5, ?4 <> 'complete', ?8, 1) returning id";
 const FINISH: &str =
     "update pass set outcome = ?2, finished_at = ?3, left_at = ?3, failed = ?2 <> 'complete',
     notes = case when ?2 <> 'complete' then notes end,
@@ -103,6 +119,9 @@ pub const STATEMENTS: &[&str] = &[
     END_BATCHES,
     LAST,
     UNCUT,
+    BEGIN,
+    HOLD,
+    TAKE_UP,
     END_STEP,
     LAST_COMPLETE,
     UNLIST,
@@ -360,6 +379,66 @@ pub fn store_doubts(tx: &Tx<'_>, pass: PassId, doubts: &[Doubted]) -> Result<(),
     tx.later(STORE_DOUBTS, values![pass.0, doubts])
 }
 
+/// A pass whose write counts, which is locked until the transaction ends.
+pub struct Held {
+    pub pass: PassId,
+    /// The writes on it, this one included.
+    pub number: i64,
+    /// What it spent.
+    pub units: String,
+}
+
+impl Held {
+    /// Reads the row of [`holding`]; `None` where there is none.
+    pub fn read(rows: &[Row]) -> Result<Option<Self>, StoreError> {
+        let held = |row: &Row| {
+            Ok(Self {
+                pass: PassId(row.integer(0)?),
+                number: row.integer(1)?,
+                units: row.text(2)?,
+            })
+        };
+        rows.first().map(held).transpose()
+    }
+}
+
+/// The statement with which a landing begins: it begins the pass or locks it, and finds a row if this process holds it. A first page
+/// of a pass that this process began is a further one: several can have waited for the catalog. What the transaction reads behind
+/// it is no earlier state.
+pub fn holding(landing: &Landing) -> Query<'_> {
+    let pass = &landing.pass;
+    let Some(id) = pass.id else {
+        let (from, to) = edges(pass.slice);
+        let of = values![&pass.job, &pass.region, pass.started_at, from, to];
+        let more = values![landing.relists, pass.token.to_string(), landing.now];
+        return Query::new(BEGIN, [of, more].concat());
+    };
+    held(id, pass)
+}
+
+fn held(id: PassId, pass: &PassRef) -> Query<'static> {
+    Query::new(HOLD, values![id.0, pass.token.to_string(), pass.landed])
+}
+
+/// Locks a pass that is in the catalog, and asks statements about it in the same round trip. Fails unless this process holds it.
+pub fn hold(
+    tx: &Tx<'_>,
+    pass: &PassRef,
+    queries: Vec<Query<'_>>,
+) -> Result<(Held, Vec<Vec<Row>>), StoreError> {
+    let holding = pass.id.map_or(Query::never(), |id| held(id, pass));
+    let mut found = tx.ask_all(&[vec![holding], queries].concat())?.into_iter();
+    let held = Held::read(&found.next().unwrap_or_default())?;
+    let held = held.ok_or_else(|| StoreError::lost(pass))?;
+    Ok((held, found.collect()))
+}
+
+/// Gives an unfinished pass to this process, unless it is not as it was read. Whoever held it writes nothing to it any more.
+pub fn take_up(tx: &Tx<'_>, pass: PassId, landed: i64, token: Uuid) -> Result<bool, StoreError> {
+    let taken = tx.first(TAKE_UP, values![pass.0, landed, token.to_string()])?;
+    Ok(taken.is_some())
+}
+
 /// Ends a step at its last landed page.
 pub fn end_step(
     tx: &Tx<'_>,
@@ -367,7 +446,6 @@ pub fn end_step(
     step: usize,
     (cut, list): (bool, &ListSoFar),
 ) -> Result<(), StoreError> {
-    tx.hold(pass)?;
     tx.later(END_STEP, values![pass.0, step, cut, list.stored()])
 }
 
@@ -378,11 +456,9 @@ pub fn restart_step(
     step: usize,
     now: Timestamp,
 ) -> Result<bool, StoreError> {
-    tx.hold(pass)?;
     if tx.execute(RESTART, values![pass.0, step, now])? == 0 {
         return Ok(false);
     }
-    tx.forget_landings(pass)?;
     forget_step(tx, pass, step)?;
     Ok(true)
 }
@@ -397,8 +473,6 @@ fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError>
 
 /// Adapts a pass to the steps that its job has now.
 pub fn rearrange(tx: &Tx<'_>, pass: PassId, change: &Rearrangement) -> Result<(), StoreError> {
-    tx.hold(pass)?;
-    tx.forget_landings(pass)?;
     for step in &change.dropped {
         forget_step(tx, pass, *step)?;
     }
@@ -406,49 +480,24 @@ pub fn rearrange(tx: &Tx<'_>, pass: PassId, change: &Rearrangement) -> Result<()
 }
 
 /// Ends a pass. One that ended before stays as it is.
-pub fn finish(
-    tx: &Tx<'_>,
-    pass: &PassRef,
-    end: PassEnd,
-    now: Timestamp,
-) -> Result<PassId, StoreError> {
-    match pass {
-        PassRef::New {
-            job,
-            region,
-            slice,
-            started_at,
-        } => {
-            let (from, to) = edges(*slice);
-            let ended = values![job, region, *started_at, end.as_str(), now, from, to];
-            let row = tx.first(END_WITHOUT_PAGE, ended)?;
-            Ok(PassId(row.map_or(Ok(0), |row| row.integer(0))?))
-        }
-        PassRef::Open(pass) => {
-            tx.hold(*pass)?;
-            self::end(tx, *pass, end, now)?;
-            Ok(*pass)
-        }
-    }
-}
-
-/// Ends a pass that is held.
-fn end(tx: &Tx<'_>, pass: PassId, end: PassEnd, now: Timestamp) -> Result<(), StoreError> {
+pub fn end(tx: &Tx<'_>, pass: PassId, end: PassEnd, now: Timestamp) -> Result<(), StoreError> {
     tx.later(END_BATCHES, values![pass.0])?;
     wanted::forget(tx, pass, end)?;
     tx.later(FINISH, values![pass.0, end.as_str(), now])
 }
 
-/// Ends a pass as complete, once it marked what its lists lost. Returns the number of records.
-pub fn complete(
+/// Stores a pass that ended without a page.
+pub fn end_without_page(
     tx: &Tx<'_>,
-    pass: PassId,
-    steps: &[usize],
+    pass: &PassRef,
+    end: PassEnd,
     now: Timestamp,
-) -> Result<u64, StoreError> {
-    let gone = gone::mark(tx, pass, steps, now)?;
-    end(tx, pass, PassEnd::Complete, now)?;
-    Ok(gone)
+) -> Result<PassId, StoreError> {
+    let (from, to) = edges(pass.slice);
+    let of = values![&pass.job, &pass.region, pass.started_at];
+    let ended = values![end.as_str(), now, from, to, pass.token.to_string()];
+    let row = tx.first(END_WITHOUT_PAGE, [of, ended].concat())?;
+    Ok(PassId(row.map_or(Ok(0), |row| row.integer(0))?))
 }
 
 /// The edges of a slice as columns.
@@ -483,26 +532,37 @@ pub fn count(tx: &Tx<'_>, pass: PassId, counts: Counts<'_>) -> Result<(), StoreE
     )
 }
 
-/// Counts requests that brought no page.
+/// Counts requests that brought no page, or one that a pass which is lost does not list. They are paid for whoever holds the pass. Of
+/// one that is not in the catalog, a failed one is stored. Returns the pass.
 pub fn count_unproductive(
     tx: &Tx<'_>,
     pass: &PassRef,
-    requests: u64,
-    units: &Cost,
+    (requests, units): (u64, &Cost),
     now: Timestamp,
-) -> Result<(), StoreError> {
-    let pass = match pass {
-        PassRef::Open(pass) => *pass,
-        PassRef::New { .. } => finish(tx, pass, PassEnd::Failed, now)?,
+) -> Result<PassId, StoreError> {
+    let PassRef {
+        job,
+        region,
+        started_at,
+        ..
+    } = pass;
+    let id = pass.id.map(|id| id.0);
+    let stored = Query::new(UNITS, values![id, job, region, *started_at]);
+    let [stored] = tx.ask([stored.when(id.is_some())])?;
+    let (pass, spent) = match stored.first() {
+        Some(row) => (PassId(row.integer(0)?), row.text(1)?),
+        None => {
+            let failed = end_without_page(tx, pass, PassEnd::Failed, now)?;
+            (failed, "{}".to_owned())
+        }
     };
-    let spent = tx.first(UNITS, values![pass.0])?;
-    let spent = spent.ok_or(StoreError::NoSuchPass(pass))?;
     let counts = Counts {
         requests,
-        units: values::sum(spent.verbatim(0)?, units),
+        units: values::sum(&spent, units),
         ..Counts::default()
     };
-    count(tx, pass, counts)
+    count(tx, pass, counts)?;
+    Ok(pass)
 }
 
 /// Stores whether the run of a pass failed, and its notes.
@@ -513,9 +573,9 @@ pub fn store_outcome(
     notes: Option<&str>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let stored = match pass {
-        PassRef::Open(pass) => Some(*pass),
-        PassRef::New { .. } => without_page(tx, pass, failed, now)?,
+    let stored = match pass.id {
+        Some(pass) => Some(pass),
+        None => without_page(tx, pass, failed, now)?,
     };
     match stored {
         Some(pass) => tx.later(STORE_OUTCOME, values![pass.0, now, failed, notes]),
@@ -535,20 +595,19 @@ fn without_page(
     failed: bool,
     now: Timestamp,
 ) -> Result<Option<PassId>, StoreError> {
-    if let PassRef::New {
+    let PassRef {
         job,
         region,
         slice,
         started_at,
-    } = pass
-    {
-        let of = values![job, region, edges(*slice).0, *started_at, failed];
-        if let Some(row) = tx.first(FAILED, of)? {
-            let id = row.integer(0)?;
-            tx.later(FAIL_AGAIN, values![id, *started_at, now])?;
-            return Ok(Some(PassId(id)));
-        }
+        ..
+    } = pass;
+    let of = values![job, region, edges(*slice).0, *started_at, failed];
+    if let Some(row) = tx.first(FAILED, of)? {
+        let id = row.integer(0)?;
+        tx.later(FAIL_AGAIN, values![id, *started_at, now])?;
+        return Ok(Some(PassId(id)));
     }
-    let store = || finish(tx, pass, PassEnd::Failed, now);
+    let store = || end_without_page(tx, pass, PassEnd::Failed, now);
     failed.then(store).transpose()
 }

@@ -46,6 +46,7 @@ pub fn open_pass(row: &Row, steps: Vec<StepPosition>, batches: Vec<OpenBatch>) -
         batches,
         doubts: row.doubts(6)?,
         relists: row.truth(7)?,
+        landed: row.integer(8)?,
     })
 }
 

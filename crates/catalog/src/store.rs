@@ -7,11 +7,12 @@ use rustix::fs::statvfs;
 use super::catalog::{Server, Store};
 use super::land::LandedPage;
 use super::page::{LandingPage, is_large};
-use super::postgres::{self, PostgresError};
-use super::sql::{StoreError, Tx};
+use super::passes::Held;
+use super::postgres;
+use super::sql::{Query, Row, StoreError, Tx};
 use super::{
-    Catalog, CatalogError, KeptLists, Landed, Landing, PassEnd, PassId, PassRef, PendingQuery,
-    Rearrangement, Resource, Term,
+    Catalog, CatalogError, KeptLists, Landed, Landing, OpenPass, PassEnd, PassId, PassRef,
+    PendingQuery, Rearrangement,
 };
 use super::{gone, id_since, land, lasting, parents, passes, prune, tags};
 use ingest_base::list_so_far::ListSoFar;
@@ -20,8 +21,6 @@ use ingest_quota::{Cost, Timestamp};
 
 /// The free space without which no page is requested, in bytes: a page that finds no space is paid for in vain.
 const LEAST_SPACE: u64 = 1024 * 1024;
-/// Terms are numbered from 1.
-const NO_TERM: i64 = 0;
 
 /// What a run writes. Each method writes all or nothing, and fails if the catalog cannot be written.
 impl Catalog {
@@ -66,32 +65,77 @@ impl Catalog {
                 page.map(|page| page.landed)
             }
             Store::Server(server) => {
-                let landed = Box::pin(server.land_or_count(&landing)).await;
+                let landed = Box::pin(server.land(&landing)).await;
                 landed.map_err(|error| error.of_server(server.postgres.shown()))
             }
         }
+    }
+
+    /// Takes up an unfinished pass as it was read: from then on it is this process that walks it, and whoever walked it before writes
+    /// nothing to it any more. `None` if it is not as it was read.
+    pub async fn take_up(
+        &self,
+        job: &str,
+        open: &OpenPass,
+    ) -> Result<Option<PassRef>, CatalogError> {
+        let pass = PassRef {
+            id: Some(open.id),
+            landed: open.landed,
+            ..PassRef::new(job, &open.region, open.slice, open.started_at)
+        };
+        let (id, landed, token) = (open.id, open.landed, pass.token);
+        let taken = self.write(move |tx| passes::take_up(tx, id, landed, token));
+        Ok(taken.await?.then_some(pass))
+    }
+
+    /// Writes to a pass, which fails unless this process holds it.
+    async fn write_to<T: Send + 'static>(
+        &self,
+        pass: &mut PassRef,
+        work: impl Fn(&Tx<'_>, PassId) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        let work = move |tx: &Tx<'_>, pass, _: &[Vec<Row>]| work(tx, pass);
+        self.ask_and_write_to(pass, Vec::new(), work).await
+    }
+
+    /// The same behind statements, whose rows it is given.
+    async fn ask_and_write_to<T: Send + 'static>(
+        &self,
+        pass: &mut PassRef,
+        queries: Vec<Query<'static>>,
+        work: impl Fn(&Tx<'_>, PassId, &[Vec<Row>]) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        let of = pass.clone();
+        let write = move |tx: &Tx<'_>| {
+            let (held, found) = passes::hold(tx, &of, queries.clone())?;
+            let Held { pass, number, .. } = held;
+            Ok((work(tx, pass, &found)?, number))
+        };
+        let (done, number) = self.write(write).await?;
+        pass.landed = number;
+        Ok(done)
     }
 
     /// Restarts a step of a pass and deletes its listing. Returns `false`, and changes nothing, if the step was restarted
     /// before.
     pub async fn restart_step(
         &self,
-        pass: PassId,
+        pass: &mut PassRef,
         step: usize,
         now: Timestamp,
     ) -> Result<bool, CatalogError> {
-        self.write(move |tx| passes::restart_step(tx, pass, step, now))
-            .await
+        let restart = move |tx: &Tx<'_>, pass| passes::restart_step(tx, pass, step, now);
+        self.write_to(pass, restart).await
     }
 
     /// Adapts an unfinished pass to the steps that its job has now.
     pub async fn rearrange(
         &self,
-        pass: PassId,
+        pass: &mut PassRef,
         change: &Rearrangement,
     ) -> Result<(), CatalogError> {
         let change = change.clone();
-        self.write(move |tx| passes::rearrange(tx, pass, &change))
+        self.write_to(pass, move |tx, pass| passes::rearrange(tx, pass, &change))
             .await
     }
 
@@ -99,60 +143,71 @@ impl Catalog {
     /// query for the ids of that step.
     pub async fn link_parents(
         &self,
-        pass: PassId,
+        pass: &mut PassRef,
         step: usize,
         query: PendingQuery,
     ) -> Result<(), CatalogError> {
-        self.write(move |tx| parents::link(tx, pass, step, &query))
+        self.write_to(pass, move |tx, pass| parents::link(tx, pass, step, &query))
             .await
     }
 
-    /// Marks records as gone: those that the last complete pass of the same list has and these steps of this pass do not,
-    /// unless another list has them or they were returned since this pass started. A list whose passes begin at cursors has what
-    /// any of its passes named. Call it before the pass ends, with the steps that listed everything; or, where that pass read lists which
-    /// can end at what is known, before the next complete one of the region ends. Returns the number of records.
+    /// Marks records as gone: those that the last complete pass of the same list as these steps of the pass `of` has and they do not,
+    /// unless another list has them or they were returned since that pass started. A list whose passes begin at cursors has what
+    /// any of its passes named. Call it for a `pass` before it ends, with its steps that listed everything; or, where the pass before
+    /// read lists which can end at what is known, for that one. Returns the number of records.
     pub async fn mark_gone(
         &self,
-        pass: PassId,
-        steps: &[usize],
+        pass: &mut PassRef,
+        (of, steps): (PassId, &[usize]),
         now: Timestamp,
     ) -> Result<u64, CatalogError> {
-        let steps = steps.to_vec();
-        self.write(move |tx| gone::mark(tx, pass, &steps, now))
-            .await
+        let (queries, steps) = (gone::before(of, steps), steps.to_vec());
+        let mark =
+            move |tx: &Tx<'_>, _, found: &[Vec<Row>]| gone::mark(tx, (of, &steps), found, now);
+        self.ask_and_write_to(pass, queries, mark).await
     }
 
-    /// Ends a step at its last landed page, whatever cursor that page has; `cut` as in [`Landing::cut`], `list` instead of the
-    /// one that was landed.
+    /// Ends a step at its last landed page, whatever cursor that page has, and adds doubts to the pass; `cut` as in
+    /// [`Landing::cut`], `list` instead of the one that was landed.
     pub async fn end_step(
         &self,
-        pass: PassId,
-        step: usize,
-        cut: bool,
+        pass: &mut PassRef,
+        (step, cut): (usize, bool),
         list: &ListSoFar,
+        doubts: &[Doubted],
     ) -> Result<(), CatalogError> {
-        let list = list.clone();
-        self.write(move |tx| passes::end_step(tx, pass, step, (cut, &list)))
-            .await
+        let (list, doubts) = (list.clone(), doubts.to_vec());
+        let end = move |tx: &Tx<'_>, pass| {
+            passes::store_doubts(tx, pass, &doubts)?;
+            passes::end_step(tx, pass, step, (cut, &list))
+        };
+        self.write_to(pass, end).await
     }
 
     /// Ends a pass. A pass that has ended keeps its end.
     pub async fn finish(
         &self,
-        pass: &PassRef,
+        pass: &mut PassRef,
         end: PassEnd,
         now: Timestamp,
     ) -> Result<PassId, CatalogError> {
-        let pass = pass.clone();
-        self.write(move |tx| passes::finish(tx, &pass, end, now))
-            .await
+        if let Some(id) = pass.id {
+            self.write_to(pass, move |tx, pass| passes::end(tx, pass, end, now))
+                .await?;
+            return Ok(id);
+        }
+        let of = pass.clone();
+        let ended = self.write(move |tx| passes::end_without_page(tx, &of, end, now));
+        let id = ended.await?;
+        (pass.id, pass.landed) = (Some(id), 1);
+        Ok(id)
     }
 
     /// Ends a pass as complete, after it marked the records as gone that these steps no longer list, as [`Self::mark_gone`] does.
     /// Returns the number of records.
     pub async fn complete(
         &self,
-        pass: PassId,
+        pass: &mut PassRef,
         steps: &[usize],
         now: Timestamp,
     ) -> Result<u64, CatalogError> {
@@ -161,22 +216,14 @@ impl Catalog {
             Some(_) => Vec::new(),
             None => steps.to_vec(),
         };
-        let complete = move |tx: &Tx<'_>| passes::complete(tx, pass, &steps, now);
-        let Store::Server(server) = &self.store else {
-            return self.write(complete).await;
+        let queries = pass.id.map(|pass| gone::before(pass, &steps));
+        let complete = move |tx: &Tx<'_>, pass, found: &[Vec<Row>]| {
+            let gone = gone::mark(tx, (pass, &steps), found, now)?;
+            passes::end(tx, pass, PassEnd::Complete, now)?;
+            Ok(gone)
         };
-        let completed = Box::pin(async {
-            match server.try_write(complete.clone()).await {
-                // A pass that was ended, before the connection was lost, keeps its end.
-                Err(StoreError::Postgres(PostgresError::InDoubt)) => {
-                    server.try_write(complete).await
-                }
-                completed => completed,
-            }
-        });
-        completed
+        self.ask_and_write_to(pass, queries.unwrap_or_default(), complete)
             .await
-            .map_err(|error| error.of_server(server.postgres.shown()))
     }
 
     /// Adds requests that returned no page, and the units charged for them, to a pass. A new pass is stored as failed, so that
@@ -189,8 +236,9 @@ impl Catalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, units) = (pass.clone(), units.clone());
-        self.write(move |tx| passes::count_unproductive(tx, &pass, requests, &units, now))
-            .await
+        let count =
+            move |tx: &Tx<'_>| passes::count_unproductive(tx, &pass, (requests, &units), now);
+        self.write(count).await.map(drop)
     }
 
     /// Stores whether the run of a pass failed, with notes for people: of a pass that is not complete, or is complete with notes. A
@@ -209,17 +257,14 @@ impl Catalog {
     }
 
     /// Stores what the job requested in a pass that was refused or is doubtful, so that the region is due again when that changes.
-    pub async fn store_refusal(&self, pass: PassId, request: &str) -> Result<(), CatalogError> {
+    pub async fn store_refusal(
+        &self,
+        pass: &mut PassRef,
+        request: &str,
+    ) -> Result<(), CatalogError> {
         let request = request.to_owned();
-        self.write(move |tx| passes::store_refusal(tx, pass, &request))
-            .await
-    }
-
-    /// Adds doubts to an unfinished pass.
-    pub async fn store_doubts(&self, pass: PassId, doubts: &[Doubted]) -> Result<(), CatalogError> {
-        let doubts = doubts.to_vec();
-        self.write(move |tx| passes::store_doubts(tx, pass, &doubts))
-            .await
+        let store = move |tx: &Tx<'_>, pass| passes::store_refusal(tx, pass, &request);
+        self.write_to(pass, store).await
     }
 
     /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
@@ -248,8 +293,13 @@ impl Catalog {
     }
 
     /// Keeps what passes named in lists that have more than this pass lists.
-    pub async fn keep_named(&self, pass: PassId, lists: KeptLists) -> Result<(), CatalogError> {
-        self.write(move |tx| gone::keep(tx, pass, &lists)).await
+    pub async fn keep_named(
+        &self,
+        pass: &mut PassRef,
+        lists: KeptLists,
+    ) -> Result<(), CatalogError> {
+        self.write_to(pass, move |tx, pass| gone::keep(tx, pass, &lists))
+            .await
     }
 
     /// Deletes the tags of a call's pages, so that they are requested in full.
@@ -294,54 +344,14 @@ fn has_room(path: &Path) -> rusqlite::Result<()> {
 }
 
 impl Server {
-    async fn land_or_count(&self, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
-        match self.land(landing).await {
-            Err(error @ StoreError::NoSuchPass(_)) => match without_pass(landing) {
-                Some(landing) => self.land(&Arc::new(landing)).await,
-                None => Err(error),
-            },
-            landed => landed,
-        }
-    }
-
     async fn land(&self, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
         let page = Arc::new(LandingPage::new(Arc::clone(landing)));
         let landed = self.try_write(move |tx| land::land(tx, &page)).await;
         let page = LandedPage::of(landed)?;
-        let landed = page.landed;
         self.merging.add(page.words);
-        if let Some(term) = &landing.term {
-            let terms = self.postgres.terms();
-            terms.walks(&term.resource, landed.pass);
-            if !landed.lease_lost {
-                terms.set_last_landing(&term.resource, Some(landing.id));
-            }
-        }
         if page.is_new_layout {
             postgres::refresh_views(self).await;
         }
-        Ok(landed)
+        Ok(page.landed)
     }
-}
-
-/// Returns the landing of a page whose pass a failover lost: its records and counts only, under a term that nobody has. `None`
-/// where the page was not requested under a lease of a region.
-fn without_pass(landing: &Landing) -> Option<Landing> {
-    let term = landing.term.as_ref()?;
-    let Resource::Region { job, region } = &term.resource else {
-        return None;
-    };
-    Some(Landing {
-        pass: PassRef::New {
-            job: job.clone(),
-            region: region.clone(),
-            slice: None,
-            started_at: landing.now,
-        },
-        term: Some(Term {
-            number: NO_TERM,
-            ..term.clone()
-        }),
-        ..landing.clone()
-    })
 }

@@ -79,7 +79,7 @@ impl Table {
 /// | --- | --- |
 /// | `record` | a thing that an upstream returned, as it was when last seen; `number` rises in the order of first sight; `text_hash` tells whether its text changed; `changed_at` is when its body last changed or it returned; `gone_at` is null unless no list has it any more |
 /// | `listing` | a record's place in what a step of a pass returned, from 1; stays when the record is dropped; `version` is a hash of its body there, in a list that stops at what is known; `requested` is the id with which a step of ids requested it, and `parent` the id of the record that named that id: a record of several parents has a row for each, the later ones at the end |
-/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` tells whether `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` tells whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, and `relists` tells whether it lists everything again |
+/// | `pass` | a walk of a job over a region; `outcome` is null while it is open, `failed` where it landed no page; `units` is JSON, by limit; `cut` tells whether `max_pages` ended a step that names `{since}`; `greatest` is JSON: the job's `since.at`, and the greatest value seen there; `slice_from` and `slice_to` are the span of time that it fetches, in a job with slices; `left_at` is when a run last left it, `failed` tells whether that run failed, `notes` is why it got no further and what it noticed, `request` is a hash of what the job requested where it was refused or is doubtful, `doubts` is JSON: what cannot happen in a list that is read correctly, `relists` tells whether it lists everything again, `token` is what its holder wrote to it, and `landed` is how many writes on it there were |
 /// | `wanted` | an id that a record names which a pass listed, at a place in its body; empty where it names none; kept while the pass is open, and of the last complete pass of each region |
 /// | `checkpoint` | a landed page and the cursor that led on from it; null when the step was done; `request` names the step's call and a hash of its parameters; `empty_pages` is how many pages in a row were empty; `cut` tells whether `max_pages` ended the step; `list` is JSON: what the pages until then showed of the list, so that one that is resumed is judged as one that was not stopped; `landing` is the number of the landing, so that one that is repeated is stored once |
 /// | `lasting_cursor` | a list of which a pass reads only what is new: the cursor at its end, with which the next pass begins, null when the upstream no longer accepted it; or, where the list stops at what is known, whether this pass `stopped` before its end; `request` as in `checkpoint` |
@@ -145,10 +145,14 @@ create table pass (
     notes       {text},
     request     {text},
     doubts      {json},
-    relists     {truth} not null default false
+    relists     {truth} not null default false,
+    token       {own text},
+    landed      {own integer} not null default 0
 ){table};
 create index pass_by_outcome on pass (job, region, outcome, started_at);
 create index pass_open on pass (job, region, started_at) where finished_at is null;
+create unique index pass_held on pass
+    (job, region, coalesce(slice_from, '-infinity'), coalesce(slice_to, '-infinity')) where finished_at is null;
 create index pass_uncut on pass (job, region, started_at) where outcome = 'complete' and cut = false;
 create index pass_failed on pass (left_at) where failed = true;
 create index pass_of_slice on pass (job, region, slice_from) where slice_from is not null;

@@ -374,10 +374,10 @@ impl Place {
 /// Every change of a lease, by the server's clock.
 const AUDIT: [&str; 3] = [
     "create table audit.lease (at timestamptz not null default clock_timestamp(), job text, region text, process bigint,
-        term bigint, expires_at timestamptz)",
+        holder uuid, expires_at timestamptz)",
     "create function audit.note() returns trigger language plpgsql as $$ begin
-        insert into audit.lease (job, region, process, term, expires_at)
-        values (new.job, new.region, new.process, new.term, new.expires_at);
+        insert into audit.lease (job, region, process, holder, expires_at)
+        values (new.job, new.region, new.process, new.holder, new.expires_at);
         return new; end $$",
     "create trigger note after insert or update on shared.lease for each row execute function audit.note()",
 ];

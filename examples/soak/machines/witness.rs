@@ -21,12 +21,12 @@ pub(super) struct Ended {
     pub(super) said: Option<(i32, Value)>,
 }
 
-/// One term of a lease.
+/// A lease from its beginning to its end.
 #[derive(Debug)]
 struct Term {
     region: String,
     pid: i64,
-    term: i64,
+    holder: String,
     from: f64,
     until: f64,
     /// Whether its holder released it; otherwise it expired.
@@ -115,10 +115,10 @@ impl Round<'_> {
             .iter()
             .map(|term| {
                 format!(
-                    "{} {} term {} {:.3} to {:.3} {}",
+                    "{} {} holder {} {:.3} to {:.3} {}",
                     term.region,
                     term.pid,
-                    term.term,
+                    term.holder,
                     term.from % 60.0,
                     term.until % 60.0,
                     if term.released { "released" } else { "expired" }
@@ -193,23 +193,23 @@ impl Round<'_> {
             .fold(1e10, f64::min);
         let mut terms: Vec<Term> = Vec::new();
         let rows = self.rows(&format!(
-            "select region, process, term, extract(epoch from at)::float8, extract(epoch from expires_at)::float8
+            "select region, process, holder::text, extract(epoch from at)::float8, extract(epoch from expires_at)::float8
             from audit.lease where job = 'rows' and (region ~ '{{regions}}' or region = '*' and at > to_timestamp({})) order by at",
             from - 10.0
         ));
         for row in rows {
-            let (region, pid, term): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
+            let (region, pid, holder): (String, i64, String) = (row.get(0), row.get(1), row.get(2));
             let (at, until): (f64, f64) = (row.get(3), row.get(4));
             let known = terms
                 .iter_mut()
-                .find(|one| one.region == region && one.pid == pid && one.term == term);
+                .find(|one| one.region == region && one.holder == holder);
             let released = until <= at + 0.005;
             match known {
                 Some(one) => (one.until, one.released) = (until, released),
                 None => terms.push(Term {
                     region,
                     pid,
-                    term,
+                    holder,
                     from: at,
                     until,
                     released,

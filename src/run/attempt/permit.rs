@@ -81,7 +81,12 @@ impl Attempt<'_> {
             return Err(StopReason::Failed(why));
         }
         for resource in self.leased() {
-            context.leases.check(&resource)?;
+            let until = context.leases.trusted_until(&resource);
+            if until.is_some_and(|until| until.is_past()) {
+                return Err(StopReason::Failed(format!(
+                    "the database did not confirm the lease of {resource} in time: another machine may walk it"
+                )));
+            }
         }
         // A page that cannot be landed is not paid for.
         context.can_land().await?;

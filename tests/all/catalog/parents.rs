@@ -2,11 +2,15 @@
 
 use ingest_catalog::PassId;
 
-use crate::fixture::{Fixture, Page, at, pending_query, video_of};
+use crate::fixture::{Fixture, Page, at, held, pending_query, video_of};
 
 async fn link(f: &Fixture, pass: PassId) {
     f.catalog
-        .link_parents(pass, 1, pending_query("/snippet/channelId", at(0)))
+        .link_parents(
+            &mut held(pass),
+            1,
+            pending_query("/snippet/channelId", at(0)),
+        )
         .await
         .unwrap();
 }

@@ -88,7 +88,7 @@ fn a_statement_that_would_follow_the_commit_is_not_sent() {
         .await
     });
     // What was sent took place, and the caller does not take that for all of it.
-    assert!(matches!(done, Err(PostgresError::InDoubt)), "{done:?}");
+    assert!(matches!(done, Err(PostgresError::Ended)), "{done:?}");
     assert_eq!(schema.count("select n from landed"), 1);
     assert_eq!(landed(&schema), 1);
 }

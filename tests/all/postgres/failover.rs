@@ -5,50 +5,13 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ingest_catalog::{Postgres, PostgresError};
-use ingest_config::PostgresUrl;
 use rustix::process::Signal;
-use tokio::runtime::Runtime;
 
 use super::machines::{Machines, PAGES, ROWS, complete, ended, outcome, signal};
 use crate::support::world::FAKETIME;
 use ingest_testing::not_run::not_run;
 use ingest_testing::postgres::{PostgresServer, Schema};
 use ingest_testing::redis_server::wait_until;
-
-#[test]
-fn a_commit_whose_answer_is_lost_is_in_doubt_after_a_failover_though_another_has_its_number() {
-    let mut server = PostgresServer::with(&[]);
-    server.rows("create table written (by text)");
-    let standby = server.copy();
-    let url = PostgresUrl::parse(&server.url()).unwrap();
-    Runtime::new().unwrap().block_on(async {
-        // The transaction has one connection; another one goes on meanwhile.
-        let postgres = Postgres::new(&url, None, "public", 1);
-        let mut session = postgres.session().await.unwrap();
-        let transaction = session.begin().await.unwrap();
-        let insert = "insert into written values ('this') returning pg_current_xact_id()::text";
-        let rows = transaction.query(insert, &[]).await.unwrap();
-        let number: String = rows[0].get(0);
-        transaction.identify(number.clone());
-        tokio::task::block_in_place(|| server.fail_over(standby));
-        let another = "insert into written values ('another') returning pg_current_xact_id()::text";
-        let patience = Duration::from_secs(30);
-        while postgres
-            .with_one_connection()
-            .autocommit(another, &[], patience)
-            .await
-            .unwrap()[0]
-            .get::<_, String>(0)
-            != number
-        {}
-        let committed = transaction.commit().await;
-        assert!(
-            matches!(committed, Err(PostgresError::InDoubt)),
-            "{committed:?}"
-        );
-    });
-}
 
 #[test]
 fn a_page_that_a_failover_lost_is_requested_again_before_its_region_is_complete() {

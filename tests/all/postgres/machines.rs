@@ -604,7 +604,7 @@ fn after_a_failover_to_a_standby_that_lagged_pages_are_paid_for_twice_and_all_of
     assert_eq!(
         outcome(&first, "A").0,
         "failed",
-        "its term is unknown here: {first:?}"
+        "its pass is unknown here: {first:?}"
     );
     let status: Value = machines.ask(1, &["status", "--format", "json"]).json();
     assert_eq!(

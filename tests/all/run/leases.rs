@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ingest::run::{self, PassOutcome};
+use ingest_base::clock::{Deadline, Monotonic};
 use ingest_catalog::{CatalogError, Lease, Leases, Resource, Taken};
 
 use crate::support::lab::Lab;
@@ -20,16 +22,14 @@ impl Leases for Losing {
         Ok(Taken::Granted(Lease::new(())))
     }
 
-    fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
+    fn trusted_until(&self, _: &Resource) -> Option<Deadline> {
         let left = self
             .checks
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
                 left.checked_sub(1)
             });
-        match left {
-            Ok(_) => Ok(()),
-            Err(_) => Err(CatalogError::Unavailable(format!("{resource} was lost"))),
-        }
+        let within = left.map_or(Duration::ZERO, |_| Duration::from_secs(60));
+        Some(Deadline::new(Monotonic::now(), within))
     }
 }
 
@@ -38,7 +38,8 @@ fn a_run_that_may_have_lost_its_region_sends_no_further_request_and_charges_noth
     let lab = Lab::new(&["jobs.trending.regions=[\"US\"]"]);
     let mut context = lab.context();
     context.leases = Arc::new(Losing {
-        checks: AtomicU64::new(2),
+        // Before each charge, and before each request.
+        checks: AtomicU64::new(4),
     });
     let selection = lab.selection(&["trending"]);
     let report = lab
@@ -49,7 +50,8 @@ fn a_run_that_may_have_lost_its_region_sends_no_further_request_and_charges_noth
     assert_eq!(lab.count("select sum(requests) from pass"), 2);
     let pass = &report.passes[0];
     assert_eq!(pass.outcome, PassOutcome::Failed);
-    assert_eq!(pass.detail.as_deref(), Some("trending US was lost"));
+    let why = pass.detail.as_deref().unwrap_or_default();
+    assert!(why.contains("the lease of trending US"), "{why}");
     let usage = lab.sandbox_says("usage");
     let charged = &report.limits[0];
     assert_eq!(usage["limits"][0]["used"], charged.used.unwrap().get());

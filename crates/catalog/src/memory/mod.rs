@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use self::contents::{ById, Place};
 use super::page::LandingPage;
 use super::passes::{self, NEWEST_POSITIONS};
-use super::sql::{StoreError, Tx, in_transaction, values};
+use super::sql::{StoreError, Tx, in_transaction};
 use super::tables::{CopiedRow, Table, put, rows_of};
 use super::wanted::Naming;
 use super::{
@@ -31,7 +31,6 @@ use ingest_sqlite::Database;
 
 pub use contents::{Contents, PageNumber, PageRecords, RecordKind};
 
-const REGION: &str = "select job, region from pass where id = ?1";
 /// A page leads on to the one whose number is the count of those before it.
 const NUMBER_CURSORS: &str =
     "update checkpoint set cursor = cast(page as text) where cursor is not null";
@@ -313,14 +312,8 @@ impl SimulatedRecords {
 
 /// Whether a page ends its list: in a simulation nothing is new.
 fn is_known(tx: &Tx<'_>, landing: &Landing) -> Result<bool, StoreError> {
-    let (job, region) = match &landing.pass {
-        PassRef::New { job, region, .. } => (job.clone(), region.clone()),
-        PassRef::Open(pass) => match tx.first(REGION, values![pass.0])? {
-            Some(row) => (row.text(0)?, row.text(1)?),
-            None => return Err(StoreError::NoSuchPass(*pass)),
-        },
-    };
-    let lists = [(region, landing.request.clone())];
-    let known = lasting::known(tx, &job, &lists, landing.now)?;
+    let PassRef { job, region, .. } = &landing.pass;
+    let lists = [(region.clone(), landing.request.clone())];
+    let known = lasting::known(tx, job, &lists, landing.now)?;
     Ok(known.into_iter().flatten().next().is_some())
 }

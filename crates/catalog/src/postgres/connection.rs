@@ -3,8 +3,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,6 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::error::PostgresError;
 use super::route::{Connected, Route};
-use super::terms::Terms;
 use crate::CatalogError;
 use crate::sql::StoreError;
 use ingest_config::{PostgresUrl, SecretSource};
@@ -28,7 +27,7 @@ use ingest_config::{PostgresUrl, SecretSource};
 const WAITING: Duration = Duration::from_secs(30);
 /// A connection that was idle for longer is tested before it is used.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a test, a cancel request, or the question whether a commit took place may take.
+/// How long a test or a cancel request may take.
 const SHORT: Duration = Duration::from_secs(5);
 /// The server's timeout of a statement that writes, and of one that reads.
 const WRITING: Duration = Duration::from_secs(30);
@@ -54,7 +53,6 @@ struct Pool {
     route: Arc<Route>,
     schema: String,
     shown: String,
-    terms: Arc<Terms>,
     idle: Mutex<Vec<(Connected, Instant)>>,
     permits: Arc<Semaphore>,
 }
@@ -73,7 +71,6 @@ impl Postgres {
             shown: url.to_string(),
             route: Arc::new(Route::new(url.clone(), password)),
             schema: schema.to_owned(),
-            terms: Arc::default(),
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(connections as usize)),
         })
@@ -86,7 +83,6 @@ impl Postgres {
             shown: self.pool.shown.clone(),
             route: Arc::clone(&self.pool.route),
             schema: self.pool.schema.clone(),
-            terms: Arc::clone(&self.pool.terms),
             idle: Mutex::default(),
             permits: Arc::new(Semaphore::new(1)),
         })
@@ -96,12 +92,6 @@ impl Postgres {
         Self {
             pool: Arc::new(pool),
         }
-    }
-
-    /// The leases that this process holds in it.
-    #[must_use]
-    pub fn terms(&self) -> &Arc<Terms> {
-        &self.pool.terms
     }
 
     /// The schema of the catalog. Its name needs no quotes.
@@ -244,28 +234,6 @@ impl Postgres {
             }
         }
     }
-
-    /// Whether a transaction was committed; `None` where the server does not know. A server that replayed a log since it started
-    /// recovered from a crash, or took over from another one: it may give the number to a transaction of somebody else.
-    async fn was_committed(&self, transaction: &str) -> Option<bool> {
-        let sql = "select case when pg_last_wal_replay_lsn() is null then pg_xact_status($1::text::xid8) end";
-        let until = Instant::now() + SHORT;
-        while Instant::now() < until {
-            // Its caller still holds the connection that was lost, and there may be no second one.
-            let own = self.with_one_connection();
-            let parameters: [Parameter<'_>; 1] = [(&transaction, Type::TEXT)];
-            let asked = Box::pin(own.autocommit(sql, &parameters, SHORT)).await;
-            let status = |rows: Vec<Row>| rows.first()?.try_get::<_, Option<String>>(0).ok();
-            match asked.ok().and_then(status).as_ref().map(Option::as_deref) {
-                Some(Some("committed")) => return Some(true),
-                Some(Some("aborted")) => return Some(false),
-                Some(None) => return None,
-                // It still runs, or the server cannot be asked.
-                _ => sleep(Duration::from_millis(200)).await,
-            }
-        }
-        None
-    }
 }
 
 impl Pool {
@@ -343,7 +311,6 @@ impl Session {
             session: self,
             begun: Mutex::new(Some(begun)),
             is_open: AtomicBool::new(true),
-            id: OnceLock::new(),
             patience,
         })
     }
@@ -384,7 +351,7 @@ impl Session {
         connected
             .map(|connected| &connected.client)
             // A session without a connection is being dropped.
-            .ok_or(PostgresError::InDoubt)
+            .ok_or(PostgresError::Ended)
     }
 }
 
@@ -419,8 +386,6 @@ pub struct Transaction<'s> {
     /// Reads the answer to its beginning.
     begun: Mutex<Option<JoinHandle<Result<(), tokio_postgres::Error>>>>,
     is_open: AtomicBool,
-    /// Its number, where a statement returned it.
-    id: OnceLock<String>,
     patience: Duration,
 }
 
@@ -460,27 +425,10 @@ impl Transaction<'_> {
         self.session.run(self.patience, statements).await
     }
 
-    /// The database.
-    #[must_use]
-    pub fn postgres(&self) -> &Postgres {
-        &self.session.postgres
-    }
-
-    /// Whether the number of the transaction is known.
-    pub fn is_identified(&self) -> bool {
-        self.id.get().is_some()
-    }
-
-    /// Stores the number of the transaction, as `pg_current_xact_id()::text` returns it. With it a commit whose answer is lost
-    /// is looked up.
-    pub fn identify(&self, id: String) {
-        let _ = self.id.set(id);
-    }
-
-    /// Commits. A commit whose answer is lost is looked up on the server, if the number of the transaction is known.
+    /// Commits.
     ///
     /// # Errors
-    /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
+    /// Nothing was written; or, where the connection was lost, that is not known.
     pub async fn commit(self) -> Result<(), PostgresError> {
         self.commit_after(async { Ok(()) }).await
     }
@@ -491,7 +439,7 @@ impl Transaction<'_> {
     /// it is not sent.
     ///
     /// # Errors
-    /// Nothing was written; or, by [`PostgresError::InDoubt`], that is not known.
+    /// Nothing was written; or, where the connection was lost, that is not known.
     pub async fn commit_after<T>(
         &self,
         statements: impl Future<Output = Result<T, PostgresError>>,
@@ -515,23 +463,15 @@ impl Transaction<'_> {
         };
         // The commit is sent before the statements are polled again, whether their first answers are there or not.
         let (committed, done) = tokio::join!(biased; commit, done);
-        match committed {
-            Ok(()) => {}
-            Err(error) if error.ends_connection() => self.check_committed(error).await?,
-            Err(error) => return Err(error),
-        }
+        committed?;
         self.check_begun().await?;
-        done.map_err(|error| match error.is_rejection() {
-            true => error,
-            // The statements took place, and what they returned is lost.
-            false => PostgresError::InDoubt,
-        })
+        done
     }
 
     fn client(&self) -> Result<&tokio_postgres::Client, PostgresError> {
         match self.is_open.load(Ordering::Relaxed) {
             true => self.session.client(),
-            false => Err(PostgresError::InDoubt),
+            false => Err(PostgresError::Ended),
         }
     }
 
@@ -541,16 +481,6 @@ impl Transaction<'_> {
         let begun = timeout(self.patience, begun).await;
         let begun = begun.map_err(|_| PostgresError::Silent(self.patience))?;
         Ok(begun.unwrap_or(Ok(()))?)
-    }
-
-    /// Fails unless the server knows that the transaction was committed.
-    async fn check_committed(&self, lost: PostgresError) -> Result<(), PostgresError> {
-        let id = self.id.get().ok_or(PostgresError::InDoubt)?;
-        match self.session.postgres.was_committed(id).await {
-            Some(true) => Ok(()),
-            Some(false) => Err(lost),
-            None => Err(PostgresError::InDoubt),
-        }
     }
 
     /// Ends a transaction that wrote nothing, without waiting for the server.

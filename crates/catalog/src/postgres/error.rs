@@ -4,7 +4,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-use crate::{CatalogError, Resource};
+use crate::CatalogError;
 
 /// Why an operation on the database failed.
 #[derive(Debug, Error)]
@@ -28,15 +28,9 @@ pub enum PostgresError {
         "no connection to the database became free within {} s: raise catalog.connections, or lower --concurrency", .0.as_secs()
     )]
     Busy(Duration),
-    /// The connection was lost during a commit, and the server cannot say whether it took place.
-    #[error("the connection was lost during a commit, and whether it took place is not known")]
-    InDoubt,
-    /// Another process may have taken what the transaction changes, or the server lacks what this process landed.
-    #[error(
-        "the lease of {0} is lost, so another machine may walk it, or the database lost pages in a failover; nothing was \
-        changed"
-    )]
-    LeaseLost(Resource),
+    /// The transaction has ended: what was to follow its commit was not sent.
+    #[error("the transaction has ended")]
+    Ended,
     /// What the database contains cannot be used; the text says why and what to do.
     #[error("{0}")]
     Unusable(String),
@@ -65,12 +59,6 @@ impl PostgresError {
         self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
     }
 
-    /// Whether the server rejected a statement, which rolls its transaction back.
-    #[must_use]
-    pub fn is_rejection(&self) -> bool {
-        self.code().is_some()
-    }
-
     /// Whether the server ended the statement because it took too long.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -91,8 +79,8 @@ impl PostgresError {
             Self::Statement(error) => {
                 error.code().is_none() || self.is_passing() && !self.is_conflict()
             }
-            Self::Silent(_) | Self::InDoubt | Self::Connect { .. } => true,
-            Self::Busy(_) | Self::LeaseLost(_) | Self::Unusable(_) => false,
+            Self::Silent(_) | Self::Ended | Self::Connect { .. } => true,
+            Self::Busy(_) | Self::Unusable(_) => false,
         }
     }
 
@@ -114,8 +102,8 @@ impl PostgresError {
                 Some(code) => passes(code),
                 None => is_lost(error),
             },
-            Self::Silent(_) | Self::Busy(_) | Self::InDoubt => true,
-            Self::LeaseLost(_) | Self::Unusable(_) => false,
+            Self::Silent(_) | Self::Busy(_) | Self::Ended => true,
+            Self::Unusable(_) => false,
         }
     }
 
@@ -125,8 +113,7 @@ impl PostgresError {
             Self::Connect { .. }
             | Self::Silent(_)
             | Self::Busy(_)
-            | Self::InDoubt
-            | Self::LeaseLost(_)
+            | Self::Ended
             | Self::Unusable(_) => None,
         }
     }

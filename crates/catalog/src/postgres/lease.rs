@@ -1,10 +1,12 @@
 //! Leases for the machines that share a catalog: a row for each resource, with the time at which it expires.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -15,68 +17,46 @@ use uuid::Uuid;
 use super::connection::{Parameter, Postgres};
 use super::error::PostgresError;
 use super::stored::{restored, stored};
-use super::terms::{Held, Terms};
-use crate::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken, Term};
+use crate::{CatalogError, HeldLease, Holder, Lease, Leases, Resource, Taken};
 use ingest_base::clock::{Deadline, Monotonic};
 use ingest_quota::Timestamp;
 
-/// The table. A row is never deleted, so that its term only rises; it is logged, so that a crash does not empty it. The server's
-/// clock decides alone when a lease expires. `term` is part of a unique key for the sake of `fence`.
+/// The table. The server's clock decides alone when a lease expires. `holder` is a random number of each lease, so that a late
+/// release frees no lease that was taken since.
 pub const TABLE: &str = "
 create table lease (
     job text not null,
     region text not null,
-    holder uuid not null,
+    holder uuid not null unique,
     machine text not null,
     process bigint not null,
-    term bigint not null,
     length interval not null,
     taken_at timestamptz not null,
     expires_at timestamptz not null,
-    primary key (job, region),
-    unique (job, region, term)
+    primary key (job, region)
 );
-
-create function take_lease(
-    in_schema text, of_job text, of_region text, by_holder uuid, by_machine text, by_process bigint, seconds double precision,
-    out machine text, out process bigint, out taken_at timestamptz, out expires_at timestamptz, out term bigint)
-language plpgsql set enable_seqscan to off set jit to off set plan_cache_mode to force_generic_plan as $$
-begin
-    perform set_config('search_path', quote_ident(in_schema), true);
-    -- Another process can take it in between, and release it again.
-    for attempt in 1 .. 2 loop
-        -- A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk.
-        select lease.machine, lease.process, lease.taken_at, lease.expires_at into machine, process, taken_at, expires_at
-            from lease where lease.job = of_job and lease.region = of_region and lease.holder <> by_holder
-                and lease.expires_at > clock_timestamp();
-        exit when found;
-        insert into lease (job, region, holder, machine, process, term, length, taken_at, expires_at)
-            values (of_job, of_region, by_holder, by_machine, by_process, 1, make_interval(secs => seconds),
-                clock_timestamp(), clock_timestamp() + make_interval(secs => seconds))
-            on conflict on constraint lease_pkey do update set holder = excluded.holder, machine = excluded.machine,
-                process = excluded.process, term = lease.term + 1, length = excluded.length,
-                taken_at = clock_timestamp(), expires_at = clock_timestamp() + excluded.length
-            where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
-            returning lease.term into term;
-        exit when found;
-    end loop;
-end
-$$;
 ";
-/// Takes a lease. Returns another process's lease, or the term; neither where other processes took it meanwhile.
-const TAKE: &str = "select * from {}.take_lease($7, $1, $2, $3, $4, $5, $6)";
+/// Takes a lease. Returns whether it is taken, and the lease of another process; neither where another one took it meanwhile.
+// A lease that another process holds is only read: its row would otherwise be locked, which is written to the disk.
+const TAKE: &str = "with held as (
+        select machine, process, taken_at, expires_at from {}.lease
+        where job = $1 and region = $2 and holder <> $3 and expires_at > clock_timestamp()),
+    taken as (
+        insert into {}.lease as lease (job, region, holder, machine, process, length, taken_at, expires_at)
+        select $1, $2, $3, $4, $5, make_interval(secs => $6), clock_timestamp(),
+            clock_timestamp() + make_interval(secs => $6) where not exists (select from held)
+        on conflict (job, region) do update set holder = excluded.holder, machine = excluded.machine,
+            process = excluded.process, length = excluded.length, taken_at = clock_timestamp(),
+            expires_at = clock_timestamp() + excluded.length
+        where lease.expires_at <= clock_timestamp() or lease.holder = excluded.holder
+        returning holder)
+    select exists (select from taken), held.* from (values (1)) one left join held on true";
 
 const ALL: &str = "select job, region, machine, process, taken_at, expires_at from {}.lease
     where expires_at > clock_timestamp() order by job, region";
-const RENEW: &str = "update {}.lease as lease set expires_at = clock_timestamp() + length
-    from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
-    where lease.job = held.job and lease.region = held.region and lease.term = held.term
-        and lease.holder = $4 and lease.expires_at > clock_timestamp()
-    returning lease.job, lease.region";
-const RELEASE: &str = "update {}.lease as lease set expires_at = clock_timestamp()
-    from unnest($1::text[], $2::text[], $3::bigint[]) as held (job, region, term)
-    where lease.job = held.job and lease.region = held.region and lease.term = held.term
-        and lease.holder = $4 and lease.expires_at > clock_timestamp()";
+const RENEW: &str = "update {}.lease set expires_at = clock_timestamp() + length where holder = any($1) returning holder";
+const RELEASE: &str = "update {}.lease set expires_at = clock_timestamp()
+    where holder = any($1) and expires_at > clock_timestamp()";
 
 /// The longest time that the last releases of a process may take.
 // A run ends within 10 s of a signal, whatever the database does.
@@ -88,16 +68,18 @@ const RELEASED_AT_ONCE: usize = 1_000;
 /// Leases as rows of the catalog.
 pub struct RowLeases {
     postgres: Postgres,
-    terms: Arc<Terms>,
-    holder: Uuid,
     length: Duration,
+    held: Held,
     releases: mpsc::UnboundedSender<Release>,
     renewal: AbortHandle,
 }
 
+/// The leases of this process: their holders, and until when each is trusted.
+type Held = Arc<Mutex<HashMap<Resource, (Uuid, Deadline)>>>;
+
 enum Release {
     /// The process needs this one no more.
-    One(Term),
+    One(Uuid),
     /// The process ends: answer when nothing is left to release.
     All(oneshot::Sender<()>),
 }
@@ -108,20 +90,18 @@ impl RowLeases {
     #[must_use]
     pub fn new(database: &Postgres, length: Duration) -> Self {
         let (releases, requests) = mpsc::unbounded_channel();
-        let (postgres, terms) = (database.clone(), Arc::clone(database.terms()));
+        let held = Held::default();
         let renewal = Renewal {
             postgres: database.with_one_connection(),
-            terms: Arc::clone(&terms),
+            held: Arc::clone(&held),
             length,
         };
-        let holder = Uuid::now_v7();
         Self {
-            postgres,
-            terms,
-            holder,
+            postgres: database.clone(),
             length,
+            held,
             releases,
-            renewal: tokio::spawn(renewal.run(holder, requests)).abort_handle(),
+            renewal: tokio::spawn(renewal.run(requests)).abort_handle(),
         }
     }
 
@@ -131,37 +111,31 @@ impl RowLeases {
             machine, process, ..
         } = Holder::this_process();
         let (process, length) = (i64::from(process), self.length.as_secs_f64());
-        let schema = self.postgres.schema();
-        let parameters: [Parameter<'_>; 7] = [
+        let holder = Uuid::now_v7();
+        let parameters: [Parameter<'_>; 6] = [
             (&job, Type::TEXT),
             (&region, Type::TEXT),
-            (&self.holder, Type::UUID),
+            (&holder, Type::UUID),
             (&machine, Type::TEXT),
             (&process, Type::INT8),
             (&length, Type::FLOAT8),
-            (&schema, Type::TEXT),
         ];
         let take = qualified(TAKE, &self.postgres);
         let (rows, began) = self.answered(&take, &parameters).await?;
         let Some(row) = rows.first() else {
             return Ok(Taken::Held(None));
         };
-        if let Some(number) = row.try_get(4)? {
-            let term = Term {
-                resource: resource.clone(),
-                holder: self.holder,
-                number,
-            };
-            return Ok(Taken::Granted(self.lease(term, began)));
+        if row.try_get(0)? {
+            return Ok(Taken::Granted(self.lease(resource, holder, began)));
         }
-        let is_held = row.try_get::<_, Option<&str>>(0)?.is_some();
-        let holder = is_held.then(|| holder(row, 0)).transpose()?;
-        Ok(Taken::Held(holder))
+        let is_held = row.try_get::<_, Option<&str>>(1)?.is_some();
+        Ok(Taken::Held(
+            is_held.then(|| self::holder(row, 1)).transpose()?,
+        ))
     }
 
     /// Runs a statement, and again where no answer came in time, for as long as a lease that it took first would be trusted. The
-    /// same holder takes a lease once more, so a take whose answer was lost is repeated. So is one that met the first take of the
-    /// same resource: the clause for conflicts covers one of the two unique keys. Returns when the answered attempt began.
+    /// same holder takes a lease once more, so a take whose answer was lost is repeated. Returns when the answered attempt began.
     async fn answered(
         &self,
         sql: &str,
@@ -175,30 +149,30 @@ impl RowLeases {
                 .postgres
                 .autocommit(sql, parameters, patience(self.length));
             match done.await {
-                Err(PostgresError::Silent(_)) if first.elapsed() < self.trust() => {}
-                Err(error) if attempt == 1 && (error.ends_connection() || error.is_duplicate()) => {
-                }
+                Err(PostgresError::Silent(_)) if first.elapsed() < trust(self.length) => {}
+                Err(error) if attempt == 1 && error.ends_connection() => {}
                 done => return Ok((done?, began)),
             }
             attempt += 1;
         }
     }
 
-    fn lease(&self, term: Term, began: Monotonic) -> Lease {
-        let held = Held::new(Some(term.clone()), began);
-        self.terms.held.lock().insert(term.resource.clone(), held);
+    fn lease(&self, resource: &Resource, holder: Uuid, began: Monotonic) -> Lease {
+        let until = Deadline::new(began, trust(self.length));
+        self.held.lock().insert(resource.clone(), (holder, until));
         Lease::new(Guard {
-            term,
-            terms: Arc::clone(&self.terms),
+            resource: resource.clone(),
+            holder,
+            held: Arc::clone(&self.held),
             releases: self.releases.clone(),
         })
     }
+}
 
-    /// How long a lease is trusted after it was confirmed.
-    fn trust(&self) -> Duration {
-        // The last quarter lies between the last request of this machine and the first of another one.
-        self.length * 3 / 4
-    }
+/// How long a lease is trusted after it was confirmed.
+fn trust(length: Duration) -> Duration {
+    // The last quarter lies between the last request of this machine and the first of another one.
+    length * 3 / 4
 }
 
 /// A quarter of a lease's length: what one renewal, or the answer to one, may take.
@@ -209,49 +183,12 @@ fn patience(length: Duration) -> Duration {
 #[async_trait]
 impl Leases for RowLeases {
     async fn take(&self, resource: &Resource) -> Result<Taken, CatalogError> {
-        if !self.terms.reserve(resource) {
-            return Ok(Taken::Held(Some(Holder::this_process())));
-        }
-        let reserved = Reserved {
-            terms: &self.terms,
-            resource,
-        };
         let taken = self.try_take(resource).await;
-        if matches!(taken, Ok(Taken::Granted(_))) {
-            // The entry is the lease's now, and goes when that is dropped.
-            std::mem::forget(reserved);
-        }
         taken.map_err(|error| self.postgres.error(error))
     }
 
-    fn term(&self, resource: &Resource) -> Option<Term> {
-        self.terms.of(resource)
-    }
-
-    fn check(&self, resource: &Resource) -> Result<(), CatalogError> {
-        let held = self.terms.held.lock().get(resource).cloned();
-        let Some(held) = held else { return Ok(()) };
-        let silent = held.confirmed.elapsed();
-        let why = if held.is_lost {
-            "it expired before the database could renew it".to_owned()
-        } else if silent >= self.trust() {
-            format!("the database did not confirm it for {} s", silent.as_secs())
-        } else {
-            return Ok(());
-        };
-        Err(CatalogError::Unavailable(format!(
-            "{}: the lease of {resource} may be lost: {why}; another machine may walk it",
-            self.postgres.shown()
-        )))
-    }
-
     fn trusted_until(&self, resource: &Resource) -> Option<Deadline> {
-        let held = self.terms.held.lock().get(resource).cloned()?;
-        let trust = match held.is_lost {
-            true => Duration::ZERO,
-            false => self.trust(),
-        };
-        Some(Deadline::new(held.confirmed, trust))
+        self.held.lock().get(resource).map(|(_, until)| *until)
     }
 
     async fn close(&self) {
@@ -268,36 +205,25 @@ impl Drop for RowLeases {
     }
 }
 
-/// Frees a resource that was not taken in the end.
-struct Reserved<'a> {
-    terms: &'a Terms,
-    resource: &'a Resource,
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        self.terms.held.lock().remove(self.resource);
-    }
-}
-
 /// Releases a lease when it is dropped.
 struct Guard {
-    term: Term,
-    terms: Arc<Terms>,
+    resource: Resource,
+    holder: Uuid,
+    held: Held,
     releases: mpsc::UnboundedSender<Release>,
 }
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.term.fmt(f)
+        self.resource.fmt(f)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.terms.held.lock().remove(&self.term.resource);
+        self.held.lock().remove(&self.resource);
         // Without the task, the lease expires.
-        let _ = self.releases.send(Release::One(self.term.clone()));
+        let _ = self.releases.send(Release::One(self.holder));
     }
 }
 
@@ -305,12 +231,12 @@ impl Drop for Guard {
 struct Renewal {
     /// By a connection of its own, so that neither a slow page nor a long query delays a renewal.
     postgres: Postgres,
-    terms: Arc<Terms>,
+    held: Held,
     length: Duration,
 }
 
 impl Renewal {
-    async fn run(self, holder: Uuid, mut requests: mpsc::UnboundedReceiver<Release>) {
+    async fn run(self, mut requests: mpsc::UnboundedReceiver<Release>) {
         let mut next = Instant::now() + self.length / 4;
         let mut waiting = Vec::new();
         loop {
@@ -318,7 +244,7 @@ impl Renewal {
                 biased;
                 () = sleep_until(next) => {
                     // After a failure it is tried again soon, while the lease is trusted.
-                    let pause = match self.renew(holder).await {
+                    let pause = match self.renew().await {
                         Ok(()) => self.length / 4,
                         Err(error) => {
                             tracing::warn!("cannot renew the leases: {error}");
@@ -329,47 +255,51 @@ impl Renewal {
                 }
                 count = requests.recv_many(&mut waiting, RELEASED_AT_ONCE) => match count {
                     0 => return,
-                    _ => self.release(holder, std::mem::take(&mut waiting)).await,
+                    _ => self.release(std::mem::take(&mut waiting)).await,
                 },
             }
         }
     }
 
-    async fn renew(&self, holder: Uuid) -> Result<(), PostgresError> {
-        let terms = self.terms.current();
-        if terms.is_empty() {
+    async fn renew(&self) -> Result<(), PostgresError> {
+        let asked: Vec<Uuid> = self
+            .held
+            .lock()
+            .values()
+            .map(|(holder, _)| *holder)
+            .collect();
+        if asked.is_empty() {
             return Ok(());
         }
         let began = Monotonic::now();
-        let rows = self
-            .change(RENEW, holder, &terms, patience(self.length))
-            .await?;
-        let confirmed: Result<Vec<Resource>, _> = rows
-            .iter()
-            .map(|row| Ok::<_, PostgresError>(resource(row.try_get(0)?, row.try_get(1)?)))
-            .collect();
-        self.terms.confirm(&terms, &confirmed?, began);
+        let rows = self.change(RENEW, &asked, patience(self.length)).await?;
+        let renewed = rows.iter().map(|row| row.try_get(0));
+        let renewed: Vec<Uuid> = renewed.collect::<Result<_, _>>()?;
+        for (resource, (holder, until)) in self.held.lock().iter_mut() {
+            if renewed.contains(holder) {
+                *until = Deadline::new(began, trust(self.length));
+            } else if asked.contains(holder) && !until.is_past() {
+                tracing::warn!("lost the lease of {resource}: the database does not have it");
+                *until = Deadline::new(began, Duration::ZERO);
+            }
+        }
         Ok(())
     }
 
     /// Releases the leases that nobody needs any more, all in one statement.
-    async fn release(&self, holder: Uuid, requests: Vec<Release>) {
-        let (mut terms, mut waiting) = (Vec::new(), Vec::new());
+    async fn release(&self, requests: Vec<Release>) {
+        let (mut holders, mut waiting) = (Vec::new(), Vec::new());
         for request in requests {
             match request {
-                Release::One(term) => terms.push(term),
+                Release::One(holder) => holders.push(holder),
                 Release::All(done) => waiting.push(done),
             }
         }
-        if !terms.is_empty()
-            && let Err(error) = self.change(RELEASE, holder, &terms, LAST_RELEASES).await
+        if !holders.is_empty()
+            && let Err(error) = self.change(RELEASE, &holders, LAST_RELEASES).await
         {
-            let resources: Vec<String> =
-                terms.iter().map(|term| term.resource.to_string()).collect();
-            tracing::warn!(
-                "cannot release {}, whose leases expire by themselves: {error}",
-                resources.join(", ")
-            );
+            let count = holders.len();
+            tracing::warn!("cannot release {count} leases, which expire by themselves: {error}");
         }
         for done in waiting {
             let _ = done.send(());
@@ -379,21 +309,12 @@ impl Renewal {
     async fn change(
         &self,
         sql: &str,
-        holder: Uuid,
-        terms: &[Term],
+        holders: &[Uuid],
         patience: Duration,
     ) -> Result<Vec<Row>, PostgresError> {
-        let jobs: Vec<String> = terms.iter().map(|term| job_of(&term.resource)).collect();
-        let regions: Vec<String> = terms.iter().map(|term| region_of(&term.resource)).collect();
-        let numbers: Vec<i64> = terms.iter().map(|term| term.number).collect();
-        let parameters: [Parameter<'_>; 4] = [
-            (&jobs, Type::TEXT_ARRAY),
-            (&regions, Type::TEXT_ARRAY),
-            (&numbers, Type::INT8_ARRAY),
-            (&holder, Type::UUID),
-        ];
         let sql = qualified(sql, &self.postgres);
-        self.postgres.autocommit(&sql, &parameters, patience).await
+        let holders: [Parameter<'_>; 1] = [(&holders, Type::UUID_ARRAY)];
+        self.postgres.autocommit(&sql, &holders, patience).await
     }
 }
 

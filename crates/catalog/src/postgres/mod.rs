@@ -4,7 +4,6 @@
 mod about;
 mod connection;
 mod error;
-mod fence;
 mod lease;
 mod ledgers;
 mod merging;
@@ -14,7 +13,6 @@ mod schema;
 mod search;
 mod select;
 mod stored;
-mod terms;
 mod tls;
 mod views;
 mod words;
@@ -22,7 +20,6 @@ mod words;
 pub use about::{About, about, server_time};
 pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
-pub use fence::{Fence, lease_of};
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
     RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,

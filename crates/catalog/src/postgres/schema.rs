@@ -10,7 +10,7 @@ use crate::tables::created;
 use ingest_sqlite::Identity;
 
 /// The version of the schema: rises with every release that changes what is created.
-pub const VERSION: i32 = 14;
+pub const VERSION: i32 = 15;
 
 /// The statements that create it.
 static CREATED: LazyLock<String> =
@@ -32,7 +32,7 @@ const EXISTS: &str = "select exists (select 1 from pg_namespace where nspname = 
 const FOUND: &str =
     "select version, (to_jsonb(schema_version) ->> 'digest')::bigint from schema_version";
 const SIGN: &str = "insert into schema_version (version, digest) values ($1, $2)";
-/// The oldest version of the server: it has `xid8` and `pg_xact_status`.
+/// The oldest version of the server.
 const OLDEST_SERVER: i64 = 13_00_00;
 
 /// What a schema has beside the tables.
@@ -42,9 +42,9 @@ const OLDEST_SERVER: i64 = 13_00_00;
 /// | `schema_version` | the one row says by what the tables are known: their version, and a digest of these statements |
 /// | `record_text` | full-text index: the words of a record's text, lower-case and without diacritics, and how many they are; a character a word in scripts without spaces |
 /// | `account_ledger` | the ledger in which every machine charges an account, and the machine that recorded it |
-/// | `lease` | who works on a region of a job, and until when; a row is never deleted, so that `term` only rises |
+/// | `lease` | who works on a region of a job, and until when; `holder` is a random number of the lease |
 ///
-/// A region is taken by the function `take_lease`. Views select columns of `record.body` by the functions `json_of`, `members_of` and
+/// Views select columns of `record.body` by the functions `json_of`, `members_of` and
 /// `as_…`, which are null where a value is not of its type. Anybody may use them.
 // Half of the time of storing a page's records was the compression of their bodies, and lz4 saves most of it. The list of
 // appended words is long because `merging.rs` merges it beside the walk: when the list is full, a landing waits for the merge.

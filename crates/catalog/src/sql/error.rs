@@ -5,7 +5,7 @@ use rusqlite::ffi::SQLITE_CORRUPT_VTAB;
 use thiserror::Error;
 
 use crate::postgres::PostgresError;
-use crate::{CatalogError, Landed, PassId};
+use crate::{CatalogError, Landed, PassRef};
 use ingest_base::apart::CutOff;
 use ingest_sqlite as sqlite;
 
@@ -16,8 +16,11 @@ pub enum StoreError {
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
     Postgres(#[from] PostgresError),
-    #[error("no pass {}", .0.0)]
-    NoSuchPass(PassId),
+    /// This process does not hold the pass.
+    #[error(
+        "another run took over {job} {region}, or the database lost pages in a failover; nothing was changed"
+    )]
+    PassLost { job: String, region: String },
     /// The page was stored before.
     #[error("the page was stored before")]
     Landed(Landed),
@@ -33,6 +36,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// A pass that this process does not hold.
+    pub fn lost(pass: &PassRef) -> Self {
+        Self::PassLost {
+            job: pass.job.clone(),
+            region: pass.region.clone(),
+        }
+    }
+
     /// The error as callers of the catalog at `path` see it.
     pub fn of_file(self, path: &Path) -> CatalogError {
         let error = match self {

@@ -31,9 +31,6 @@ pub use server::ServerTx;
 pub(crate) use value::values;
 pub use value::{Row, Value};
 
-use crate::PassId;
-use crate::postgres::Fence;
-
 /// A transaction of a catalog. It runs on a thread where it may wait.
 pub enum Tx<'c> {
     /// In a SQLite file.
@@ -207,46 +204,6 @@ impl Tx<'_> {
             Self::File(connection) => Ok(connection.execute_batch(sql)?),
             Self::Server(server) => server.batch(sql),
         }
-    }
-
-    /// Locks a pass until the transaction ends, and fails unless it is there and this process holds the lease of its region, if it
-    /// took one. What the transaction reads next is no earlier state.
-    pub fn hold(&self, pass: PassId) -> Result<(), StoreError> {
-        self.hold_and_ask(pass, Vec::new()).map(drop)
-    }
-
-    /// The same, and asks statements about the pass in the same round trip.
-    pub fn hold_and_ask(
-        &self,
-        pass: PassId,
-        queries: Vec<Query<'_>>,
-    ) -> Result<Vec<Vec<Row>>, StoreError> {
-        let fence = match self {
-            Self::File(_) => None,
-            Self::Server(server) => Some(Fence::of(server, pass)?),
-        };
-        let lock = match &fence {
-            None => Query::new("select id from pass where id = ?1", values![pass.0]),
-            Some(fence) => fence.lock(),
-        };
-        let mut found = self.ask_all(&[vec![lock], queries].concat())?.into_iter();
-        let locked = found.next().unwrap_or_default();
-        match fence {
-            None if locked.is_empty() => return Err(StoreError::NoSuchPass(pass)),
-            None => {}
-            Some(fence) => fence.check(&locked)?,
-        }
-        Ok(found.collect())
-    }
-
-    /// Stores that landed pages of a pass are deleted: they prove the lease no longer.
-    pub fn forget_landings(&self, pass: PassId) -> Result<(), StoreError> {
-        if let Self::Server(server) = self {
-            let resource = Fence::of(server, pass)?.resource;
-            let terms = server.transaction().postgres().terms();
-            terms.set_last_landing(&resource, None);
-        }
-        Ok(())
     }
 
     /// Whether the indexes have room for an id.

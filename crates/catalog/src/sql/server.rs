@@ -21,16 +21,12 @@ use crate::postgres::{Parameter, PostgresError, Session, Transaction, stored, ti
 use crate::values::clamped;
 use ingest_base::apart::CutOff;
 
-/// The number of the transaction: with it a commit whose answer is lost is looked up.
-const NUMBER: &str = "select pg_current_xact_id()::text";
-
 /// A transaction of a database, for a thread that may wait.
 pub struct ServerTx<'s> {
     transaction: Transaction<'s>,
     runtime: Handle,
     /// Ends when nobody waits for the result any more.
     wanted: watch::Receiver<()>,
-    writes: bool,
     /// Statements that are not sent yet.
     waiting: RefCell<Vec<Statement>>,
 }
@@ -70,7 +66,7 @@ impl<'s> ServerTx<'s> {
     ) -> Result<Self, StoreError> {
         let runtime = Handle::current();
         let transaction = runtime.block_on(session.begin())?;
-        Ok(Self::new(transaction, runtime, wanted, true))
+        Ok(Self::new(transaction, runtime, wanted))
     }
 
     /// Begins a transaction that reads one state of the catalog.
@@ -80,20 +76,14 @@ impl<'s> ServerTx<'s> {
     ) -> Result<Self, StoreError> {
         let runtime = Handle::current();
         let transaction = runtime.block_on(session.begin_reading())?;
-        Ok(Self::new(transaction, runtime, wanted, false))
+        Ok(Self::new(transaction, runtime, wanted))
     }
 
-    fn new(
-        transaction: Transaction<'s>,
-        runtime: Handle,
-        wanted: watch::Receiver<()>,
-        writes: bool,
-    ) -> Self {
+    fn new(transaction: Transaction<'s>, runtime: Handle, wanted: watch::Receiver<()>) -> Self {
         Self {
             transaction,
             runtime,
             wanted,
-            writes,
             waiting: RefCell::default(),
         }
     }
@@ -112,10 +102,6 @@ impl<'s> ServerTx<'s> {
                 _ = wanted.changed() => Err(CutOff.into()),
             }
         })
-    }
-
-    pub const fn transaction(&self) -> &Transaction<'s> {
-        &self.transaction
     }
 
     pub fn ask(&self, queries: &[Query<'_>]) -> Result<Vec<Vec<Row>>, StoreError> {
@@ -196,23 +182,10 @@ impl<'s> ServerTx<'s> {
         self.wait(self.transaction.commit_after(self.send()))
     }
 
-    /// Sends the statements that wait, and waits for their answers. With the first ones of a transaction that writes, its number is
-    /// asked for.
+    /// Sends the statements that wait, and waits for their answers.
     async fn send(&self) -> Result<(), PostgresError> {
         let waiting = self.waiting.take();
-        let number = async {
-            if !self.writes || self.transaction.is_identified() {
-                return Ok::<_, PostgresError>(());
-            }
-            let rows = self.transaction.query(NUMBER, &[]).await?;
-            if let Some(row) = rows.first() {
-                self.transaction.identify(row.try_get(0)?);
-            }
-            Ok(())
-        };
-        let all = in_order(waiting.iter().map(|one| self.run(one)).collect());
-        let (number, all) = tokio::join!(biased; number, all);
-        number?;
+        let all = in_order(waiting.iter().map(|one| self.run(one)).collect()).await;
         // The first failure is the cause of those behind it.
         all.into_iter().collect::<Result<Vec<()>, _>>().map(drop)
     }

@@ -10,7 +10,7 @@ pub fn schema() -> Schema {
     static TABLES: LazyLock<String> = LazyLock::new(|| created(Dialect::Sqlite, MORE));
     Schema {
         name: "catalog",
-        version: 23,
+        version: 24,
         tables: &TABLES,
         remedy: "keep the program that wrote it, or move it away: the next run then requests everything again, and what \
             upstreams no longer return, former bodies and the history of passes are lost",

@@ -175,30 +175,11 @@ impl Both {
         let found = open
             .iter()
             .find(|pass| pass.region == REGIONS[region] && pass.slice == slice);
-        match (found, new_pass(REGIONS[region], at(self.now))) {
-            (Some(open), _) => PassRef::Open(open.id),
-            (
-                None,
-                PassRef::New {
-                    job,
-                    region,
-                    started_at,
-                    ..
-                },
-            ) => PassRef::New {
-                job,
-                region,
-                slice,
-                started_at,
-            },
-            (None, open) => open,
-        }
-    }
-
-    async fn open(&self, region: usize) -> PassId {
-        match self.pass(region, None).await {
-            PassRef::Open(pass) => pass,
-            PassRef::New { .. } => PassId(9_999),
+        let started_at = found.map_or(at(self.now), |open| open.started_at);
+        PassRef {
+            slice,
+            id: found.map(|open| open.id),
+            ..new_pass(REGIONS[region], started_at)
         }
     }
 
@@ -219,16 +200,16 @@ impl Both {
             }
             Event::Fetch { ids, came, more } => self.fetch(ids, came, *more).await,
             Event::Restart(region, step) => {
-                let pass = self.open(*region).await;
-                same!(self, catalog => catalog.restart_step(pass, *step, at(0)));
+                let pass = self.pass(*region, None).await;
+                same!(self, catalog => catalog.restart_step(&mut pass.clone(), *step, at(0)));
             }
             Event::EndStep(region, step, cut) => {
-                let pass = self.open(*region).await;
+                let pass = self.pass(*region, None).await;
                 let list = listed(u64::from(*cut));
-                same!(self, catalog => catalog.end_step(pass, *step, *cut, &list));
+                same!(self, catalog => catalog.end_step(&mut pass.clone(), (*step, *cut), &list, &[]));
             }
             Event::Rearrange(region, swaps) => {
-                let pass = self.open(*region).await;
+                let pass = self.pass(*region, None).await;
                 let change = match swaps {
                     true => Rearrangement {
                         moved: vec![(0, 1), (1, 0)],
@@ -239,22 +220,22 @@ impl Both {
                         dropped: vec![0],
                     },
                 };
-                same!(self, catalog => catalog.rearrange(pass, &change));
+                same!(self, catalog => catalog.rearrange(&mut pass.clone(), &change));
             }
             Event::LinkParents => {
-                if let PassRef::Open(pass) = self.pass(2, None).await {
-                    same!(self, catalog => catalog.link_parents(pass, 1, pending_query("/names/*", at(3))));
-                }
+                let pass = self.pass(2, None).await;
+                let query = pending_query("/names/*", at(3));
+                same!(self, catalog => catalog.link_parents(&mut pass.clone(), 1, query.clone()));
             }
             Event::MarkGone(region) => {
-                if let PassRef::Open(pass) = self.pass(*region, None).await {
-                    same!(self, catalog => catalog.mark_gone(pass, &[0, 1], now));
-                }
+                let pass = self.pass(*region, None).await;
+                let of = (pass.id.unwrap_or(PassId(0)), &[0, 1][..]);
+                same!(self, catalog => catalog.mark_gone(&mut pass.clone(), of, now));
             }
             Event::Finish(region, end) => {
                 let end = [PassEnd::Complete, PassEnd::Refused, PassEnd::Abandoned][*end];
                 let pass = self.pass(*region, None).await;
-                same!(self, catalog => catalog.finish(&pass, end, now));
+                same!(self, catalog => catalog.finish(&mut pass.clone(), end, now));
             }
             Event::Count(region) => {
                 let pass = self.pass(*region, None).await;
@@ -369,7 +350,10 @@ impl Both {
         let landing = Arc::new(landing);
         let landed = same!(self, catalog => catalog.land(Arc::clone(&landing)));
         let again = Landing {
-            pass: PassRef::Open(landed.unwrap().pass),
+            pass: PassRef {
+                id: Some(landed.unwrap().pass),
+                ..landing.pass.clone()
+            },
             ..(*landing).clone()
         };
         let again = self.shared.land(Arc::new(again)).await.unwrap();

@@ -14,7 +14,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::block_in_place;
 
-use super::fixture::{JOB, Page, at, daily, pending_query, video_of, videos};
+use super::fixture::{Page, at, daily, held, new_pass, pending_query, video_of, videos};
 use super::places::database;
 
 /// What a copy makes anew or does not need, as `table` or `table.column`.
@@ -22,6 +22,8 @@ const NOT_COPIED: &[&str] = &[
     "account_ledger",
     "checkpoint.landing",
     "lease",
+    "pass.landed",
+    "pass.token",
     "record.text_hash",
     "record_text",
     "record_words",
@@ -93,32 +95,25 @@ async fn fill(store: &Catalog) {
     // The second one stops at what the first one knew.
     for minute in [0, 1] {
         let feed = Landing {
-            pass: PassRef::New {
-                job: JOB.into(),
-                region: "GB".into(),
-                slice: None,
-                started_at: at(minute),
-            },
+            pass: new_pass("GB", at(minute)),
             at_known: AtKnown::Stop,
             next: Some("2".into()),
             ..page.landing()
         };
         let pass = store.land(Arc::new(feed)).await.unwrap().pass;
-        let ended = PassRef::Open(pass);
+        let ended = held(pass);
         store
-            .finish(&ended, PassEnd::Complete, at(minute))
+            .finish(&mut ended.clone(), PassEnd::Complete, at(minute))
             .await
             .unwrap();
     }
     let list = Landing {
-        pass: PassRef::New {
-            job: JOB.into(),
-            region: "US".into(),
+        pass: PassRef {
             slice: Some(Slice {
                 from: at(0),
                 to: at(1),
             }),
-            started_at: at(2),
+            ..new_pass("US", at(2))
         },
         kind: Arc::new(Records {
             history: true,
@@ -150,7 +145,7 @@ async fn fill(store: &Catalog) {
     };
     let pass = store.land(Arc::new(list.clone())).await.unwrap().pass;
     let changed = Landing {
-        pass: PassRef::Open(pass),
+        pass: held(pass),
         records: vec![video_of("v1", "c3")],
         removed: vec!["v3".into()],
         next: None,
@@ -184,18 +179,24 @@ async fn fill(store: &Catalog) {
     };
     let shared = store.land(Arc::new(batch)).await.unwrap().pass;
     let naming = pending_query("/snippet/channelId", at(0));
-    store.link_parents(shared, 1, naming).await.unwrap();
-    store.restart_step(pass, 2, at(0)).await.unwrap();
-    let ended = PassRef::Open(pass);
     store
-        .finish(&ended, PassEnd::Doubtful, at(4))
+        .link_parents(&mut held(shared), 1, naming)
+        .await
+        .unwrap();
+    store.restart_step(&mut held(pass), 2, at(0)).await.unwrap();
+    let ended = held(pass);
+    store
+        .finish(&mut ended.clone(), PassEnd::Doubtful, at(4))
         .await
         .unwrap();
     store
         .store_outcome(&ended, true, Some("notes"), at(4))
         .await
         .unwrap();
-    store.store_refusal(pass, "request").await.unwrap();
+    store
+        .store_refusal(&mut held(pass), "request")
+        .await
+        .unwrap();
     let (upstream, call) = ("youtube".to_owned(), "videos.list".to_owned());
     let estimate = Estimate {
         upstream: upstream.clone(),
@@ -247,12 +248,13 @@ async fn a_catalog_to_which_a_run_wrote_is_no_copy_of_another_one() {
     let dir = TempDir::new().unwrap();
     let opened = |name: &str| Catalog::open(&dir.path().join(name)).unwrap();
     let (from, to) = (opened("from.db"), opened("to.db"));
-    let page = |minutes, body| Page::of(vec![video_of("a", body)]).over("US", at(minutes));
-    page(0, "old").land(&from).await.unwrap();
+    let page =
+        |region, minutes, body| Page::of(vec![video_of("a", body)]).over(region, at(minutes));
+    page("US", 0, "old").land(&from).await.unwrap();
     copy(&from, &to, &|_| {}).await.unwrap();
     copy(&from, &to, &|_| {}).await.unwrap();
-    page(1, "newer").land(&to).await.unwrap();
-    page(2, "older").land(&from).await.unwrap();
+    page("GB", 1, "newer").land(&to).await.unwrap();
+    page("GB", 2, "older").land(&from).await.unwrap();
     let error = copy(&from, &to, &|_| {}).await.unwrap_err();
     assert!(
         error.to_string().contains("a run wrote to the copy"),

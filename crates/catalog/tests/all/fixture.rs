@@ -16,6 +16,7 @@ use ingest_quota::{Cost, Timestamp, Units};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 pub(crate) const JOB: &str = "trending";
 
@@ -144,7 +145,7 @@ impl Page {
     }
 
     pub(crate) fn in_pass(mut self, pass: PassId) -> Self {
-        self.pass = PassRef::Open(pass);
+        self.pass = held(pass);
         self
     }
 
@@ -221,17 +222,22 @@ impl Page {
             units: self.units.clone(),
             tag: self.tag.clone(),
             now: self.now,
-            term: None,
         }
     }
 }
 
 pub(crate) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
-    PassRef::New {
-        job: JOB.into(),
-        region: region.into(),
-        slice: None,
-        started_at,
+    PassRef {
+        token: Uuid::nil(),
+        ..PassRef::new(JOB, region, None, started_at)
+    }
+}
+
+/// A pass that a page of [`new_pass`] began, as whoever holds it writes to it.
+pub(crate) fn held(pass: PassId) -> PassRef {
+    PassRef {
+        id: Some(pass),
+        ..new_pass("US", at(0))
     }
 }
 

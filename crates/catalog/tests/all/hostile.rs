@@ -4,7 +4,7 @@ use ingest_catalog::{PassRef, SearchQuery};
 use ingest_quota::Timestamp;
 use serde_json::{Value, json};
 
-use super::fixture::{Fixture, Page, at, record, records_of};
+use super::fixture::{Fixture, Page, at, new_pass, record, records_of};
 
 const ODD: &[&str] = &[
     "",
@@ -30,11 +30,9 @@ async fn ids_cursors_regions_and_calls_of_any_text_are_kept_as_they_are() {
             json!({"snippet": {"title": odd, "channelId": odd}}),
         )])
         .next(odd);
-        page.pass = PassRef::New {
+        page.pass = PassRef {
             job: (*odd).into(),
-            region: (*odd).into(),
-            slice: None,
-            started_at: at(0),
+            ..new_pass(odd, at(0))
         };
         page.call = (*odd).into();
         page.requested = vec![(*odd).into(), format!("{odd}!")];

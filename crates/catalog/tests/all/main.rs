@@ -12,6 +12,7 @@
 
 mod both;
 mod copying;
+mod fence;
 mod files;
 mod fixture;
 mod hostile;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_base::record::Record;
-use ingest_catalog::{PassEnd, PassId, PassRef};
+use ingest_catalog::{PassEnd, PassId};
 use proptest::prelude::*;
 
-use super::fixture::{Fixture, JOB, Page, at, new_pass, video_of};
+use super::fixture::{Fixture, JOB, Page, at, held, new_pass, video_of};
 
 const REGIONS: [&str; 3] = ["US", "GB", "DE"];
 
@@ -250,7 +250,7 @@ impl World {
         assert_eq!(
             self.f
                 .catalog
-                .restart_step(pass.id, step, at(0))
+                .restart_step(&mut held(pass.id), step, at(0))
                 .await
                 .unwrap(),
             first_time
@@ -261,11 +261,15 @@ impl World {
         let pass = match self.model.open(region) {
             Some(pass) => {
                 pass.end = Some(end);
-                PassRef::Open(pass.id)
+                held(pass.id)
             }
             None => new_pass(region, at(now)),
         };
-        self.f.catalog.finish(&pass, end, at(now)).await.unwrap();
+        self.f
+            .catalog
+            .finish(&mut pass.clone(), end, at(now))
+            .await
+            .unwrap();
     }
 
     async fn drop_unseen(&mut self, since: u64) {

@@ -1,6 +1,6 @@
-use ingest_catalog::{PassEnd, PassRef};
+use ingest_catalog::PassEnd;
 
-use super::fixture::{Fixture, Page, at, video};
+use super::fixture::{Fixture, Page, at, held, video};
 
 #[tokio::test]
 async fn more_than_one_transaction_of_them_are_all_dropped() {
@@ -63,9 +63,12 @@ async fn what_records_name_is_kept_of_open_passes_and_of_the_last_complete_one_o
         ),
     ] {
         let page = Page::of(vec![video("v", "t")]).over("US", at(minute));
-        let pass = PassRef::Open(f.land(&page).await.pass);
+        let pass = held(f.land(&page).await.pass);
         if let Some(end) = end {
-            f.catalog.finish(&pass, end, at(minute)).await.unwrap();
+            f.catalog
+                .finish(&mut pass.clone(), end, at(minute))
+                .await
+                .unwrap();
         }
         assert_eq!(f.rows(named), kept);
     }

@@ -9,7 +9,7 @@ use ingest_testing::postgres::PostgresServer;
 use serde_json::json;
 use tokio::task::block_in_place;
 
-use super::fixture::{Page, at, record, records_of};
+use super::fixture::{Page, at, held, record, records_of};
 use super::places::database;
 
 /// Records whose bodies differ by `version`.
@@ -31,13 +31,17 @@ async fn records_that_two_regions_lose_at_once_are_gone() {
     let (one, other) = (opened().await, opened().await);
     for (catalog, region) in [(&one, "US"), (&other, "GB")] {
         let pass = pass(catalog, region, things(0..COUNT, 0), 0).await;
-        catalog.complete(pass, &[0], at(1)).await.unwrap();
+        catalog
+            .complete(&mut held(pass), &[0], at(1))
+            .await
+            .unwrap();
     }
     let empty = pass(&one, "US", Vec::new(), 10).await;
     let also_empty = pass(&other, "GB", Vec::new(), 10).await;
+    let (mut empty, mut also_empty) = (held(empty), held(also_empty));
     let (gone, also_gone) = tokio::join!(
-        one.complete(empty, &[0], at(11)),
-        other.complete(also_empty, &[0], at(11)),
+        one.complete(&mut empty, &[0], at(11)),
+        other.complete(&mut also_empty, &[0], at(11)),
     );
     assert_eq!(gone.unwrap() + also_gone.unwrap(), COUNT as u64);
 }

@@ -170,6 +170,10 @@ macro_rules! suite {
             of_passes_that_failed_before_any_request_the_last_is_kept
             a_pass_without_a_page_that_a_limit_stopped_is_no_failure
             what_a_pass_listed_has_a_child_of_several_parents_once
+            a_holder_writes_nothing_to_a_pass_that_another_one_took_up
+            a_pass_is_taken_up_only_as_it_was_read
+            a_page_that_was_requested_before_another_run_walked_the_region_begins_no_pass
+            first_pages_that_waited_for_each_other_are_of_one_pass
         }
         $crate::suite::behaviours! { $place, landing:
             an_id_that_did_not_come_counts_as_fetched
@@ -181,7 +185,7 @@ macro_rules! suite {
             units_add_up_by_limit
             a_cursor_seen_before_in_a_step_is_told_and_ends_the_step
             a_cursor_seen_before_continues_a_step_whose_page_lists_new_records
-            a_page_for_a_pass_that_is_not_there_changes_nothing
+            a_page_for_a_pass_that_is_not_there_brings_its_records_and_costs
             a_landing_that_is_repeated_is_stored_once
             a_page_that_was_paid_for_lands_even_after_its_pass_ended
             old_records_and_absent_ids_are_dropped_and_the_listing_stays
@@ -243,7 +247,7 @@ macro_rules! suite {
             a_page_of_which_a_record_was_dropped_is_not_known
             what_was_not_asked_for_in_a_month_is_forgotten
             the_tags_of_a_call_are_forgotten_together
-            a_landing_that_fails_remembers_no_tag
+            a_page_whose_pass_is_lost_remembers_no_tag
         }
     };
 }

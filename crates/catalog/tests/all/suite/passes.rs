@@ -1,10 +1,10 @@
 use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{
-    OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition,
+    KeptLists, OpenPass, PassEnd, PassId, PassRef, Rearrangement, RegionState, StepPosition,
 };
 use ingest_config::Slice;
 
-use super::super::fixture::{JOB, Page, at, daily, new_pass, pending_query, video, video_of};
+use super::super::fixture::{JOB, Page, at, daily, held, new_pass, pending_query, video, video_of};
 use super::Catalog;
 
 async fn region_state(f: &Catalog, region: &str) -> RegionState {
@@ -16,10 +16,7 @@ async fn region_state(f: &Catalog, region: &str) -> RegionState {
 }
 
 async fn finish(f: &Catalog, pass: PassId, end: PassEnd) {
-    f.store
-        .finish(&PassRef::Open(pass), end, at(59))
-        .await
-        .unwrap();
+    f.store.finish(&mut held(pass), end, at(59)).await.unwrap();
 }
 
 pub(crate) async fn nothing_is_known_of_a_region_that_was_never_walked(f: Catalog) {
@@ -71,6 +68,7 @@ pub(crate) async fn an_unfinished_pass_stands_where_it_stopped(mut f: Catalog) {
         batches: Vec::new(),
         doubts: Vec::new(),
         relists: false,
+        landed: 3,
     };
     assert_eq!(
         f.store.open_passes(JOB).await.unwrap(),
@@ -86,11 +84,9 @@ pub(crate) async fn a_slice_has_its_own_passes_which_no_region_counts(mut f: Cat
         from: at(day * 24 * 60),
         to: at((day + 1) * 24 * 60),
     };
-    let new = |day, started_at| PassRef::New {
-        job: JOB.into(),
-        region: "US".into(),
+    let new = |day, started_at| PassRef {
         slice: Some(slice(day)),
-        started_at,
+        ..new_pass("US", started_at)
     };
     let page = |day| Page {
         pass: new(day, at(day)),
@@ -101,7 +97,7 @@ pub(crate) async fn a_slice_has_its_own_passes_which_no_region_counts(mut f: Cat
     let open = f.land(&page(2).next("2")).await.pass;
     let refused = f
         .store
-        .finish(&new(3, at(3)), PassEnd::Refused, at(4))
+        .finish(&mut new(3, at(3)), PassEnd::Refused, at(4))
         .await;
     refused.unwrap();
     f.reopen();
@@ -185,7 +181,7 @@ pub(crate) async fn the_last_complete_pass_is_the_one_that_began_last(f: Catalog
 
 pub(crate) async fn a_refusal_counts_until_a_later_pass_is_complete(f: Catalog) {
     f.store
-        .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
+        .finish(&mut new_pass("US", at(5)), PassEnd::Refused, at(6))
         .await
         .unwrap();
     assert_eq!(region_state(&f, "US").await.last_refused, Some(at(5)));
@@ -193,7 +189,7 @@ pub(crate) async fn a_refusal_counts_until_a_later_pass_is_complete(f: Catalog) 
     finish(&f, pass, PassEnd::Complete).await;
     assert_eq!(region_state(&f, "US").await.last_refused, None);
     f.store
-        .finish(&new_pass("US", at(8)), PassEnd::Refused, at(9))
+        .finish(&mut new_pass("US", at(8)), PassEnd::Refused, at(9))
         .await
         .unwrap();
     let state = region_state(&f, "US").await;
@@ -206,11 +202,14 @@ pub(crate) async fn a_refusal_counts_until_a_later_pass_is_complete(f: Catalog) 
 pub(crate) async fn a_refusal_keeps_what_was_requested(f: Catalog) {
     let refused = f
         .store
-        .finish(&new_pass("US", at(5)), PassEnd::Refused, at(6))
+        .finish(&mut new_pass("US", at(5)), PassEnd::Refused, at(6))
         .await
         .unwrap();
     assert_eq!(region_state(&f, "US").await.refused_request, None);
-    f.store.store_refusal(refused, "a\0b").await.unwrap();
+    f.store
+        .store_refusal(&mut held(refused), "a\0b")
+        .await
+        .unwrap();
     let requested = region_state(&f, "US").await.refused_request;
     assert_eq!(requested.as_deref(), Some("a\0b"));
     let pass = f.land(&Page::of(vec![]).over("US", at(7))).await.pass;
@@ -241,10 +240,10 @@ pub(crate) async fn a_pass_ends_once(f: Catalog) {
 pub(crate) async fn a_pass_that_is_not_there_cannot_end(f: Catalog) {
     let error = f
         .store
-        .finish(&PassRef::Open(PassId(7)), PassEnd::Complete, at(0))
+        .finish(&mut held(PassId(7)), PassEnd::Complete, at(0))
         .await
         .unwrap_err();
-    assert!(error.to_string().contains("no pass 7"), "{error}");
+    assert!(error.to_string().contains("took over"), "{error}");
 }
 
 pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog) {
@@ -254,7 +253,12 @@ pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog
         .pass;
     f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
         .await;
-    assert!(f.store.restart_step(pass, 0, at(0)).await.unwrap());
+    assert!(
+        f.store
+            .restart_step(&mut held(pass), 0, at(0))
+            .await
+            .unwrap()
+    );
     assert_eq!(f.listed(pass).await, ["1 c"]);
     let counts = f.history().await.remove(0);
     assert_eq!((counts.pages, counts.records), (1, 1));
@@ -265,17 +269,29 @@ pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog
         .await;
     assert!(!again.cursor_repeats, "the walk is a new one");
     f.reopen();
-    assert!(!f.store.restart_step(pass, 0, at(0)).await.unwrap());
+    assert!(
+        !f.store
+            .restart_step(&mut held(pass), 0, at(0))
+            .await
+            .unwrap()
+    );
     assert_eq!(f.listed(pass).await, ["0 b", "1 c"]);
     assert!(
-        f.store.restart_step(pass, 1, at(0)).await.unwrap(),
+        f.store
+            .restart_step(&mut held(pass), 1, at(0))
+            .await
+            .unwrap(),
         "another step"
     );
 }
 
 pub(crate) async fn a_step_of_no_pass_is_not_started_over(f: Catalog) {
-    let error = f.store.restart_step(PassId(7), 0, at(0)).await.unwrap_err();
-    assert!(error.to_string().contains("no pass 7"), "{error}");
+    let error = f
+        .store
+        .restart_step(&mut held(PassId(7)), 0, at(0))
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("took over"), "{error}");
 }
 
 pub(crate) async fn a_history_has_every_pass_oldest_first_with_its_counts(f: Catalog) {
@@ -323,7 +339,7 @@ pub(crate) async fn a_history_has_every_pass_oldest_first_with_its_counts(f: Cat
 
 pub(crate) async fn a_pass_says_why_it_got_no_further_until_it_is_complete(f: Catalog) {
     let open = f.land(&Page::of(vec![]).next("2")).await.pass;
-    let pass = PassRef::Open(open);
+    let pass = held(open);
     f.store
         .store_outcome(&pass, true, Some("a \0 and more"), at(5))
         .await
@@ -414,7 +430,7 @@ pub(crate) async fn a_pass_without_a_page_that_a_limit_stopped_is_no_failure(f: 
 pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
     let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
     f.store
-        .end_step(pass, 0, false, &ListSoFar::default())
+        .end_step(&mut held(pass), (0, false), &ListSoFar::default(), &[])
         .await
         .unwrap();
     let open = f.store.open_passes(JOB).await.unwrap().remove(0);
@@ -429,7 +445,7 @@ pub(crate) async fn a_cut_pass_is_complete_and_no_start_for_the_next_one(f: Cata
         .await
         .pass;
     f.store
-        .end_step(cut, 0, true, &ListSoFar::default())
+        .end_step(&mut held(cut), (0, true), &ListSoFar::default(), &[])
         .await
         .unwrap();
     finish(&f, cut, PassEnd::Complete).await;
@@ -450,7 +466,7 @@ pub(crate) async fn steps_move_and_are_dropped_with_the_job(f: Catalog) {
         moved: vec![(0, 1), (1, 0)],
         dropped: vec![2],
     };
-    f.store.rearrange(pass, &change).await.unwrap();
+    f.store.rearrange(&mut held(pass), &change).await.unwrap();
     let open = f.store.open_passes(JOB).await.unwrap().remove(0);
     let mut steps: Vec<_> = open
         .steps
@@ -466,6 +482,110 @@ pub(crate) async fn what_a_pass_listed_has_a_child_of_several_parents_once(f: Ca
     f.land(&Page::of(videos)).await;
     let batch = f.land(&Page::channels(&["c"], &["c"])).await.pass;
     let query = pending_query("/snippet/channelId", at(0));
-    f.store.link_parents(batch, 1, query).await.unwrap();
+    f.store
+        .link_parents(&mut held(batch), 1, query)
+        .await
+        .unwrap();
     assert_eq!(f.listed(batch).await, ["1 c"]);
+}
+
+pub(crate) async fn a_holder_writes_nothing_to_a_pass_that_another_one_took_up(f: Catalog) {
+    let page = Page::of(vec![video("a", "")]).next("2");
+    let mut mine = page.pass.clone();
+    mine.confirm(&f.land(&page).await);
+    let open = f.store.open_passes(JOB).await.unwrap().remove(0);
+    let other = f.another();
+    let theirs = other.store.take_up(JOB, &open).await.unwrap().unwrap();
+    let before = (f.store.open_passes(JOB).await.unwrap(), f.history().await);
+    let (id, now) = (mine.id.unwrap(), at(9));
+    let change = Rearrangement {
+        dropped: vec![0],
+        ..Rearrangement::default()
+    };
+    let kept = KeptLists {
+        new_only: vec![0],
+        ..KeptLists::default()
+    };
+    let (store, list) = (&f.store, ListSoFar::default());
+    let query = pending_query("/snippet/channelId", now);
+    let refused = [
+        store.restart_step(&mut mine, 0, now).await.err(),
+        store.rearrange(&mut mine, &change).await.err(),
+        store.link_parents(&mut mine, 0, query).await.err(),
+        store.mark_gone(&mut mine, (id, &[0]), now).await.err(),
+        store.end_step(&mut mine, (0, true), &list, &[]).await.err(),
+        store.finish(&mut mine, PassEnd::Abandoned, now).await.err(),
+        store.complete(&mut mine, &[0], now).await.err(),
+        store.store_refusal(&mut mine, "request").await.err(),
+        store.keep_named(&mut mine, kept).await.err(),
+    ];
+    for (number, error) in refused.into_iter().enumerate() {
+        let error = error.unwrap_or_else(|| panic!("the write {number} took place"));
+        assert!(error.to_string().contains("took over"), "{error}");
+    }
+    let after = (f.store.open_passes(JOB).await.unwrap(), f.history().await);
+    assert_eq!(after, before);
+    let late = Page {
+        pass: mine,
+        ..Page::of(vec![video("a", ""), video("b", "")])
+    };
+    assert!(f.land(&late).await.is_lost);
+    assert_eq!(f.listed(id).await, ["0 a"]);
+    assert_eq!(f.records("video").await.len(), 2);
+    let [pass] = &f.history().await[..] else {
+        panic!("the requests count for the pass")
+    };
+    assert_eq!((pass.pages, pass.requests), (1, 2));
+    let next = Page {
+        pass: theirs,
+        ..Page::of(vec![video("c", "")])
+    };
+    assert!(!other.land(&next).await.is_lost);
+    assert_eq!(f.listed(id).await, ["0 a", "0 c"]);
+}
+
+pub(crate) async fn a_pass_is_taken_up_only_as_it_was_read(f: Catalog) {
+    let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
+    let read = f.store.open_passes(JOB).await.unwrap().remove(0);
+    f.land(&Page::of(vec![]).in_pass(pass).next("3")).await;
+    assert_eq!(f.store.take_up(JOB, &read).await.unwrap(), None);
+    f.land(&Page::of(vec![]).in_pass(pass).next("4")).await;
+    let read = f.store.open_passes(JOB).await.unwrap().remove(0);
+    assert!(f.store.take_up(JOB, &read).await.unwrap().is_some());
+    let late = Page::of(vec![]).in_pass(pass).next("5");
+    assert!(f.land(&late).await.is_lost);
+    assert_eq!(f.store.open_passes(JOB).await.unwrap(), [read]);
+}
+
+pub(crate) async fn a_page_that_was_requested_before_another_run_walked_the_region_begins_no_pass(
+    f: Catalog,
+) {
+    let mine = |minute| Page {
+        pass: PassRef::new(JOB, "US", None, at(minute)),
+        ..Page::of(vec![video("a", "")]).now(at(3))
+    };
+    let late = mine(0);
+    let walked = f.land(&Page::of(vec![]).over("US", at(1))).await.pass;
+    assert!(f.land(&late).await.is_lost, "one is open");
+    finish(&f, walked, PassEnd::Complete).await;
+    assert!(f.land(&late).await.is_lost, "one is complete");
+    let region = |region: &str| mine(0).over(region, at(0));
+    assert!(!f.land(&region("GB")).await.is_lost);
+    let began_with_that_one = f.land(&mine(1).over("US", at(1))).await;
+    assert!(!began_with_that_one.is_lost);
+    // One that a clock which ran ahead began keeps nobody from walking.
+    finish(&f, began_with_that_one.pass, PassEnd::Abandoned).await;
+    let ahead = f.land(&Page::of(vec![]).over("US", at(9))).await.pass;
+    finish(&f, ahead, PassEnd::Complete).await;
+    assert!(!f.land(&mine(2)).await.is_lost);
+}
+
+pub(crate) async fn first_pages_that_waited_for_each_other_are_of_one_pass(f: Catalog) {
+    let first = Page::channels(&["c1"], &["c1"]);
+    let second = Page::channels(&["c2"], &["c2", "c1"]);
+    let pass = f.land(&first).await;
+    let landed = f.land(&second).await;
+    assert_eq!((landed.pass, landed.listed), (pass.pass, 3));
+    assert_eq!(f.listed(pass.pass).await, ["1 c1", "1 c2"]);
+    assert_eq!(f.history().await[0].requests, 2);
 }

@@ -2,7 +2,7 @@ use ingest_catalog::{PassEnd, PassRef};
 use ingest_quota::Timestamp;
 use serde_json::json;
 
-use super::super::fixture::{Page, at, record, video_of};
+use super::super::fixture::{Page, at, held, record, video_of};
 use super::Catalog;
 
 const CHANNEL: &str = "/snippet/channelId";
@@ -86,7 +86,10 @@ pub(crate) async fn a_record_that_its_list_lost_is_asked_for_again_however_fresh
     };
     for (minute, came) in [(1, ["c1", "c2"].as_slice()), (2, &["c2"])] {
         let pass = f.land(&list(minute, came)).await.pass;
-        f.store.complete(pass, &[0], at(minute)).await.unwrap();
+        f.store
+            .complete(&mut held(pass), &[0], at(minute))
+            .await
+            .unwrap();
     }
     f.land(&Page::of(vec![video_of("v1", "c1"), video_of("v2", "c2")]).over("US", at(3)))
         .await;
@@ -104,7 +107,7 @@ pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kin
     let page = Page::of(vec![video_of("v", "c")]);
     let ended = f.land(&page).await.pass;
     f.store
-        .finish(&PassRef::Open(ended), PassEnd::Complete, at(1))
+        .finish(&mut held(ended), PassEnd::Complete, at(1))
         .await
         .unwrap();
     f.land(&Page {
@@ -117,19 +120,14 @@ pub(crate) async fn only_open_passes_of_the_job_and_listings_of_the_call_and_kin
         ..page.clone()
     })
     .await;
-    let other_job = PassRef::New {
-        job: "another".into(),
-        region: "US".into(),
-        slice: None,
-        started_at: at(0),
-    };
+    let other_job = PassRef::new("another", "US", None, at(0));
     f.land(&Page {
         pass: other_job,
         ..page.clone()
     })
     .await;
     assert_eq!(ids(&f, CHANNEL, at(0)).await, [""; 0]);
-    f.land(&page).await;
+    f.land(&page.over("GB", at(0))).await;
     assert_eq!(ids(&f, CHANNEL, at(0)).await, ["c"]);
 }
 
@@ -176,7 +174,7 @@ pub(crate) async fn a_record_names_what_it_named_in_each_pass_that_listed_it(f: 
     assert_eq!(f.pending(CHANNEL, at(0)).await, named);
     assert_eq!(ids(&f, "/id", at(0)).await, [""; 0]);
     // A step that starts over names what it lists then.
-    assert!(f.store.restart_step(us, 0, at(1)).await.unwrap());
+    assert!(f.store.restart_step(&mut held(us), 0, at(1)).await.unwrap());
     f.land(&Page::of(vec![video_of("v", "c3")]).in_pass(us))
         .await;
     let named = [("c3".to_owned(), us), ("c2".to_owned(), gb)];

@@ -121,8 +121,8 @@ pub(crate) async fn the_tags_of_a_call_are_forgotten_together(f: Catalog) {
     );
 }
 
-pub(crate) async fn a_landing_that_fails_remembers_no_tag(f: Catalog) {
+pub(crate) async fn a_page_whose_pass_is_lost_remembers_no_tag(f: Catalog) {
     let nowhere = tagged("one", "v1", vec![video("a", "x")]).in_pass(ingest_catalog::PassId(99));
-    assert!(nowhere.land(&f.store).await.is_err());
+    assert!(f.land(&nowhere).await.is_lost);
     assert_eq!(cached_page(&f, "one").await, None);
 }

@@ -92,8 +92,12 @@ impl Review<'_> {
         let is_proved = proved.is_some_and(|proved| listed <= proved);
         match full {
             Some(_) if self.shown.full.is_some() => true,
-            // Where the upstream halves its pages, a list that was never longer would end there.
-            Some(full) => is_proved || listed < FEWEST || listed.saturating_mul(2) != full,
+            // Where the upstream halves its pages, a list that was never longer would end there, whatever was proved of a longer page
+            // before that.
+            Some(full) => {
+                let is_half = listed >= FEWEST && listed.saturating_mul(2) == full;
+                !is_half || proved == Some(listed)
+            }
             None => {
                 let told = |proved| proved >= FEWEST || listed < FEWEST;
                 is_proved || proved.is_some_and(told)

@@ -54,12 +54,11 @@ impl Review<'_> {
 
     /// Adds the doubt about a page with a record that is an error, and learns of the others what records have.
     fn check_records(&mut self, page: &Page, said: &mut Said) {
-        let mut records = page.records.iter();
-        if let Some((id, words)) = records.find_map(|one| Some((&one.id, self.error_in(one)?))) {
+        if let Some((id, words)) = self.errors_in(page).into_iter().next() {
             let text = self.text(&format!(
                 "the record `{}` has an error and nothing that earlier ones had, so it is not landed: \"{words}\"; match it in \
                 `errors` if the upstream refuses the request with it",
-                plain(id)
+                plain(&id)
             ));
             return said.add(self.find(Doubt::ErrorReported, text));
         }
@@ -69,15 +68,27 @@ impl Review<'_> {
         }
     }
 
-    /// Returns what a record says that is no record but an error, as one of several or in place of all: it has nothing of what the
-    /// records of the call have.
+    /// Returns the ids of records that are errors, as one of several or in place of all, and what they say: they have nothing of what
+    /// the records of the call have. Among the records of a list, one with an error is data.
     #[must_use]
-    pub fn error_in(&self, record: &Record) -> Option<String> {
+    pub fn errors_in(&self, page: &Page) -> Vec<(String, String)> {
+        if self.call.trust.contains(&Doubt::ErrorReported) {
+            return Vec::new();
+        }
+        let records = page.records.iter();
+        let errors = records.filter_map(|one| Some((one.id.clone(), self.error_in(one)?)));
+        let errors: Vec<_> = errors.collect();
+        match self.step.ids.is_some() || errors.len() == page.records.len() {
+            true => errors,
+            false => Vec::new(),
+        }
+    }
+
+    fn error_in(&self, record: &Record) -> Option<String> {
         let known = [&self.known, &self.shown];
         let are_known = known.iter().any(|known| !known.members.is_empty());
         let mut own = self.own_members(&record.body);
-        let is_accepted = self.call.trust.contains(&Doubt::ErrorReported);
-        if is_accepted || !are_known || own.any(|name| known.iter().any(|one| one.may_have(name))) {
+        if !are_known || own.any(|name| known.iter().any(|one| one.may_have(name))) {
             return None;
         }
         let key = self.call.records.as_ref()?.key.as_ref();
@@ -184,6 +195,12 @@ impl Review<'_> {
         }
         if self.is_empty_list(page, was_asked) {
             self.shown.add_empty(&page.unread.names);
+            let had_records = (1..u64::MAX).contains(&self.last_pages) && !self.names_since();
+            if had_records && self.without_list == self.fetched {
+                said.note(self.text(
+                    "the response has no list, as for one without records, so this pass marks no record as gone",
+                ));
+            }
             return;
         }
         let names = &page.unread.names;

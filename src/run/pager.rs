@@ -120,7 +120,9 @@ struct NextPage {
     /// Whether the list has perhaps more than was landed: its end is not proved, `max_pages` cut it, some of its records have no
     /// id or one that cannot be stored, or no page so far has a list.
     is_partial: bool,
-    /// Whether the list ends here and is all that there is.
+    /// Whether the list ends here.
+    is_proved: bool,
+    /// Whether that is all that there is.
     completes: bool,
     /// The doubts that the page adds.
     doubts: Vec<Doubted>,
@@ -312,6 +314,7 @@ impl<'a> List<'a> {
         let next = NextPage {
             is_cut,
             is_partial: lacks_some || page.skipped > 0 || is_cut || is_unproved || has_no_list,
+            is_proved,
             completes: is_proved && !has_no_list,
             next: onward.into_cursor(),
             doubts,
@@ -358,7 +361,7 @@ impl<'a> List<'a> {
         let if_repeats = next.if_repeats.doubts.first().filter(|_| !is_empty);
         let mut list = self.so_far.clone();
         list.is_partial |= next.is_partial;
-        list.is_ended = next.completes;
+        list.is_ended = next.is_proved;
         self.review.add_to(&mut list, &page);
         self.said.notes.iter().for_each(|note| list.note(note));
         let lasting = self.begins_next(&mut page, &next);
@@ -582,13 +585,12 @@ impl<'a> List<'a> {
     /// Removes the records that are errors, and those whose ids the catalog cannot store, and notes these. Returns whether there are any.
     fn leave_out(&mut self, page: &mut Page) -> bool {
         let catalog = &self.context.catalog;
-        let all = page.records.len();
-        let review = &self.review;
+        let errors = self.review.errors_in(page);
         page.records
-            .retain(|record| review.error_in(record).is_none());
+            .retain(|record| errors.iter().all(|(id, _)| *id != record.id));
         let is_too_long = |record: &&Record| !catalog.takes_id(&record.id);
         let Some(first) = page.records.iter().find(is_too_long) else {
-            return page.records.len() < all;
+            return !errors.is_empty();
         };
         let (call, bytes, id) = (&self.step.call.name, first.id.len(), plain(&first.id));
         self.said.note(format!(

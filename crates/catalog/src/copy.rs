@@ -16,13 +16,6 @@ const AT_ONCE: usize = 100;
 /// The first columns of a pass, which never change: id, job, region and start.
 const IDENTITY: usize = 4;
 
-/// The next numbers of PostgreSQL follow those of the copied rows; in a file they do by themselves.
-const NEXT: [&str; 3] = [
-    "select setval('record_number_seq', greatest((select max(number) from record), 1))",
-    "select setval('record_version_number_seq', greatest((select max(number) from record_version), 1))",
-    "select setval('pass_id_seq', greatest((select max(id) from pass), 1))",
-];
-
 /// A catalog that is copied, or a copy. Each method fails if the catalog cannot be read or written.
 impl Catalog {
     /// Returns the number of rows of a table.
@@ -92,10 +85,9 @@ impl Catalog {
         self.write(|tx| match tx {
             Tx::File(connection) => Ok(sqlite::create_views(connection)?),
             Tx::Server(_) => {
-                for sql in NEXT {
-                    tx.query(sql, values![])?;
-                }
-                Ok(())
+                let next = COPIED.iter().filter_map(Table::next_number);
+                next.map(|sql| tx.query(&sql, values![]).map(drop))
+                    .collect()
             }
         })
         .await?;

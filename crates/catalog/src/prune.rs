@@ -1,4 +1,4 @@
-//! Deletes what an upstream has not returned for too long.
+//! Deletes records that an upstream has not returned for too long. Passes stay.
 
 use super::sql::{StoreError, Tx, values};
 use super::{index, tags};

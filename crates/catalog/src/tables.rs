@@ -27,9 +27,20 @@ pub struct Table {
     pub columns: Vec<(&'static str, Holds)>,
     /// The number of columns of its key.
     pub key: usize,
+    /// Its column that rises with every row; `None` if it has none.
+    number: Option<&'static str>,
 }
 
 impl Table {
+    /// The statement by which the next number of PostgreSQL follows those of copied rows; in a file it does by itself. `None` without
+    /// numbers.
+    pub fn next_number(&self) -> Option<String> {
+        let (table, column) = (self.name, self.number?);
+        Some(format!(
+            "select setval('{table}_{column}_seq', greatest((select max({column}) from {table}), 1))"
+        ))
+    }
+
     #[must_use]
     pub fn key_columns(&self) -> &[(&'static str, Holds)] {
         self.columns.get(..self.key).unwrap_or(&self.columns)
@@ -306,7 +317,7 @@ pub static COPIED: LazyLock<Vec<Table>> = LazyLock::new(|| {
 fn table(statement: &'static str) -> Option<Table> {
     let (name, columns) = statement.split_once(" (\n")?;
     let (columns, _) = columns.split_once("\n)")?;
-    let mut all = Vec::new();
+    let (mut all, mut number) = (Vec::new(), None);
     let mut key = KEYS
         .iter()
         .find(|(table, _)| *table == name)
@@ -317,12 +328,14 @@ fn table(statement: &'static str) -> Option<Table> {
             key = Some(columns.split(',').count());
         } else if let Some((column, kind)) = line.split_once('{') {
             let kind = kind.split('}').next()?;
+            number = number.or((kind == "id").then_some(column.trim_end()));
             all.extend(holds(kind).map(|holds| (column.trim_end(), holds)));
         }
     }
     Some(Table {
         name,
         columns: all,
+        number,
         key: key.unwrap_or(1),
     })
 }

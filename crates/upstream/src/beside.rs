@@ -264,7 +264,9 @@ impl Beside {
             .split_last()
             .is_some_and(|(_, above)| above.iter().any(is_within));
         let is_refusal = code.is_some_and(|code| is_refusal(&code));
-        if !is_inside && (is_refusal || is_error(plain, value, (path, is_of_request))) {
+        // Errors can be what is listed.
+        let is_list = list.tokens().starts_with(path);
+        if !is_inside && !is_list && (is_refusal || is_error(plain, value, (path, is_of_request))) {
             self.errors.insert(place, said(value));
         }
     }
@@ -290,6 +292,12 @@ fn is_of_request(path: &[String], list: &Pointer) -> bool {
             list.tokens().starts_with(above) && ENVELOPES.contains(&plainly(last).as_str())
         }
     }
+}
+
+/// Whether members of this object say something of the request or of its pages, and of no thing that is listed.
+pub fn is_envelope(name: &str) -> bool {
+    let name = plainly(name);
+    ENVELOPES.contains(&name.as_str()) || name.contains("pag") || name.contains("cursor")
 }
 
 /// A code for the success of a request, as text: a number, or a short word such as `E100`.
@@ -320,7 +328,10 @@ pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool
     let has = |names: &[&str]| names.contains(&name.as_str());
     let is_good = |text: &str| {
         let text = text.to_ascii_lowercase();
-        let is_number = text.bytes().all(|byte| byte == b'0') || text == "200";
+        let is_success = text
+            .parse()
+            .is_ok_and(|code: u16| (200..300).contains(&code));
+        let is_number = text.bytes().all(|byte| byte == b'0') || is_success;
         is_number || text == "true" || GOOD.contains(&text.as_str())
     };
     let is_no = |text: &str| ["0", "n", "no"].contains(&text.to_ascii_lowercase().as_str());
@@ -428,7 +439,11 @@ pub fn says_failure(message: &str) -> bool {
     ];
     let text = message.to_ascii_lowercase();
     let is_failure = WORDS.iter().any(|word| text.contains(word)) || says_transient(&text);
-    !text.contains("no error") && is_failure
+    let is_nothing = ["no ", "there are no "]
+        .iter()
+        .any(|words| text.starts_with(words));
+    let is_success = text.contains("no error") || text.contains("success");
+    is_failure && !is_nothing && !is_success
 }
 
 fn shown(text: &str) -> String {

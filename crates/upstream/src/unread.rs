@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, plainly, says_failure, says_transient};
+use super::beside::{Beside, is_envelope, plainly, says_failure, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -491,7 +491,9 @@ impl<'a> PlaceSearch<'a> {
             search.see_parts(part);
             let place = |at: &str| format!("`{above}/*{}`", at.trim_matches('`'));
             let found = search.found;
-            let goes_on = found.cut_part.or(found.next).or(search.says_more);
+            // A group of tasks can be done, too.
+            let says_more = search.says_more.filter(|at| at != "`/done`");
+            let goes_on = found.cut_part.or(found.next).or(says_more);
             if let Some(at) = goes_on {
                 self.found.cut_part.get_or_insert_with(|| place(&at));
             }
@@ -570,7 +572,15 @@ impl<'a> PlaceSearch<'a> {
                 self.found.cut.get_or_insert_with(at);
             }
         }
-        if *value == Value::Bool(false) && NOT_DONE.contains(&plain.as_str()) {
+        // An order can be done, too.
+        let is_done = plain == "done" && !matches!(path, [_]);
+        let is_thing = is_done
+            && !path
+                .iter()
+                .rev()
+                .nth(1)
+                .is_some_and(|above| is_envelope(above));
+        if *value == Value::Bool(false) && NOT_DONE.contains(&plain.as_str()) && !is_thing {
             self.says_more.get_or_insert_with(at);
         }
         if names_next && !self.is_lasting(path) {

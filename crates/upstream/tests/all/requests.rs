@@ -30,7 +30,7 @@ async fn paths_and_parameters_are_filled_in() {
         .region
         .values
         .insert("city".to_owned(), "São Paulo & more".to_owned());
-    asking.ids = vec!["x".to_owned(), "y,z".to_owned()];
+    asking.ids = vec!["x".to_owned(), "y z".to_owned()];
     let since = SinceValue::Time(Timestamp::parse("2026-06-01T00:00:00Z").unwrap());
     asking.since = Some(since);
     asking.fetch().await.unwrap();
@@ -41,7 +41,7 @@ async fn paths_and_parameters_are_filled_in() {
     );
     assert_eq!(
         (request.param("city"), request.param("id")),
-        (Some("São Paulo & more"), Some("x,y,z"))
+        (Some("São Paulo & more"), Some("x,y z"))
     );
     assert!(
         request

@@ -85,9 +85,8 @@ impl Catalog {
         self.write(|tx| match tx {
             Tx::File(connection) => Ok(sqlite::create_views(connection)?),
             Tx::Server(_) => {
-                let next = COPIED.iter().filter_map(Table::next_number);
-                next.map(|sql| tx.query(&sql, values![]).map(drop))
-                    .collect()
+                let mut next = COPIED.iter().filter_map(Table::next_number);
+                next.try_for_each(|sql| tx.query(&sql, values![]).map(drop))
             }
         })
         .await?;

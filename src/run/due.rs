@@ -521,6 +521,7 @@ steps = [{ call = "list" }]
             greatest: None,
             steps: Vec::new(),
             batches: Vec::new(),
+            landed: 0,
             doubts: Vec::new(),
             relists: false,
         };

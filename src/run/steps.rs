@@ -262,3 +262,35 @@ pub fn ids_of(job: &Job, step: &Step) -> Resource {
     };
     Resource::ids(&job.credential.upstream.name, kind)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use ingest_config::Config;
+
+    use super::*;
+
+    fn request(upstream: &str) -> String {
+        let text = format!(
+            "[upstreams.{upstream}]
+            base_url = 'https://api.example.com'
+            calls.list = {{ path = 'list', cost = 1, records = {{ kind = 'thing', id = '/id' }} }}
+            [credentials.main]
+            upstream = '{upstream}'
+            limits.daily = {{ quota = 9, window = '1h' }}
+            [jobs.all]
+            credential = 'main'
+            steps = [{{ call = 'list' }}]"
+        );
+        let config = Config::parse(&text, Path::new("quotas.toml"), &[]).unwrap();
+        let job = config.jobs.first().unwrap();
+        request_of(job, job.steps.first().unwrap(), &Region::default())
+    }
+
+    #[test]
+    fn a_list_of_a_renamed_upstream_is_another_one_whose_records_are_others() {
+        assert_eq!(request("one"), request("one"));
+        assert_ne!(request("one"), request("other"));
+    }
+}

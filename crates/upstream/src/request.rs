@@ -92,7 +92,7 @@ impl<'a> RequestParts<'a> {
     /// the page does not change. Does not contain the secret.
     pub fn name(&self) -> String {
         let call = &self.request.step.call;
-        let identity = identity_of(call, Some(self));
+        let identity = identity_of(call, &self.upstream.name, Some(self));
         let stored = call.records.as_deref().map(|records| {
             let texts: Vec<&str> = records.templates().map(Template::as_str).collect();
             let form = (records.format, records.layout, &records.fields);
@@ -256,7 +256,7 @@ impl<'a> PageRequest<'a> {
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let no_limits = BTreeMap::new();
         let parts = RequestParts::new(upstream, &no_limits, self);
-        identity_of(&self.step.call, parts.ok().as_ref())
+        identity_of(&self.step.call, &upstream.name, parts.ok().as_ref())
     }
 
     /// Its identity among the requests to all upstreams; `None` if it cannot be built.
@@ -268,7 +268,7 @@ impl<'a> PageRequest<'a> {
     }
 }
 
-fn identity_of(call: &Call, parts: Option<&RequestParts<'_>>) -> String {
+fn identity_of(call: &Call, upstream: &str, parts: Option<&RequestParts<'_>>) -> String {
     let sent = parts.map(|parts| {
         set_ones(json!({
             "method": call.method.as_str(),
@@ -281,7 +281,7 @@ fn identity_of(call: &Call, parts: Option<&RequestParts<'_>>) -> String {
     let paging = &call.paging;
     let identity = set_ones(json!({
         "sent": sent,
-        "read": call.records.as_ref().map(|records| read_of(records)),
+        "read": call.records.as_ref().map(|records| read_of(upstream, records)),
         "paging": paging.identity(),
         "lasting": paging.lasting().map(Lasting::as_str),
         "lasting_param": paging.lasting_param(),
@@ -290,9 +290,9 @@ fn identity_of(call: &Call, parts: Option<&RequestParts<'_>>) -> String {
 }
 
 /// What tells the records of a response apart.
-fn read_of(records: &Records) -> Value {
+fn read_of(upstream: &str, records: &Records) -> Value {
     let ids: Vec<&str> = records.id.iter().map(Field::as_str).collect();
-    json!([records.at.as_str(), records.kind, ids])
+    json!([upstream, records.at.as_str(), records.kind, ids])
 }
 
 fn header_lines(headers: &HeaderMap) -> Vec<String> {

@@ -75,8 +75,8 @@ fn the_identities_of_a_configuration_are_those_of_every_build() {
     assert_eq!(
         (stored("refused").as_str(), stored("doubtful").as_str()),
         (
-            "3232e8154085689e05470e03478c0d72",
-            "823cadb6387c105ad29c32c1e9e7cb85"
+            "b8b21a48de6b1e61e1d5b77a52d9a847",
+            "e8469990586489b0f2a053284d864941"
         )
     );
 }

@@ -143,13 +143,14 @@ fn a_kept_page_that_the_catalog_rejects_stays_in_its_file_and_one_that_was_cut_d
 #[test]
 fn a_run_that_stalls_between_its_charge_and_its_request_does_not_send_what_another_machine_walks() {
     let schema = PostgresServer::shared().schema();
-    let delay = Duration::from_millis(300);
+    // So long that the ledger hangs before the first page is there, on a busy machine too.
+    let delay = Duration::from_millis(800);
     let machines = Machines::new(&schema, &["A"], delay, &["catalog.lease=1s"]);
     let stalled = machines.start(0);
     machines.wait_for_requests(1);
     // The next charge waits for its answer, which arrives while the process is stopped.
     machines.redis.hang();
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(1200));
     signal(&stalled, Signal::STOP);
     machines.redis.resume();
     machines.take_over();

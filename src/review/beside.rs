@@ -198,7 +198,7 @@ impl Review<'_> {
             let had_records = (1..u64::MAX).contains(&self.last_pages) && !self.names_since();
             if had_records && self.without_list == self.fetched {
                 said.note(self.text(
-                    "the response has no list, as for one without records, so this pass marks no record as gone",
+                    "the response leaves the list out, as it does without records; this pass marks no record as gone",
                 ));
             }
             return;

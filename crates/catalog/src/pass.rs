@@ -17,9 +17,9 @@ pub struct PassId(pub i64);
 /// A pass that a run walks, and what proves that it still does. The pass is in the catalog from its first page on, or from its end if
 /// it landed none.
 ///
-/// Whoever takes up a pass writes a random token to it, and each write on it raises a number. A write counts only for the holder
-/// of the token, and only if the catalog has all that this one wrote before: a holder that stalled is refused once another one took
-/// the pass up, and so is one whose writes a failover lost.
+/// The process that takes up a pass writes a random token to it, and each write on the pass raises a number. A write counts only for
+/// the holder of the token, and only if the catalog has all its former writes. So the catalog refuses a holder that stalled while
+/// another one took the pass up, and one whose writes a failover lost.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PassRef {
     pub job: String,

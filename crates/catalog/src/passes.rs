@@ -433,7 +433,7 @@ pub fn hold(
     Ok((held, found.collect()))
 }
 
-/// Gives an unfinished pass to this process, unless it is not as it was read. Whoever held it writes nothing to it any more.
+/// Gives an unfinished pass to this process if nothing was written to it since it was read. Its former holder can write nothing more.
 pub fn take_up(tx: &Tx<'_>, pass: PassId, landed: i64, token: Uuid) -> Result<bool, StoreError> {
     let taken = tx.first(TAKE_UP, values![pass.0, landed, token.to_string()])?;
     Ok(taken.is_some())
@@ -532,8 +532,8 @@ pub fn count(tx: &Tx<'_>, pass: PassId, counts: Counts<'_>) -> Result<(), StoreE
     )
 }
 
-/// Counts requests that brought no page, or one that a pass which is lost does not list. They are paid for whoever holds the pass. Of
-/// one that is not in the catalog, a failed one is stored. Returns the pass.
+/// Counts requests that brought no page, or a page that is not listed since its pass is lost: they are paid for. Stores a failed pass
+/// where the catalog has none. Returns the pass.
 pub fn count_unproductive(
     tx: &Tx<'_>,
     pass: &PassRef,

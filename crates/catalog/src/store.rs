@@ -71,8 +71,8 @@ impl Catalog {
         }
     }
 
-    /// Takes up an unfinished pass as it was read: from then on it is this process that walks it, and whoever walked it before writes
-    /// nothing to it any more. `None` if it is not as it was read.
+    /// Takes up an unfinished pass: from then on this process alone can write to it. `None` if something was written to it since it was
+    /// read.
     pub async fn take_up(
         &self,
         job: &str,

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use super::repeated::{Repeated, TooMuchRepeated, size};
 
+/// The member for a value that is not an object: records by name are made of the name and the value.
+pub const SCALAR: &str = "value";
+
 /// Why lists are no records.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoRecords {

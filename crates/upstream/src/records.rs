@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::beside::error_of;
 use super::elements::{as_lists, is_place};
-use super::layout::{NoRecords, from_columns, from_rows};
+use super::layout::{NoRecords, SCALAR, from_columns, from_rows};
 use super::repeated::{Repeated, TooMuchRepeated};
 use ingest_base::record::Record;
 use ingest_config::{Field, Format, Layout, Pointer, Records, Values};
@@ -468,7 +468,11 @@ fn lacks_names(what: &Records, rows: &[Value]) -> bool {
     };
     let ids = what.id.iter().filter_map(Field::pointer);
     let mut ids = ids.filter_map(|at| at.tokens().first());
-    ids.any(|id| !what.columns.contains_key(id) && !names.iter().any(|name| name == id))
+    let is_added = |id: &String| {
+        let column = what.columns.get(id);
+        column.is_some_and(|column| column.template.is_some())
+    };
+    ids.any(|id| !is_added(id) && !names.iter().any(|name| name == id))
 }
 
 /// Whether a value is an object, or a list that can have some.
@@ -479,9 +483,6 @@ fn holds_object(value: &Value) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
-
-/// The member for a value that is not an object: records by name are made of the name and the value.
-pub const SCALAR: &str = "value";
 
 /// The id of a record: its text, and of a number the digits that came. `None` if a part of it is missing, blank, or is what no
 /// database stores exactly.

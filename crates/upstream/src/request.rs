@@ -250,8 +250,8 @@ impl<'a> PageRequest<'a> {
     pub const fn is_first(&self) -> bool {
         self.cursor.is_none() && self.lasting.is_none()
     }
-    /// Its fingerprint: the call, and a hash of what is sent and how the response is read. The secret and the upstream's
-    /// `base_url` are not part of it; nor is the cursor, if the request has none.
+    /// Its fingerprint: the call, and a hash of the upstream's name, what is sent and how the response is read. The secret and the
+    /// upstream's `base_url` are not part of it; nor is the cursor, if the request has none.
     #[must_use]
     pub fn identity(self, upstream: &config::Upstream) -> String {
         let no_limits = BTreeMap::new();

@@ -233,7 +233,7 @@ pub(crate) fn new_pass(region: &str, started_at: Timestamp) -> PassRef {
     }
 }
 
-/// A pass that a page of [`new_pass`] began, as whoever holds it writes to it.
+/// The reference by which the holder of a pass that a page of [`new_pass`] began writes to it.
 pub(crate) fn held(pass: PassId) -> PassRef {
     PassRef {
         id: Some(pass),

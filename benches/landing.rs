@@ -130,6 +130,7 @@ async fn land(
         units: [("daily".to_owned(), Units::new(1))].into_iter().collect(),
         tag: None,
         now: at(walk),
+        latest: at(walk),
     };
     let landing = Arc::new(landing);
     let begun = Instant::now();

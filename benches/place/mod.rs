@@ -257,6 +257,7 @@ async fn land(
             units: Cost::from_iter([("daily".to_owned(), Units::new(1))]),
             tag: None,
             now: at,
+            latest: at,
         };
         pass.confirm(&catalog.land(Arc::new(landing)).await.unwrap());
     }

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use super::attempt::fetch_page;
 use super::context::Context;
+use super::due::LONGEST_TOLERANCE;
 use super::stats::PassStats;
 use super::steps::request_of;
 use super::stop_reason::StopReason;
@@ -505,7 +506,7 @@ impl<'a> List<'a> {
 
     /// A page to land, which says nothing of its list yet.
     fn landing(&self, page: &mut Page, pass: PassRef) -> Landing {
-        let call = &self.step.call;
+        let (call, now) = (&self.step.call, self.context.clock.now());
         Landing {
             id: Uuid::now_v7(),
             pass,
@@ -534,7 +535,8 @@ impl<'a> List<'a> {
             requests: self.stats.unlanded_requests,
             units: self.stats.unlanded_units.clone(),
             tag: page.tag.take(),
-            now: self.context.clock.now(),
+            now,
+            latest: now + LONGEST_TOLERANCE,
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ingest_base::private::Directory;
 use ingest_catalog::{Catalog, CatalogError, Landing};
 use ingest_config::Records;
+use ingest_quota::Timestamp;
 
 /// The file of unlanded pages: a JSON object per line.
 #[derive(Debug, Clone)]
@@ -62,7 +63,8 @@ impl Unlanded {
     }
 
     /// Lands all pages of the file, and deletes it. The pages of a pass that another run took up since bring their new records and counts
-    /// only, as any page whose pass is lost.
+    /// only, as any page whose pass is lost; so do those of a region that another run walked since, as far as passes that began until
+    /// `latest` show.
     ///
     /// # Errors
     /// The catalog is unavailable; the pages that are left stay in the file. A page that it rejects stays there too.
@@ -70,6 +72,7 @@ impl Unlanded {
         &self,
         catalog: &Catalog,
         kind_of: KindOf<'_>,
+        latest: Timestamp,
     ) -> Result<u64, CatalogError> {
         let failed = |error: io::Error| {
             let path = self.path.display();
@@ -92,7 +95,7 @@ impl Unlanded {
         let mut lines = lines.filter(|line| !line.is_empty());
         let mut outcome = Ok(());
         for line in lines.by_ref() {
-            match self.land(catalog, kind_of, line).await {
+            match self.land(catalog, (kind_of, latest), line).await {
                 Ok(Line::Landed) => landed += 1,
                 Ok(Line::Cut) => {}
                 Ok(Line::Left) => left.push(line),
@@ -118,7 +121,7 @@ impl Unlanded {
     async fn land(
         &self,
         catalog: &Catalog,
-        kind_of: KindOf<'_>,
+        (kind_of, latest): (KindOf<'_>, Timestamp),
         line: &[u8],
     ) -> Result<Line, CatalogError> {
         let path = self.path.display();
@@ -142,7 +145,7 @@ impl Unlanded {
             );
             return Ok(Line::Left);
         };
-        landing.kind = kind;
+        (landing.kind, landing.latest) = (kind, latest);
         catalog.land(Arc::new(landing)).await?;
         Ok(Line::Landed)
     }

@@ -62,19 +62,33 @@ fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
     path.map(|Path(named)| named).map_err(wrong)
 }
 
+/// A time as the commands take it, such as `7d` or `2026-11-01`; an absent or empty one is `None`.
+pub fn since(name: &str, text: Option<&str>) -> Result<Option<Since>, Problem> {
+    parsed(name, text, str::parse)
+}
+
 /// A span such as `7d`; an absent or empty one is `None`.
-pub fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
+    let expected = |_| "expected a span such as 36h or 7d".to_owned();
+    parsed(name, text, |text| {
+        humantime::parse_duration(text).map_err(expected)
+    })
+}
+
+fn parsed<T>(
+    name: &str,
+    text: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, Problem> {
     // A form of the page sends the fields that nobody filled in, as empty text.
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let wrong = |_| {
+    let wrong = |why| {
         let text = ingest_base::plain::one_line(text);
-        Problem::bad_request(format!(
-            "{name}: `{text}` is no time span; write for example 7d"
-        ))
+        Problem::bad_request(format!("{name}: cannot read `{text}`: {why}"))
     };
-    humantime::parse_duration(text).map(Some).map_err(wrong)
+    parse(text).map(Some).map_err(wrong)
 }
 
 /// A number in a range; an absent or empty one is `usual`.
@@ -115,8 +129,9 @@ pub struct HistoryParameters {
 const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 impl HistoryParameters {
-    pub fn since(&self) -> Result<Duration, Problem> {
-        Ok(span("since", self.since.as_deref())?.unwrap_or(MONTH))
+    pub fn since(&self) -> Result<Since, Problem> {
+        let since = since("since", self.since.as_deref())?;
+        Ok(since.unwrap_or(Since::Ago(MONTH)))
     }
 }
 
@@ -124,7 +139,7 @@ pub async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Respo
     let since = parameters::<HistoryParameters>(&uri)?.since()?;
     let history = app
         .read(move |environment| async move {
-            let since = environment.clock.now() - since;
+            let since = since.at(environment.clock.now());
             history::report(&environment, since).await
         })
         .await?;
@@ -154,7 +169,7 @@ impl SearchParameters {
             words: vec![self.q.clone()],
             kind: filled(&self.kind),
             region: filled(&self.region),
-            since: span("since", self.since.as_deref())?.map(Since::Ago),
+            since: since("since", self.since.as_deref())?,
             limit: number("limit", self.limit.as_deref(), 20)?,
         })
     }
@@ -274,8 +289,8 @@ pub async fn records_page(
     kind: &str,
     parameters: &RecordsParameters,
 ) -> Result<RecordsPage, Problem> {
-    let since = span("since", parameters.since.as_deref())?;
-    let seen_since = span("seen_since", parameters.seen_since.as_deref())?;
+    let changed = since("since", parameters.since.as_deref())?;
+    let seen = since("seen_since", parameters.seen_since.as_deref())?;
     let most = number("limit", parameters.limit.as_deref(), 100)?;
     let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let after = filled(&parameters.cursor).map(|cursor| cursor.parse::<i64>());
@@ -290,8 +305,8 @@ pub async fn records_page(
         let query = RecordsQuery {
             kind,
             region,
-            since: seen_since.map(|span| now - span),
-            changed_since: since.map(|span| now - span),
+            since: seen.map(|since| since.at(now)),
+            changed_since: changed.map(|since| since.at(now)),
         };
         let archive = environment.archive().await?;
         Ok(archive.records_page(query, after, most).await?)

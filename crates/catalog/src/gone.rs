@@ -184,6 +184,12 @@ pub fn before(pass: PassId, steps: &[usize]) -> Vec<Query<'static>> {
     of(BEFORE).chain(of(INCOMPLETE)).collect()
 }
 
+/// The statement for what a step of a pass lacks of the list that a row names: a pass and a step.
+fn missing_of(row: &Row, (pass, own): (PassId, usize)) -> Result<Query<'static>, StoreError> {
+    let (former, step) = (row.integer(0)?, row.integer(1)?);
+    Ok(Query::new(MISSING, values![former, step, pass.0, own]))
+}
+
 /// Marks what these of a pass's lists lost, by the rows that [`before`] finds. Returns the number of records.
 pub fn mark(
     tx: &Tx<'_>,
@@ -192,29 +198,35 @@ pub fn mark(
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let (before, incomplete) = found.split_at(steps.len().min(found.len()));
-    let mut missing = Vec::new();
+    let (mut missing, mut releases) = (Vec::new(), Vec::new());
     let mut previous = None;
     for (own, (before, incomplete)) in steps.iter().zip(before.iter().zip(incomplete)) {
-        let mut lists: Vec<(i64, i64)> = Vec::new();
         for row in incomplete {
-            lists.push((row.integer(0)?, row.integer(1)?));
+            missing.push(missing_of(row, (pass, *own))?);
         }
         for row in before {
-            let (former, Some(step)) = (row.integer(0)?, row.optional_integer(1)?) else {
+            let former = row.integer(0)?;
+            if row.optional_integer(1)?.is_none() {
                 continue;
-            };
+            }
             previous = Some(former);
-            lists.push((former, step));
+            missing.push(missing_of(row, (pass, *own))?);
             if let Some(request) = row.optional_text(2)? {
-                for named in tx.query(RELEASE, values![pass.0, request])? {
-                    lists.push((named.integer(0)?, named.integer(1)?));
-                }
+                releases.push((*own, Query::new(RELEASE, values![pass.0, request])));
             }
         }
-        let of_list = |(former, step)| Query::new(MISSING, values![former, step, pass.0, *own]);
-        missing.extend(lists.into_iter().map(of_list));
     }
-    let found = tx.ask_all(&missing)?;
+    // Together, since a list seldom has anything to release.
+    let (owns, releases): (Vec<usize>, Vec<Query<'_>>) = releases.into_iter().unzip();
+    let of_releases = releases.len();
+    let mut found = tx.ask_all(&[releases, missing].concat())?;
+    let mut released = Vec::new();
+    for (own, rows) in owns.iter().zip(found.drain(..of_releases)) {
+        for row in &rows {
+            released.push(missing_of(row, (pass, *own))?);
+        }
+    }
+    found.extend(tx.ask_all(&released)?);
     let found = found.iter().flatten().map(|row| row.optional_integer(0));
     let missing = found.filter_map(Result::transpose);
     let mut missing: Vec<i64> = missing.collect::<Result<_, _>>()?;

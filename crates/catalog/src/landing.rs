@@ -69,7 +69,11 @@ pub struct Landing {
     pub units: Cost,
     /// The upstream's name for the page, to request it only if it changed.
     pub tag: Option<Tag>,
+    /// When it was received.
     pub now: Timestamp,
+    /// The page can wait for the catalog, and begins no pass if another one walked its region meanwhile. A pass that began later
+    /// than this is of a clock that ran ahead, and does not count.
+    pub latest: Timestamp,
 }
 
 /// Whether a list can end at what is known: the newest records come first, so behind a page of which nothing changed, nothing did.

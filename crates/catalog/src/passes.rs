@@ -410,7 +410,7 @@ pub fn holding(landing: &Landing) -> Query<'_> {
     let Some(id) = pass.id else {
         let (from, to) = edges(pass.slice);
         let of = values![&pass.job, &pass.region, pass.started_at, from, to];
-        let more = values![landing.relists, pass.token.to_string(), landing.now];
+        let more = values![landing.relists, pass.token.to_string(), landing.latest];
         return Query::new(BEGIN, [of, more].concat());
     };
     held(id, pass)

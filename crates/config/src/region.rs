@@ -1,6 +1,6 @@
 //! `regions`: a list of codes, or a table of regions with values.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use ingest_base::bounded;
 use schemars::JsonSchema;
@@ -250,9 +250,23 @@ fn of_csv(text: &str) -> Result<Value, String> {
         .trim(csv::Trim::All)
         .from_reader(text.as_bytes());
     let heads = reader.headers().map_err(|error| error.to_string())?.clone();
+    let mut seen = HashSet::new();
+    if let Some(head) = heads.iter().find(|head| !seen.insert(*head)) {
+        return Err(format!("its column `{head}` is there twice"));
+    }
     let mut regions = Map::new();
     for row in reader.records() {
         let row = row.map_err(|error| error.to_string())?;
+        let line = row.position().map_or(0, csv::Position::line);
+        // A quotation mark that nobody closed takes up the regions behind it.
+        if row.iter().any(|value| value.contains(['\n', '\r'])) {
+            return Err(format!(
+                "line {line}: a quoted value goes on in the next line; close its quotation mark"
+            ));
+        }
+        if row.get(0).is_some_and(|code| code.starts_with('#')) {
+            return Err(format!("line {line} is a comment, which it cannot have"));
+        }
         let values = heads.iter().zip(row.iter()).skip(1);
         // An empty cell is no value.
         let values = values.filter(|(_, value)| !value.is_empty());

@@ -93,6 +93,16 @@ impl Authorization {
         revealed.map_err(|error| Failure::NotSent(error.to_string()))
     }
 
+    /// Reads the secrets, and builds the request for an access token of which they are a part. It is not sent.
+    ///
+    /// # Errors
+    /// A secret is missing, or is none that a token can be requested with.
+    pub async fn check(&self) -> Result<(), Failure> {
+        let secrets = self.secrets().await?;
+        let token = self.token.as_ref();
+        token.map_or(Ok(()), |token| token.check(&secrets))
+    }
+
     /// Records that the upstream accepted what a request carried.
     pub async fn accepted(&self, carried: &Carried) {
         self.secrets.accepted(&carried.secrets).await;

@@ -167,7 +167,7 @@ impl Client {
     /// # Errors
     /// A secret is missing.
     pub async fn has_secrets(&self) -> Result<(), Failure> {
-        self.authorization.secrets().await.map(drop)
+        self.authorization.check().await
     }
 
     /// The request as it would be sent, without its secrets.

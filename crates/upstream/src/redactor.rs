@@ -113,8 +113,8 @@ fn clean<'a, 's>(text: &'a str, hidden: impl Iterator<Item = &'s Hidden>) -> Cow
     })
 }
 
-/// Returns a secret as it is, percent-encoded (once and twice, as forms have it too), in base64, and as JSON has it; nothing of
-/// an empty one. A secret of letters and digits has two different texts.
+/// Returns a secret as it is, percent-encoded (once and twice, as forms have it too), in base64, and as JSON and HTML have it; nothing
+/// of an empty one. A secret of letters and digits has two different texts.
 fn encoded(secret: &SecretString) -> Vec<Hidden> {
     let secret = secret.expose_secret();
     let all = utf8_percent_encode(secret, NON_ALPHANUMERIC).to_string();
@@ -130,6 +130,7 @@ fn encoded(secret: &SecretString) -> Vec<Hidden> {
         json.replace('/', "\\/"),
         json.to_owned(),
     ];
+    texts.extend(QUOTES.map(|quotes| in_html(secret, quotes)));
     for percent in [all, reserved] {
         // The digits of `%2F` are written in small letters as well.
         texts.push(in_small_digits(&percent));
@@ -143,6 +144,21 @@ fn encoded(secret: &SecretString) -> Vec<Hidden> {
     hidden.map(|text| Hidden { text, is_telltale }).collect()
 }
 
+/// What stands for a quotation mark and an apostrophe in HTML: in texts between tags, and as several languages write them.
+const QUOTES: [(&str, &str); 5] = [
+    ("\"", "'"),
+    ("&quot;", "'"),
+    ("&quot;", "&#39;"),
+    ("&quot;", "&#x27;"),
+    ("&#34;", "&#39;"),
+];
+
+fn in_html(text: &str, (quote, apostrophe): (&str, &str)) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;");
+    let escaped = escaped.replace('>', "&gt;").replace('"', quote);
+    escaped.replace('\'', apostrophe)
+}
+
 /// `%2f` for each `%2F`.
 fn in_small_digits(percent: &str) -> String {
     let mut parts = percent.split('%');
@@ -152,4 +168,22 @@ fn in_small_digits(percent: &str) -> String {
         text.extend(["%", &digits.to_ascii_lowercase(), rest]);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_as_html_escapes_it() {
+        let redactor = Redactor::new([SecretString::from("a&b\"<c>'d")]);
+        for escaped in [
+            "a&amp;b&quot;&lt;c&gt;&#x27;d",
+            "a&amp;b&quot;&lt;c&gt;&#39;d",
+            "a&amp;b&#34;&lt;c&gt;&#39;d",
+            "a&amp;b\"&lt;c&gt;'d",
+        ] {
+            assert_eq!(redactor.clean(&format!("key {escaped}.")), "key ***.");
+        }
+    }
 }

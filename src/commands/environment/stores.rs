@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use super::practice::{known_secrets, sandboxed};
 use super::{CATALOG_FILE, Environment};
 use crate::commands::Error;
+use crate::run::due::LONGEST_TOLERANCE;
 use crate::run::{Context, Selection, Unlanded, Upstreams};
 use ingest_base::clock::Monotonic;
 use ingest_catalog::{
@@ -71,7 +72,10 @@ impl Environment {
             let upstream = self.config.upstreams.get(upstream)?;
             upstream.calls.get(call)?.records.clone()
         };
-        let landed = unlanded.land_all(&context.catalog, &kind_of).await?;
+        let latest = context.clock.now() + LONGEST_TOLERANCE;
+        let landed = unlanded
+            .land_all(&context.catalog, &kind_of, latest)
+            .await?;
         if landed > 0 {
             tracing::info!(
                 pages = landed,

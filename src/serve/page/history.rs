@@ -71,7 +71,11 @@ pub async fn history_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
             &regions_of(&app.environment),
             filled(&filter.region),
         ),
-        field(("since", "Started within"), Some(since), "such as 30d"),
+        field(
+            ("since", "Started within"),
+            Some(since),
+            "such as 30d or 2026-11-01",
+        ),
     ];
     let form = form("/history", "Show", &fields);
     let shown = match asked {
@@ -91,7 +95,7 @@ async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
         environment
             .expect_stored(job.as_slice(), region.as_slice())
             .await?;
-        let since = environment.clock.now() - since;
+        let since = since.at(environment.clock.now());
         let mut history = history::report(&environment, since).await?;
         let mut doc = Doc::default();
         if asked.is_of_some() {

@@ -71,7 +71,7 @@ pub async fn search_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
         field(
             ("since", "Seen within"),
             filled(&filter.since),
-            "such as 7d",
+            "such as 7d or 2026-11-01",
         ),
     ];
     let form = form("/search", "Search", &fields);

@@ -51,6 +51,10 @@ fn an_answer_is_the_json_of_the_command() {
             vec!["history", "--since", "2d"],
         ),
         (
+            "/api/v1/history?since=yesterday".to_owned(),
+            vec!["history", "--since", "yesterday"],
+        ),
+        (
             format!("/api/v1/search?q={encoded}&kind=video&limit=3"),
             vec!["search", &word, "--kind", "video", "--limit", "3"],
         ),

@@ -222,6 +222,7 @@ impl Page {
             units: self.units.clone(),
             tag: self.tag.clone(),
             now: self.now,
+            latest: self.now + Duration::from_secs(5 * 60),
         }
     }
 }

@@ -227,7 +227,8 @@ impl Response {
             )));
         }
         if self.format != Format::Xml && is_html(&text) {
-            let (came, shown) = (self.markup(&text), self.shown(&html_text(&text)));
+            let clean = self.redactor.clean(&text);
+            let (came, shown) = (self.markup(&text), self.shown(&html_text(&clean)));
             let (stated, expected) = (self.stated_type(), self.format.name());
             return Err(Failure::Unreadable {
                 message: format!("the response is {came}{stated} instead of {expected}: {shown}"),

@@ -188,10 +188,11 @@ pub fn said(answer: &Response, document: &Value) -> String {
     let text = redirect(answer)
         .or_else(|| message_in(document))
         .unwrap_or_default();
-    let text = if is_html(&text) {
-        html_text(&text)
-    } else {
-        without_tags(&text)
+    // First, since what looks like a tag can be a part of a secret.
+    let text = answer.redactor.clean(&text);
+    let text = match is_html(&text) {
+        true => html_text(&text),
+        false => without_tags(&text),
     };
     let shown = answer.shown(&text);
     match shown

@@ -115,6 +115,15 @@ impl AccessToken {
         }
     }
 
+    /// Builds the request for a token, which is not sent.
+    ///
+    /// # Errors
+    /// None can be built of these secrets.
+    pub fn check(&self, secrets: &SecretsInUse) -> Result<(), Failure> {
+        let request = token_request(&self.oauth, secrets, None, SystemClock.now());
+        request.map(drop).map_err(Failure::NotSent)
+    }
+
     /// A token for one request, which is requested if there is none that stays valid for a while.
     ///
     /// # Errors
@@ -238,8 +247,8 @@ impl AccessToken {
     ) -> Result<Token, Failure> {
         let mut attempt = 1;
         loop {
-            let request = token_request(&self.oauth, secrets, refresh, SystemClock.now())
-                .map_err(Failure::NotSent)?;
+            let request = token_request(&self.oauth, secrets, refresh, SystemClock.now());
+            let request = request.map_err(|why| self.unsendable(&why))?;
             let (why, pause) = match self.send(&request).await {
                 Err(Failure::Transient {
                     message,
@@ -263,6 +272,12 @@ impl AccessToken {
             tokio::time::sleep(pause).await;
             attempt += 1;
         }
+    }
+
+    fn unsendable(&self, why: &str) -> Failure {
+        let whose = self.stored_in.as_ref();
+        let whose = whose.map(|(_, credential)| format!("the credential {credential}: "));
+        Failure::NotSent(whose.unwrap_or_default() + why)
     }
 
     async fn send(&self, request: &TokenRequest) -> Result<Token, Failure> {

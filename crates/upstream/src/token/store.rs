@@ -2,7 +2,7 @@
 //! machine uses the same token, so that a refresh token that the server replaces with each use is used once.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct Replacement {
 
 /// The directory of tokens in a state directory.
 const TOKENS: &str = "tokens";
+/// The bytes that tokens are expected to take at most.
+const ROOM: usize = 64 * 1024;
 /// More bytes than the file of a credential has: answers with tokens are shorter.
 const LONGEST: u64 = 16 << 20;
 
@@ -109,8 +111,8 @@ impl TokenStore {
         })
     }
 
-    /// Creates the file that will replace the stored tokens, before a token is requested: the server may answer with a new
-    /// refresh token, which must not be lost because nothing can be written.
+    /// Creates the file that will replace the stored tokens, with room for them on its disk, before a token is requested: the server
+    /// may answer with a new refresh token, which must not be lost because nothing can be written.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -119,7 +121,11 @@ impl TokenStore {
         let created = self.make_directory().and_then(|directory| {
             // A process that was killed can have left one, with other permissions.
             directory.remove(&name)?;
-            let file = directory.create_new(&name)?;
+            self.expect_file(&directory)?;
+            let mut file = directory.create_new(&name)?;
+            file.write_all(&vec![b' '; ROOM])?;
+            file.sync_all()?;
+            file.rewind()?;
             Ok(Replacement { directory, file })
         });
         created.map_err(|error| {
@@ -142,6 +148,7 @@ impl TokenStore {
         let text = Zeroizing::new(self.document(token).to_string());
         let stored = file
             .write_all(text.as_bytes())
+            .and_then(|()| file.set_len(text.len() as u64))
             .and_then(|()| file.sync_all())
             .and_then(|()| directory.rename(self.file("new"), self.file("json")));
         stored.map_err(|error| {
@@ -150,6 +157,14 @@ impl TokenStore {
                 self.path("json").display()
             )
         })
+    }
+
+    /// Fails where something else is in the place of the stored tokens, which no file replaces.
+    fn expect_file(&self, directory: &Directory) -> io::Result<()> {
+        match directory.open_file(self.file("json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn make_directory(&self) -> io::Result<Directory> {

@@ -507,6 +507,25 @@ async fn the_secret_is_in_no_error_no_trace_no_page_and_no_debug_text() {
 }
 
 #[tokio::test]
+async fn a_secret_that_looks_like_a_tag_is_in_no_message() {
+    type Echo = fn(&str) -> StubAnswer;
+    let echoes: [Echo; 2] = [
+        |secret| StubAnswer::error(400, &json!({ "error": { "message": secret } })),
+        |secret| StubAnswer::text(200, &format!("<title>{secret}</title>")),
+    ];
+    for echo in echoes {
+        let stub = StubUpstream::start(move |request| echo(request.header("x-key").unwrap()));
+        let mut asking = asking(&stub.url()).auth(Auth::Header("x-key".to_owned()));
+        asking.secret = Some("AbCd-0123456789<q>more");
+        let refused = told(&asking.fetch().await.unwrap_err());
+        assert!(
+            refused.contains("***") && !refused.contains("more"),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_secret_is_in_no_error_of_a_connection() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -231,6 +231,20 @@ async fn a_rotated_refresh_token_is_stored_for_its_owner_alone_and_used_by_the_n
 }
 
 #[tokio::test]
+async fn no_token_is_requested_where_a_replaced_refresh_token_could_not_be_stored() {
+    let state = tempfile::tempdir().unwrap();
+    let endpoint = issuing(3600, true);
+    let upstream = accepting(&["access-token-1"]);
+    let asking = by_oauth(&upstream, oauth(refresh_grant(), &endpoint.url()));
+    let stored = format!("tokens/{}.json", credential(&asking).name);
+    std::fs::create_dir_all(state.path().join(stored)).unwrap();
+    let refused = asking.fetch_by(&client(&asking, state.path())).await;
+    let said = told(&refused.unwrap_err());
+    assert!(said.contains("cannot store access tokens"), "{said}");
+    assert_eq!(endpoint.requests().len(), 0);
+}
+
+#[tokio::test]
 async fn another_refresh_token_in_the_configuration_replaces_a_stored_one() {
     let state = tempfile::tempdir().unwrap();
     let endpoint = issuing(3600, true);
@@ -409,6 +423,8 @@ async fn a_service_account_signs_a_claim_with_its_key() {
         ..credential(&asking)
     };
     let client = Client::for_credential(&credential, state.path()).unwrap();
+    client.has_secrets().await.unwrap();
+    assert_eq!(endpoint.requests().len(), 0);
     asking.fetch_by(&client).await.unwrap();
     let form = form(&endpoint.requests()[0]);
     assert_eq!(

@@ -569,6 +569,10 @@ pub(crate) async fn a_page_that_was_requested_before_another_run_walked_the_regi
     assert!(f.land(&late).await.is_lost, "one is open");
     finish(&f, walked, PassEnd::Complete).await;
     assert!(f.land(&late).await.is_lost, "one is complete");
+    let began_later = f.land(&Page::of(vec![]).over("DE", at(5))).await.pass;
+    finish(&f, began_later, PassEnd::Complete).await;
+    let waited = mine(0).over("DE", at(0));
+    assert!(f.land(&waited).await.is_lost, "one began behind the page");
     let region = |region: &str| mine(0).over(region, at(0));
     assert!(!f.land(&region("GB")).await.is_lost);
     let began_with_that_one = f.land(&mine(1).over("US", at(1))).await;

@@ -53,7 +53,7 @@ fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
     steps(config).filter_map(|(job, step)| {
         let keep = job.credential.upstream.keep?;
         let (why, instead) = match job.every {
-            _ if step.call.paging.lasting().is_some() => (
+            _ if step.call.paging.lasting.is_some() => (
                 "a list with `page.lasting` returns what changed only",
                 "remove `keep`, or run the job with --relist more often",
             ),
@@ -141,7 +141,7 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
 fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
     steps(config).filter_map(|(job, step)| {
         let most = step.max_pages?;
-        let what = match step.call.paging.lasting() {
+        let what = match &step.call.paging.lasting {
             _ if job.names(step, &Variable::Since) => "names {since}",
             Some(Lasting::At(_)) => "has the cursor of the next pass on its last page",
             Some(Lasting::Last) | None => return None,

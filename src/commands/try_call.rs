@@ -22,7 +22,7 @@ use ingest_config::{
 };
 use ingest_quota::{Cost, Timestamp};
 use ingest_upstream as upstream;
-use ingest_upstream::{Failure, PageRequest, Recorder, ShownRequest, Trial};
+use ingest_upstream::{Exchange, Failure, PageRequest, Recorder, ShownRequest};
 
 /// The request that is tried.
 struct Tried {
@@ -161,8 +161,8 @@ impl Tried {
         let client = self.client(environment)?;
         let since = self.job.since.first.as_ref();
         let request = self.request(environment.clock.now(), since, None)?;
-        let trial = client.examine_saved(request, saved).await;
-        let mut report = self.report(client.show(request), request, Some(trial));
+        let exchange = client.read_saved(request, saved).await;
+        let mut report = self.report(client.show(request), request, Some(exchange));
         report.notes.extend(self.notes(request));
         Ok(report)
     }
@@ -189,8 +189,7 @@ impl Tried {
         context.leases.close().await;
         // Another one, to show the request: the first is the recorder's.
         let client = self.client(environment)?;
-        let trial = recorder.last();
-        let mut report = self.report(client.show(request), request, trial);
+        let mut report = self.report(client.show(request), request, recorder.last());
         report.notes.extend(self.notes(request));
         report.charged = Some(charged);
         match fetched {
@@ -227,7 +226,7 @@ impl Tried {
     /// The cursor of the last complete pass with which the next one begins: of the region, or of the first of the ids.
     async fn lasting(&self, context: &Context, now: Timestamp) -> Result<Option<String>, Error> {
         let (catalog, job, step) = (&context.catalog, &self.job, self.step()?);
-        if step.call.paging.lasting().is_none() {
+        if step.call.paging.lasting.is_none() {
             return Ok(None);
         }
         if step.ids.is_some() {
@@ -275,7 +274,7 @@ impl Tried {
         &self,
         shown: Result<ShownRequest, Failure>,
         request: PageRequest<'_>,
-        trial: Option<Trial>,
+        exchange: Option<Exchange>,
     ) -> Report {
         let mut report = Report {
             job: self.is_of_job.then(|| self.job.name.clone()),
@@ -285,7 +284,7 @@ impl Tried {
             class: "not_sent",
             ..Report::default()
         };
-        if let Some(trial) = trial {
+        if let Some(exchange) = exchange {
             let tried = review::Tried {
                 job: &self.job,
                 step: request.step,
@@ -294,7 +293,7 @@ impl Tried {
                 since: request.since,
                 begins_at_cursor: request.lasting.is_some(),
             };
-            report.fill(trial, tried);
+            report.fill(exchange, tried);
         }
         report
     }

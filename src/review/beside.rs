@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Review, Said, Turn};
 use ingest_base::plain::plain;
 use ingest_base::record::Record;
-use ingest_config::{Doubt, Field, Lasting, Lead};
+use ingest_config::{Doubt, Field, Lasting};
 use ingest_upstream::{End, Page, is_setback, says_error, says_failure};
 
 /// The place of a message, in words.
@@ -149,16 +149,19 @@ impl Review<'_> {
     /// Whether a member has, or contains, what the configuration reads of paging.
     fn is_of_paging(&self, name: &str) -> bool {
         let paging = &self.call.paging;
-        let lead = match paging.lead() {
-            Lead::Token(at) | Lead::Url(at) | Lead::Total(at) | Lead::Pages(at) => Some(at),
-            Lead::TokenHeader(_) | Lead::LinkHeader | Lead::LastRecord(_) | Lead::Nowhere => None,
-        };
-        let lasting = match paging.lasting() {
+        let lasting = match &paging.lasting {
             Some(Lasting::At(at)) => Some(at),
             Some(Lasting::Last) | None => None,
         };
-        let places = [lead, lasting, paging.total(), paging.more(), paging.done()];
-        places.into_iter().flatten().any(|at| {
+        let places = [
+            &paging.next,
+            &paging.total,
+            &paging.pages,
+            &paging.more,
+            &paging.done,
+        ];
+        let mut places = places.into_iter().flatten().chain(lasting);
+        places.any(|at| {
             let rest = at
                 .as_str()
                 .strip_prefix('/')
@@ -240,7 +243,7 @@ impl Review<'_> {
             return false;
         }
         let says_end = page.places.iter().any(|(_, is_there)| *is_there);
-        let has_lasting = matches!(self.call.paging.lasting(), Some(Lasting::At(_)));
+        let has_lasting = matches!(self.call.paging.lasting, Some(Lasting::At(_)));
         let begins_next = has_lasting && page.lasting.is_some() && page.end == End::Proved;
         let is_own = names
             .iter()

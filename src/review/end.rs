@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::moves::is_small;
 use super::{Asked, Onward, Reading, Review, Said, Turn};
 use ingest_base::record::Doubted;
-use ingest_config::{Doubt, Lasting, Lead, PageKind, Place};
+use ingest_config::{Doubt, Lasting, PageKind, Place};
 use ingest_upstream::{End, Page, SignKind, signs_of_end};
 
 /// The keys of `page` that say where the next page is, which many upstreams leave out on the last page.
@@ -35,7 +35,7 @@ impl Review<'_> {
         if page.dead_end.is_none() {
             self.check(page, turn, said);
         }
-        if let Some(Lasting::At(at)) = self.call.paging.lasting()
+        if let Some(Lasting::At(at)) = &self.call.paging.lasting
             && page.lasting.is_none()
             && page.listed > 0
             && !said.is_doubtful()
@@ -125,7 +125,7 @@ impl Review<'_> {
                 "and no pass lists the rest of the slice; raise max_pages, or choose shorter slices for what is left (`slices.step`)"
             }
             (false, true) => "and the next pass uses the same {since}; raise max_pages",
-            (false, false) if matches!(self.call.paging.lasting(), Some(Lasting::At(_))) => {
+            (false, false) if matches!(self.call.paging.lasting, Some(Lasting::At(_))) => {
                 "where the cursor of the next pass is; raise max_pages"
             }
             (false, false) => return Said::default(),
@@ -194,7 +194,7 @@ impl Review<'_> {
     fn check_next(&self, page: &Page, turn: Turn<'_>) -> Said {
         let paging = &self.call.paging;
         let is_single = turn.before == 0 && !self.known.led_on;
-        let is_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
+        let is_one_page = paging.kind == PageKind::None;
         let is_unnamed = page.end == End::NotNamed || is_one_page;
         let is_full = is_one_page || page.size.is_some_and(|size| page.listed >= size);
         let unread = &page.unread;
@@ -212,7 +212,7 @@ impl Review<'_> {
         let total = unread.total.as_ref().map_or(0, |(_, total)| *total);
         let is_small = is_small(total, page.listed);
         // What a feed names on its last page is where the next pass begins.
-        let begins_next = turn.begins_at_cursor && paging.lasting() == Some(&Lasting::Last);
+        let begins_next = turn.begins_at_cursor && paging.lasting == Some(Lasting::Last);
         let is_only = is_single && is_unnamed;
         let doubt = match sign.kind {
             SignKind::FullPage { is_elsewhere: true } | SignKind::NamedElsewhere if is_unnamed => {
@@ -245,7 +245,7 @@ impl Review<'_> {
         let name = &self.call.name;
         // An empty page can leave out a number that would be 0, but not what says that it is the last one.
         let ends = |(key, is_there): &&(&str, bool)| !is_there && ["more", "done"].contains(key);
-        let is_empty = page.listed == 0 && !page.lacks_list && self.call.paging.lasting().is_none();
+        let is_empty = page.listed == 0 && !page.lacks_list && self.call.paging.lasting.is_none();
         let of_empty = page.places.iter().filter(|_| is_empty).filter(ends);
         let of_empty = of_empty.map(|(key, _)| *key);
         let lacking = self.shown.places.iter().filter(|(_, always)| !**always);
@@ -317,7 +317,8 @@ impl Review<'_> {
         };
         // What leads on by itself can have fewer records than its last page reports, if others came while it was read.
         let is_compared = paging.counts_itself() || (is_whole && self.fetched == 1);
-        let read = paging.total().filter(|_| is_compared).zip(page.total);
+        let read = paging.total.as_ref().zip(page.total);
+        let read = read.filter(|_| is_compared);
         let (at, total) = match (read, unread) {
             (Some((at, total)), None) => (format!("`{at}`"), total),
             (Some((at, total)), Some((_, unread))) if total >= *unread => {

@@ -335,7 +335,7 @@ impl<'a> Review<'a> {
                 onward = Onward::End { is_proved: false };
             }
         }
-        if page.skipped > 0 && (self.reads_what_is_new() || self.call.paging.lasting().is_some()) {
+        if page.skipped > 0 && (self.reads_what_is_new() || self.call.paging.lasting.is_some()) {
             let text = self.text(
                 "records have no id at `records.id`, and the next list does not have them again",
             );
@@ -542,7 +542,7 @@ impl<'a> Review<'a> {
 
     /// What is said of a list whose cursor repeats without a new record.
     fn same_cursor(&self) -> Said {
-        let mistake = match self.call.paging.cursor_param() {
+        let mistake = match &self.call.paging.param {
             Some(_) => "the upstream may not know `page.param`",
             None => "`page.next` may name the page itself, or the first one",
         };

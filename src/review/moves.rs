@@ -20,7 +20,7 @@ pub struct Judged {
 /// looks like it. Where the response names the next page, only one beside the list looks like it.
 fn reported(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
     let paging = &review.call.paging;
-    let configured = page.total.zip(paging.total());
+    let configured = page.total.zip(paging.total.as_ref());
     let configured = configured.map(|(total, at)| (format!("`{at}`"), total));
     let unread = page.unread.total.as_ref();
     // A number of the records on the page is none of the list.
@@ -39,7 +39,7 @@ fn pages(review: &Review<'_>, page: &Page) -> Option<(String, u64)> {
 
 /// The place of the number of all pages, in words.
 fn place_of_pages(review: &Review<'_>) -> Option<String> {
-    let at = review.call.paging.lead().pages()?;
+    let at = review.call.paging.pages.as_ref()?;
     Some(format!("`{at}`"))
 }
 
@@ -79,12 +79,12 @@ impl Review<'_> {
             .map(|records| records.at.as_str());
         let beside = ["", list.map_or("", parent)];
         paging.counts_itself()
-            || (paging.total().is_none() && beside.contains(&parent(at.trim_matches('`'))))
+            || (paging.total.is_none() && beside.contains(&parent(at.trim_matches('`'))))
     }
 
     /// Whether totals are only what looks like one: such a list is no doubt, and marks nothing as gone.
     fn is_likely_total(&self) -> bool {
-        self.call.paging.total().is_none() && !self.call.paging.counts_itself()
+        self.call.paging.total.is_none() && !self.call.paging.counts_itself()
     }
 
     /// Judges a list whose end is proved. `marks_gone`: whether records that it lacks would be marked as gone.

@@ -2,7 +2,7 @@
 
 use super::{Known, Onward, Review, SeenValues, Turn, Verdict, missing_of, older_than_since};
 use ingest_base::record::{Doubted, Record};
-use ingest_config::{Job, Lead, Pointer, Region, SinceValue, Step, Variable};
+use ingest_config::{Job, Pointer, Region, SinceValue, Step, Variable};
 use ingest_upstream::{End, Missing, MissingFrom, Page, ReportedCost, missing};
 
 const EMPTY: &str = "the page has no records, so ids, columns and paging cannot be examined; if there should be some, check the \
@@ -142,7 +142,7 @@ impl Tried<'_> {
     /// A note if a number that looks like that of all records is not read.
     fn likely_total(&self, review: &Review<'_>, page: &Page) -> Option<String> {
         let paging = &self.step.call.paging;
-        let is_read = paging.total().is_some() || matches!(paging.lead(), Lead::Pages(_));
+        let is_read = paging.total.is_some() || paging.pages.is_some();
         let is_list = self.ids.is_empty() && page.next.is_some();
         let (at, total) = page
             .unread

@@ -113,7 +113,7 @@ async fn read_lasting(
     candidates: &mut [Candidate],
     now: Timestamp,
 ) -> Result<(), CatalogError> {
-    let steps = listing_steps(job).filter(|(_, step)| step.call.paging.lasting().is_some());
+    let steps = listing_steps(job).filter(|(_, step)| step.call.paging.lasting.is_some());
     let steps: Vec<(usize, &Step)> = steps.collect();
     let begin = candidates.iter().filter_map(|one| one.begins_behind(now));
     let passes: Vec<PassId> = begin.filter(|_| !steps.is_empty()).collect();

@@ -301,7 +301,7 @@ impl<'a> List<'a> {
         let (onward, doubts) = (verdict.onward, verdict.said.doubts);
         let is_proved = onward == Onward::End { is_proved: true };
         // An empty page that alone has the cursor of the next pass is landed with it.
-        let has_place = matches!(self.step.call.paging.lasting(), Some(Lasting::At(_)));
+        let has_place = matches!(self.step.call.paging.lasting, Some(Lasting::At(_)));
         if verdict.has_proved && !(has_place && page.lasting.is_some()) {
             self.end(is_proved, false, doubts).await?;
             return self.learn().await;
@@ -575,7 +575,7 @@ impl<'a> List<'a> {
     /// The cursor with which the next pass begins: that of the last page, or the former one where `max_pages` cut the list. A page
     /// that only seems to be the last has it too, and those behind it replace it.
     fn begins_next(&self, page: &mut Page, next: &NextPage) -> Option<String> {
-        let is_last = self.step.call.paging.lasting() == Some(&Lasting::Last);
+        let is_last = self.step.call.paging.lasting == Some(Lasting::Last);
         let own = page.lasting.take();
         match next.is_cut {
             true if is_last => page.next.take().or(own),
@@ -671,7 +671,7 @@ impl<'a> List<'a> {
                     is_whole = doubts.is_empty() && !is_cut;
                 }
                 // The page that only seemed to be the last had it.
-                let is_last = self.step.call.paging.lasting() == Some(&Lasting::Last);
+                let is_last = self.step.call.paging.lasting == Some(Lasting::Last);
                 let since = self.end_of_batch(last.filter(|_| is_last));
                 let decided = Decided {
                     since: since.filter(|_| is_whole),
@@ -812,7 +812,7 @@ impl<'a> List<'a> {
             return (Vec::new(), false);
         }
         // Beside the records of one id, a number that only looks like that of all records is often one of the id.
-        if self.step.call.paging.total().is_none() {
+        if self.step.call.paging.total.is_none() {
             self.so_far.total = None;
         }
         let judged = self.review.judge(&self.so_far, false);
@@ -884,7 +884,7 @@ impl<'a> Batch<'a> {
 #[must_use]
 pub fn marks_gone(job: &Job, step: &Step, begins_at_cursor: bool) -> bool {
     let call = &step.call;
-    let begins_anew = !begins_at_cursor && call.paging.lasting().is_some();
+    let begins_anew = !begins_at_cursor && call.paging.lasting.is_some();
     let names_everything = !call.names_changes() || (begins_anew && call.names_removed());
     job.time_of(step).is_none() && names_everything
 }
@@ -892,7 +892,7 @@ pub fn marks_gone(job: &Job, step: &Step, begins_at_cursor: bool) -> bool {
 /// Whether the list of an id continues where the last one ended.
 #[must_use]
 pub fn continues(job: &Job, step: &Step) -> bool {
-    job.names(step, &Variable::Since) || step.call.paging.lasting().is_some()
+    job.names(step, &Variable::Since) || step.call.paging.lasting.is_some()
 }
 
 fn review<'a>(

@@ -227,7 +227,7 @@ impl Pass {
     #[must_use]
     pub fn is_listed_once(&self) -> bool {
         let reads_on = |(_, step): (usize, &Step)| {
-            let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting().is_some();
+            let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting.is_some();
             is_feed || self.job.names(step, &Variable::Since)
         };
         self.region.slice.is_some() || listing_steps(&self.job).any(reads_on)

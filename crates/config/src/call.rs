@@ -274,7 +274,7 @@ impl Call {
     /// Whether its lists can leave out records that did not change, so that one that is absent is not gone.
     #[must_use]
     pub fn names_changes(&self) -> bool {
-        self.paging.lasting().is_some() || self.names_removed()
+        self.paging.lasting.is_some() || self.names_removed()
     }
 
     /// Whether its records can say that they were removed.

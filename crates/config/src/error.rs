@@ -116,10 +116,12 @@ impl Refusal {
         Self::new(MISSING, format!("write {key} = {example}")).below(key)
     }
 
-    /// Refuses the keys that are present although the `kind` of their table has none of the name.
-    pub fn of_kind(left: &[(&str, bool)]) -> Result<(), Self> {
-        match left.iter().find(|(_, is_present)| *is_present) {
-            Some((key, _)) => {
+    /// Refuses the keys that are present although the `kind` of their table has none of the name: the name, whether it is present, and
+    /// whether the kind has it.
+    pub fn of_kind(keys: &[(&str, bool, bool)]) -> Result<(), Self> {
+        let is_foreign = |(_, is_present, is_known): &&(_, bool, bool)| *is_present && !is_known;
+        match keys.iter().find(is_foreign) {
+            Some((key, ..)) => {
                 let refusal = Self::new(
                     "unknown key: a table of this kind does not have it",
                     "remove it",

@@ -210,7 +210,8 @@ impl Step {
         let then = self
             .call
             .paging
-            .then()
+            .then
+            .as_deref()
             .into_iter()
             .flat_map(Then::templates);
         let templates = params.chain(&self.call.path).chain(body).chain(then);

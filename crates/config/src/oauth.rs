@@ -145,13 +145,13 @@ impl TryFrom<Table<OAuthKeys>> for OAuth {
             _ => {}
         }
         let left = [
-            ("client_id", keys.client_id.is_some()),
-            ("client_secret", keys.client_secret.is_some()),
-            ("client_in", keys.client_in.is_some()),
-            ("refresh_token", keys.refresh_token.is_some()),
-            ("key", keys.key.is_some()),
-            ("subject", keys.subject.is_some()),
-            ("params", keys.params.is_some()),
+            ("client_id", keys.client_id.is_some(), false),
+            ("client_secret", keys.client_secret.is_some(), false),
+            ("client_in", keys.client_in.is_some(), false),
+            ("refresh_token", keys.refresh_token.is_some(), false),
+            ("key", keys.key.is_some(), false),
+            ("subject", keys.subject.is_some(), false),
+            ("params", keys.params.is_some(), false),
         ];
         Refusal::of_kind(&left)?;
         Ok(Self {

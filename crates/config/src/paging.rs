@@ -110,36 +110,27 @@ impl Paging {
         let (is_link, is_none) = (kind == PageKind::Link, kind == PageKind::None);
         let is_number = kind == PageKind::Number;
         let (is_named, is_counted) = (is_token || is_url, self.counts_itself());
-        let foreign = |is_present: bool, is_known: bool| is_present && !is_known;
         Refusal::of_kind(&[
-            (
-                "param",
-                foreign(self.param.is_some(), is_token || is_counted),
-            ),
-            ("next", foreign(self.next.is_some(), is_named)),
-            ("next_header", foreign(self.next_header.is_some(), is_token)),
-            ("last", foreign(self.last.is_some(), is_token)),
-            (
-                "first",
-                foreign(self.first.is_some(), is_token || is_counted),
-            ),
-            ("omit_first", foreign(self.omit_first, is_counted)),
-            ("more", foreign(self.more.is_some(), is_named || is_counted)),
-            ("done", foreign(self.done.is_some(), is_named || is_counted)),
-            ("total", foreign(self.total.is_some(), !is_none)),
-            ("pages", foreign(self.pages.is_some(), is_number)),
-            ("lasting", foreign(self.lasting.is_some(), is_named)),
-            (
-                "lasting_param",
-                foreign(self.lasting_param.is_some(), is_token),
-            ),
-            ("in", foreign(self.place.is_some(), is_token || is_counted)),
-            ("then", foreign(self.then.is_some(), is_token)),
-            ("size_param", foreign(self.size_param.is_some(), !is_none)),
-            ("size", foreign(self.size.is_some(), !is_none)),
+            ("param", self.param.is_some(), is_token || is_counted),
+            ("next", self.next.is_some(), is_named),
+            ("next_header", self.next_header.is_some(), is_token),
+            ("last", self.last.is_some(), is_token),
+            ("first", self.first.is_some(), is_token || is_counted),
+            ("omit_first", self.omit_first, is_counted),
+            ("more", self.more.is_some(), is_named || is_counted),
+            ("done", self.done.is_some(), is_named || is_counted),
+            ("total", self.total.is_some(), !is_none),
+            ("pages", self.pages.is_some(), is_number),
+            ("lasting", self.lasting.is_some(), is_named),
+            ("lasting_param", self.lasting_param.is_some(), is_token),
+            ("in", self.place.is_some(), is_token || is_counted),
+            ("then", self.then.is_some(), is_token),
+            ("size_param", self.size_param.is_some(), !is_none),
+            ("size", self.size.is_some(), !is_none),
             (
                 "empty_page_ends",
-                foreign(self.empty_page_ends.is_some(), is_named || is_link),
+                self.empty_page_ends.is_some(),
+                is_named || is_link,
             ),
         ])?;
         let lacks = |is_present: bool, key, example| match is_present {
@@ -320,15 +311,9 @@ impl Leaf for Lasting {
 
 const LAST: &str = "last";
 
-/// Where a response leads on to the next page.
+/// Where a response names the next page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lead<'a> {
-    /// Nowhere: the cursor is a count of ours, or there is one page.
-    Nowhere,
-    /// The number of all records at this place; the cursor is a count of ours.
-    Total(&'a Pointer),
-    /// The number of all pages at this place; the cursor is a count of ours.
-    Pages(&'a Pointer),
     /// The token of the next page at this place.
     Token(&'a Pointer),
     /// The token of the next page in this header.
@@ -341,23 +326,6 @@ pub enum Lead<'a> {
     LinkHeader,
 }
 
-impl<'a> Lead<'a> {
-    /// Returns the place of the number of all pages; `None` where the response has another lead.
-    #[must_use]
-    pub const fn pages(self) -> Option<&'a Pointer> {
-        match self {
-            Self::Pages(at) => Some(at),
-            Self::Nowhere
-            | Self::Total(_)
-            | Self::Token(_)
-            | Self::TokenHeader(_)
-            | Self::LastRecord(_)
-            | Self::Url(_)
-            | Self::LinkHeader => None,
-        }
-    }
-}
-
 /// What a page says about the next one.
 #[derive(Debug)]
 pub struct SeenPage<'a> {
@@ -367,7 +335,7 @@ pub struct SeenPage<'a> {
     pub listed: u64,
     /// Whether it has as many records as were requested, or the size is unknown.
     pub is_full: bool,
-    /// The value at the place of its [`Lead`], if it has one.
+    /// The value at the place of its [`Lead`], or else the number of all records or pages; `None` if it has none.
     pub reported: Option<String>,
     /// Whether there are more pages; `None` if the page does not say.
     pub more: Option<bool>,
@@ -459,56 +427,37 @@ impl Paging {
         self.empty_page_ends == Some(true)
     }
 
-    /// The parameter that carries the cursor; `None` if a URL is the cursor, or there is none.
-    #[must_use]
-    pub fn cursor_param(&self) -> Option<&str> {
-        self.param.as_deref()
-    }
-
     /// Where paging parameters are sent: in the body if the parameter is a pointer.
     #[must_use]
     pub fn place(&self) -> Place {
-        match self.cursor_param() {
+        match self.param.as_deref() {
             Some(param) if param.starts_with('/') => Place::Body,
             _ => self.place.unwrap_or_default(),
         }
     }
 
-    /// Where a response leads on to the next page.
+    /// Where a response names the next page; `None`: the cursor is a count of ours, or there is one page.
     #[must_use]
-    pub const fn lead(&self) -> Lead<'_> {
+    pub fn lead(&self) -> Option<Lead<'_>> {
         match self.kind {
-            PageKind::Link => Lead::LinkHeader,
-            PageKind::NextUrl => match &self.next {
-                Some(next) => Lead::Url(next),
-                None => Lead::Nowhere,
-            },
-            PageKind::Token => match (&self.next, &self.next_header, &self.last) {
-                (_, Some(name), _) => Lead::TokenHeader(name.as_str()),
-                (_, None, Some(at)) => Lead::LastRecord(at),
-                (Some(at), None, None) => Lead::Token(at),
-                // The reader accepts no such configuration.
-                (None, None, None) => Lead::Nowhere,
-            },
-            PageKind::Offset | PageKind::Number => match (&self.total, &self.pages) {
-                (Some(total), _) => Lead::Total(total),
-                (None, Some(pages)) => Lead::Pages(pages),
-                (None, None) => Lead::Nowhere,
-            },
-            PageKind::None => Lead::Nowhere,
+            PageKind::Link => Some(Lead::LinkHeader),
+            PageKind::NextUrl => self.next.as_ref().map(Lead::Url),
+            PageKind::Token => {
+                let header = self.next_header.as_deref().map(Lead::TokenHeader);
+                let last = self.last.as_ref().map(Lead::LastRecord);
+                header.or(last).or(self.next.as_ref().map(Lead::Token))
+            }
+            PageKind::Offset | PageKind::Number | PageKind::None => None,
         }
     }
 
-    /// Returns the place of the cursor that begins the next pass; `None` if each pass lists everything.
+    /// Where the last page has the cursor of the next pass; `None` if each pass lists everything, or no response has it there.
     #[must_use]
-    pub const fn lasting(&self) -> Option<&Lasting> {
-        self.lasting.as_ref()
-    }
-
-    /// The parameter that carries the cursor with which a pass begins, if it has one of its own.
-    #[must_use]
-    pub fn lasting_param(&self) -> Option<&str> {
-        self.lasting_param.as_deref()
+    pub fn lasting_at(&self) -> Option<&Pointer> {
+        match self.lasting.as_ref()? {
+            Lasting::At(at) => Some(at),
+            Lasting::Last => self.next.as_ref(),
+        }
     }
 
     /// The cursor of a page, in a pass that began at `lasting`; `None` is the first page of a list.
@@ -522,24 +471,6 @@ impl Paging {
             None if self.lasting_param.is_none() => lasting,
             cursor => cursor,
         }
-    }
-
-    /// Where a response says whether there are more pages.
-    #[must_use]
-    pub const fn more(&self) -> Option<&Pointer> {
-        self.more.as_ref()
-    }
-
-    /// Where a response says whether it is the last page.
-    #[must_use]
-    pub const fn done(&self) -> Option<&Pointer> {
-        self.done.as_ref()
-    }
-
-    /// Where a response reports the number of all records.
-    #[must_use]
-    pub const fn total(&self) -> Option<&Pointer> {
-        self.total.as_ref()
     }
 
     /// A token as it is stored. In a body, a number or a list stays what it was in the response; in a query, an object
@@ -568,7 +499,7 @@ impl Paging {
     /// object too, which has no member with the name of the parameter.
     fn are_parameters(&self, members: &Map<String, Value>) -> bool {
         let has_param = |param| members.contains_key(param);
-        self.cursor_param().is_some_and(has_param) && members.values().all(is_plain)
+        self.param.as_deref().is_some_and(has_param) && members.values().all(is_plain)
     }
 
     /// The cursor as templates contain it: what the parameter of the page carries. `None` if the first page has none.
@@ -619,12 +550,6 @@ impl Paging {
         self
     }
 
-    /// The requests behind the first page, if they differ from it.
-    #[must_use]
-    pub fn then(&self) -> Option<&Then> {
-        self.then.as_deref()
-    }
-
     /// Whether the cursor is a count of ours. It never repeats, so an upstream that ignores it would be requested without end.
     #[must_use]
     pub const fn counts_itself(&self) -> bool {
@@ -636,28 +561,17 @@ impl Paging {
     #[must_use]
     pub fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
         match self.lead() {
-            Lead::Token(_) | Lead::TokenHeader(_) | Lead::Url(_) | Lead::LinkHeader => true,
-            Lead::Total(_) | Lead::Pages(_) => match more {
-                Some(more) => more,
-                None => reported,
-            },
-            Lead::Nowhere | Lead::LastRecord(_) => matches!(more, Some(true)),
+            Some(Lead::LastRecord(_)) => more == Some(true),
+            Some(_) => true,
+            None => more.unwrap_or(reported),
         }
     }
 
     /// Whether a full page is followed by a request that the upstream did not name, so that it can lead behind the end of the list.
     #[must_use]
     pub fn can_lead_behind_the_end(&self) -> bool {
-        match self.lead() {
-            Lead::Nowhere => self.counts_itself(),
-            Lead::LastRecord(_) => true,
-            Lead::Total(_)
-            | Lead::Pages(_)
-            | Lead::Token(_)
-            | Lead::Url(_)
-            | Lead::LinkHeader
-            | Lead::TokenHeader(_) => false,
-        }
+        let is_reported = self.total.is_some() || self.pages.is_some();
+        self.last.is_some() || (self.counts_itself() && !is_reported)
     }
 
     /// The most pages of a list, of which at most `configured` are fetched; `None` if only the responses can tell.
@@ -673,18 +587,18 @@ impl Paging {
     #[must_use]
     pub fn identity(&self) -> (&'static str, &str, &str) {
         let (kind, at) = match self.lead() {
-            Lead::Token(at) => ("token", at.as_str()),
-            Lead::LastRecord(at) => ("token last", at.as_str()),
-            Lead::TokenHeader(name) => ("token header", name),
-            Lead::Url(at) => ("next_url", at.as_str()),
-            Lead::LinkHeader => ("link", ""),
-            Lead::Nowhere | Lead::Total(_) | Lead::Pages(_) => match self.kind {
+            Some(Lead::Token(at)) => ("token", at.as_str()),
+            Some(Lead::LastRecord(at)) => ("token last", at.as_str()),
+            Some(Lead::TokenHeader(name)) => ("token header", name),
+            Some(Lead::Url(at)) => ("next_url", at.as_str()),
+            Some(Lead::LinkHeader) => ("link", ""),
+            None => match self.kind {
                 PageKind::Offset => ("offset", ""),
                 PageKind::Number => ("number", ""),
                 _ => ("none", ""),
             },
         };
-        (kind, self.cursor_param().unwrap_or_default(), at)
+        (kind, self.param.as_deref().unwrap_or_default(), at)
     }
 
     /// What the request of the page at `cursor` contains, in a pass that began at `lasting`; `None` is the first page of a list.
@@ -712,13 +626,13 @@ impl Paging {
                 )
             }
         };
-        let then = self.then().filter(|_| cursor.is_some());
+        let then = self.then.as_deref().filter(|_| cursor.is_some());
         let size = self.size_param.as_deref().zip(self.size);
         let begins = lasting.map(|token| StoredToken::new(token, self.place()).value());
         Ok(Turn {
             size: size.filter(|_| then.is_none()),
-            cursor: self.cursor_param().zip(value),
-            begins: self.lasting_param().zip(begins),
+            cursor: self.param.as_deref().zip(value),
+            begins: self.lasting_param.as_deref().zip(begins),
             place: self.place(),
             go_to,
             then,
@@ -731,7 +645,7 @@ impl Paging {
     /// # Errors
     /// The page's own cursor is not one of this kind.
     pub fn next(&self, page: SeenPage<'_>) -> Result<NextPage, NotANumber> {
-        let of_record = matches!(self.lead(), Lead::LastRecord(_));
+        let of_record = self.last.is_some();
         let is_counted = self.counts_itself() || of_record;
         let expects_more = page.more == Some(true);
         // First of all: a count of ours never ends by itself, and neither a flag nor a total may lead behind an empty
@@ -794,7 +708,7 @@ impl Paging {
     /// in a header.
     #[must_use]
     pub fn may_grow_unseen(&self) -> bool {
-        matches!(self.lead(), Lead::LinkHeader | Lead::TokenHeader(_))
+        self.kind == PageKind::Link || self.next_header.is_some()
     }
 
     /// The number of records before the page at `cursor`, in a list with pages of `size` records: what a stand-in serves.

@@ -143,7 +143,8 @@ fn null_records(body: &mut Value, asked: &CallRequest<'_>) {
 }
 
 fn same_cursor(body: &mut Value, asked: &CallRequest<'_>) {
-    let (Lead::Token(next), Some(cursor)) = (asked.route.call.paging.lead(), asked.cursor()) else {
+    let (Some(Lead::Token(next)), Some(cursor)) = (asked.route.call.paging.lead(), asked.cursor())
+    else {
         return;
     };
     if let Some(found) = body.pointer_mut(next.as_str()) {

@@ -269,7 +269,7 @@ impl<'a> CallRequest<'a> {
     pub fn list(&self) -> String {
         let token = self
             .cursor()
-            .filter(|_| self.route.call.paging.then().is_some());
+            .filter(|_| self.route.call.paging.then.is_some());
         if let Some(list) = token.as_deref().and_then(list_of) {
             return list;
         }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::pattern::Pattern;
 use super::request::Received;
 use ingest_config::{
-    Body, Call, Config, Job, JsonTemplate, Lead, Param, Params, Pointer, Region, Step, Template,
-    TimeFormat, Upstream, Variable,
+    Body, Call, Config, Job, JsonTemplate, PageKind, Param, Params, Pointer, Region, Step,
+    Template, TimeFormat, Upstream, Variable,
 };
 
 /// One call of an upstream, and what the sandbox needs for its responses.
@@ -70,13 +70,14 @@ fn route(config: &Config, upstream: &Arc<Upstream>, call: &Arc<Call>) -> Option<
         true => call.body.clone().into_iter().collect(),
         false => bodies.collect(),
     };
-    let then = call.paging.then().and_then(|then| then.path.as_ref());
+    let then = call.paging.then.as_ref();
+    let then = then.and_then(|then| then.path.as_ref());
     let steps = asking
         .iter()
         .map(|step| (step.params.clone(), step.body.clone()));
     let mut ids = asking.iter().filter_map(|step| step.ids.as_ref());
     let begins_at_since = |step: &&Step| {
-        let cursor = call.paging.cursor_param();
+        let cursor = call.paging.param.as_deref();
         let param = cursor.and_then(|name| step.params.get(name));
         let mut templates = param.into_iter().flat_map(Param::templates);
         templates.any(|template| template.names(&Variable::Since))
@@ -160,18 +161,15 @@ impl AnsweredCall {
 
     /// The parameter for the cursor with which a pass begins, if it has one of its own.
     pub fn lasting_param(&self) -> Option<&str> {
-        self.call.paging.lasting_param()
+        self.call.paging.lasting_param.as_deref()
     }
 
     pub fn cursor_param(&self) -> Option<&str> {
-        match self.call.paging.lead() {
-            Lead::Url(_) | Lead::LinkHeader => Some(LINKED),
-            Lead::Nowhere
-            | Lead::Total(_)
-            | Lead::Pages(_)
-            | Lead::Token(_)
-            | Lead::TokenHeader(_)
-            | Lead::LastRecord(_) => self.call.paging.cursor_param(),
+        match self.call.paging.kind {
+            PageKind::NextUrl | PageKind::Link => Some(LINKED),
+            PageKind::Token | PageKind::Offset | PageKind::Number | PageKind::None => {
+                self.call.paging.param.as_deref()
+            }
         }
     }
 

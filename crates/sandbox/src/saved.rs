@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::answer::{Content, Reply};
 use super::request::CallRequest;
 use ingest_base::saved_response::SavedResponse;
-use ingest_config::{Call, Config, Lead};
+use ingest_config::{Call, Config, PageKind};
 
 /// The pages of calls, by upstream and call.
 #[derive(Debug, Clone, Default)]
@@ -147,15 +147,13 @@ fn page_number(request: &CallRequest<'_>, pages: &Pages) -> Option<usize> {
         found.map(|(number, _)| number.saturating_add(1))
     };
     let (paging, cursor) = (&request.route.call.paging, request.cursor());
-    match (paging.lead(), cursor) {
-        (Lead::LinkHeader | Lead::Url(_), _) => {
+    match (paging.kind, cursor) {
+        (PageKind::Link | PageKind::NextUrl, _) => {
             Some(after(&|page| leads_to(page, &request.target)).unwrap_or(first))
         }
         (_, None) => Some(first),
-        (Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_), Some(cursor)) => {
-            after(&|page| contains(page, &cursor))
-        }
-        (Lead::Nowhere | Lead::Total(_) | Lead::Pages(_), Some(cursor)) => {
+        (PageKind::Token, Some(cursor)) => after(&|page| contains(page, &cursor)),
+        (PageKind::Offset | PageKind::Number | PageKind::None, Some(cursor)) => {
             let listed = |page| listed(request, page).unwrap_or_default();
             let size = pages.values().next().map_or(1, listed);
             let position = paging.position(Some(&cursor), size.max(1), |_| None)?;

@@ -19,7 +19,9 @@ use super::record::record;
 use super::refuse::{Reason, refuse};
 use super::request::CallRequest;
 use super::route::{AnsweredCall, LINKED};
-use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records, Removed, ResponseField};
+use ingest_config::{
+    Format, Lasting, Lead, PageKind, Paging, Pointer, Records, Removed, ResponseField,
+};
 use ingest_quota::{Cost, LimitName, Units};
 
 /// Records on a page, where neither the configuration nor the request says; and of a list that has one page.
@@ -161,7 +163,7 @@ impl<'a> Question<'a> {
             return refuse(self.request, &Reason::BadCursor);
         };
         let behind = start.checked_sub(total).filter(|_| place.is_some());
-        if let (Some(behind), Some(_)) = (behind, self.paging.lasting()) {
+        if let (Some(behind), Some(_)) = (behind, &self.paging.lasting) {
             return self.changes(behind, total);
         }
         let is_paged = has_pages(self.paging);
@@ -178,9 +180,7 @@ impl<'a> Question<'a> {
         // A list that an empty page ends names a next page until then.
         let goes_on = end < total || (self.paging.empty_page_ends() && !found.is_empty());
         let next = (is_paged && goes_on).then(|| self.token(end));
-        if let (Lead::LastRecord(at), true, Some(last)) =
-            (self.paging.lead(), is_paged, found.last_mut())
-        {
+        if let (Some(at), true, Some(last)) = (&self.paging.last, is_paged, found.last_mut()) {
             // On the last page too: an empty page follows its last record.
             replace(last, at, self.token(end).into());
         }
@@ -267,54 +267,49 @@ impl<'a> Question<'a> {
 
     /// Adds what the configuration reads to request the next page.
     fn lead_on(&self, reply: Reply, next: Option<&str>, total: u64) -> Reply {
-        let flags = [
-            (self.paging.more(), next.is_some()),
-            (self.paging.done(), next.is_none()),
+        let values = [
+            (&self.paging.more, next.is_some().into()),
+            (&self.paging.done, next.is_none().into()),
+            (&self.paging.total, total.into()),
+            (
+                &self.paging.pages,
+                total.div_ceil(self.paging.page_size()).into(),
+            ),
         ];
-        let flags = flags
-            .into_iter()
-            .filter_map(|(at, is_true)| Some((at?, Value::Bool(is_true))));
-        let total_at = self.paging.total().map(|at| (at, total.into()));
-        let reply = flags
-            .chain(total_at)
-            .fold(reply, |reply, (at, value)| reply.with_value(at, value));
+        let values = values.into_iter();
+        let values = values.filter_map(|(at, value): (_, Value)| Some((at.as_ref()?, value)));
+        let reply = values.fold(reply, |reply, (at, value)| reply.with_value(at, value));
         match (self.paging.lead(), next) {
-            (Lead::Pages(at), _) => {
-                reply.with_value(at, total.div_ceil(self.paging.page_size()).into())
-            }
-            (Lead::Token(at), Some(token)) => reply.with_value(at, token.into()),
-            (Lead::Url(at), _) => {
+            (Some(Lead::Token(at)), Some(token)) => reply.with_value(at, token.into()),
+            (Some(Lead::Url(at)), _) => {
                 reply.with_value(at, next.map(|token| self.linked(token).to_string()).into())
             }
-            (Lead::LinkHeader, Some(token)) => {
+            (Some(Lead::LinkHeader), Some(token)) => {
                 reply.with_header("link", format!("<{}>; rel=\"next\"", self.linked(token)))
             }
-            (Lead::TokenHeader(name), Some(token)) => reply.with_header(name, token),
-            (Lead::Nowhere | Lead::Total(_) | Lead::LastRecord(_), _)
-            | (Lead::Token(_) | Lead::TokenHeader(_) | Lead::LinkHeader, None) => reply,
+            (Some(Lead::TokenHeader(name)), Some(token)) => reply.with_header(name, token),
+            (Some(Lead::LastRecord(_)) | None, _)
+            | (Some(Lead::Token(_) | Lead::TokenHeader(_) | Lead::LinkHeader), None) => reply,
         }
     }
 
     /// Adds the cursor with which the next pass begins, behind `end`.
     fn begin_next(&self, reply: Reply, end: u64, first: First) -> Reply {
-        let at = match (self.paging.lasting(), self.paging.lead()) {
-            (Some(Lasting::At(at)), _) | (Some(Lasting::Last), Lead::Token(at) | Lead::Url(at)) => {
-                at
-            }
-            (Some(Lasting::Last) | None, _) => return reply,
+        let Some(at) = self.paging.lasting_at() else {
+            return reply;
         };
         // Where nothing says that a page is the last, only an empty page ends the list, and the token leads to that first.
-        let is_said = matches!(self.paging.lasting(), Some(Lasting::At(_)))
-            || self.paging.more().is_some()
-            || self.paging.done().is_some();
+        let is_said = matches!(self.paging.lasting, Some(Lasting::At(_)))
+            || self.paging.more.is_some()
+            || self.paging.done.is_some();
         let further = match (is_said, first) {
             (true, First::Everything) | (false, First::Changes) => 1,
             (true, First::Changes) => 2,
             (false, First::Everything) => 0,
         };
         let token = self.token(end.saturating_add(further));
-        let cursor = match self.paging.lead() {
-            Lead::Url(_) => self.linked(&token).to_string(),
+        let cursor = match self.paging.kind {
+            PageKind::NextUrl => self.linked(&token).to_string(),
             _ => token,
         };
         reply.with_value(at, cursor.into())
@@ -323,7 +318,7 @@ impl<'a> Question<'a> {
     /// The token of the list that leads to this number; other lists do not know it.
     fn token(&self, number: u64) -> String {
         let token = format!("{number:x}-{:08x}", self.check(number));
-        match self.paging.then() {
+        match &self.paging.then {
             // The requests of further pages do not show which list they are for.
             Some(_) => format!("{token}.{}", URL_SAFE_NO_PAD.encode(self.request.list())),
             None => token,

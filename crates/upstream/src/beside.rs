@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::layout::SCALAR;
 use super::response::Response;
+use super::signs::{MemberName, Sign};
 use ingest_base::plain::one_line;
 use ingest_config::Pointer;
 
@@ -26,142 +27,6 @@ pub struct Beside {
 
 /// The longest text that is kept of a response, in characters.
 const LONGEST: usize = 200;
-
-/// Names of members with errors, in lower case without marks between words.
-const ERRORS: [&str; 35] = [
-    "err",
-    "errcode",
-    "errmsg",
-    "errno",
-    "error",
-    "errorcode",
-    "errordesc",
-    "errordescription",
-    "errordetail",
-    "errordetails",
-    "errorinfo",
-    "errorlist",
-    "errormessage",
-    "errormessages",
-    "errormsg",
-    "errorreason",
-    "errorresponse",
-    "errors",
-    "errorsummary",
-    "errortext",
-    "errortype",
-    "exception",
-    "exceptions",
-    "failure",
-    "failurereason",
-    "failures",
-    "fault",
-    "faults",
-    "faultstring",
-    "odataerror",
-    "partialerrors",
-    "partialfailure",
-    "partialfailureerror",
-    "partialfailures",
-    "shardfailures",
-];
-
-/// Names of members that are numbers of an error, wherever they are.
-const CODES: [&str; 3] = ["errcode", "errno", "errorcode"];
-
-/// Names of flags that say that the list is not whole.
-const NOT_WHOLE: [&str; 34] = [
-    "dataincomplete",
-    "degraded",
-    "haserror",
-    "haserrors",
-    "hasincompleteresults",
-    "hasmissingdata",
-    "incomplete",
-    "incompletedata",
-    "incompleteresult",
-    "incompleteresults",
-    "isdegraded",
-    "isincomplete",
-    "ispartial",
-    "ispartialdata",
-    "ispartialresult",
-    "ispartialresults",
-    "isratelimited",
-    "istimedout",
-    "limitexceeded",
-    "partial",
-    "partialcontent",
-    "partialdata",
-    "partialresponse",
-    "partialresult",
-    "partialresults",
-    "partialsuccess",
-    "quotaexceeded",
-    "ratelimited",
-    "ratelimitexceeded",
-    "resultsincomplete",
-    "resultspartial",
-    "terminatedearly",
-    "throttled",
-    "timedout",
-];
-
-/// Names of flags that say whether the request succeeded.
-const SUCCEEDED: [&str; 7] = [
-    "isok",
-    "issuccess",
-    "jobcomplete",
-    "ok",
-    "succeeded",
-    "success",
-    "successful",
-];
-
-/// Names of members with a word for the success of the request.
-const STATE: [&str; 5] = ["ack", "result", "responsestatus", "stat", "status"];
-
-/// Names of members with a number for the success of the request.
-const STATE_CODES: [&str; 15] = [
-    "cod",
-    "code",
-    "httpcode",
-    "httpstatus",
-    "ok",
-    "rc",
-    "responsecode",
-    "responsestatus",
-    "resultcode",
-    "ret",
-    "retcode",
-    "returncode",
-    "status",
-    "statuscode",
-    "success",
-];
-
-/// Names of members that hold what a response says of its request.
-const ENVELOPES: [&str; 8] = [
-    "header",
-    "info",
-    "meta",
-    "metadata",
-    "response",
-    "responseheader",
-    "responsemetadata",
-    "rsp",
-];
-
-/// Names of flags that say that the list is whole, where other responses of the call say that too.
-const WHOLE: [&str; 7] = [
-    "complete",
-    "datacomplete",
-    "iscomplete",
-    "resultcomplete",
-    "resultscomplete",
-    "searchcomplete",
-    "whole",
-];
 
 /// Words of a request that succeeded.
 const GOOD: [&str; 9] = [
@@ -214,51 +79,24 @@ const NO_ERROR: [&str; 10] = [
     "undefined",
 ];
 
-/// Members of an error that say what it is.
-const MEANING: [&str; 11] = [
-    "code",
-    "description",
-    "detail",
-    "details",
-    "message",
-    "messages",
-    "msg",
-    "reason",
-    "text",
-    "title",
-    "type",
-];
-
-/// Members that repeat what was requested.
-const ECHOED: [&str; 7] = [
-    "filter",
-    "filters",
-    "input",
-    "parameters",
-    "params",
-    "query",
-    "request",
-];
-
 impl Beside {
-    /// Takes up a member. `path` ends with its name, which `plain` is in lower case without marks between words; `list` is the place
-    /// of the records.
-    pub fn see(&mut self, plain: &str, value: &Value, (path, list): (&[String], &Pointer)) {
+    /// Takes up a member. `path` ends with its name; `list` is the place of the records.
+    pub fn see(&mut self, name: &MemberName, value: &Value, (path, list): (&[String], &Pointer)) {
         let place = format!("/{}", path.join("/"));
         let is_of_request = is_of_request(path, list);
-        let code = code(value).filter(|_| STATE_CODES.contains(&plain) && is_of_request);
+        let code = code(value).filter(|_| name.says(Sign::StateCode) && is_of_request);
         if let Some(text) = word(value).or_else(|| code.clone()) {
             self.values.insert(place.clone(), text);
         }
-        let is_message = plain.ends_with("message") || plain.ends_with("msg");
-        let is_meaning = path.len() == 1 && MEANING.contains(&plain);
+        let is_message = name.plain.ends_with("message") || name.plain.ends_with("msg");
+        let is_meaning = path.len() == 1 && name.says(Sign::Meaning);
         if let (Value::String(text), true) = (value, is_meaning || is_of_request && is_message) {
             self.message.get_or_insert_with(|| shown(text));
         }
         // Within an error, and within what was requested, names mean something else.
         let is_within = |name: &String| {
-            let name = plainly(name);
-            ECHOED.contains(&name.as_str()) || ERRORS.contains(&name.as_str())
+            let name = MemberName::of(name);
+            name.says(Sign::Echo) || name.says(Sign::Error)
         };
         let is_inside = path
             .split_last()
@@ -266,16 +104,10 @@ impl Beside {
         let is_refusal = code.is_some_and(|code| is_refusal(&code));
         // Errors can be what is listed.
         let is_list = list.tokens().starts_with(path);
-        if !is_inside && !is_list && (is_refusal || is_error(plain, value, (path, is_of_request))) {
+        if !is_inside && !is_list && (is_refusal || is_error(name, value, (path, is_of_request))) {
             self.errors.insert(place, said(value));
         }
     }
-}
-
-/// The name of a member in lower case, without marks between words.
-pub fn plainly(name: &str) -> String {
-    let letters = name.chars().filter(char::is_ascii_alphanumeric);
-    letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// Whether a member is one of the response, of an object that holds the list, or of what the response says of the request.
@@ -289,15 +121,9 @@ fn is_of_request(path: &[String], list: &Pointer) -> bool {
         None => true,
         // At the root, or beside what holds the list.
         Some((last, above)) => {
-            list.tokens().starts_with(above) && ENVELOPES.contains(&plainly(last).as_str())
+            list.tokens().starts_with(above) && MemberName::of(last).says(Sign::Envelope)
         }
     }
-}
-
-/// Whether members of this object say something of the request or of its pages, and of no thing that is listed.
-pub fn is_envelope(name: &str) -> bool {
-    let name = plainly(name);
-    ENVELOPES.contains(&name.as_str()) || name.contains("pag") || name.contains("cursor")
 }
 
 /// A code for the success of a request, as text: a number, or a short word such as `E100`.
@@ -324,8 +150,7 @@ fn is_refusal(code: &str) -> bool {
 #[must_use]
 pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool {
     let path: Vec<String> = place.split('/').skip(1).map(str::to_owned).collect();
-    let name = path.last().map(|name| plainly(name)).unwrap_or_default();
-    let has = |names: &[&str]| names.contains(&name.as_str());
+    let name = MemberName::of(path.last().map_or("", String::as_str));
     let is_good = |text: &str| {
         let text = text.to_ascii_lowercase();
         // Of what was accepted (202), or is a part (206), the rest is to come.
@@ -334,22 +159,22 @@ pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool
         is_number || text == "true" || GOOD.contains(&text.as_str())
     };
     let is_no = |text: &str| ["0", "n", "no"].contains(&text.to_ascii_lowercase().as_str());
-    if has(&SUCCEEDED) {
+    if name.says(Sign::Succeeded) {
         return was != now && is_no(now);
     }
-    (has(&WHOLE) && was == "true" && now == "false")
-        || ((has(&STATE) || has(&STATE_CODES))
+    (name.says(Sign::Whole) && was == "true" && now == "false")
+        || ((name.says(Sign::State) || name.says(Sign::StateCode))
             && is_of_request(&path, list)
             && is_good(was)
             && !is_good(now))
 }
 
-fn is_error(plain: &str, value: &Value, (path, is_of_request): (&[String], bool)) -> bool {
+fn is_error(name: &MemberName, value: &Value, (path, is_of_request): (&[String], bool)) -> bool {
     let is_no = |value: &Value| matches!(value, Value::Bool(false)) || value == "false";
     let is_yes = |value: &Value| matches!(value, Value::Bool(true)) || value == "true";
-    if ERRORS.contains(&plain) {
+    if name.says(Sign::Error) {
         // A number below other members can be that of the records with this state.
-        let is_count = value.is_number() && path.len() > 1 && !CODES.contains(&plain);
+        let is_count = value.is_number() && path.len() > 1 && !name.says(Sign::Code);
         return !is_count && has_content(value);
     }
     let is_failure = |text: &str| {
@@ -357,9 +182,9 @@ fn is_error(plain: &str, value: &Value, (path, is_of_request): (&[String], bool)
         let is_failed = FAILED.iter().any(|word| text.contains(word));
         !text.contains(' ') && (is_failed || PARTIAL.contains(&text.as_str()))
     };
-    (NOT_WHOLE.contains(&plain) && is_yes(value))
-        || (SUCCEEDED.contains(&plain) && is_no(value))
-        || (is_of_request && STATE.contains(&plain) && value.as_str().is_some_and(is_failure))
+    (name.says(Sign::NotWhole) && is_yes(value))
+        || (name.says(Sign::Succeeded) && is_no(value))
+        || (is_of_request && name.says(Sign::State) && value.as_str().is_some_and(is_failure))
 }
 
 /// Whether an error has content: it is not null, false, 0, empty, or a word for success.
@@ -376,8 +201,8 @@ pub fn has_content(value: &Value) -> bool {
         Value::Array(elements) => elements.iter().any(has_content),
         Value::Object(members) => {
             let means = |name: &str| {
-                let name = plainly(name);
-                MEANING.contains(&name.as_str()) || ERRORS.contains(&name.as_str())
+                let name = MemberName::of(name);
+                name.says(Sign::Meaning) || name.says(Sign::Error)
             };
             let has_meaning = members.keys().any(|name| means(name));
             let mut told = members
@@ -460,16 +285,12 @@ fn word(value: &Value) -> Option<String> {
     }
 }
 
-/// Whether members of this name have errors.
-pub fn is_error_name(name: &str) -> bool {
-    ERRORS.contains(&plainly(name).as_str())
-}
-
 /// What an object says that has an error as a member; `None` without one.
 pub fn error_of(value: &Value) -> Option<String> {
     let members = value.as_object()?.iter();
     let mut errors = members.filter(|(name, value)| {
-        is_error(&plainly(name), value, (std::slice::from_ref(name), true))
+        let plain = MemberName::of(name);
+        is_error(&plain, value, (std::slice::from_ref(name), true))
     });
     errors.next().map(|(_, error)| said(error))
 }
@@ -484,11 +305,11 @@ pub fn says_error(value: &Value, key: Option<&str>) -> Option<String> {
         return says_error(&json!({ name: alone }), None);
     }
     let refuses = |(name, value): (&String, &Value)| {
-        let name = plainly(name);
+        let name = MemberName::of(name);
         let code = || code(value).filter(|code| is_refusal(code));
-        match value.as_str().filter(|_| MEANING.contains(&name.as_str())) {
+        match value.as_str().filter(|_| name.says(Sign::Meaning)) {
             Some(words) if says_failure(words) => Some(shown(words)),
-            _ => code().filter(|_| STATE_CODES.contains(&name.as_str())),
+            _ => code().filter(|_| name.says(Sign::StateCode)),
         }
     };
     error_of(value).or_else(|| members.iter().find_map(refuses))

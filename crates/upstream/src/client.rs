@@ -18,7 +18,6 @@ use super::redactor::Redactor;
 use super::request::RequestParts;
 use super::response::Response;
 use super::shown::ShownRequest;
-use super::trial::Trial;
 use super::{Exchange, Failure, Page, PageRequest, Upstream};
 use ingest_base::clock::Deadline;
 use ingest_base::saved_response::SavedResponse;
@@ -130,36 +129,25 @@ impl Upstream for Client {
         connection: Connection,
         deadline: Deadline,
     ) -> Exchange {
-        let mut trial = Trial::default();
-        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
-        trial.exchange
+        // Stands until the request has a result.
+        let mut exchange = Exchange::from(Err(Failure::TooLate));
+        exchange.page = self.ask(request, connection, deadline, &mut exchange).await;
+        exchange
     }
 }
 
 impl Client {
-    /// Sends a request, once and before its deadline, and returns how its response was classified too.
-    pub async fn examine(
-        &self,
-        request: PageRequest<'_>,
-        connection: Connection,
-        deadline: Deadline,
-    ) -> Trial {
-        let mut trial = Trial::classifying();
-        trial.exchange.page = self.ask(request, connection, deadline, &mut trial).await;
-        trial
-    }
-
     /// Interprets a saved response as that of this request.
-    pub async fn examine_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Trial {
-        let mut trial = Trial::classifying();
-        trial.exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
+    pub async fn read_saved(&self, request: PageRequest<'_>, saved: &SavedResponse) -> Exchange {
+        let mut exchange = Exchange::from(Err(Failure::TooLate));
+        exchange.page = match RequestParts::new(&self.upstream, &self.limits, request) {
             Ok(parts) => {
                 let response = Response::saved(saved, self.upstream.max_body);
-                self.interpret(&parts, response, &mut trial).await
+                self.interpret(&parts, response, &mut exchange).await
             }
             Err(failure) => Err(failure),
         };
-        trial
+        exchange
     }
 
     /// Checks that the secrets can be read. Requests no access token.
@@ -178,18 +166,15 @@ impl Client {
         RequestParts::new(&self.upstream, &self.limits, request).map(|parts| parts.shown())
     }
 
-    /// Interprets a response; what it reports about the quota is put into `trial`, and its class if that is wanted.
+    /// Interprets a response. Its class, and what it reports about the quota, are put into `exchange`.
     async fn interpret(
         &self,
         parts: &RequestParts<'_>,
         response: Response,
-        trial: &mut Trial,
+        exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
         let response = response.of(&self.upstream).in_format(parts.format());
-        trial.classify(&response, &parts.request.step.call.errors);
-        response
-            .understand(parts, &mut trial.exchange.reported)
-            .await
+        response.understand(parts, exchange).await
     }
 
     async fn ask(
@@ -197,7 +182,7 @@ impl Client {
         request: PageRequest<'_>,
         connection: Connection,
         deadline: Deadline,
-        trial: &mut Trial,
+        exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
         let carried = self.authorization.current().await?;
         let parts = RequestParts::new(&self.upstream, &self.limits, request)?;
@@ -206,12 +191,15 @@ impl Client {
         let http = self.http().await?;
         let response = http.exchange(&sent, connection, deadline, redactor).await?;
         let status = response.status;
-        match self.interpret(&parts, response, trial).await {
+        match self.interpret(&parts, response, exchange).await {
             // A token or a secret may have been replaced meanwhile: then the next attempt succeeds, and nobody has to act.
             Err(Failure::Denied(message)) if status == StatusCode::UNAUTHORIZED => {
                 let failure = self.authorization.rejected(&carried, message).await;
-                if !matches!(failure, Failure::Denied(_)) {
-                    trial.forget_rule();
+                // With a new secret the request is worth another attempt, whatever the rule says.
+                if let Some(classified) = &mut exchange.classified
+                    && !matches!(failure, Failure::Denied(_))
+                {
+                    classified.rule = None;
                 }
                 Err(failure)
             }
@@ -225,11 +213,11 @@ impl Client {
     }
 }
 
-/// A client that keeps the last trial.
+/// A client that keeps the last exchange.
 #[derive(Debug)]
 pub struct Recorder {
     client: Client,
-    last: Mutex<Option<Trial>>,
+    last: Mutex<Option<Exchange>>,
 }
 
 impl Recorder {
@@ -244,7 +232,7 @@ impl Recorder {
 
     /// Returns the result of the last request; `None`: none was sent.
     #[must_use]
-    pub fn last(&self) -> Option<Trial> {
+    pub fn last(&self) -> Option<Exchange> {
         let mut last = self.last.lock();
         last.take()
     }
@@ -270,10 +258,9 @@ impl Upstream for Recorder {
         connection: Connection,
         deadline: Deadline,
     ) -> Exchange {
-        let trial = self.client.examine(request, connection, deadline).await;
-        let exchange = trial.exchange.clone();
+        let exchange = self.client.fetch(request, connection, deadline).await;
         let mut last = self.last.lock();
-        *last = Some(trial);
+        *last = Some(exchange.clone());
         exchange
     }
 }

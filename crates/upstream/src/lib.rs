@@ -34,9 +34,9 @@ mod request_body;
 mod response;
 mod retry_after;
 mod shown;
+mod signs;
 mod text;
 mod token;
-mod trial;
 mod unread;
 mod upstream_clock;
 
@@ -64,7 +64,6 @@ pub use records::{LeftOut, MembersOf};
 pub use response::{Response, failure_of};
 pub use retry_after::{Wait, http_date, retry_after};
 pub use shown::ShownRequest;
-pub use trial::{Classified, Trial};
 pub use unread::Unread;
 pub use upstream_clock::UpstreamClock;
 
@@ -97,6 +96,17 @@ pub struct Exchange {
     pub page: Result<Page, Failure>,
     /// What the response reports about the quota, be it a page or a refusal.
     pub reported: ReportedCost,
+    /// How the response was classified; `None`: there was none.
+    pub classified: Option<Classified>,
+}
+
+/// How a response was classified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classified {
+    /// The HTTP status.
+    pub status: u16,
+    /// The index of the first error rule that it matches; `None`: it matches no rule, or its rule was not applied.
+    pub rule: Option<usize>,
 }
 
 impl From<Result<Page, Failure>> for Exchange {
@@ -104,6 +114,7 @@ impl From<Result<Page, Failure>> for Exchange {
         Self {
             page,
             reported: ReportedCost::default(),
+            classified: None,
         }
     }
 }

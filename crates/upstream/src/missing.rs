@@ -198,17 +198,16 @@ fn of_column(name: &str, column: &Column, page: &Page) -> Option<String> {
 fn next_page(paging: &Paging, page: &Page) -> Option<SignOfMore> {
     let is_full = paging.size().is_some_and(|size| page.listed >= size.size);
     // The cursor of the next pass stands where the list ends.
-    let is_last = page.lasting.is_some() && matches!(paging.lasting(), Some(Lasting::At(_)));
+    let is_last = page.lasting.is_some() && matches!(paging.lasting, Some(Lasting::At(_)));
     if !is_full || is_last || page.next.is_some() || page.dead_end.is_some() {
         return None;
     }
-    let at = match paging.lead() {
+    // Where it is none, the next page is counted, not read.
+    let at = match paging.lead()? {
         Lead::Token(at) | Lead::Url(at) => format!("`{at}`"),
         Lead::LinkHeader => "the header `link`".to_owned(),
         Lead::TokenHeader(name) => format!("the header `{name}`"),
         Lead::LastRecord(at) => format!("{at} of the last record"),
-        // The next page is counted, not read.
-        Lead::Nowhere | Lead::Total(_) | Lead::Pages(_) => return None,
     };
     let at = format!("{at} (`page.next`)");
     let page_has = format!("the page is full ({} records)", page.listed);
@@ -288,7 +287,7 @@ fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
         && let Some(param) = size.param
     {
         let size = size.size;
-        let text = match paging.then().is_some() && !page.is_first {
+        let text = match paging.then.is_some() && !page.is_first {
             true => format!(
                 "the page has more than {size} records, since the requests of `page.then` have no size: add \
                 params = {{ {param} = \"{size}\" }} to it, or its json or form"

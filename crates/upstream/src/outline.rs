@@ -70,12 +70,17 @@ pub fn outline(saved: &SavedResponse) -> Result<Outline, Failure> {
     Ok(Outline {
         format,
         next: next.and_then(|place| next_place(&place, &document)),
-        more: signs.more,
-        done: signs.done,
-        total: signs.total,
+        more: signs.more.as_deref().map(plain),
+        done: signs.done.as_deref().map(plain),
+        total: signs.total.map(|(at, total)| (plain(&at), total)),
         at,
         records,
     })
+}
+
+/// A place without what sets it off in a message.
+fn plain(place: &str) -> String {
+    place.trim_matches('`').to_owned()
 }
 
 /// Whether an object is a record, and not what stands around an empty list.

@@ -8,7 +8,9 @@ use super::link::{link_values, next_link};
 use super::records::name_of;
 use super::request::RequestParts;
 use super::response::Response;
-use ingest_config::{Auth, Lasting, Lead, NextPage, NotANumber, Paging, Pointer, SeenPage};
+use ingest_config::{
+    Auth, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage,
+};
 
 /// Why a list ends with a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,22 +60,21 @@ pub struct Says {
 
 /// Reads what a response says about the next page, before the records are taken out of the document: it can be inside them.
 pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
+    let total = paging.total.as_ref();
+    let total = total.and_then(|at| total_at(at, document));
+    let pages = paging.pages.as_ref();
+    let pages = pages.and_then(|at| at.text_in(document));
     let reported = match paging.lead() {
-        Lead::Token(at) | Lead::Url(at) => token(paging, at, document),
-        Lead::Total(at) => Ok(total_at(at, document)),
-        Lead::Pages(at) => Ok(at.text_in(document)),
-        Lead::TokenHeader(name) => token_header(response, name),
-        Lead::LinkHeader => Ok(link(response)),
+        Some(Lead::Token(at) | Lead::Url(at)) => token(paging, at, document),
+        Some(Lead::TokenHeader(name)) => token_header(response, name),
+        Some(Lead::LinkHeader) => Ok(link(response)),
         // It is read when the records are known.
-        Lead::LastRecord(_) | Lead::Nowhere => Ok(None),
+        Some(Lead::LastRecord(_)) => Ok(None),
+        None => Ok(total.clone().or_else(|| pages.clone())),
     };
     let truth = |at: Option<&Pointer>| truth(at?.find(document)?);
-    let more = truth(paging.more()).or(truth(paging.done()).map(|is_last| !is_last));
-    let total = paging.total().and_then(|at| total_at(at, document));
-    let total = total.and_then(|total| total.parse().ok());
-    let pages = paging.lead().pages();
-    let pages = pages.and_then(|at| at.text_in(document)?.parse().ok());
-    let lasting = match paging.lasting() {
+    let more = truth(paging.more.as_ref()).or(truth(paging.done.as_ref()).map(|is_last| !is_last));
+    let lasting = match &paging.lasting {
         Some(Lasting::At(at)) => token(paging, at, document),
         Some(Lasting::Last) | None => Ok(None),
     };
@@ -81,8 +82,8 @@ pub fn read(paging: &Paging, document: &Value, response: &Response) -> Says {
         reported,
         more,
         lasting,
-        total,
-        pages,
+        total: total.and_then(|total| total.parse().ok()),
+        pages: pages.and_then(|pages| pages.parse().ok()),
         places: places(paging, document, response),
     }
 }
@@ -99,22 +100,20 @@ fn total_at(at: &Pointer, document: &Value) -> Option<String> {
 fn places(paging: &Paging, document: &Value, response: &Response) -> Vec<(&'static str, bool)> {
     let is_in_body = |at: &Pointer| at.find(document).is_some();
     let lead = match paging.lead() {
-        Lead::Token(at) | Lead::Url(at) => Some(("next", is_in_body(at))),
-        Lead::Pages(at) => Some(("pages", is_in_body(at))),
-        Lead::TokenHeader(name) => Some(("next_header", response.header(name).is_some())),
-        Lead::LinkHeader => Some(("link", link(response).is_some())),
-        Lead::Total(_) | Lead::LastRecord(_) | Lead::Nowhere => None,
+        Some(Lead::TokenHeader(name)) => Some(("next_header", response.header(name).is_some())),
+        Some(Lead::LinkHeader) => Some(("link", link(response).is_some())),
+        Some(Lead::Token(_) | Lead::Url(_) | Lead::LastRecord(_)) | None => None,
     };
-    let total = paging.total().map(|at| ("total", is_in_body(at)));
-    let more = paging.more().map(|at| ("more", is_in_body(at)));
-    let done = paging.done().map(|at| ("done", is_in_body(at)));
-    let places = lead.into_iter().chain(total);
-    places.chain(more).chain(done).collect()
-}
-
-/// Whether the cursor of the next page is in the last record.
-pub const fn is_in_last_record(paging: &Paging) -> bool {
-    matches!(paging.lead(), Lead::LastRecord(_))
+    let in_body = [
+        ("next", &paging.next),
+        ("pages", &paging.pages),
+        ("total", &paging.total),
+        ("more", &paging.more),
+        ("done", &paging.done),
+    ];
+    let in_body = in_body.into_iter();
+    let in_body = in_body.filter_map(|(key, at)| Some((key, is_in_body(at.as_ref()?))));
+    lead.into_iter().chain(in_body).collect()
 }
 
 impl Says {
@@ -126,7 +125,7 @@ impl Says {
 
     /// Reads the token out of the last record, if it is there.
     pub fn read_last(&mut self, paging: &Paging, last: Option<&Value>) {
-        if let (Lead::LastRecord(at), Some(last)) = (paging.lead(), last) {
+        if let (Some(at), Some(last)) = (&paging.last, last) {
             self.reported = token(paging, at, last);
         }
     }
@@ -177,13 +176,13 @@ pub fn onward(
         follows => ended(follows, paging, (listed, &own)),
     };
     let ends = matches!(follows, Follows::End(_));
-    let found = match paging.lasting().filter(|_| ends) {
+    let found = match paging.lasting.as_ref().filter(|_| ends) {
         None => None,
         Some(Lasting::At(at)) => own.map(|cursor| (cursor, format!("at `{at}`"))),
         Some(Lasting::Last) => last.map(|cursor| (cursor, place(paging))),
     };
     let lasting = match found {
-        Some((url, place)) if matches!(paging.lead(), Lead::Url(_)) => {
+        Some((url, place)) if paging.kind == PageKind::NextUrl => {
             Some(on_same_host(parts, response, &url, &place)?)
         }
         found => found.map(|(token, _)| token),
@@ -194,8 +193,8 @@ pub fn onward(
 
 /// What follows a page that listed `listed` records and has `own` as the cursor of the next pass.
 fn ended(follows: Follows, paging: &Paging, (listed, own): (u64, &Option<String>)) -> Follows {
-    let is_flagged = paging.more().is_some() || paging.done().is_some();
-    match (follows, paging.lasting()) {
+    let is_flagged = paging.more.is_some() || paging.done.is_some();
+    match (follows, paging.lasting.as_ref()) {
         (Follows::End(End::NotNamed | End::Assumed(_)), Some(Lasting::At(_))) if own.is_some() => {
             Follows::End(End::Proved)
         }
@@ -216,7 +215,7 @@ fn ended(follows: Follows, paging: &Paging, (listed, own): (u64, &Option<String>
 /// The cursor of the next pass behind a last page that has none: that of the page itself, or the one with which this pass began.
 pub fn kept(parts: &RequestParts<'_>) -> Option<String> {
     let request = &parts.request;
-    let cursor = match request.step.call.paging.lasting()? {
+    let cursor = match request.step.call.paging.lasting.as_ref()? {
         Lasting::At(_) => request.lasting,
         Lasting::Last => request.page_cursor().or(request.lasting),
     };
@@ -253,16 +252,10 @@ fn next(
         NextPage::Cursor(cursor) => Follows::Page(cursor),
         NextPage::Url(url) => {
             let next = on_same_host(parts, response, &url, &place)?;
-            Follows::Page(match paging.lead() {
-                // A body is cleaned of secrets as a whole, a header is not.
-                Lead::LinkHeader => response.redactor.clean_data(&next).into_owned(),
-                Lead::Url(_)
-                | Lead::Token(_)
-                | Lead::TokenHeader(_)
-                | Lead::LastRecord(_)
-                | Lead::Total(_)
-                | Lead::Pages(_)
-                | Lead::Nowhere => next,
+            // A body is cleaned of secrets as a whole, a header is not.
+            Follows::Page(match paging.kind == PageKind::Link {
+                true => response.redactor.clean_data(&next).into_owned(),
+                false => next,
             })
         }
     })
@@ -271,11 +264,14 @@ fn next(
 /// The place of the cursor, in messages.
 fn place(paging: &Paging) -> String {
     match paging.lead() {
-        Lead::LinkHeader => "in the header `link`".to_owned(),
-        Lead::TokenHeader(name) => format!("in the header `{name}`"),
-        Lead::LastRecord(at) => format!("at `{at}` of the last record"),
-        Lead::Url(at) | Lead::Token(at) | Lead::Total(at) | Lead::Pages(at) => format!("at `{at}`"),
-        Lead::Nowhere => String::new(),
+        Some(Lead::LinkHeader) => "in the header `link`".to_owned(),
+        Some(Lead::TokenHeader(name)) => format!("in the header `{name}`"),
+        Some(Lead::LastRecord(at)) => format!("at `{at}` of the last record"),
+        Some(Lead::Url(at) | Lead::Token(at)) => format!("at `{at}`"),
+        None => {
+            let at = paging.total.as_ref().or(paging.pages.as_ref());
+            at.map_or_else(String::new, |at| format!("at `{at}`"))
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::Page;
 use super::beside::error_of;
 use super::elements::{as_lists, is_place};
 use super::layout::{NoRecords, SCALAR, from_columns, from_rows};
@@ -37,30 +38,10 @@ pub enum WrongShape {
 /// The records of a page.
 #[derive(Debug)]
 pub struct Found {
-    pub records: Vec<Record>,
-    /// The ids of records that say that they were removed.
-    pub removed: Vec<String>,
-    /// The number of records without an id.
-    pub skipped: u64,
-    /// What the first of them has instead.
-    pub has: MembersOf,
-    /// What the first of them says that is an error.
+    /// The page with them. What it says beside them is not read yet.
+    pub page: Page,
+    /// What the first record without an id says that is an error.
     pub error: Option<String>,
-    /// The number of records whose id an earlier one has.
-    pub repeated: u64,
-    /// The number of those whose body differs from that one's.
-    pub differing: u64,
-    /// The number of records that the response listed, with and without an id.
-    pub listed: u64,
-    /// Members that are no objects beside others that are records.
-    pub left_out: LeftOut,
-    /// A member of a record that the configuration replaces by another value.
-    pub replaced: Option<String>,
-    /// Whether there was nothing where the records should be, which counts as an empty list.
-    pub lacks_list: bool,
-    /// Whether there is no element where the records should be, in an element or a document that can have some: an empty list
-    /// of XML.
-    pub lacks_element: bool,
     /// The last record that the response listed, if the cursor of the next page is in it.
     pub last: Option<Value>,
 }
@@ -139,23 +120,18 @@ pub fn take(
         .found
         .retain(|body| values.ids.is_empty() || !body.is_null());
     let listed = count(&bodies.found);
-    let mut found = Found {
-        records: Vec::new(),
-        removed: Vec::new(),
-        skipped: 0,
-        has: MembersOf::default(),
-        error: None,
-        repeated: 0,
-        differing: 0,
+    let mut page = Page {
         listed,
         left_out: bodies.left_out,
         replaced: bodies.replaced,
         lacks_list: bodies.lacks_list && listed == 0,
-        lacks_element: bodies.lacks_element && listed == 0,
-        last: bodies.found.last().filter(|_| keep_last).cloned(),
+        lacks_elements: bodies.lacks_element && listed == 0,
+        ..Page::default()
     };
+    let mut error = None;
+    let last = bodies.found.last().filter(|_| keep_last).cloned();
     for mut body in bodies.found {
-        add_fields(&mut body, what, values, &mut found.replaced);
+        add_fields(&mut body, what, values, &mut page.replaced);
         if what.format == Format::Xml {
             list_elements(&mut body, what, read_later);
         }
@@ -163,37 +139,37 @@ pub fn take(
             None => {
                 let is_long = |part| part_of(&body, part, values).is_some_and(|id| is_long(&id));
                 let has_long_id = what.id.iter().any(is_long);
-                found.has.add(&body, found.skipped == 0, has_long_id);
-                found.skipped += 1;
-                found.error = found.error.take().or_else(|| error_of(&body));
+                page.has_instead.add(&body, page.skipped == 0, has_long_id);
+                page.skipped += 1;
+                error = error.or_else(|| error_of(&body));
             }
-            Some(id) => found.records.push(Record { id, body }),
+            Some(id) => page.records.push(Record { id, body }),
         }
     }
     match &what.removed {
         None => {
-            let all = found.records.len();
-            found.differing = keep_first(&mut found.records);
-            found.repeated = count(&found.records).abs_diff(u64::try_from(all).unwrap_or(u64::MAX));
+            let all = count(&page.records);
+            page.differing = keep_first(&mut page.records);
+            page.repeated = all - count(&page.records);
         }
         Some(how) => {
-            found.records.reverse();
-            keep_first(&mut found.records);
-            found.records.reverse();
-            let removed = found
+            page.records.reverse();
+            keep_first(&mut page.records);
+            page.records.reverse();
+            let removed = page
                 .records
                 .extract_if(.., |record| how.is_said_by(&record.body));
-            found.removed = removed.map(|record| record.id).collect();
+            page.removed = removed.map(|record| record.id).collect();
         }
     }
-    if listed > 0 && found.skipped == listed {
+    if listed > 0 && page.skipped == listed {
         return Err(WrongShape::NoIds {
             count: listed,
             ids: joined(&what.id),
-            has: found.has,
+            has: page.has_instead,
         });
     }
-    Ok(found)
+    Ok(Found { page, error, last })
 }
 
 /// Keeps the first of the records that have the same id. Returns the number of others that differ from it.

@@ -283,8 +283,8 @@ fn identity_of(call: &Call, upstream: &str, parts: Option<&RequestParts<'_>>) ->
         "sent": sent,
         "read": call.records.as_ref().map(|records| read_of(upstream, records)),
         "paging": paging.identity(),
-        "lasting": paging.lasting().map(Lasting::as_str),
-        "lasting_param": paging.lasting_param(),
+        "lasting": paging.lasting.as_ref().map(Lasting::as_str),
+        "lasting_param": paging.lasting_param.as_deref(),
     }));
     format!("{} {:032x}", call.name, fnv(&identity.to_string()))
 }

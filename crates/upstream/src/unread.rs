@@ -3,11 +3,12 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, is_envelope, plainly, says_failure, says_transient};
+use super::beside::{Beside, says_failure, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
-use ingest_config::{Format, Lasting, Lead, Paging, Pointer, Records};
+use super::signs::{MemberName, Sign};
+use ingest_config::{Format, PageKind, Paging, Pointer, Records};
 
 /// What a page says about its list beside what is configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,6 +23,10 @@ pub struct Unread {
     pub url: Option<String>,
     /// A place with a text that can be a cursor.
     pub token: Option<String>,
+    /// A place whose value looks like the one that says whether there are more pages.
+    pub more: Option<String>,
+    /// A place whose value looks like the one that says whether this is the last page.
+    pub done: Option<String>,
     /// A place that looks like the number of all records, and that number.
     pub total: Option<(String, u64)>,
     /// Keys of `page` whose place has no value.
@@ -64,105 +69,6 @@ const NEXT_HEADERS: [&str; 5] = [
     "x-next-token",
 ];
 
-/// Names of members, in lower case without marks between words.
-const NEXT: [&str; 19] = [
-    "lastevaluatedkey",
-    "next",
-    "nextcursor",
-    "nexthref",
-    "nextid",
-    "nextkey",
-    "nextlink",
-    "nextmarker",
-    "nextoffset",
-    "nextpage",
-    "nextpagetoken",
-    "nextpageuri",
-    "nextpageurl",
-    "nextrecordsurl",
-    "nexttoken",
-    "nexturi",
-    "nexturl",
-    "continuationtoken",
-    "odatanextlink",
-];
-/// Names of cursors that upstreams also have for the present page.
-const TOKENS: [&str; 11] = [
-    "after",
-    "aftercursor",
-    "bookmark",
-    "continuation",
-    "continue",
-    "cursor",
-    "endcursor",
-    "marker",
-    "offset",
-    "pagetoken",
-    "scrollid",
-];
-const MORE: [&str; 13] = [
-    "exceededtransferlimit",
-    "hasmore",
-    "hasmoreitems",
-    "hasmorepages",
-    "hasmorerecords",
-    "hasmoreresults",
-    "hasnext",
-    "hasnextpage",
-    "ismore",
-    "ismoreavailable",
-    "moreavailable",
-    "morepages",
-    "moreresults",
-];
-/// Flags that say that the response is cut, so that there is more.
-const CUT: [&str; 12] = [
-    "capped",
-    "hastruncatedresults",
-    "istruncated",
-    "limitreached",
-    "listtruncated",
-    "maxresultsreached",
-    "overflow",
-    "responsetruncated",
-    "resultlimitreached",
-    "resultstruncated",
-    "truncated",
-    "truncatedresults",
-];
-const DONE: [&str; 7] = [
-    "complete",
-    "done",
-    "endofstream",
-    "finished",
-    "islast",
-    "islastpage",
-    "lastpage",
-];
-/// Those of them that say that there is more where they are false: a list can be complete or not in other ways.
-const NOT_DONE: [&str; 5] = ["done", "endofstream", "islast", "islastpage", "lastpage"];
-/// The number of all pages, which says that there are more where the configuration reads one.
-const PAGES: [&str; 6] = [
-    "lastpage",
-    "numpages",
-    "pagecount",
-    "pages",
-    "pagestotal",
-    "totalpages",
-];
-const TOTAL: [&str; 10] = [
-    "count",
-    "found",
-    "numfound",
-    "odatacount",
-    "rowcount",
-    "total",
-    "totalcount",
-    "totalitems",
-    "totalrecords",
-    "totalresults",
-];
-
 /// Headers with the number of all records.
 const TOTAL_HEADERS: [&str; 8] = [
     "x-total-count",
@@ -191,39 +97,35 @@ pub fn read(
     document: &Value,
     (response, requested): (&Response, &Url),
 ) -> Unread {
-    let mut search = PlaceSearch::of(&records.at, lasting(paging), Some(requested));
+    let mut search = PlaceSearch::of(&records.at, paging.lasting_at(), Some(requested));
     search.totals_in = objects_of_totals(paging, records, document);
     search.walk(document, &mut Vec::new());
     search.see_parts(document);
-    let (mut found, more, done) = (search.found, search.more, search.done);
-    let has_one_page = matches!(paging.lead(), Lead::Nowhere) && !paging.counts_itself();
+    let mut found = search.found;
+    let has_one_page = paging.kind == PageKind::None;
     let has_pages = search.has_pages.or_else(|| pages_header(response));
     let says_more = search.says_more.or(has_pages.filter(|_| has_one_page));
     let says_more = says_more.or_else(|| says_pagination(response).filter(|_| has_one_page));
-    if paging.total().is_none() {
+    if paging.total.is_none() {
         found.total = found.total.or_else(|| total_header(response));
     }
     // The value of a cursor says more than a flag.
     found.next = found.next.or(says_more);
     found.next = found.next.or_else(|| linked(paging, response, requested));
-    let pages = paging.lead().pages().map(|at| ("pages", at, None));
-    let read = paging
-        .total()
-        .map(|at| ("total", at, None))
-        .into_iter()
-        .chain(pages)
-        .chain(paging.more().map(|at| ("more", at, more)))
-        .chain(paging.done().map(|at| ("done", at, done)));
+    let read = [
+        ("total", &paging.total, None),
+        ("pages", &paging.pages, None),
+        ("more", &paging.more, found.more.clone()),
+        ("done", &paging.done, found.done.clone()),
+    ];
     let is_lacking = |key: &str, at: &Pointer| match at.find(document) {
         None | Some(Value::Null) => true,
         Some(value) => !matches!(key, "total" | "pages") && truth(value).is_none(),
     };
     found.beside.says_none &= found.total.as_ref().is_none_or(|(_, total)| *total == 0);
-    let lacking = read.filter(|(key, at, _)| is_lacking(key, at));
-    let lacking = lacking.map(|(key, at, instead)| Lacking {
-        key,
-        at: at.to_string(),
-        instead,
+    let lacking = read.into_iter().filter_map(|(key, at, instead)| {
+        let at = at.as_ref().filter(|at| is_lacking(key, at))?.to_string();
+        Some(Lacking { key, at, instead })
     });
     found.lacking = lacking.collect();
     found.ends_before_next = says_last(paging, document) && names_next(paging, document, response);
@@ -233,7 +135,7 @@ pub fn read(
 /// The objects whose numbers can be that of all records beside the one that is configured: the root, and those of the list and of that
 /// number; `None` where the response does not have it: any.
 fn objects_of_totals(paging: &Paging, records: &Records, document: &Value) -> Option<Vec<String>> {
-    let configured = paging.total().or_else(|| paging.lead().pages())?;
+    let configured = paging.total.as_ref().or(paging.pages.as_ref())?;
     let is_reported = configured
         .find(document)
         .is_some_and(|value| !value.is_null());
@@ -246,37 +148,15 @@ fn objects_of_totals(paging: &Paging, records: &Records, document: &Value) -> Op
     is_reported.then(|| vec![String::new(), object(&records.at), object(configured)])
 }
 
-/// What a response says where nothing is configured.
-pub struct Signs {
-    /// A place with a value that looks like a next page.
-    pub next: Option<String>,
-    /// A place with a text that can be a cursor.
-    pub token: Option<String>,
-    /// Where a value looks like the one that says whether there are more pages.
-    pub more: Option<String>,
-    /// Where a value looks like the one that says whether this is the last page.
-    pub done: Option<String>,
-    /// A place that looks like the number of all records, and that number.
-    pub total: Option<(String, u64)>,
-}
-
-/// Reads what a response says beside its records.
-pub fn signs(records: &Pointer, document: &Value, response: &Response) -> Signs {
+/// Reads what a response says beside its records where nothing is configured.
+pub fn signs(records: &Pointer, document: &Value, response: &Response) -> Unread {
     let links = link_values(&response.headers);
     let link = next_link(links.iter().map(String::as_str));
     let mut search = PlaceSearch::of(records, None, None);
     search.walk(document, &mut Vec::new());
-    let plain = |place: Option<String>| place.map(|at| at.trim_matches('`').to_owned());
-    Signs {
-        next: search.found.next.or(link.map(|_| LINK.to_owned())),
-        token: search.found.token,
-        more: plain(search.more),
-        done: plain(search.done),
-        total: search
-            .found
-            .total
-            .map(|(at, total)| (at.trim_matches('`').to_owned(), total)),
-    }
+    let mut found = search.found;
+    found.next = found.next.or(link.map(|_| LINK.to_owned()));
+    found
 }
 
 /// The number of all records in one of the usual headers, and its place in words.
@@ -320,12 +200,12 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
             .header(name)
             .is_some_and(|next| !next.trim().is_empty())
     };
-    if !matches!(paging.lead(), Lead::TokenHeader(_))
+    if paging.next_header.is_none()
         && let Some(name) = NEXT_HEADERS.iter().find(|name| leads(name))
     {
         return Some(format!("the header `{name}`"));
     }
-    let is_read = matches!(paging.lead(), Lead::LinkHeader);
+    let is_read = paging.kind == PageKind::Link;
     if is_read && links().any(is_no_link) {
         return Some("a header `link` that is no link (`<URL>; rel=\"next\"`)".to_owned());
     }
@@ -334,16 +214,6 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
     Some(format!(
         "the relation `{relation}` of the header `link`, which has no `next`"
     ))
-}
-
-/// The place of the cursor with which the next pass begins, which leads to no page of this one.
-const fn lasting(paging: &Paging) -> Option<&Pointer> {
-    match (paging.lasting(), paging.lead()) {
-        (Some(Lasting::At(at)), _) | (Some(Lasting::Last), Lead::Token(at) | Lead::Url(at)) => {
-            Some(at)
-        }
-        (Some(Lasting::Last) | None, _) => None,
-    }
 }
 
 /// Returns where a document has a list of objects; of XML, a list of elements that have child elements.
@@ -379,37 +249,18 @@ pub fn elsewhere(document: &Value, format: Format) -> Option<String> {
     find(document, format, &mut path).then(|| path.iter().map(|name| format!("/{name}")).collect())
 }
 
-/// Whether a name is one that numbers of records have.
-fn is_total(plain: &str) -> bool {
-    let counts_other = ["err", "fail", "retr", "warn"];
-    let counts_other = counts_other.iter().any(|other| plain.starts_with(other));
-    let is_count = plain.ends_with("count") || plain.starts_with("total");
-    let is_usual = matches!(
-        plain,
-        "numresults" | "resultsizeestimate" | "nbhits" | "hits"
-    );
-    !counts_other && (TOTAL.contains(&plain) || is_count || is_usual)
-}
-
 /// Whether the response says that it is the last page.
 fn says_last(paging: &Paging, document: &Value) -> bool {
-    let says = |at: Option<&Pointer>| truth(at?.find(document)?);
-    says(paging.more()) == Some(false) || says(paging.done()) == Some(true)
+    let says = |at: &Option<Pointer>| truth(at.as_ref()?.find(document)?);
+    says(&paging.more) == Some(false) || says(&paging.done) == Some(true)
 }
 
 /// Whether the response has a value where the configuration looks for the next page.
 fn names_next(paging: &Paging, document: &Value, response: &Response) -> bool {
-    match paging.lead() {
-        Lead::Token(at) | Lead::Url(at) => {
-            at.text_in(document).is_some_and(|text| !text.is_empty())
-        }
-        Lead::TokenHeader(name) => response.header(name).is_some_and(|text| !text.is_empty()),
-        Lead::Nowhere
-        | Lead::Total(_)
-        | Lead::Pages(_)
-        | Lead::LastRecord(_)
-        | Lead::LinkHeader => false,
-    }
+    let in_body = paging.next.as_ref().and_then(|at| at.text_in(document));
+    let header = paging.next_header.as_ref();
+    let in_header = header.and_then(|name| response.header(name));
+    in_body.is_some_and(|text| !text.is_empty()) || in_header.is_some_and(|text| !text.is_empty())
 }
 
 struct PlaceSearch<'a> {
@@ -426,9 +277,6 @@ struct PlaceSearch<'a> {
     says_more: Option<String>,
     /// A place that says that there are several pages.
     has_pages: Option<String>,
-    /// Where a value looks like the one that says whether there are more pages, or whether this is the last one.
-    more: Option<String>,
-    done: Option<String>,
 }
 
 impl<'a> PlaceSearch<'a> {
@@ -441,8 +289,6 @@ impl<'a> PlaceSearch<'a> {
             found: Unread::default(),
             says_more: None,
             has_pages: None,
-            more: None,
-            done: None,
         }
     }
 
@@ -541,79 +387,71 @@ impl<'a> PlaceSearch<'a> {
     }
 
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
-        let plain = plainly(name);
+        let plain = MemberName::of(name);
         self.found.beside.see(&plain, value, (path, self.records));
         let at = || format!("`/{}`", path.join("/"));
         self.found.names.push(path.join("/"));
         let names_next = match value {
-            Value::String(text) => !text.trim().is_empty() && NEXT.contains(&plain.as_str()),
+            Value::String(text) => !text.trim().is_empty() && plain.says(Sign::Next),
             Value::Number(number) => {
-                number.as_u64().is_some_and(|number| number > 0) && NEXT.contains(&plain.as_str())
+                number.as_u64().is_some_and(|number| number > 0) && plain.says(Sign::Next)
             }
             Value::Object(link) => {
                 let mut texts = WITHIN_NEXT
                     .iter()
                     .filter_map(|name| link.get(*name)?.as_str());
-                let is_key = plain == "lastevaluatedkey" && !link.is_empty();
-                is_key || texts.any(|text| !text.is_empty()) && NEXT.contains(&plain.as_str())
+                let is_key = plain.plain == "lastevaluatedkey" && !link.is_empty();
+                is_key || texts.any(|text| !text.is_empty()) && plain.says(Sign::Next)
             }
             // `[{ "rel": "next", "href": "…" }]`
             Value::Array(links) => {
                 let is_next = |link: &Value| link["rel"] == "next" && link["href"].is_string();
-                matches!(plain.as_str(), "links" | "link") && links.iter().any(is_next)
+                matches!(plain.plain.as_str(), "links" | "link") && links.iter().any(is_next)
             }
             Value::Null | Value::Bool(_) => false,
         };
-        let is_cut = CUT.contains(&plain.as_str());
-        let says_more = is_cut || MORE.contains(&plain.as_str());
-        if (*value == Value::Bool(true) || value == "true") && says_more {
-            self.says_more.get_or_insert_with(at);
-            if is_cut {
-                self.found.cut.get_or_insert_with(at);
-            }
+        if *value == Value::Bool(true) || value == "true" {
+            let is_cut = plain.says(Sign::Cut);
+            note(&mut self.says_more, is_cut || plain.says(Sign::More), at);
+            note(&mut self.found.cut, is_cut, at);
         }
         // An order can be done, too.
-        let is_done = plain == "done" && !matches!(path, [_]);
-        let is_thing = is_done
-            && !path
-                .iter()
-                .rev()
-                .nth(1)
-                .is_some_and(|above| is_envelope(above));
-        if *value == Value::Bool(false) && NOT_DONE.contains(&plain.as_str()) && !is_thing {
-            self.says_more.get_or_insert_with(at);
-        }
-        if names_next && !self.is_lasting(path) {
-            self.found.next.get_or_insert_with(at);
-        }
+        let is_done = plain.plain == "done" && !matches!(path, [_]);
+        let above = path.iter().rev().nth(1);
+        let is_thing = is_done && !above.is_some_and(|above| MemberName::of(above).is_envelope());
+        let is_open = *value == Value::Bool(false) && plain.says(Sign::NotDone) && !is_thing;
+        note(&mut self.says_more, is_open, at);
+        let is_next = names_next && !self.is_lasting(path);
+        note(&mut self.found.next, is_next, at);
         if let Value::String(text) = value
             && !self.is_lasting(path)
         {
             let is_usual = path.iter().any(|name| is_usual(name));
             let is_other = |requested| is_other_page(text, requested);
-            if self.requested.is_some_and(is_other) && !is_usual {
-                self.found.url.get_or_insert_with(at);
-            }
-            if !text.trim().is_empty() && TOKENS.contains(&plain.as_str()) {
-                self.found.token.get_or_insert_with(at);
-            }
+            let is_other = self.requested.is_some_and(is_other) && !is_usual;
+            note(&mut self.found.url, is_other, at);
+            let is_token = !text.trim().is_empty() && plain.says(Sign::Token);
+            note(&mut self.found.token, is_token, at);
         }
-        if matches!(value, Value::Bool(_)) && MORE.contains(&plain.as_str()) {
-            self.more.get_or_insert_with(at);
-        }
-        if matches!(value, Value::Bool(_)) && DONE.contains(&plain.as_str()) {
-            self.done.get_or_insert_with(at);
-        }
+        note(
+            &mut self.found.more,
+            value.is_boolean() && plain.says(Sign::More),
+            at,
+        );
+        note(
+            &mut self.found.done,
+            value.is_boolean() && plain.says(Sign::Done),
+            at,
+        );
         let number = match value {
             Value::Number(number) => number.as_u64(),
             Value::String(text) => text.parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
-        if number.is_some_and(|pages| pages > 1) && PAGES.contains(&plain.as_str()) {
-            self.has_pages.get_or_insert_with(at);
-        }
-        self.found.beside.says_none |= number == Some(0) && is_total(&plain);
-        let is_total = TOTAL.contains(&plain.as_str()) && self.can_have_total(path);
+        let are_several = number.is_some_and(|pages| pages > 1) && plain.says(Sign::Pages);
+        note(&mut self.has_pages, are_several, at);
+        self.found.beside.says_none |= number == Some(0) && plain.is_total();
+        let is_total = plain.says(Sign::Total) && self.can_have_total(path);
         if let Some(number) = number.filter(|_| is_total) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
             // A response can have the number of records on the page under such a name too, which is smaller.
@@ -621,5 +459,12 @@ impl<'a> PlaceSearch<'a> {
                 self.found.total = Some((at(), number));
             }
         }
+    }
+}
+
+/// Keeps the first place that is one.
+fn note(first: &mut Option<String>, is_one: bool, at: impl Fn() -> String) {
+    if is_one {
+        first.get_or_insert_with(at);
     }
 }

@@ -13,7 +13,7 @@ use crate::review;
 use ingest_config::{Call, Pointer, Records};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
 use ingest_upstream as upstream;
-use ingest_upstream::{Failure, Page, ReportedCost, ShownRequest, Trial};
+use ingest_upstream::{Exchange, Failure, Page, ReportedCost, ShownRequest};
 
 /// Shows at most this many records.
 const SHOWN: usize = 3;
@@ -71,12 +71,12 @@ pub struct ShownLimit {
 }
 
 impl Report {
-    pub fn fill(&mut self, trial: Trial, tried: review::Tried<'_>) {
-        let reported = trial.exchange.reported;
-        self.status = trial.classified.map(|classified| classified.status);
-        let rule = trial.classified.and_then(|classified| classified.rule);
+    pub fn fill(&mut self, exchange: Exchange, tried: review::Tried<'_>) {
+        let reported = exchange.reported;
+        self.status = exchange.classified.map(|classified| classified.status);
+        let rule = exchange.classified.and_then(|classified| classified.rule);
         self.rule = rule.map(|index| index.saturating_add(1));
-        match trial.exchange.page {
+        match exchange.page {
             Err(failure) => {
                 self.class = class_of(&failure);
                 self.message = Some(failure.to_string());

@@ -250,7 +250,8 @@ impl<'a> Attempt<'a> {
         };
         let upstream = self.context.upstream(&self.job.credential)?;
         let fetched = upstream.fetch(request, connection, self.deadline(&permit));
-        let Exchange { page, reported } = self.waiting("the upstream's response", fetched).await;
+        let Exchange { page, reported, .. } =
+            self.waiting("the upstream's response", fetched).await;
         if let (Ok(page), Some(_)) = (&page, &self.context.compared_records) {
             let findings = &mut self.stats.findings;
             findings.add_page(request.step, page, &reported);

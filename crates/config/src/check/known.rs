@@ -40,7 +40,7 @@ fn contradicts(job: &Job, step: &Step) -> Option<Reason> {
             "remove the key, or write `page` into the call",
         );
     }
-    if step.call.paging.lasting().is_some() {
+    if step.call.paging.lasting.is_some() {
         return refuse(
             "a list with `page.lasting` names only what changed".to_owned(),
             "remove the key",

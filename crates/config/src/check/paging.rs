@@ -5,7 +5,7 @@ use toml::de::DeValue;
 use crate::body::BODIES;
 use crate::document::Document;
 use crate::error::Refusal;
-use crate::{Auth, Body, Call, Lead, Method, Place, Upstream, place_in_json};
+use crate::{Auth, Body, Call, Method, Place, Upstream, place_in_json};
 
 /// Members that count records, which no cursor is.
 const COUNTS: [&str; 8] = [
@@ -21,7 +21,7 @@ const COUNTS: [&str; 8] = [
 
 /// A cursor is no number of records.
 pub fn next_is_no_total(path: &[&str], call: &Call, document: &Document<'_>) {
-    let (Lead::Token(next) | Lead::Url(next)) = call.paging.lead() else {
+    let Some(next) = &call.paging.next else {
         return;
     };
     if next
@@ -44,9 +44,9 @@ pub fn leaves_the_secret(path: &[&str], upstream: &Upstream, call: &Call, docume
     };
     let size = call.paging.size().and_then(|size| size.param);
     let params = [
-        ("param", call.paging.cursor_param()),
+        ("param", call.paging.param.as_deref()),
         ("size_param", size),
-        ("lasting_param", call.paging.lasting_param()),
+        ("lasting_param", call.paging.lasting_param.as_deref()),
     ];
     let taken = |(_, param): &(_, Option<&str>)| *param == Some(secret.as_str());
     if let Some((key, _)) = params.into_iter().find(taken)
@@ -63,7 +63,10 @@ pub fn leaves_the_secret(path: &[&str], upstream: &Upstream, call: &Call, docume
 /// A parameter in the body must have a place there, and one in the query is no pointer.
 pub fn place(path: &[&str], call: &Call, document: &Document<'_>) {
     let size = call.paging.size().and_then(|size| size.param);
-    let params = [("param", call.paging.cursor_param()), ("size_param", size)];
+    let params = [
+        ("param", call.paging.param.as_deref()),
+        ("size_param", size),
+    ];
     let page = [path, &["page"]].concat();
     let in_page = [&page[..], &["in"]].concat();
     let says_query = document.find(&in_page).and_then(DeValue::as_str) == Some("query");

@@ -236,7 +236,7 @@ impl Check<'_, '_> {
                 .map(|template| (owned(&path, &["path"]), template)),
         );
         written.extend(self.headers(&path, &call.headers));
-        if let Some(then) = call.paging.then() {
+        if let Some(then) = call.paging.then.as_deref() {
             let path = [&path[..], &["page", "then"]].concat();
             written.extend(
                 then.path
@@ -533,7 +533,7 @@ fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document:
         let texts = document.find(place).and_then(DeValue::as_str);
         texts.is_some_and(|text| text.contains("{since")) && call.paging.has_no_first_token()
     };
-    if let Some(place) = place(call.paging.cursor_param()).filter(|place| !is_start(place)) {
+    if let Some(place) = place(call.paging.param.as_deref()).filter(|place| !is_start(place)) {
         document.refuse(
             &place,
             format!(

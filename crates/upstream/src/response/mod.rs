@@ -21,7 +21,7 @@ use ingest_base::apart::{apart, apart_alone};
 use ingest_base::fnv::fnv;
 use ingest_base::plain::one_line;
 use ingest_base::saved_response::SavedResponse;
-use ingest_config::{Format, Rule, Upstream};
+use ingest_config::{Format, Upstream};
 use ingest_quota::Timestamp;
 
 pub use refusal::failure_of;
@@ -251,14 +251,6 @@ impl Response {
             }
             (Ok(document), _) => Cow::Borrowed(document),
             (Err(_), _) => Cow::Owned(refusal::document(self)),
-        }
-    }
-
-    /// The error rule that it matches; `None`: it matches no rule.
-    pub fn rule<'r>(&self, rules: &'r [Rule]) -> Option<&'r Rule> {
-        match self.status.is_success() && self.is_whole() {
-            true => refusal::rule_of(self, rules, &self.for_rules(&self.document())),
-            false => refusal::rule_of(self, rules, &refusal::document(self)),
         }
     }
 

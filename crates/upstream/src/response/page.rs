@@ -11,47 +11,52 @@ use crate::body::End;
 use crate::paging::{self, Follows, Onward};
 use crate::records::{self, Found, WrongShape};
 use crate::request::RequestParts;
+use crate::signs::{MemberName, Sign};
 use crate::upstream_clock::UpstreamClock;
-use crate::{Failure, Page, PageRequest, ReportedCost, reported, transient, unread};
+use crate::{Classified, Exchange, Failure, Page, PageRequest, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
 use ingest_config::{Class, Etag, Field, Records};
 
 impl Response {
-    /// Interprets the response. What it reports about the quota is put into `reported`, whether it is a page or not.
+    /// Interprets the response. Its class, and what it reports about the quota, are put into `exchange`, whether it is a page or not.
     ///
     /// # Errors
     /// Why it is no page.
     pub async fn understand(
         self,
         parts: &RequestParts<'_>,
-        reported: &mut ReportedCost,
+        exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
         let clock = UpstreamClock::read(self.date(), parts.request.now, SystemClock.now());
-        let page = self.understood(parts, reported).await?;
+        let page = self.understood(parts, exchange).await?;
         Ok(Page { clock, ..page })
     }
 
     async fn understood(
         self,
         parts: &RequestParts<'_>,
-        reported: &mut ReportedCost,
+        exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
+        exchange.classified = Some(Classified {
+            status: self.status.as_u16(),
+            rule: None,
+        });
         // Of the headers alone, for a response whose body cannot be read.
-        *reported = reported::read(parts, &self, None);
+        exchange.reported = reported::read(parts, &self, None);
         let cached = parts.request.known;
         if let Some(cached) = cached.filter(|_| self.status == StatusCode::NOT_MODIFIED) {
             return Ok(unchanged(cached));
         }
         if !self.status.is_success() {
-            return self.refusal(&refusal::document(&self), parts, reported);
+            return self.refusal(&refusal::document(&self), parts, exchange);
         }
         // Upstreams report errors with every status and in every format, so the rules come before the body is read.
         let rules = &parts.request.step.call.errors;
         if !self.is_whole() {
             let document = refusal::document(&self);
             return match refusal::rule_of(&self, rules, &document) {
-                Some(_) => self.refusal(&document, parts, reported),
+                Some(_) => self.refusal(&document, parts, exchange),
                 None => Err(self.cut_off(parts)),
             };
         }
@@ -59,14 +64,14 @@ impl Response {
         let seen = response.for_rules(&document);
         let is_ruled = refusal::rule_of(&response, rules, &seen).is_some();
         if is_ruled || response.status == StatusCode::ACCEPTED {
-            return response.refusal(&seen, parts, reported);
+            return response.refusal(&seen, parts, exchange);
         }
         // It has no body, which is otherwise a failure.
         if response.status == StatusCode::NO_CONTENT {
             return Ok(response.no_records(parts));
         }
         let document = document?;
-        *reported = reported::read(parts, &response, Some(&document));
+        exchange.reported = reported::read(parts, &response, Some(&document));
         response.page(document, parts)
     }
 
@@ -75,13 +80,19 @@ impl Response {
         &self,
         document: &Value,
         parts: &RequestParts<'_>,
-        reported: &mut ReportedCost,
+        exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
         let PageRequest { step, now, .. } = parts.request;
         let rules = &step.call.errors;
         let rule = refusal::rule_of(self, rules, document);
-        *reported = reported::read(parts, self, Some(document));
-        reported.free = rule.map(|rule| rule.free.clone()).unwrap_or_default();
+        exchange.reported = reported::read(parts, self, Some(document));
+        exchange.reported.free = rule.map(|rule| rule.free.clone()).unwrap_or_default();
+        exchange.classified = Some(Classified {
+            status: self.status.as_u16(),
+            rule: rules
+                .iter()
+                .position(|one| rule.is_some_and(|rule| std::ptr::eq(rule, one))),
+        });
         if rule.is_some_and(|rule| rule.class == Class::End) {
             return Ok(Page {
                 is_refused: true,
@@ -131,13 +142,12 @@ impl Response {
         let mut unread = unread::read(&call.paging, records, &document, (self, parts.url()));
         let (total, pages) = (says.total, says.pages);
         let places = std::mem::take(&mut says.places);
-        let keep_last = paging::is_in_last_record(&call.paging);
         let is_first = parts.request.is_first();
-        let found = records::take(
+        let Found { page, error, last } = records::take(
             &mut document,
             records,
             &parts.values(),
-            keep_last,
+            call.paging.last.is_some(),
             &parts.request.step.read_later,
         )
         .map_err(|wrong| match wrong {
@@ -157,16 +167,15 @@ impl Response {
         };
         let errors = &mut unread.beside.errors;
         errors.retain(|place, _| !is_about_ids(place));
-        let of_record = found.error.clone();
-        errors.extend(of_record.map(|said| ("a record without an id".to_owned(), said)));
-        let left_out = found.left_out.first.iter();
-        let left_out = left_out.filter(|name| beside::is_error_name(name));
+        errors.extend(error.map(|said| ("a record without an id".to_owned(), said)));
+        let left_out = page.left_out.first.iter();
+        let left_out = left_out.filter(|name| MemberName::of(name).says(Sign::Error));
         errors.extend(
             left_out.map(|name| (format!("{}/{name}", records.at), "no record".to_owned())),
         );
-        says.read_last(&call.paging, found.last.as_ref());
+        says.read_last(&call.paging, last.as_ref());
         let is_named = says.names_next(&call.paging);
-        let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, found.listed) {
+        let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, page.listed) {
             // The records are paid for: they are landed, and the list stops behind them.
             Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
             onward => match onward? {
@@ -180,45 +189,34 @@ impl Response {
                 } => (None, end, lasting, None),
             },
         };
-        let elsewhere = (found.lacks_list || found.lacks_element)
+        let elsewhere = (page.lacks_list || page.lacks_elements)
             .then(|| unread::elsewhere(&document, records.format))
             .flatten()
             // Elements that hold the records, and of which none has one.
-            .filter(|at| found.lacks_list || !records.at.as_str().starts_with(&format!("{at}/")));
-        let part = beside::part(self, found.listed, (is_first, next.is_none()));
+            .filter(|at| page.lacks_list || !records.at.as_str().starts_with(&format!("{at}/")));
+        let part = beside::part(self, page.listed, (is_first, next.is_none()));
         let is_blank = self.is_blank_table();
         // A page that was not modified would lack what speaks against it.
         let is_whole = part.is_none()
             && !is_blank
             && unread.beside.errors.is_empty()
-            && (!found.lacks_list || unread.beside.says_none);
+            && (!page.lacks_list || unread.beside.says_none);
         let tag = self
-            .tag(parts, &found, next.as_deref())
+            .tag(parts, &page, next.as_deref())
             // A page that was not modified would end its list without the reason why it cannot go on.
             .filter(|_| dead_end.is_none() && is_whole);
         Ok(Page {
-            clock: UpstreamClock::default(),
-            records: found.records,
-            removed: found.removed,
-            skipped: found.skipped,
-            has_instead: found.has.shown_by(|name| self.shown(name)),
-            repeated: found.repeated,
-            differing: found.differing,
-            left_out: found.left_out,
-            replaced: found.replaced.map(|name| self.shown(&name)),
-            lacks_list: found.lacks_list || found.lacks_element,
-            lacks_elements: found.lacks_element,
+            has_instead: page.has_instead.shown_by(|name| self.shown(name)),
+            replaced: page.replaced.map(|name| self.shown(&name)),
+            lacks_list: page.lacks_list || page.lacks_elements,
             is_blank,
             part,
             is_named: is_named && next.is_some(),
-            is_refused: false,
             next,
             lasting,
             tag,
-            unchanged: false,
             dead_end,
             is_first,
-            listed: found.listed,
             unread,
             end,
             size: parts.page_size(),
@@ -228,6 +226,7 @@ impl Response {
             places,
             elsewhere,
             slot: self.slot.clone(),
+            ..page
         })
     }
 
@@ -259,7 +258,7 @@ impl Response {
     }
 
     /// The `ETag` with which the page can be requested again, if everything that we read is in the body that it names.
-    fn tag(&self, parts: &RequestParts<'_>, found: &Found, next: Option<&str>) -> Option<Tag> {
+    fn tag(&self, parts: &RequestParts<'_>, page: &Page, next: Option<&str>) -> Option<Tag> {
         let wanted = parts.request.step.call.etag == Etag::Free;
         // A tag that is not UTF-8 cannot be sent back as it came. Without one, the page is requested as if it were new.
         let name = self.exact_header(ETAG.as_str()).ok()??;
@@ -267,10 +266,9 @@ impl Response {
             return None;
         }
         // What a page that did not change shows again is its records and its next page.
-        let is_stored =
-            found.removed.is_empty() && parts.request.step.call.paging.lasting().is_none();
+        let is_stored = page.removed.is_empty() && parts.request.step.call.paging.lasting.is_none();
         let whole =
-            found.skipped == 0 && is_stored && !paging::may_grow_unseen(parts, found.listed, next);
+            page.skipped == 0 && is_stored && !paging::may_grow_unseen(parts, page.listed, next);
         whole.then(|| Tag {
             request: parts.name(),
             name: name.to_owned(),

@@ -153,14 +153,9 @@ impl Review<'_> {
             Some(Lasting::At(at)) => Some(at),
             Some(Lasting::Last) | None => None,
         };
-        let places = [
-            &paging.next,
-            &paging.total,
-            &paging.pages,
-            &paging.more,
-            &paging.done,
-        ];
-        let mut places = places.into_iter().flatten().chain(lasting);
+        let ends = [&paging.pages, &paging.more, &paging.done];
+        let places = [&paging.next, &paging.total].into_iter().chain(ends);
+        let mut places = places.flatten().chain(lasting);
         places.any(|at| {
             let rest = at
                 .as_str()

@@ -341,7 +341,7 @@ impl Review<'_> {
 
     /// Notes that the pages have fewer records than were requested.
     fn note_caps(&self, page: &Page, said: &mut Said) {
-        let param = self.call.paging.size().and_then(|size| size.param);
+        let param = self.call.paging.size_param.as_deref();
         let (Some(param), Some(size)) = (param, page.size) else {
             return;
         };

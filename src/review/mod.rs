@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
-use ingest_config::{Call, Doubt, Job, Region, SinceValue, Step, Variable};
+use ingest_config::{Call, Doubt, Job, Region, Step, Variable};
 use ingest_upstream::{End, Page};
 
 use findings::missing_of;
@@ -157,8 +157,6 @@ enum Asked {
 pub struct Turn<'a> {
     /// Pages before it, those of earlier runs included.
     pub before: u64,
-    /// The value of `{since}`; `None`: the Unix epoch.
-    pub since: Option<&'a SinceValue>,
     /// Whether its list begins at the cursor of the last pass.
     pub begins_at_cursor: bool,
     /// Whether the upstream named it, or said that there is one, on a page of an earlier run.

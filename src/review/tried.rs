@@ -53,7 +53,6 @@ impl Tried<'_> {
         let mut review = Review::new(job, step, self.region, Known::default(), 0);
         let turn = Turn {
             before: 0,
-            since: self.since,
             begins_at_cursor: self.begins_at_cursor,
             is_named: false,
             ids: self.ids,
@@ -124,7 +123,7 @@ impl Tried<'_> {
 
     /// A note on a page that leads on and has fewer records than were requested.
     fn note_size(&self, page: &Page) -> Option<String> {
-        let param = self.step.call.paging.size()?.param?;
+        let param = self.step.call.paging.size_param.as_ref()?;
         let is_short = |size: &u64| page.listed > 0 && page.listed < *size && page.next.is_some();
         let size = page.size.filter(is_short)?;
         Some(format!(

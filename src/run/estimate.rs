@@ -362,7 +362,7 @@ fn most_ids(job: &Job, ids: &Ids, requests: &BTreeMap<usize, Range>) -> Option<u
         };
         let records = match &step.ids {
             Some(ids) => Some(ids.batch),
-            None => step.call.paging.size().map(|size| size.size),
+            None => step.call.paging.size,
         };
         // Without requests there are no records, whatever the size of a page.
         let named = match range.max {

@@ -288,7 +288,6 @@ impl<'a> List<'a> {
         };
         let turn = Turn {
             before: self.position.pages,
-            since: self.start.since.as_ref(),
             begins_at_cursor: self.start.lasting.is_some(),
             is_named,
             ids: &self.start.ids,

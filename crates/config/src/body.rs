@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::error::Refusal;
 use super::values::{As, Leaf, OneOrMore, Table, Text, leaf, leaves};
-use super::{Template, TemplateError, Values};
+use super::{Template, Values};
 
 /// Parameters of a query or a form, by name.
 pub type Params = BTreeMap<String, Param>;
@@ -133,27 +133,6 @@ impl Body {
 }
 
 impl JsonTemplate {
-    /// Takes every text of a JSON document as a template.
-    ///
-    /// # Errors
-    /// One of them is not a template.
-    pub fn parse(value: Value) -> Result<Self, TemplateError> {
-        Ok(match value {
-            Value::String(text) => Self::Text(Template::parse(&text)?),
-            Value::Array(elements) => {
-                let elements = elements.into_iter().map(Self::parse);
-                Self::List(elements.collect::<Result<_, _>>()?)
-            }
-            Value::Object(members) => {
-                let members = members
-                    .into_iter()
-                    .map(|(name, member)| Ok((name, Self::parse(member)?)));
-                Self::Object(members.collect::<Result<_, _>>()?)
-            }
-            fixed @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Self::Fixed(fixed),
-        })
-    }
-
     /// The document of a request, whose texts are made by `text`.
     ///
     /// # Errors

@@ -229,66 +229,54 @@ impl TryFrom<Either<NoSecret, SecretKeys>> for SecretSource {
     }
 }
 
-/// What a credential says itself; what another one says of the same account is added later.
-struct Own {
-    upstream: Arc<Upstream>,
-    secret: Option<SecretSource>,
-    secrets: BTreeMap<String, SecretSource>,
-    account: String,
-    limits: Limits,
-}
-
 /// Reads the credentials, each with the limits of its account.
 pub fn all(
     document: &Document<'_>,
     upstreams: &Entries<Upstream>,
     regions: &[Arc<Region>],
 ) -> Entries<Credential> {
-    let read = |path: &[&str]| {
+    // What a credential says itself; what another one says of the same account is added below.
+    let own = Entries::read(document, "credentials", |path| {
         let keys: CredentialKeys = document.table(path, &[])?;
         let place = [path, &["upstream"]].concat();
         let upstream = upstreams.named(&keys.upstream, "upstream", document, &place)?;
-        let name = path.last().copied().unwrap_or_default();
-        let account = keys.account.unwrap_or_else(|| name.to_owned());
-        let (secret, secrets, mut limits) = (keys.secret, keys.secrets, keys.limits);
+        let name = path.last().copied().unwrap_or_default().to_owned();
+        let mut limits = keys.limits;
         for (name, limit) in &mut limits {
             limit.ledger_name.clone_from(name);
         }
-        Some(Own {
+        Some(Credential {
+            account: Arc::new(Account {
+                name: keys.account.unwrap_or_else(|| name.clone()),
+                limits: BTreeMap::new(),
+            }),
+            name,
             upstream,
-            secret,
-            secrets,
-            account,
+            secret: keys.secret,
+            secrets: keys.secrets,
             limits,
         })
-    };
-    let own = Entries::read(document, "credentials", read);
+    });
     let mut accounts: BTreeMap<String, Limits> = BTreeMap::new();
     for name in own.written() {
         if let Some(read) = own.right.get(name) {
-            agree(
-                document,
-                name,
-                read,
-                accounts.entry(read.account.clone()).or_default(),
-            );
+            let account = accounts.entry(read.account.name.clone()).or_default();
+            agree(document, read, account);
         }
     }
     // A second pass, because each account has limits of all its credentials, also of those further down.
-    own.map(|name, known| {
-        let mut limits = accounts.get(&known.account).cloned().unwrap_or_default();
+    own.map(|known| {
+        let name = known.account.name.clone();
+        let mut limits = accounts.get(&name).cloned().unwrap_or_default();
         // `wait` and `reported` are those of the credential, where two say different ones.
         limits.extend(known.limits.clone());
         Credential {
-            name: name.to_owned(),
-            upstream: known.upstream.clone(),
-            secret: known.secret.clone(),
-            secrets: known.secrets.clone(),
             account: Arc::new(Account {
-                name: known.account.clone(),
+                name,
                 limits: in_ledger(&limits, regions).collect(),
             }),
             limits,
+            ..known.clone()
         }
     })
 }
@@ -310,7 +298,7 @@ fn in_ledger<'a>(
 }
 
 /// Adds a credential's limits to those of its account. Two definitions of one limit must agree.
-fn agree(document: &Document<'_>, credential: &str, own: &Own, account: &mut Limits) {
+fn agree(document: &Document<'_>, own: &Credential, account: &mut Limits) {
     for (name, limit) in &own.limits {
         match account.get(name) {
             None => drop(account.insert(name.clone(), limit.clone())),
@@ -318,10 +306,10 @@ fn agree(document: &Document<'_>, credential: &str, own: &Own, account: &mut Lim
             // ledger counts.
             Some(known) if known.limit == limit.limit && known.scope == limit.scope => {}
             Some(_) => document.refuse(
-                &["credentials", credential, "limits", name],
+                &["credentials", &own.name, "limits", name],
                 format!(
                     "another credential of account {:?} defines this limit differently",
-                    own.account
+                    own.account.name
                 ),
                 "define the limits in one credential only",
             ),
@@ -368,23 +356,16 @@ leaf!(
     json!({ "type": "string", "pattern": "^[^/]+$" }),
 );
 
-struct CommandLine;
-
-impl Leaf for CommandLine {
-    type Value = Vec<String>;
-
-    fn read(raw: Value) -> Result<Vec<String>, Refusal> {
-        let words = List::<Text, 0>::read(raw)?;
-        match words.first() {
-            Some(program) if !program.is_empty() => Ok(words),
-            _ => Err(Refusal::new(
-                "expected a list: a program and its arguments",
-                "write for example [\"pass\", \"show\", \"api-key\"]",
-            )),
-        }
-    }
-
-    fn schema() -> Value {
-        json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 })
-    }
-}
+// A program and its arguments.
+leaf!(
+    CommandLine,
+    List::<Text, 0>,
+    Vec<String>,
+    |words| {
+        let has_program = words.first().is_some_and(|program| !program.is_empty());
+        has_program.then_some(words)
+    },
+    "expected a list: a program and its arguments",
+    "write for example [\"pass\", \"show\", \"api-key\"]",
+    json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 }),
+);

@@ -3,6 +3,7 @@
 //! serde reads each section by itself. What it refuses is reported, left out, and the rest is read again, so that all mistakes are
 //! found at once.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -105,11 +106,25 @@ impl<'t> Document<'t> {
     /// Every text at a path and below it that contains `part`, with its own path.
     pub fn texts_with(&self, part: &str, path: &[&str]) -> Vec<(Vec<String>, &str)> {
         let mut texts = Vec::new();
-        let at = path.iter().map(|key| (*key).to_owned()).collect();
+        let mut at = path.iter().map(|key| Cow::Borrowed(*key)).collect();
         if let Some(value) = self.find(path) {
-            collect(value, at, part, &mut texts);
+            collect(value, &mut at, part, &mut texts);
         }
         texts
+    }
+
+    /// Whether the table at `own` has a value in place of that which the table at a path has at the keys `below`. Tables on the way
+    /// are joined.
+    pub fn replaces(&self, own: &[&str], path: &[&str], below: &[String]) -> bool {
+        let (mut own, mut other) = (self.find(own), self.find(path));
+        for key in below {
+            let (Some(DeValue::Table(table)), Some(DeValue::Table(others))) = (own, other) else {
+                break;
+            };
+            own = table.get(key.as_str()).map(Spanned::get_ref);
+            other = others.get(key.as_str()).map(Spanned::get_ref);
+        }
+        own.is_some()
     }
 
     /// Reads the section at a path, which is a table.
@@ -390,45 +405,32 @@ fn below<'v, 't>(value: &'v DeValue<'t>, key: &str) -> Option<&'v Spanned<DeValu
     }
 }
 
-fn collect<'v>(
+/// Adds the texts within the value at a path that contain a part.
+fn collect<'v: 'p, 'p>(
     value: &'v DeValue<'_>,
-    path: Vec<String>,
+    path: &mut Vec<Cow<'p, str>>,
     part: &str,
     texts: &mut Vec<(Vec<String>, &'v str)>,
 ) {
-    // A path of each value takes longer to make than all values take to look through.
-    if !contains(value, part) {
-        return;
-    }
-    let below = |key: String| [&path[..], &[key]].concat();
+    let mut below = |key, value: &'v Spanned<DeValue<'_>>| {
+        path.push(key);
+        collect(value.get_ref(), path, part, texts);
+        path.pop();
+    };
     match value {
-        DeValue::String(text) => texts.push((path, text)),
+        DeValue::String(text) if text.contains(part) => {
+            let path = path.iter().map(|key| key.clone().into_owned());
+            texts.push((path.collect(), text));
+        }
         DeValue::Array(array) => {
-            for (at, value) in array.iter().enumerate() {
-                collect(value.get_ref(), below(at.to_string()), part, texts);
-            }
+            let elements = array.iter().enumerate();
+            elements.for_each(|(at, value)| below(at.to_string().into(), value));
         }
         DeValue::Table(table) => {
-            for (key, value) in table {
-                collect(
-                    value.get_ref(),
-                    below(key.get_ref().to_string()),
-                    part,
-                    texts,
-                );
-            }
+            let entries = table.iter();
+            entries.for_each(|(key, value)| below((&**key.get_ref()).into(), value));
         }
         _ => {}
-    }
-}
-
-/// Whether any text within a value contains a part.
-fn contains(value: &DeValue<'_>, part: &str) -> bool {
-    match value {
-        DeValue::String(text) => text.contains(part),
-        DeValue::Array(array) => array.iter().any(|value| contains(value.get_ref(), part)),
-        DeValue::Table(table) => table.values().any(|value| contains(value.get_ref(), part)),
-        _ => false,
     }
 }
 

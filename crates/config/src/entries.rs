@@ -44,9 +44,9 @@ impl<T> Entries<T> {
     }
 
     /// The same names with other values.
-    pub fn map<U>(&self, value: impl Fn(&str, &T) -> U) -> Entries<U> {
+    pub fn map<U>(&self, value: impl Fn(&T) -> U) -> Entries<U> {
         let right = self.right.iter();
-        let right = right.map(|(name, one)| (name.clone(), Arc::new(value(name, one))));
+        let right = right.map(|(name, one)| (name.clone(), Arc::new(value(one))));
         Entries {
             right: right.collect(),
             written: self.written.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::error::Refusal;
-use super::headers::header_name;
+use super::headers::HeaderName;
 use super::values::{Leaf, leaves, text};
 
 /// A header and a pattern of its text, such as `x-usage: api-usage={used}/{quota}`.
@@ -113,7 +113,7 @@ impl Leaf for HeaderPattern {
             let expected = "expected a header line: its name, a colon, its text";
             return Err(Refusal::new(expected, REMEDY));
         };
-        let header = header_name(name.trim())?;
+        let header = HeaderName::read(name.trim().into())?;
         let Some(sections) = text.split('*').map(pieces).collect() else {
             return Err(Refusal::new("expected only known parts in braces", REMEDY));
         };

@@ -7,47 +7,32 @@ use serde_json::{Value, json};
 
 use super::Template;
 use super::error::Refusal;
-use super::values::{Leaf, scalar, text};
+use super::values::{Leaf, Text, leaf, scalar};
 
-/// The name of a header, in lower case.
-pub struct HeaderName;
+// The name of a header, in lower case.
+leaf!(
+    HeaderName,
+    Text,
+    String,
+    |text| {
+        let name = header::HeaderName::from_bytes(text.as_bytes());
+        name.ok().map(|name| name.as_str().to_owned())
+    },
+    "expected a header name",
+    "write for example \"x-api-key\"",
+    json!({ "title": "header name", "type": "string", "minLength": 1 }),
+);
 
-impl Leaf for HeaderName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        header_name(&text(raw)?)
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "header name", "type": "string", "minLength": 1 })
-    }
-}
-
-pub fn header_name(name: &str) -> Result<String, Refusal> {
-    match header::HeaderName::from_bytes(name.as_bytes()) {
-        Ok(name) => Ok(name.as_str().to_owned()),
-        Err(_) => Err(Refusal::new(
-            "expected a header name",
-            "write for example \"x-api-key\"",
-        )),
-    }
-}
-
-/// The name of a header that requests carry, in lower case.
-pub struct SentHeaderName;
-
-impl Leaf for SentHeaderName {
-    type Value = String;
-
-    fn read(raw: Value) -> Result<String, Refusal> {
-        sent_header_name(&text(raw)?)
-    }
-
-    fn schema() -> Value {
-        HeaderName::schema()
-    }
-}
+// The name of a header that requests carry, in lower case.
+leaf!(
+    SentHeaderName,
+    HeaderName,
+    String,
+    |name| (!OF_THE_CONNECTION.contains(&name.as_str())).then_some(name),
+    "this header belongs to the connection, and every request has its own",
+    "remove it, or write another header",
+    HeaderName::schema(),
+);
 
 /// Headers that say where a message goes and where it ends: each request has its own.
 const OF_THE_CONNECTION: [&str; 9] = [
@@ -61,17 +46,6 @@ const OF_THE_CONNECTION: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
-
-fn sent_header_name(name: &str) -> Result<String, Refusal> {
-    let name = header_name(name)?;
-    match OF_THE_CONNECTION.contains(&name.as_str()) {
-        true => Err(Refusal::new(
-            "this header belongs to the connection, and every request has its own",
-            "remove it, or write another header",
-        )),
-        false => Ok(name),
-    }
-}
 
 /// Headers by name, in lower case.
 pub struct Headers;
@@ -104,7 +78,7 @@ impl Leaf for Headers {
 const SECRET_HEADERS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 fn header(name: &str, raw: Value) -> Result<(String, Template), Refusal> {
-    let name = sent_header_name(name)?;
+    let name = SentHeaderName::read(name.into())?;
     let value = scalar(raw)?;
     let template = Template::parse(&value);
     let names_secret = template

@@ -74,7 +74,7 @@ pub use load::{Sources, Surroundings};
 pub use moment::{Moment, TimeFormat};
 pub use oauth::{ClientPlace, Grant, OAuth, OAuthClient};
 pub use paging::{
-    CursorText, Lasting, Lead, MOST_EMPTY_PAGES, NextPage, NotANumber, PageKind, PageSize, Paging,
+    CursorText, End, Lasting, Lead, MOST_EMPTY_PAGES, NextPage, NotANumber, PageKind, Paging,
     Place, SeenPage, Then, Turn, place_in_json,
 };
 pub use pointer::Pointer;

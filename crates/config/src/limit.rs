@@ -19,10 +19,8 @@ use super::values::{
     AnyUnits, As, Filled, Leaf, OneOf, SomeUnits, Span, SpanOrZero, Table, Whole, Words, default,
     described, leaf, text,
 };
-use super::{Region, Template, Values, Variable};
-use ingest_quota::{
-    Calendar, Counting, Limit, LimitName, Period, Timestamp, Units, Window, WindowError,
-};
+use super::{Region, Template, Variable};
+use ingest_quota::{Calendar, Counting, Limit, LimitName, Period, Units, Window, WindowError};
 
 /// A limit of an account, or of each value of its scope.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -61,19 +59,11 @@ impl CredentialLimit {
         let Some(scope) = &self.scope else {
             return Some(self.ledger_name.clone());
         };
-        let values = Values {
-            region,
-            ids: &[],
-            cursor: None,
-            now: Timestamp::from_micros(0),
-            since: None,
-            parent: &[],
-        };
         let is_known = scope
             .variables()
             .iter()
             .all(|variable| has(region, variable));
-        is_known.then(|| format!("{}/{}", self.ledger_name, scope.render(&values)))
+        is_known.then(|| format!("{}/{}", self.ledger_name, scope.of_region(region)))
     }
 }
 

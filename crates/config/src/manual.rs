@@ -1,7 +1,5 @@
 //! The manual of `quotas.toml`, generated from the declarations that the reader uses: `docs/configuration.md`.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use super::Template;
@@ -43,140 +41,119 @@ const NAMES: [(&str, &str); 6] = [
 /// The path of what is in no table, in anchors.
 const TOP: &str = "top";
 
-/// One element of the manual.
-enum Block {
-    /// The anchor, and the text.
-    Heading(String, String),
-    Text(String),
-    Key(ManualEntry),
-    /// Words, each with its meaning.
-    Words(Vec<(String, String)>),
-}
-
-/// A key of a table.
-struct ManualEntry {
-    anchor: String,
-    name: String,
-    /// Its type and its default.
-    of: String,
-    text: String,
-}
+const ALL_KEYS: &str = "## All keys\n\nA key that is not `required` may be left out. Each ends with an example; a word is one of those below it.\n";
 
 /// Returns the contents and the keys as Markdown: what `docs/configuration.md` has below its guide.
 #[must_use]
 pub fn markdown() -> String {
-    let blocks = blocks();
-    let mut text = contents(&blocks);
-    for block in blocks {
-        // Writing to a string cannot fail.
-        let _ = match block {
-            Block::Heading(anchor, heading) => {
-                writeln!(text, "\n<a id=\"{anchor}\"></a>\n\n## {heading}")
-            }
-            Block::Text(paragraph) => writeln!(text, "\n{paragraph}"),
-            Block::Key(ManualEntry {
-                anchor,
-                name,
-                of,
-                text: about,
-            }) => writeln!(
-                text,
-                "\n<a id=\"{anchor}\"></a>**`{name}`** ({of}): {about}"
-            ),
-            Block::Words(words) => words
-                .iter()
-                .try_for_each(|(word, meaning)| write!(text, "\n- `{word}`: {meaning}"))
-                .and_then(|()| writeln!(text)),
-        };
-    }
-    text
-}
-
-/// The table of contents: every table with its keys.
-fn contents(blocks: &[Block]) -> String {
-    let mut text =
-        "## All keys\n\nA key that is not `required` may be left out. Each ends with an example; a word is one of those below it.\n"
-            .to_owned();
-    let mut between = "";
-    for block in blocks {
-        let _ = match block {
-            Block::Heading(anchor, heading) => {
-                between = ": ";
-                write!(text, "\n- [{heading}](#{anchor})")
-            }
-            Block::Key(ManualEntry { anchor, name, .. }) => {
-                let written = write!(text, "{between}[{name}](#{anchor})");
-                between = ", ";
-                written
-            }
-            Block::Text(_) | Block::Words(_) => Ok(()),
-        };
-    }
-    text + "\n"
-}
-
-fn blocks() -> Vec<Block> {
-    let (mut blocks, schema) = (Vec::new(), schema());
-    describe(&mut blocks, "", &schema);
-    blocks.extend([
-        Block::Heading(table_anchor("secrets"), "Secrets".to_owned()),
-        Block::Text(SECRETS.to_owned()),
-    ]);
+    let schema = schema();
+    let mut manual = Manual::default();
+    manual.describe("", &schema);
+    manual.heading(&table_anchor("secrets"), "Secrets");
+    manual.paragraph(SECRETS);
     if let Some(secret) = secret(&schema) {
-        keys(&mut blocks, "secrets", secret);
+        manual.keys("secrets", secret);
     }
+    manual.heading(&table_anchor("templates"), "Templates");
+    manual.paragraph(TEMPLATES);
     let variables = Template::VARIABLES.into_iter();
-    let rows = variables.map(|(name, _, doc)| (format!("{{{name}}}"), doc.to_owned()));
-    blocks.extend([
-        Block::Heading(table_anchor("templates"), "Templates".to_owned()),
-        Block::Text(TEMPLATES.to_owned()),
-        Block::Words(rows.collect()),
-        Block::Heading(table_anchor("pointers"), "JSON pointers".to_owned()),
-        Block::Text(POINTERS.to_owned()),
-        Block::Heading(table_anchor("durations"), "Durations".to_owned()),
-        Block::Text(DURATIONS.to_owned()),
-        Block::Heading(table_anchor("rules"), "What belongs together".to_owned()),
-        Block::Text(format!("{TOGETHER}\n\n{SAYS}")),
-    ]);
-    blocks
+    manual.words(variables.map(|(name, _, doc)| (format!("{{{name}}}"), doc)));
+    manual.heading(&table_anchor("pointers"), "JSON pointers");
+    manual.paragraph(POINTERS);
+    manual.heading(&table_anchor("durations"), "Durations");
+    manual.paragraph(DURATIONS);
+    manual.heading(&table_anchor("rules"), "What belongs together");
+    manual.paragraph(&format!("{TOGETHER}\n\n{SAYS}"));
+    format!("{ALL_KEYS}{}\n{}", manual.contents, manual.text)
 }
 
-/// Adds the tables within a value at `path`, each with its keys.
-fn describe(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
-    if is_secret(schema) || DESCRIBED.contains(&path) {
-        return;
+/// The manual while it is written.
+#[derive(Default)]
+struct Manual {
+    /// Every table with its keys.
+    contents: String,
+    text: String,
+    /// Whether the last table has a key already.
+    has_key: bool,
+}
+
+impl Manual {
+    fn heading(&mut self, anchor: &str, heading: &str) {
+        self.has_key = false;
+        self.contents += &format!("\n- [{heading}](#{anchor})");
+        self.text += &format!("\n<a id=\"{anchor}\"></a>\n\n## {heading}\n");
     }
-    if let Some(properties) = schema["properties"].as_object() {
-        let heading = match path {
-            "" => "Top level".to_owned(),
-            _ => format!("`{path}`"),
-        };
-        blocks.push(Block::Heading(table_anchor(path), heading));
-        keys(blocks, path, schema);
-        for (key, value) in properties {
-            let path = format!("{path}.{key}");
-            describe(blocks, path.trim_start_matches('.'), value);
+
+    fn paragraph(&mut self, paragraph: &str) {
+        self.text += &format!("\n{paragraph}\n");
+    }
+
+    /// Adds words, each with its meaning.
+    fn words<'t>(&mut self, words: impl Iterator<Item = (String, &'t str)>) {
+        for (word, meaning) in words {
+            self.text += &format!("\n- `{word}`: {meaning}");
+        }
+        self.text.push('\n');
+    }
+
+    /// Adds the tables within a value at `path`, each with its keys.
+    fn describe(&mut self, path: &str, schema: &Value) {
+        if is_secret(schema) || DESCRIBED.contains(&path) {
+            return;
+        }
+        if let Some(properties) = schema["properties"].as_object() {
+            let heading = match path {
+                "" => "Top level".to_owned(),
+                _ => format!("`{path}`"),
+            };
+            self.heading(&table_anchor(path), &heading);
+            self.keys(path, schema);
+            for (key, value) in properties {
+                let path = format!("{path}.{key}");
+                self.describe(path.trim_start_matches('.'), value);
+            }
+        }
+        if schema["additionalProperties"].is_object() {
+            let key = path.rsplit('.').next().unwrap_or_default();
+            let name = NAMES.iter().find(|(table, _)| *table == key);
+            let name = name.map_or("NAME", |(_, name)| name);
+            self.describe(&format!("{path}.{name}"), &schema["additionalProperties"]);
+        }
+        if schema["items"].is_object() {
+            self.describe(&format!("{path}[]"), &schema["items"]);
+        }
+        for schema in schema["anyOf"].as_array().into_iter().flatten() {
+            self.describe(path, schema);
         }
     }
-    if schema["additionalProperties"].is_object() {
-        let key = path.rsplit('.').next().unwrap_or_default();
-        let name = NAMES.iter().find(|(table, _)| *table == key);
-        let name = name.map_or("NAME", |(_, name)| name);
-        describe(
-            blocks,
-            &format!("{path}.{name}"),
-            &schema["additionalProperties"],
-        );
-    }
-    describe_if_present(blocks, &format!("{path}[]"), &schema["items"]);
-    for schema in schema["anyOf"].as_array().into_iter().flatten() {
-        describe(blocks, path, schema);
-    }
-}
 
-fn describe_if_present(blocks: &mut Vec<Block>, path: &str, schema: &Value) {
-    if schema.is_object() {
-        describe(blocks, path, schema);
+    /// Adds the keys of a table.
+    fn keys(&mut self, path: &str, table: &Value) {
+        let required = table["required"].as_array();
+        let is_required =
+            |key: &str| required.is_some_and(|keys| keys.iter().any(|one| one == key));
+        let path = if path.is_empty() { TOP } else { path };
+        for (key, schema) in table["properties"].as_object().into_iter().flatten() {
+            let presence = match schema.get("default") {
+                _ if is_required(key) => "; required".to_owned(),
+                Some(default) => format!("; default `{}`", inline(default)),
+                None => String::new(),
+            };
+            let about = schema["description"].as_str().unwrap_or_default();
+            let (of, example) = (label(schema), inline(example_of(schema)));
+            let anchor = format!("{}.{key}", in_anchors(path));
+            let between = if self.has_key { ", " } else { ": " };
+            self.has_key = true;
+            self.contents += &format!("{between}[{key}](#{anchor})");
+            self.text += &format!(
+                "\n<a id=\"{anchor}\"></a>**`{key}`** ({of}{presence}): {about} `{key} = {example}`\n"
+            );
+            let words = words_within(schema);
+            if words.len() > 1 {
+                let words = words.into_iter();
+                self.words(words.map(|(word, doc)| (format!("\"{word}\""), doc)));
+            }
+        }
     }
 }
 
@@ -206,35 +183,6 @@ fn table_anchor(path: &str) -> String {
 
 fn in_anchors(path: &str) -> String {
     path.replace(['[', ']'], "")
-}
-
-/// Adds the keys of a table.
-fn keys(blocks: &mut Vec<Block>, path: &str, table: &Value) {
-    let required = table["required"].as_array();
-    let is_required = |key: &str| required.is_some_and(|keys| keys.iter().any(|one| one == key));
-    let path = if path.is_empty() { TOP } else { path };
-    for (key, schema) in table["properties"].as_object().into_iter().flatten() {
-        let presence = match schema.get("default") {
-            _ if is_required(key) => "; required".to_owned(),
-            Some(default) => format!("; default `{}`", inline(default)),
-            None => String::new(),
-        };
-        let about = schema["description"].as_str().unwrap_or_default();
-        let example = inline(example_of(schema));
-        blocks.push(Block::Key(ManualEntry {
-            anchor: format!("{}.{key}", in_anchors(path)),
-            name: key.clone(),
-            of: format!("{}{presence}", label(schema)),
-            text: format!("{about} `{key} = {example}`"),
-        }));
-        let words: Vec<_> = words_within(schema)
-            .into_iter()
-            .map(|(word, doc)| (format!("\"{word}\""), doc.to_owned()))
-            .collect();
-        if words.len() > 1 {
-            blocks.push(Block::Words(words));
-        }
-    }
 }
 
 /// The words that a value, or an element of it, can be.

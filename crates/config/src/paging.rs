@@ -1,5 +1,5 @@
 //! `page = { kind = "…" }`: how the pages of a list follow each other. Everything that depends on the kind is here: a new
-//! kind is a struct of its keys, a line of [`PAGING`], and what the compiler then reports as missing.
+//! kind is a word of [`PageKind`], its column in `checked`, and what the compiler then reports as missing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -344,20 +344,28 @@ pub struct SeenPage<'a> {
 /// The page behind another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextPage {
-    /// The list ends: the upstream says so, or the page is empty.
-    End,
-    /// The list ends: there is nothing where the response would name the next page.
-    NotNamed,
-    /// The list seems to end: the page is not full, and the upstream says nothing. The next page would have this cursor.
-    Assumed(String),
-    /// The list ends by a number or a flag of the response. The next page would have this cursor.
-    Said(String),
-    /// There should be one, but the page does not name it.
-    Unnamed,
     /// The page with this cursor.
     Cursor(String),
     /// The page with this URL, which must be on the host of the upstream.
     Url(String),
+    /// None: the list ends.
+    None(End),
+}
+
+/// Why a list ends with a page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum End {
+    /// The upstream says so by a flag, or the page is empty.
+    #[default]
+    Proved,
+    /// There is nothing where the response would name the next page.
+    NotNamed,
+    /// The upstream says so by a flag or a number; the next page would have this cursor.
+    Said(String),
+    /// The page is not full, and the upstream says nothing; the next page would have this cursor.
+    Assumed(String),
+    /// The response says that there are more pages, and names none, as the text says.
+    Unnamed(String),
 }
 
 /// A stored cursor does not fit the configured paging.
@@ -400,21 +408,7 @@ impl fmt::Display for CursorText<'_> {
     }
 }
 
-/// The size of a page, and the parameter that requests it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageSize<'a> {
-    pub param: Option<&'a str>,
-    pub size: u64,
-}
-
 impl Paging {
-    /// The size of a page and how it is requested; `None` if the configuration has none.
-    #[must_use]
-    pub fn size(&self) -> Option<PageSize<'_>> {
-        let param = self.size_param.as_deref();
-        self.size.map(|size| PageSize { param, size })
-    }
-
     /// The number of records on a full page; 1 if the configuration has no size.
     #[must_use]
     pub fn page_size(&self) -> u64 {
@@ -562,7 +556,7 @@ impl Paging {
     pub fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
         match self.lead() {
             Some(Lead::LastRecord(_)) => more == Some(true),
-            Some(_) => true,
+            Some(Lead::Token(_) | Lead::TokenHeader(_) | Lead::Url(_) | Lead::LinkHeader) => true,
             None => more.unwrap_or(reported),
         }
     }
@@ -651,20 +645,23 @@ impl Paging {
         // First of all: a count of ours never ends by itself, and neither a flag nor a total may lead behind an empty
         // page.
         if is_counted && page.listed == 0 {
-            return Ok(match expects_more {
-                true => NextPage::Unnamed,
-                false => NextPage::End,
-            });
+            return Ok(NextPage::None(match expects_more {
+                true if of_record => self.names_none(),
+                true => End::Unnamed(
+                    "the response says that there are more pages, and this one is empty".to_owned(),
+                ),
+                false => End::Proved,
+            }));
         }
         if page.listed == 0 && self.empty_page_ends() && !expects_more {
-            return Ok(NextPage::End);
+            return Ok(NextPage::None(End::Proved));
         }
         // Where pages are counted, `Ends` keeps the cursor of the further page, which can refute the end.
         if page.more == Some(false) && !is_counted {
-            return Ok(NextPage::End);
+            return Ok(NextPage::None(End::Proved));
         }
         Ok(match (self.kind, page.reported) {
-            (PageKind::None, _) => NextPage::End,
+            (PageKind::None, _) => NextPage::None(End::Proved),
             (PageKind::Offset, reported) => {
                 let reached = count(page.cursor, 0)?.saturating_add(page.listed);
                 // A number below the records that came is wrong, and proves no end.
@@ -679,12 +676,36 @@ impl Paging {
             (PageKind::Token, Some(token)) if of_record => {
                 Ends::new(page.more, page.is_full, None).then(token)
             }
-            (PageKind::Token, None) if of_record && page.more == Some(false) => NextPage::End,
-            (_, None) if of_record || expects_more => NextPage::Unnamed,
-            (_, None) => NextPage::NotNamed,
+            (PageKind::Token, None) if of_record && page.more == Some(false) => {
+                NextPage::None(End::Proved)
+            }
+            (_, None) if of_record || expects_more => NextPage::None(self.names_none()),
+            (_, None) => NextPage::None(End::NotNamed),
             (PageKind::Token, Some(token)) => NextPage::Cursor(token),
             (PageKind::Link | PageKind::NextUrl, Some(url)) => NextPage::Url(url),
         })
+    }
+
+    fn names_none(&self) -> End {
+        End::Unnamed(format!(
+            "there are more pages, but the response names none {}",
+            self.next_place()
+        ))
+    }
+
+    /// Where a response names the next page, or says how many there are, in messages.
+    #[must_use]
+    pub fn next_place(&self) -> String {
+        match self.lead() {
+            Some(Lead::LinkHeader) => "in the header `link`".to_owned(),
+            Some(Lead::TokenHeader(name)) => format!("in the header `{name}`"),
+            Some(Lead::LastRecord(at)) => format!("at `{at}` of the last record"),
+            Some(Lead::Url(at) | Lead::Token(at)) => format!("at `{at}`"),
+            None => {
+                let at = self.total.as_ref().or(self.pages.as_ref());
+                at.map_or_else(String::new, |at| format!("at `{at}`"))
+            }
+        }
     }
 
     /// The number of records before the page at `cursor`, if the cursor tells.
@@ -894,8 +915,8 @@ impl Ends {
     fn then(self, next: String) -> NextPage {
         match self {
             Self::GoesOn => NextPage::Cursor(next),
-            Self::Said => NextPage::Said(next),
-            Self::Assumed => NextPage::Assumed(next),
+            Self::Said => NextPage::None(End::Said(next)),
+            Self::Assumed => NextPage::None(End::Assumed(next)),
         }
     }
 }

@@ -332,13 +332,10 @@ impl Template {
             Argument::Nothing => "{since}".to_owned(),
             _ => self.timed_since()?,
         };
+        let nowhere = Region::default();
         let values = Values {
-            region: &Region::default(),
-            ids: &[],
-            cursor: None,
-            now: EPOCH,
             since: Some(since),
-            parent: &[],
+            ..Values::of_region(&nowhere)
         };
         Some((name, values.of(variable, argument, &str::to_owned)))
     }
@@ -346,14 +343,7 @@ impl Template {
     /// Its text with the values of a region alone. Other variables are empty, or of 1970.
     #[must_use]
     pub fn of_region(&self, region: &Region) -> String {
-        self.render(&Values {
-            region,
-            ids: &[],
-            cursor: None,
-            now: EPOCH,
-            since: None,
-            parent: &[],
-        })
+        self.render(&Values::of_region(region))
     }
 
     /// What it joins the ids by; `None` if it names none, or as JSON.
@@ -412,6 +402,20 @@ impl Leaf for Template {
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+impl<'a> Values<'a> {
+    /// The values of a region alone, in 1970.
+    const fn of_region(region: &'a Region) -> Self {
+        Self {
+            region,
+            ids: &[],
+            cursor: None,
+            now: EPOCH,
+            since: None,
+            parent: &[],
+        }
     }
 }
 

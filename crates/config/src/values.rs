@@ -534,35 +534,22 @@ impl Leaf for Bytes {
     }
 }
 
-/// A span of time that is not zero.
-pub struct Span;
-
 /// A span of time, zero included.
 pub struct SpanOrZero;
 
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
-impl Leaf for Span {
-    type Value = Duration;
-
-    fn read(raw: Value) -> Result<Duration, Refusal> {
-        match SpanOrZero::read(raw)? {
-            Duration::ZERO => Err(Refusal::new(
-                "expected a duration longer than zero",
-                "write for example \"24h\" or \"250ms\"",
-            )),
-            span => Ok(span),
-        }
-    }
-
-    fn written(span: &Duration) -> Value {
-        SpanOrZero::written(span)
-    }
-
-    fn schema() -> Value {
-        json!({ "title": "duration", "type": "string", "pattern": "^[0-9]" })
-    }
-}
+// A span of time that is not zero.
+leaf!(
+    Span,
+    SpanOrZero,
+    Duration,
+    |span| (!span.is_zero()).then_some(span),
+    "expected a duration longer than zero",
+    "write for example \"24h\" or \"250ms\"",
+    json!({ "title": "duration", "type": "string", "pattern": "^[0-9]" }),
+    SpanOrZero::written,
+);
 
 impl Leaf for SpanOrZero {
     type Value = Duration;

@@ -155,7 +155,7 @@ impl AnsweredCall {
     /// The parameters that turn pages: the cursors, and the size.
     pub fn page_params(&self) -> impl Iterator<Item = &str> {
         let cursors = self.cursor_param().into_iter().chain(self.lasting_param());
-        let size = self.call.paging.size().and_then(|size| size.param);
+        let size = self.call.paging.size_param.as_deref();
         cursors.chain(size)
     }
 

@@ -194,10 +194,9 @@ impl<'a> Question<'a> {
 
     /// How many records a page has: what is requested, as far as a page can have them.
     fn page_size(&self) -> u64 {
-        let size = self.paging.size();
-        let param = size.and_then(|size| size.param);
+        let param = self.paging.size_param.as_deref();
         let requested = param.and_then(|param| self.request.page_value(param)?.parse().ok());
-        let usual = size.map_or(USUAL, |size| size.size);
+        let usual = self.paging.size.unwrap_or(USUAL);
         requested.unwrap_or(usual).clamp(1, MOST)
     }
 
@@ -378,9 +377,7 @@ fn has_pages(paging: &Paging) -> bool {
 /// How many records a list of a call has, if nobody says.
 fn usual_total(route: &AnsweredCall) -> u64 {
     let paging = &route.call.paging;
-    let size = paging
-        .size()
-        .map_or(USUAL, |size| size.size.min(USUAL_PAGE));
+    let size = paging.size.map_or(USUAL, |size| size.min(USUAL_PAGE));
     let behind = match route.most_pages.contains(&(PAGES + 1)) {
         true => size,
         false => size / 2,

@@ -5,73 +5,52 @@ use std::borrow::Cow;
 use encoding_rs::mem::decode_latin1;
 use encoding_rs::{Encoding, UTF_8};
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
-use thiserror::Error;
-
-/// Why a body cannot be decoded.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum NoText {
-    /// The charset is UTF-8, declared or by default, and a byte is not.
-    #[error("{declared}, and byte 0x{byte:02X} at position {at} is not UTF-8")]
-    NotUtf8 {
-        /// What the response declares.
-        declared: Declared,
-        /// The first invalid byte.
-        byte: u8,
-        /// Its position, counted from 0.
-        at: usize,
-    },
-    /// The declared charset is another one, and the bytes are not valid in it.
-    #[error("{declared}, and its bytes are not {charset}")]
-    Malformed {
-        /// What the response declares.
-        declared: Declared,
-        /// The name of the charset.
-        charset: &'static str,
-    },
-    /// The charset is not supported.
-    #[error("{0}, which is not supported")]
-    Unsupported(Declared),
-}
-
-/// What a response declares about its charset.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Declared {
-    #[error("the response declares no charset")]
-    Nothing,
-    /// A charset in `Content-Type`.
-    #[error("the response declares the charset `{0}`")]
-    Charset(String),
-    /// A byte order mark.
-    #[error("the response starts with the byte order mark of {0}")]
-    Mark(&'static str),
-}
 
 /// The text of a body, without its byte order mark.
 ///
 /// # Errors
 /// Some bytes are invalid in the charset. No replacement character takes their place: two ids could become equal.
-pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, NoText> {
-    let (declared, encoding, text) = meant(headers, body);
+pub fn decode<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Cow<'a, str>, String> {
+    let (encoding, text) = meant(headers, body);
+    let declared = || declared(headers, body);
     let Some(encoding) = encoding else {
         return match std::str::from_utf8(body) {
             // ASCII is the same in every charset that is in use.
             Ok(text) if text.is_ascii() => Ok(Cow::Borrowed(text)),
-            _ => Err(NoText::Unsupported(declared)),
+            _ => Err(format!("{}, which is not supported", declared())),
         };
     };
     if encoding == UTF_8 {
-        return utf8(declared, text);
+        return std::str::from_utf8(text)
+            .map(Cow::Borrowed)
+            .map_err(|error| {
+                let at = error.valid_up_to();
+                let byte = text.get(at).copied().unwrap_or_default();
+                format!(
+                    "{}, and byte 0x{byte:02X} at position {at} is not UTF-8",
+                    declared()
+                )
+            });
     }
     let decoded = encoding.decode_without_bom_handling_and_without_replacement(text);
-    decoded.ok_or(NoText::Malformed {
-        declared,
-        charset: encoding.name(),
-    })
+    decoded.ok_or_else(|| format!("{}, and its bytes are not {}", declared(), encoding.name()))
+}
+
+/// What a response declares about its charset, in words.
+fn declared(headers: &HeaderMap, body: &[u8]) -> String {
+    match (Encoding::for_bom(body), label(headers, body)) {
+        (Some((encoding, _)), _) => {
+            let name = encoding.name();
+            format!("the response starts with the byte order mark of {name}")
+        }
+        (None, Some(label)) => format!("the response declares the charset `{label}`"),
+        (None, None) => "the response declares no charset".to_owned(),
+    }
 }
 
 /// The text of a body for messages: U+FFFD replaces invalid bytes.
 pub fn decode_for_show<'a>(headers: &HeaderMap, body: &'a [u8]) -> Cow<'a, str> {
-    let (_, encoding, text) = meant(headers, body);
+    let (encoding, text) = meant(headers, body);
     encoding
         .unwrap_or(UTF_8)
         .decode_without_bom_handling(text)
@@ -83,35 +62,21 @@ pub fn header_text(value: &[u8]) -> Cow<'_, str> {
     std::str::from_utf8(value).map_or_else(|_| decode_latin1(value), Cow::Borrowed)
 }
 
-/// What a response declares, the encoding that this means (`None` if it is not supported), and the body without its mark.
-fn meant<'a>(
-    headers: &HeaderMap,
-    body: &'a [u8],
-) -> (Declared, Option<&'static Encoding>, &'a [u8]) {
+/// The encoding that a response declares (`None` if it is not supported), and the body without its mark.
+fn meant<'a>(headers: &HeaderMap, body: &'a [u8]) -> (Option<&'static Encoding>, &'a [u8]) {
     if let Some((encoding, length)) = Encoding::for_bom(body) {
-        let text = body.get(length..).unwrap_or_default();
-        return (Declared::Mark(encoding.name()), Some(encoding), text);
+        return (Some(encoding), body.get(length..).unwrap_or_default());
     }
-    match charset(headers).or_else(|| prolog_charset(body)) {
-        None => (Declared::Nothing, Some(UTF_8), body),
-        Some(label) => {
-            let encoding = Encoding::for_label_no_replacement(label.as_bytes());
-            (Declared::Charset(label), encoding, body)
-        }
-    }
+    let encoding = match label(headers, body) {
+        None => Some(UTF_8),
+        Some(label) => Encoding::for_label_no_replacement(label.as_bytes()),
+    };
+    (encoding, body)
 }
 
-fn utf8(declared: Declared, text: &[u8]) -> Result<Cow<'_, str>, NoText> {
-    std::str::from_utf8(text)
-        .map(Cow::Borrowed)
-        .map_err(|error| {
-            let at = error.valid_up_to();
-            NoText::NotUtf8 {
-                declared,
-                byte: text.get(at).copied().unwrap_or_default(),
-                at,
-            }
-        })
+/// The name of the charset that a response declares beside its byte order mark.
+fn label(headers: &HeaderMap, body: &[u8]) -> Option<String> {
+    charset(headers).or_else(|| prolog_charset(body))
 }
 
 /// The encoding that the first line of an XML document declares: `<?xml version="1.0" encoding="ISO-8859-1"?>`

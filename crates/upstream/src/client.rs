@@ -173,7 +173,7 @@ impl Client {
         response: Response,
         exchange: &mut Exchange,
     ) -> Result<Page, Failure> {
-        let response = response.of(&self.upstream).in_format(parts.format());
+        let response = response.of(&self.upstream, parts.format());
         response.understand(parts, exchange).await
     }
 

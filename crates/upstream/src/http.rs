@@ -103,12 +103,12 @@ impl Http {
         if end == End::Whole {
             open.keep_after_answer();
         }
-        Ok(
-            Response::new(head.status, head.headers, reading.body.into_bytes())
-                .ending(end)
-                .taken(reading.slot)
-                .redacted_by(redactor),
-        )
+        Ok(Response {
+            end,
+            redactor,
+            slot: reading.slot,
+            ..Response::new(head.status, head.headers, reading.body.into_bytes())
+        })
     }
 }
 

@@ -196,7 +196,7 @@ fn of_column(name: &str, column: &Column, page: &Page) -> Option<String> {
 }
 
 fn next_page(paging: &Paging, page: &Page) -> Option<SignOfMore> {
-    let is_full = paging.size().is_some_and(|size| page.listed >= size.size);
+    let is_full = paging.size.is_some_and(|size| page.listed >= size);
     // The cursor of the next pass stands where the list ends.
     let is_last = page.lasting.is_some() && matches!(paging.lasting, Some(Lasting::At(_)));
     if !is_full || is_last || page.next.is_some() || page.dead_end.is_some() {
@@ -283,10 +283,9 @@ fn of_paging(paging: &Paging, page: &Page) -> Vec<Missing> {
         let text = format!("the response has no {value} at `{at}` (`page.{key}`){instead}");
         found.push(Missing::new(from, text));
     }
-    if let Some(size) = paging.size().filter(|size| page.listed > size.size)
-        && let Some(param) = size.param
+    if let Some(size) = paging.size.filter(|size| page.listed > *size)
+        && let Some(param) = &paging.size_param
     {
-        let size = size.size;
         let text = match paging.then.is_some() && !page.is_first {
             true => format!(
                 "the page has more than {size} records, since the requests of `page.then` have no size: add \

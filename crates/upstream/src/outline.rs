@@ -50,7 +50,10 @@ pub fn outline(saved: &SavedResponse) -> Result<Outline, Failure> {
         return Err(Failure::Skip(why));
     }
     let format = format_of(saved);
-    let response = Response::saved(saved, bounded::DOCUMENT).in_format(format);
+    let response = Response {
+        format,
+        ..Response::saved(saved, bounded::DOCUMENT)
+    };
     let document = response.document()?;
     let at = Pointer::parse(&unread::elsewhere(&document, format).unwrap_or_default());
     let at = at.map_err(|error| Failure::WrongShape(error.to_string()))?;

@@ -9,24 +9,8 @@ use super::records::name_of;
 use super::request::RequestParts;
 use super::response::Response;
 use ingest_config::{
-    Auth, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage,
+    Auth, End, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage,
 };
-
-/// Why a list ends with a page.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum End {
-    /// The upstream says so by a flag, or the page is empty.
-    #[default]
-    Proved,
-    /// There is nothing where the response would name the next page.
-    NotNamed,
-    /// The upstream says so by a flag or a number; the next page would have this cursor.
-    Said(String),
-    /// The page is not full, and the upstream says nothing; the next page would have this cursor.
-    Assumed(String),
-    /// The response says that there are more pages, and names none, as the text says.
-    Unnamed(String),
-}
 
 /// What follows a page.
 pub enum Follows {
@@ -179,7 +163,7 @@ pub fn onward(
     let found = match paging.lasting.as_ref().filter(|_| ends) {
         None => None,
         Some(Lasting::At(at)) => own.map(|cursor| (cursor, format!("at `{at}`"))),
-        Some(Lasting::Last) => last.map(|cursor| (cursor, place(paging))),
+        Some(Lasting::Last) => last.map(|cursor| (cursor, paging.next_place())),
     };
     let lasting = match found {
         Some((url, place)) if paging.kind == PageKind::NextUrl => {
@@ -201,7 +185,7 @@ fn ended(follows: Follows, paging: &Paging, (listed, own): (u64, &Option<String>
         (Follows::End(End::NotNamed), Some(Lasting::At(at))) if listed > 0 => {
             Follows::End(End::Unnamed(format!(
                 "the page names neither a next page {} nor, at `{at}` (`page.lasting`), where the next pass begins",
-                place(paging)
+                paging.next_place()
             )))
         }
         // A feed names a next page always: behind an empty one, it is where the next pass begins.
@@ -230,7 +214,6 @@ fn next(
     listed: u64,
 ) -> Result<Follows, Failure> {
     let paging = &parts.request.step.call.paging;
-    let place = place(paging);
     let page = SeenPage {
         cursor: parts.request.page_cursor(),
         listed,
@@ -239,40 +222,20 @@ fn next(
         more: says.more,
     };
     Ok(match paging.next(page)? {
-        NextPage::End => Follows::End(End::Proved),
-        NextPage::NotNamed => Follows::End(End::NotNamed),
-        NextPage::Assumed(further) => Follows::End(End::Assumed(further)),
-        NextPage::Said(further) => Follows::End(End::Said(further)),
-        NextPage::Unnamed => Follows::End(End::Unnamed(match listed {
-            0 if paging.counts_itself() => {
-                "the response says that there are more pages, and this one is empty".to_owned()
-            }
-            _ => format!("there are more pages, but the response names none {place}"),
-        })),
+        NextPage::None(end) => Follows::End(end),
         NextPage::Cursor(cursor) => Follows::Page(cursor),
         NextPage::Url(url) => {
-            let next = on_same_host(parts, response, &url, &place)?;
+            let next = on_same_host(parts, response, &url, &paging.next_place())?;
             // A body is cleaned of secrets as a whole, a header is not.
-            Follows::Page(match paging.kind == PageKind::Link {
-                true => response.redactor.clean_data(&next).into_owned(),
-                false => next,
+            Follows::Page(match paging.lead() {
+                Some(Lead::LinkHeader) => response.redactor.clean_data(&next).into_owned(),
+                Some(
+                    Lead::Url(_) | Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_),
+                )
+                | None => next,
             })
         }
     })
-}
-
-/// The place of the cursor, in messages.
-fn place(paging: &Paging) -> String {
-    match paging.lead() {
-        Some(Lead::LinkHeader) => "in the header `link`".to_owned(),
-        Some(Lead::TokenHeader(name)) => format!("in the header `{name}`"),
-        Some(Lead::LastRecord(at)) => format!("at `{at}` of the last record"),
-        Some(Lead::Url(at) | Lead::Token(at)) => format!("at `{at}`"),
-        None => {
-            let at = paging.total.as_ref().or(paging.pages.as_ref());
-            at.map_or_else(String::new, |at| format!("at `{at}`"))
-        }
-    }
 }
 
 /// The URL of the next page in the header `Link`.

@@ -381,12 +381,13 @@ fn page_size(
     body: Option<&RenderedBody>,
 ) -> Option<u64> {
     let paging = &request.step.call.paging;
-    let size = paging.size()?;
-    let requested = size.param.and_then(|name| match paging.place() {
+    let size = paging.size?;
+    let param = paging.size_param.as_deref();
+    let requested = param.and_then(|name| match paging.place() {
         Place::Query => parameters.get(name)?.first()?.parse().ok(),
         Place::Body => body?.value_of(name)?.parse().ok(),
     });
-    requested.or(Some(size.size))
+    requested.or(Some(size))
 }
 
 /// The longest URL, in bytes, with space for a secret.

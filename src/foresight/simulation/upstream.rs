@@ -155,7 +155,7 @@ impl SimulatedUpstream {
 
 /// Returns the page with `records` records. In a list whose end the upstream does not state, only the last page is not full.
 fn sized(page: Page, records: usize, (step, number): (&Step, usize)) -> Page {
-    let size = step.call.paging.size().map(|size| size.size);
+    let size = step.call.paging.size;
     let Some(size) = size.filter(|_| step.call.paging.assumes_end() && !page.unchanged) else {
         return page;
     };

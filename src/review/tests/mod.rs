@@ -63,7 +63,6 @@ fn read(config: &Config, known: Known, last_pages: u64, pages: Vec<Page>) -> Vec
     for (before, page) in pages.iter().enumerate() {
         let turn = Turn {
             before: before as u64,
-            since: None,
             begins_at_cursor: false,
             is_named: false,
             ids: &[],
@@ -223,7 +222,6 @@ fn a_further_page_that_is_empty_tells_how_lists_of_the_call_end() {
     let mut review = Review::new(job, step, &job.regions[0], Known::default(), 0);
     let turn = |before| Turn {
         before,
-        since: None,
         begins_at_cursor: false,
         is_named: false,
         ids: &[],

@@ -42,7 +42,7 @@ pub fn leaves_the_secret(path: &[&str], upstream: &Upstream, call: &Call, docume
     let Auth::Query(secret) = &upstream.auth else {
         return;
     };
-    let size = call.paging.size().and_then(|size| size.param);
+    let size = call.paging.size_param.as_deref();
     let params = [
         ("param", call.paging.param.as_deref()),
         ("size_param", size),
@@ -62,7 +62,7 @@ pub fn leaves_the_secret(path: &[&str], upstream: &Upstream, call: &Call, docume
 
 /// A parameter in the body must have a place there, and one in the query is no pointer.
 pub fn place(path: &[&str], call: &Call, document: &Document<'_>) {
-    let size = call.paging.size().and_then(|size| size.param);
+    let size = call.paging.size_param.as_deref();
     let params = [
         ("param", call.paging.param.as_deref()),
         ("size_param", size),

@@ -10,12 +10,11 @@ use crate::body::{BODIES, NUMBER};
 use crate::document::Document;
 use crate::names::{advice, quoted};
 use crate::{
-    Auth, Body, Call, Config, Field, Job, Param, Params, Pointer, Region, Step, Template,
-    TemplateError, Upstream, Variable,
+    Auth, Call, Config, Job, Pointer, Region, Step, Template, TemplateError, Upstream, Variable,
 };
 
 /// A template, with the path at which it was written.
-type Written<'a> = (Vec<String>, &'a Template);
+type Written = (Vec<String>, Template);
 
 pub fn variables(config: &Config, document: &Document<'_>) {
     let regions = config.regions.iter();
@@ -24,8 +23,8 @@ pub fn variables(config: &Config, document: &Document<'_>) {
         document,
         values: values.map(String::as_str).collect(),
     };
-    each_call(config, document, |upstream, call, path| {
-        check.call(upstream, call, path)
+    each_call(config, document, |upstream, _, path| {
+        check.call(upstream, path)
     });
     each_step(config, document, |job, step, path| {
         check.step(job, step, path)
@@ -190,28 +189,22 @@ struct Check<'a, 't> {
 }
 
 impl Check<'_, '_> {
-    fn call(&self, upstream: &Upstream, call: &Call, path: &[&str]) {
-        let written = self.of_call(upstream, call);
-        let params = self.params(&[], &[path, &["params"]].concat(), &call.params);
-        let body = self.body(&[], path, call.body.as_ref());
-        let written = written.iter().chain(&params).chain(&body);
-        written.for_each(|written| self.names_something(written));
+    fn call(&self, upstream: &Upstream, path: &[&str]) {
+        let written = self.of_requests(upstream, path, None);
+        written.iter().for_each(|one| self.names_something(one));
     }
 
     fn step(&self, job: &Job, step: &Step, path: &[&str]) {
         let upstream = &job.credential.upstream;
         let call = ["upstreams", &upstream.name, "calls", &step.call.name];
-        let own = [path, &["params"]].concat();
-        let params = [&call[..], &["params"]].concat();
-        let mut all = self.of_call(upstream, &step.call);
-        all.extend(self.params(&own, &params, &step.params));
-        all.extend(self.body(path, &call, step.body.as_ref()));
+        let mut all = self.of_requests(upstream, &call, Some(path));
         self.asks_for_ids(job, step, path, &all);
         all.iter()
             .for_each(|written| self.is_number(job, step, written));
-        all.extend(self.of_records(&call, &step.call));
-        for (place, template) in &all {
-            self.names_something(&(place.clone(), template));
+        all.extend(self.of_records(&call));
+        for written in &all {
+            let (place, template) = written;
+            self.names_something(written);
             for variable in template.variables() {
                 if !self.names_nothing(&variable) {
                     self.stands_for_something(job, step, place, &variable);
@@ -225,130 +218,80 @@ impl Check<'_, '_> {
         }
     }
 
-    /// The templates that each request of a call has: its path and headers, and its requests behind the first page.
-    fn of_call<'c>(&self, upstream: &'c Upstream, call: &'c Call) -> Vec<Written<'c>> {
-        let of_upstream = ["upstreams", &upstream.name];
-        let path = [&of_upstream[..], &["calls", &call.name]].concat();
-        let mut written = self.headers(&of_upstream, &upstream.headers);
-        written.extend(
-            call.path
-                .iter()
-                .map(|template| (owned(&path, &["path"]), template)),
-        );
-        written.extend(self.headers(&path, &call.headers));
-        if let Some(then) = call.paging.then.as_deref() {
-            let path = [&path[..], &["page", "then"]].concat();
-            written.extend(
-                then.path
-                    .iter()
-                    .map(|template| (owned(&path, &["path"]), template)),
-            );
-            written.extend(self.params(&[], &[&path[..], &["params"]].concat(), &then.params));
-            written.extend(self.body(&[], &path, then.body.as_ref()));
-        }
-        written
-    }
-
-    /// The file may write the names of headers in capitals.
-    fn headers<'c>(
+    /// The templates of the requests of a call; of a step of it, if that is at `own`.
+    fn of_requests(
         &self,
-        path: &[&str],
-        headers: &'c BTreeMap<String, Template>,
-    ) -> Vec<Written<'c>> {
-        let path = [path, &["headers"]].concat();
-        let names = self.document.keys(&path);
-        let written = |name: &str| {
-            names
-                .iter()
-                .find(|one| one.eq_ignore_ascii_case(name))
-                .cloned()
-        };
-        let place = |name: &str| owned(&path, &[&written(name).unwrap_or_default()]);
-        headers
-            .iter()
-            .map(|(name, template)| (place(name), template))
-            .collect()
+        upstream: &Upstream,
+        call: &[&str],
+        own: Option<&[&str]>,
+    ) -> Vec<Written> {
+        let all = ["upstreams", &upstream.name];
+        let then = [call, &["page", "then"]].concat();
+        let then = self.document.has(&then).then_some(&then[..]);
+        let requests: Vec<&[&str]> = [Some(call), own].into_iter().flatten().collect();
+        let of_all = below(&all, "params");
+        let layers: [Vec<Vec<&str>>; 8] = [
+            vec![below(&all, "headers")],
+            vec![below(call, "path")],
+            vec![below(call, "headers")],
+            then.iter().map(|then| below(then, "path")).collect(),
+            then.map_or_else(Vec::new, |then| vec![of_all.clone(), below(then, "params")]),
+            then.and_then(|then| self.body(then)).into_iter().collect(),
+            std::iter::once(of_all)
+                .chain(requests.iter().map(|of| below(of, "params")))
+                .collect(),
+            requests.iter().filter_map(|of| self.body(of)).collect(),
+        ];
+        let written = layers.iter().map(|tables| self.layered(tables));
+        written.flatten().collect()
     }
 
-    /// Parameters of a call, of which a step writes some in `own`.
-    fn params<'c>(&self, own: &[&str], path: &[&str], params: &'c Params) -> Vec<Written<'c>> {
+    /// The path of the body of a call, a step or a `then`.
+    fn body<'p>(&self, of: &[&'p str]) -> Option<Vec<&'p str>> {
+        let mut bodies = BODIES.iter().map(|name| below(of, name));
+        bodies.find(|body| self.document.has(body))
+    }
+
+    /// The templates of tables, each with its path, without those that a table behind theirs replaces.
+    fn layered(&self, tables: &[Vec<&str>]) -> Vec<Written> {
         let mut written = Vec::new();
-        for (name, param) in params {
-            let mut place = self.place(own, path, std::slice::from_ref(name));
-            if !self.document.has(&place) {
-                place = owned(&of_all_calls(path), &[name]);
+        for (at, table) in tables.iter().enumerate() {
+            if matches!(table.last(), Some(&"params" | &"form")) {
+                self.names_its_parameters(table);
             }
-            if name.is_empty() {
-                let remedy = "write the name of the parameter in the quotes";
-                self.document
-                    .refuse(&place, "a parameter has no name", remedy);
-            }
-            match param {
-                Param::Once(template) => written.push((place, template)),
-                Param::Repeated(templates) => {
-                    let places = (0..).map(|at: usize| [&place[..], &[at.to_string()]].concat());
-                    written.extend(places.zip(templates));
+            let behind = tables.get(at + 1..).unwrap_or_default();
+            for (place, text) in self.document.texts_with("{", table) {
+                let below = place.get(table.len()..).unwrap_or_default();
+                // No template: the braces of a query are its own.
+                let is_query = table.last() == Some(&"graphql") && below == ["query"];
+                let is_replaced = |own: &Vec<&str>| self.document.replaces(own, table, below);
+                if !is_query && !behind.iter().any(is_replaced) {
+                    written.extend(Template::parse(text).ok().map(|template| (place, template)));
                 }
             }
         }
         written
     }
 
-    /// The body of a call or a `then` at `path`, of which a step writes some at `own`.
-    fn body<'c>(&self, own: &[&str], path: &[&str], body: Option<&'c Body>) -> Vec<Written<'c>> {
-        let at = |path: &[&'static str]| path.to_vec();
-        let name = |path: &[&str]| {
-            BODIES
-                .iter()
-                .find(|name| self.document.has(&[path, &[*name]].concat()))
-        };
-        let below = |path| name(path).map(|name| at(&[*name])).unwrap_or_default();
-        let (own, path) = ([own, &below(own)].concat(), [path, &below(path)].concat());
-        match body {
-            None => Vec::new(),
-            Some(Body::Form(params)) => self.params(&own, &path, params),
-            Some(Body::Json(json)) => {
-                let placed = json.templates().into_iter();
-                let place = |(below, template): (Vec<String>, _)| {
-                    (self.place(&own, &path, &below), template)
-                };
-                placed.map(place).collect()
-            }
-        }
-    }
-
-    /// Where a value was written last: in the step, or else in the call.
-    fn place(&self, own: &[&str], path: &[&str], below: &[String]) -> Vec<String> {
-        let below: Vec<&str> = below.iter().map(String::as_str).collect();
-        match !own.is_empty() && self.document.has(&[own, &below].concat()) {
-            true => owned(own, &below),
-            false => owned(path, &below),
+    fn names_its_parameters(&self, table: &[&str]) {
+        let place = [table, &[""]].concat();
+        if self.document.has(&place) {
+            let remedy = "write the name of the parameter in the quotes";
+            self.document
+                .refuse(&place, "a parameter has no name", remedy);
         }
     }
 
     /// The templates of a call's records: parts of ids, and columns.
-    fn of_records<'c>(&self, path: &[&str], call: &'c Call) -> Vec<Written<'c>> {
-        let Some(records) = &call.records else {
-            return Vec::new();
-        };
-        let id = [path, &["records", "id"]].concat();
-        let is_list = matches!(self.document.find(&id), Some(DeValue::Array(_)));
-        let ids = records.id.iter().enumerate();
-        let ids = ids.filter_map(|(at, field)| match field {
-            Field::Template(template) if is_list => {
-                Some((owned(&id, &[&at.to_string()]), template))
-            }
-            Field::Template(template) => Some((owned(&id, &[]), template)),
-            Field::At(_) => None,
-        });
-        let columns = records.columns.iter().filter_map(|(name, column)| {
-            let place = owned(path, &["records", "columns", name]);
-            column.template.as_ref().map(|template| (place, template))
-        });
-        ids.chain(columns).collect()
+    fn of_records(&self, call: &[&str]) -> impl Iterator<Item = Written> {
+        let records = below(call, "records");
+        let written = ["id", "columns"].map(|key| self.layered(&[below(&records, key)]));
+        let written = written.into_iter().flatten();
+        // The others are places.
+        written.filter(|(_, template)| !template.as_str().starts_with('/'))
     }
 
-    fn names_something(&self, (place, template): &Written<'_>) {
+    fn names_something(&self, (place, template): &Written) {
         if let Some(name) = self.values.iter().find(|name| template.doubles(name)) {
             let error = TemplateError::Doubled((*name).to_owned());
             self.document.refuse(place, error, "write single braces");
@@ -374,7 +317,7 @@ impl Check<'_, '_> {
         names_nothing(variable, &self.values)
     }
 
-    fn asks_for_ids(&self, job: &Job, step: &Step, path: &[&str], all: &[Written<'_>]) {
+    fn asks_for_ids(&self, job: &Job, step: &Step, path: &[&str], all: &[Written]) {
         // A region may have a value named `id`, which only a step with ids hides.
         let may_be_of_region = step.ids.is_none() && self.values.contains("id");
         let is_asking = |variable: &Variable| match variable {
@@ -416,7 +359,7 @@ impl Check<'_, '_> {
     }
 
     /// A number of a body must be one with the values of each region.
-    fn is_number(&self, job: &Job, step: &Step, (place, template): &Written<'_>) {
+    fn is_number(&self, job: &Job, step: &Step, (place, template): &Written) {
         let Some((table, Some(DeValue::Table(members)))) = place
             .split_last()
             .filter(|(key, _)| *key == NUMBER)
@@ -543,7 +486,7 @@ fn leaves_to_others(params: &[&str], upstream: &Upstream, call: &Call, document:
             "remove it here, or change `page`",
         );
     }
-    let size = call.paging.size().and_then(|size| size.param);
+    let size = call.paging.size_param.as_deref();
     let Some(place) = place(size) else { return };
     let text = match document.find(&place) {
         Some(DeValue::String(text)) => text.to_string(),
@@ -568,6 +511,10 @@ fn of_all_calls<'p>(path: &[&'p str]) -> Vec<&'p str> {
 /// A value of a parent as it is written.
 fn of_parent(at: &Pointer) -> String {
     format!("{{parent:{at}}}")
+}
+
+fn below<'p>(path: &[&'p str], key: &'p str) -> Vec<&'p str> {
+    [path, &[key]].concat()
 }
 
 fn owned(path: &[&str], below: &[&str]) -> Vec<String> {

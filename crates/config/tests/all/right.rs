@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ingest_config::{
-    AfterLoss, Auth, Body, CatalogStore, JsonTemplate, Lasting, LedgerStore, Method, PageKind,
-    Paging, Place, Pointer, PostgresTls, ResponseField, SecretSource,
+    AfterLoss, Auth, Body, CatalogStore, Lasting, LedgerStore, Method, PageKind, Paging, Place,
+    Pointer, PostgresTls, ResponseField, SecretSource,
 };
 use ingest_quota::{Calendar, Counting, Limit, Outage, Period, Units, Window};
 use serde_json::json;
@@ -268,7 +268,7 @@ fn a_body_is_json_whose_texts_are_templates() {
     let config = right(SMALL, &sets);
     let expected =
         json!({ "ids": ["{ids}"], "n": 5, "x": 1.5, "deep": { "yes": true, "day": "2026-01-01" } });
-    let expected = Body::Json(JsonTemplate::parse(expected).unwrap());
+    let expected = Body::Json(serde_json::from_value(expected).unwrap());
     assert_eq!(
         config.upstreams["things"].calls["owners.list"].body,
         Some(expected)

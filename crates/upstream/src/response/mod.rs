@@ -43,16 +43,18 @@ pub struct Response {
     pub headers: HeaderMap,
     /// The body, decompressed.
     pub body: Vec<u8>,
-    end: End,
+    /// How it ended.
+    pub end: End,
     /// Hides secrets in whatever is shown of this response.
     pub redactor: Redactor,
     /// Held while it is processed, if it is large.
-    slot: LargeBodySlot,
-    format: Format,
+    pub slot: LargeBodySlot,
+    /// The format of the body.
+    pub format: Format,
     /// The most values that are read of it.
-    most_values: usize,
+    pub most_values: usize,
     /// The upstream that the key for more values is of.
-    upstream: String,
+    pub upstream: String,
 }
 
 impl Response {
@@ -65,7 +67,10 @@ impl Response {
         let headers = saved.headers.iter().filter_map(header).collect();
         let status = StatusCode::from_u16(saved.status).unwrap_or(StatusCode::OK);
         let (body, end) = Body::of(&saved.body, most);
-        Self::new(status, headers, body).ending(end)
+        Self {
+            end,
+            ..Self::new(status, headers, body)
+        }
     }
 
     /// A response that arrived completely.
@@ -84,33 +89,14 @@ impl Response {
         }
     }
 
-    /// The same response, whose body ended like this.
-    pub fn ending(self, end: End) -> Self {
-        Self { end, ..self }
-    }
-
-    /// The same response, which holds the slot for large ones.
-    pub fn taken(self, slot: LargeBodySlot) -> Self {
-        Self { slot, ..self }
-    }
-
-    /// The same response, whose secrets are hidden if it echoes them.
-    pub fn redacted_by(self, redactor: Redactor) -> Self {
-        Self { redactor, ..self }
-    }
-
-    /// The same response, which comes from this upstream.
-    pub fn of(self, upstream: &Upstream) -> Self {
+    /// The same response, which comes from this upstream and whose body has this format.
+    pub fn of(self, upstream: &Upstream, format: Format) -> Self {
         Self {
+            format,
             most_values: usize::try_from(upstream.max_values).unwrap_or(usize::MAX),
             upstream: upstream.name.clone(),
             ..self
         }
-    }
-
-    /// The same response, whose body has this format.
-    pub fn in_format(self, format: Format) -> Self {
-        Self { format, ..self }
     }
 
     /// Whether the body has more values than are read.
@@ -209,7 +195,7 @@ impl Response {
             ));
         }
         let text = charset::decode(&self.headers, &self.body)
-            .map_err(|error| Failure::WrongShape(self.shown(&error.to_string())))?;
+            .map_err(|error| Failure::WrongShape(self.shown(&error)))?;
         if text.trim().is_empty() {
             // Without a line, CSV and NDJSON are empty lists. JSON and XML have no empty document.
             return match self.format {

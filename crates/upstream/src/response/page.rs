@@ -177,12 +177,12 @@ impl Response {
         let is_named = says.names_next(&call.paging);
         let (next, end, lasting, dead_end) = match paging::onward(parts, self, says, page.listed) {
             // The records are paid for: they are landed, and the list stops behind them.
-            Err(Failure::Skip(why)) => (None, paging::End::Proved, None, Some(why)),
+            Err(Failure::Skip(why)) => (None, ingest_config::End::Proved, None, Some(why)),
             onward => match onward? {
                 Onward {
                     follows: Follows::Page(next),
                     ..
-                } => (Some(next), paging::End::Proved, None, None),
+                } => (Some(next), ingest_config::End::Proved, None, None),
                 Onward {
                     follows: Follows::End(end),
                     lasting,

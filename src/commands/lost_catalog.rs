@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use super::environment::{CATALOG_FILE, Environment};
 use ingest_config::LedgerStore;
 use ingest_ledger::{LedgerClient, Spent};
+use ingest_quota::Timestamp;
 use ingest_sqlite::beside;
 
 /// A catalog file that holds nothing.
@@ -49,6 +50,9 @@ impl NoCatalog {
             Self::Missing => "is missing",
             Self::Empty => "is empty",
         };
+        if is_begun(environment).await {
+            return None;
+        }
         let now = environment.clock.now();
         for account in environment.accounts() {
             let spending = ledger.spent(&account, now - account.longest_window()).await;
@@ -61,6 +65,19 @@ impl NoCatalog {
         }
         None
     }
+}
+
+/// Whether another run began the catalog since it was looked for: the charges are of that run.
+async fn is_begun(environment: &Environment) -> bool {
+    let held = environment.held_leases().await;
+    if held.is_ok_and(|held| !held.is_empty()) {
+        return true;
+    }
+    let Ok(archive) = environment.archive().await else {
+        return false;
+    };
+    let passes = archive.history(Timestamp::from_micros(0)).await;
+    passes.is_ok_and(|passes| !passes.is_empty())
 }
 
 /// Says that the catalog is lost, and what to do; `None` where it is there, and where nothing shows that there was one.

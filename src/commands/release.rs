@@ -82,24 +82,30 @@ async fn one_of(
     }
 }
 
-/// Returns the account that has the id, and what became of the charge. Where a shared ledger cannot be asked for a charge
-/// of another machine, an account is taken only if there is no other.
+/// Returns the account that has the id, and what became of the charge. Of two that have it, none is taken. Where a shared ledger cannot
+/// be asked for a charge of another machine, an account is taken only if there is no other.
 async fn find(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Found), Error> {
-    let (mut taken_back, mut in_doubt) = (None, false);
+    let (mut known, mut in_doubt) = (Vec::new(), false);
     for account in accounts {
         match ledger.find(account, id).await? {
-            found @ Found::Counting(_) => return Ok((Arc::clone(account), found)),
-            Found::TakenBack => taken_back = Some(Arc::clone(account)),
-            Found::CannotTell => in_doubt = true,
             Found::Unknown => {}
+            Found::CannotTell => in_doubt = true,
+            found => known.push((Arc::clone(account), found)),
         }
     }
-    match (taken_back, in_doubt, accounts) {
-        (Some(account), _, _) => Ok((account, Found::TakenBack)),
+    let names: Vec<&str> = known.iter().map(|(account, _)| &*account.name).collect();
+    if names.len() > 1 {
+        let (id, names) = (plain::one_line(id.as_str()), names.join(" and "));
+        return Err(Error::Usage(format!(
+            "{names} have a charge `{id}`; add --account, or over HTTP `credential`"
+        )));
+    }
+    match (known.pop(), in_doubt, accounts) {
+        (Some(known), _, _) => Ok(known),
         (None, true, [only]) => Ok((Arc::clone(only), Found::CannotTell)),
         (None, true, _) => Err(Error::Usage(format!(
             "`{id}` was not charged from this machine, and the ledger cannot be asked for it now; add --account, or over \

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::{Blocked, Subject};
+use super::credentials::{Digest, Known};
 use super::due::{Candidate, by_job};
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
@@ -321,16 +322,32 @@ impl Context {
             })
     }
 
-    /// Why no request of a credential can be built. `None` if it can, or if only a token endpoint fails, which may pass.
-    pub async fn missing_secret(&self, credential: &Credential) -> Option<String> {
-        let ready = match self.upstream(credential) {
-            Ok(upstream) => upstream.ready().await,
+    /// Why no request of a credential can be built. `None` if it can, or if only a token endpoint fails, which may pass. Requests no
+    /// token for one that a job holds back since it was rejected.
+    pub async fn missing_secret(&self, job: &Job, credential: &Credential) -> Option<String> {
+        let upstream = match self.upstream(credential) {
+            Ok(upstream) => upstream,
             Err(why) => return Some(why.to_string()),
         };
+        if let Ok(Some(secrets)) = upstream.secrets().await
+            && let Some(digest) = self.blocked.credentials.digest(credential, &secrets)
+            && let Known::Rejected(_) = self.known(job, credential, &digest)
+        {
+            return None;
+        }
+        let ready = upstream.ready().await;
         match ready {
             Err(Failure::NotSent(why)) => Some(why),
             Ok(()) | Err(_) => None,
         }
+    }
+
+    /// Returns what is known of a credential, for a request of a job.
+    #[must_use]
+    pub fn known(&self, job: &Job, credential: &Credential, digest: &Digest) -> Known {
+        let of = (job, &*credential.name);
+        let credentials = &self.blocked.credentials;
+        credentials.known(of, digest, self.clock.now())
     }
 }
 

@@ -120,9 +120,9 @@ impl Credentials {
 
     /// Returns what is known of a credential, for a request of a job.
     #[must_use]
-    pub fn known(&self, job: &Job, digest: &Digest, now: Timestamp) -> Known {
+    pub fn known(&self, (job, credential): (&Job, &str), digest: &Digest, now: Timestamp) -> Known {
         let known = self.with_kept(|kept| {
-            let verdict = kept.credentials.get(&job.credential.name);
+            let verdict = kept.credentials.get(credential);
             let verdict = verdict.filter(|verdict| verdict.digest == *digest);
             match verdict.map(|verdict| &verdict.rejected) {
                 None => Known::Nothing,

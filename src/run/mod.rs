@@ -151,7 +151,7 @@ async fn some_credential(context: &Context, due: &[Candidate]) -> Result<(), Run
     let mut missing = Vec::new();
     for job in jobs(due) {
         for credential in job.credentials() {
-            let missing_secret = context.missing_secret(credential);
+            let missing_secret = context.missing_secret(&job, credential);
             let name = format_args!("the credential {}", credential.name);
             match context.waits.on(name, "its secret", missing_secret).await {
                 None => return Ok(()),

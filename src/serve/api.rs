@@ -64,31 +64,32 @@ fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
 
 /// A time as the commands take it, such as `7d` or `2026-11-01`; an absent or empty one is `None`.
 pub fn since(name: &str, text: Option<&str>) -> Result<Option<Since>, Problem> {
-    parsed(name, text, str::parse)
+    let expected = "is no time; write for example 7d, 2026-11-01 or yesterday";
+    parsed((name, expected), text, |text| text.parse().ok())
 }
 
 /// A span such as `7d`; an absent or empty one is `None`.
 fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
-    let expected = |_| "expected a span such as 36h or 7d".to_owned();
-    parsed(name, text, |text| {
-        humantime::parse_duration(text).map_err(expected)
+    let expected = "is no time span; write for example 7d";
+    parsed((name, expected), text, |text| {
+        humantime::parse_duration(text).ok()
     })
 }
 
 fn parsed<T>(
-    name: &str,
+    (name, expected): (&str, &str),
     text: Option<&str>,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, Problem> {
     // A form of the page sends the fields that nobody filled in, as empty text.
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let wrong = |why| {
+    let wrong = || {
         let text = ingest_base::plain::one_line(text);
-        Problem::bad_request(format!("{name}: cannot read `{text}`: {why}"))
+        Problem::bad_request(format!("{name}: `{text}` {expected}"))
     };
-    parse(text).map(Some).map_err(wrong)
+    parse(text).map(Some).ok_or_else(wrong)
 }
 
 /// A number in a range; an absent or empty one is `usual`.

@@ -10,6 +10,7 @@ use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -267,11 +268,15 @@ async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
         let detail = "the body took longer than 10 s; send it again";
         Problem::new(StatusCode::REQUEST_TIMEOUT, detail)
     };
-    let long = |_| {
+    let unread = |error: axum::Error| {
+        if !error.into_inner().is::<LengthLimitError>() {
+            let detail = "the body ended early, or its chunks cannot be read; send it again";
+            return Problem::bad_request(detail);
+        }
         let detail = "the body is longer than 64 KiB; a charge needs far less";
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     };
-    let bytes = bytes.map_err(late)?.map_err(long)?;
+    let bytes = bytes.map_err(late)?.map_err(unread)?;
     // A list would be taken for the members in their order.
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         let detail =

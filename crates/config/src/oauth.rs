@@ -207,13 +207,16 @@ leaf!(
     Text,
     Url,
     |text| {
-        let url = Url::parse(&text).ok()?;
+        // A variable would be sent as it is written.
+        let url = Url::parse(&text)
+            .ok()
+            .filter(|_| !text.contains(['{', '}']))?;
         let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
         is_safe.then_some(url)
     },
-    "expected an https URL, since secrets are sent to it",
+    "expected an https URL without variables, since secrets are sent to it",
     "write for example \"https://id.example.com/oauth/token\"",
-    json!({ "title": "URL", "type": "string", "pattern": "^https?://" }),
+    json!({ "title": "URL", "type": "string", "pattern": "^https?://[^{}]*$" }),
 );
 
 impl OAuth {

@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(20);
 const MOST_HEADERS: usize = 256;
 
 /// A connection that is ready for one request, made before the request is charged: connecting can take longer than a
-/// charge may wait for its request. Dropped without a request, it is kept for another one.
+/// charge may wait for its request. Dropped without a request it is closed: a server with one thread answers nobody else meanwhile.
 #[derive(Debug, Default)]
 pub struct Connection(Option<Open>);
 
@@ -122,16 +122,8 @@ impl Connection {
 
     /// The connection itself; `None` if none was made.
     #[must_use]
-    pub fn take(mut self) -> Option<Open> {
-        self.0.take()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        if let Some(open) = self.0.take() {
-            open.keep();
-        }
+    pub fn take(self) -> Option<Open> {
+        self.0
     }
 }
 

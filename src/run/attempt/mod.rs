@@ -237,7 +237,7 @@ impl<'a> Attempt<'a> {
         // Before the charge: a grant does not last as long as this can take.
         let slot = self.context.in_flight.slot(&self.job.credential.upstream);
         let _slot = self.waiting("its turn at the upstream", slot).await;
-        let (permit, connection) = self.permit().await?;
+        let (permit, connection) = self.permit(&turn).await?;
         let progress = &self.context.progress;
         progress.charged(self.account(), &permit.grant.remaining);
         let cost = self.cost.clone();

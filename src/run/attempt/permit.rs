@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::refusal::Retry;
+use super::turn::Turn;
 use super::{Attempt, NoPage};
 use crate::run::blocked::Subject;
 use crate::run::outcome::StoppedBy;
@@ -18,10 +19,10 @@ impl Attempt<'_> {
     /// Returns a charge and the connection to send its request on. Connecting comes first, since it can take longer than a
     /// grant lasts. Where no connection can be made, the ledger is charged all the same: a limit is exhausted whether or not
     /// the upstream can be reached, and then that is the result.
-    pub async fn permit(&mut self) -> Result<(Permit, Connection), NoPage> {
+    pub async fn permit(&mut self, turn: &Turn) -> Result<(Permit, Connection), NoPage> {
         let mut connection = Connection::default();
         loop {
-            self.check().await?;
+            self.check(turn).await?;
             let connected = self.connect(&mut connection);
             let connected = self
                 .waiting("a connection to the upstream", connected)
@@ -64,7 +65,7 @@ impl Attempt<'_> {
     }
 
     /// Checks what this run has learned, so that it charges no unit to learn it again.
-    async fn check(&self) -> Result<(), StopReason> {
+    async fn check(&self, turn: &Turn) -> Result<(), StopReason> {
         let (context, credential) = (self.context, &self.job.credential);
         self.pause().await;
         // Behind the pause, which a signal ends.
@@ -91,7 +92,11 @@ impl Attempt<'_> {
         // A page that cannot be landed is not paid for.
         context.can_land().await?;
         let ready = context.ready(credential);
-        self.waiting("its secret", ready).await?;
+        match self.waiting("its secret", ready).await {
+            // The token endpoint rejected it.
+            Err(StopReason::Denied(why)) => return Err(self.rejected(turn, why)),
+            ready => ready?,
+        }
         let (account, call) = (&credential.account, &self.call.name);
         match context.blocked.refusal(account, call, self.claim()) {
             Some(refused) => Err(StopReason::Stopped(refused.into())),

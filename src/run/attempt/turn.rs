@@ -58,9 +58,8 @@ impl Attempt<'_> {
 
     /// Whether the upstream has accepted the credential; `false` where nothing is known.
     fn is_accepted(&self, digest: &Digest) -> Result<bool, StopReason> {
-        let context = self.context;
-        let credentials = &context.blocked.credentials;
-        match credentials.known(self.job, digest, context.clock.now()) {
+        let known = self.context.known(self.job, &self.job.credential, digest);
+        match known {
             Known::Accepted => Ok(true),
             Known::Nothing => Ok(false),
             Known::Rejected(why) => Err(StopReason::Denied(why)),

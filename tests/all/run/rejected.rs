@@ -118,3 +118,24 @@ fn a_signal_ends_the_wait_for_the_first_answer_and_what_waited_is_not_charged() 
     assert_eq!(ran.code, 143, "{ran:?}");
     assert_eq!((stub.requests().len(), world.charged("daily")), (1, 50));
 }
+
+#[test]
+fn a_secret_that_the_token_endpoint_rejects_is_sent_there_once() {
+    let stub = StubUpstream::start(|_| page());
+    let tokens =
+        StubUpstream::start(|_| StubAnswer::error(400, &json!({ "error": "invalid_client" })));
+    let mut world = world(&stub, "every = \"6h\"");
+    let oauth = format!(
+        r#"{{ oauth = {{ kind = "client_credentials", token_url = "{}", client_id = "me", client_secret = "{{secret}}" }} }}"#,
+        tokens.url()
+    );
+    world.set(&format!("upstreams.things.auth={oauth}"));
+    for _ in 0..3 {
+        let ran = world.ingest(&RUN);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stdout.contains("it is asked again at"), "{ran:?}");
+    }
+    assert_eq!((tokens.requests().len(), stub.requests().len()), (1, 0));
+    let status = world.ingest(&["status"]);
+    assert!(status.stdout.contains("credential rejected"), "{status:?}");
+}

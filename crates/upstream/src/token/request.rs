@@ -277,10 +277,14 @@ pub fn tokens(response: &Response, to: &Url, now: Timestamp) -> Result<Token, Fa
     let document: Value = serde_json::from_str(&response.text_to_show()).unwrap_or_default();
     let text = |name: &str| document.get(name)?.as_str().map(SecretString::from);
     let Some(access) = text("access_token").filter(is_token) else {
-        return Err(Failure::Denied(format!(
-            "the token endpoint {host} returned no access_token: {}",
-            without_token(response, &document)
-        )));
+        let why = without_token(response, &document);
+        let why = format!("the token endpoint {host} returned no access_token: {why}");
+        // A page of a proxy, or what is not what the configuration expects, rejects no secret.
+        let is_rejected = document.get("error").is_some() && !passes(&document);
+        return Err(match is_rejected {
+            true => Failure::Denied(why),
+            false => crate::transient(why),
+        });
     };
     Ok(Token {
         access,
@@ -288,6 +292,12 @@ pub fn tokens(response: &Response, to: &Url, now: Timestamp) -> Result<Token, Fa
         obtained_at: now,
         expires_at: lifetime(&document).map(|lifetime| now + lifetime),
     })
+}
+
+/// Whether the endpoint says that it failed itself (RFC 6749, 4.1.2.1): it rejects no secret.
+fn passes(document: &Value) -> bool {
+    let error = document.get("error").and_then(Value::as_str);
+    matches!(error, Some("temporarily_unavailable" | "server_error"))
 }
 
 /// Whether a header can carry it.
@@ -319,11 +329,12 @@ fn refused(response: &Response, host: &str, now: Timestamp) -> Failure {
         }
         _ => {
             let document = serde_json::from_str(&response.text_to_show()).unwrap_or_default();
-            Failure::Denied(format!(
-                "the token endpoint {host} refused: {} {}",
-                response.status.as_u16(),
-                reason(response, &document)
-            ))
+            let (status, reason) = (response.status.as_u16(), reason(response, &document));
+            let why = format!("the token endpoint {host} refused: {status} {reason}");
+            match passes(&document) {
+                true => crate::transient(why),
+                false => Failure::Denied(why),
+            }
         }
     }
 }
@@ -334,7 +345,13 @@ fn without_token(response: &Response, document: &Value) -> String {
         Some(members) if members.contains_key("error") => reason(response, document),
         Some(members) => {
             let names: Vec<&str> = members.keys().map(String::as_str).collect();
-            format!("its members are {}", response.shown(&names.join(", ")))
+            let names = response.shown(&names.join(", "));
+            match members.contains_key("access_token") {
+                true => format!(
+                    "its members are {names}, and access_token is no text that a header can carry"
+                ),
+                false => format!("its members are {names}"),
+            }
         }
         None => "it is no JSON object".to_owned(),
     }

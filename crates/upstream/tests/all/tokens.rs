@@ -343,21 +343,34 @@ async fn a_response_without_a_token_is_a_refusal() {
             .contains("returned no access_token: bad_client"),
         "{failure}"
     );
-    // The token can be at another place, or in another form.
-    for (body, said) in [
+    // The token can be at another place, or in another form; and a proxy or a failing server rejects no secret.
+    for (status, body, said) in [
         (
+            200,
             r#"{"accessToken":"t0ken","data":{"access_token":"t0ken"}}"#,
             "accessToken, data",
         ),
-        (r#"{"access_token":["t0ken"]}"#, "access_token"),
-        ("access_token=t0ken&token_type=bearer", "no JSON object"),
+        (
+            200,
+            r#"{"access_token":["t0ken"]}"#,
+            "access_token is no text",
+        ),
+        (
+            200,
+            "access_token=t0ken&token_type=bearer",
+            "no JSON object",
+        ),
+        (200, "<html>back soon</html>", "no JSON object"),
+        (400, r#"{"error":"server_error"}"#, "server_error"),
     ] {
-        let endpoint = StubUpstream::answering([StubAnswer::text(200, body)]);
+        let endpoint = StubUpstream::start(move |_| StubAnswer::text(status, body));
         let asking = by_oauth(&upstream, oauth(Grant::ClientCredentials, &endpoint.url()));
         let state = tempfile::tempdir().unwrap();
         let failure = client(&asking, state.path()).ready().await.unwrap_err();
         let text = failure.to_string();
         assert!(text.contains(said) && !text.contains("t0ken"), "{text}");
+        assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+        assert!(endpoint.requests().len() > 1);
     }
 }
 

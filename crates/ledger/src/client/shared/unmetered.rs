@@ -49,7 +49,7 @@ impl SharedClient {
             }
             Unmetered::Exhausted => {
                 let reason = format!(
-                    "{reason}; all {most} units of `ledger.unmetered_max` are used; {REMEDY}"
+                    "{reason}; the {most} units of `ledger.unmetered_max` are used, or too few are left; {REMEDY}"
                 );
                 return self.refuse(&attempt, reason).await;
             }

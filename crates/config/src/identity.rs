@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::layout::Layout;
+use super::format::Layout;
 use super::paging::{Lasting, Paging, Place};
 use super::upstream::{USUAL_BODY, USUAL_VALUES};
 use super::{

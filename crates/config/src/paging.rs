@@ -344,10 +344,8 @@ pub struct SeenPage<'a> {
 /// The page behind another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NextPage {
-    /// The page with this cursor.
+    /// The page with this cursor. A URL must be on the host of the upstream.
     Cursor(String),
-    /// The page with this URL, which must be on the host of the upstream.
-    Url(String),
     /// None: the list ends.
     None(End),
 }
@@ -681,8 +679,9 @@ impl Paging {
             }
             (_, None) if of_record || expects_more => NextPage::None(self.names_none()),
             (_, None) => NextPage::None(End::NotNamed),
-            (PageKind::Token, Some(token)) => NextPage::Cursor(token),
-            (PageKind::Link | PageKind::NextUrl, Some(url)) => NextPage::Url(url),
+            (PageKind::Token | PageKind::Link | PageKind::NextUrl, Some(next)) => {
+                NextPage::Cursor(next)
+            }
         })
     }
 

@@ -33,7 +33,6 @@ mod request;
 mod request_body;
 mod response;
 mod retry_after;
-mod shown;
 mod signs;
 mod text;
 mod token;
@@ -61,9 +60,9 @@ pub use link::next_link;
 pub use missing::{Missing, MissingFrom, SignKind, missing, signs_of_end};
 pub use outline::{NextPlace, Outline, outline};
 pub use records::{LeftOut, MembersOf};
+pub use request::ShownRequest;
 pub use response::{Response, failure_of};
 pub use retry_after::{Wait, http_date, retry_after};
-pub use shown::ShownRequest;
 pub use unread::Unread;
 pub use upstream_clock::UpstreamClock;
 

@@ -12,14 +12,6 @@ use ingest_config::{
     Auth, End, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage,
 };
 
-/// What follows a page.
-pub enum Follows {
-    /// The page with this cursor.
-    Page(String),
-    /// Nothing.
-    End(End),
-}
-
 impl From<NotANumber> for Failure {
     fn from(error: NotANumber) -> Self {
         Self::BadCursor(error.to_string())
@@ -132,7 +124,7 @@ pub fn truth(value: &Value) -> Option<bool> {
 /// What follows a page, and the cursor behind its list.
 pub struct Onward {
     /// The next page, or why there is none.
-    pub follows: Follows,
+    pub follows: NextPage,
     /// The cursor of the next pass, on a last page.
     pub lasting: Option<String>,
 }
@@ -152,14 +144,14 @@ pub fn onward(
     let follows = next(parts, response, says, listed)?;
     let follows = match follows {
         // An upstream can have one cursor for the whole list, and end it with an empty page.
-        Follows::Page(next)
+        NextPage::Cursor(next)
             if listed == 0 && more != Some(true) && parts.request.page_cursor() == Some(&next) =>
         {
-            Follows::End(End::Proved)
+            NextPage::None(End::Proved)
         }
         follows => ended(follows, paging, (listed, &own)),
     };
-    let ends = matches!(follows, Follows::End(_));
+    let ends = matches!(follows, NextPage::None(_));
     let found = match paging.lasting.as_ref().filter(|_| ends) {
         None => None,
         Some(Lasting::At(at)) => own.map(|cursor| (cursor, format!("at `{at}`"))),
@@ -176,21 +168,23 @@ pub fn onward(
 }
 
 /// What follows a page that listed `listed` records and has `own` as the cursor of the next pass.
-fn ended(follows: Follows, paging: &Paging, (listed, own): (u64, &Option<String>)) -> Follows {
+fn ended(follows: NextPage, paging: &Paging, (listed, own): (u64, &Option<String>)) -> NextPage {
     let is_flagged = paging.more.is_some() || paging.done.is_some();
     match (follows, paging.lasting.as_ref()) {
-        (Follows::End(End::NotNamed | End::Assumed(_)), Some(Lasting::At(_))) if own.is_some() => {
-            Follows::End(End::Proved)
+        (NextPage::None(End::NotNamed | End::Assumed(_)), Some(Lasting::At(_)))
+            if own.is_some() =>
+        {
+            NextPage::None(End::Proved)
         }
-        (Follows::End(End::NotNamed), Some(Lasting::At(at))) if listed > 0 => {
-            Follows::End(End::Unnamed(format!(
+        (NextPage::None(End::NotNamed), Some(Lasting::At(at))) if listed > 0 => {
+            NextPage::None(End::Unnamed(format!(
                 "the page names neither a next page {} nor, at `{at}` (`page.lasting`), where the next pass begins",
                 paging.next_place()
             )))
         }
         // A feed names a next page always: behind an empty one, it is where the next pass begins.
-        (Follows::Page(_), Some(Lasting::Last)) if listed == 0 && !is_flagged => {
-            Follows::End(End::Proved)
+        (NextPage::Cursor(_), Some(Lasting::Last)) if listed == 0 && !is_flagged => {
+            NextPage::None(End::Proved)
         }
         (follows, _) => follows,
     }
@@ -212,7 +206,7 @@ fn next(
     response: &Response,
     says: Says,
     listed: u64,
-) -> Result<Follows, Failure> {
+) -> Result<NextPage, Failure> {
     let paging = &parts.request.step.call.paging;
     let page = SeenPage {
         cursor: parts.request.page_cursor(),
@@ -221,21 +215,18 @@ fn next(
         reported: says.reported?,
         more: says.more,
     };
-    Ok(match paging.next(page)? {
-        NextPage::None(end) => Follows::End(end),
-        NextPage::Cursor(cursor) => Follows::Page(cursor),
-        NextPage::Url(url) => {
-            let next = on_same_host(parts, response, &url, &paging.next_place())?;
-            // A body is cleaned of secrets as a whole, a header is not.
-            Follows::Page(match paging.lead() {
-                Some(Lead::LinkHeader) => response.redactor.clean_data(&next).into_owned(),
-                Some(
-                    Lead::Url(_) | Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_),
-                )
-                | None => next,
-            })
+    let url = match paging.next(page)? {
+        NextPage::Cursor(url) if matches!(paging.kind, PageKind::Link | PageKind::NextUrl) => url,
+        next => return Ok(next),
+    };
+    let next = on_same_host(parts, response, &url, &paging.next_place())?;
+    Ok(NextPage::Cursor(match paging.lead() {
+        // A body is cleaned of secrets as a whole, a header is not.
+        Some(Lead::LinkHeader) => response.redactor.clean_data(&next).into_owned(),
+        Some(Lead::Url(_) | Lead::Token(_) | Lead::TokenHeader(_) | Lead::LastRecord(_)) | None => {
+            next
         }
-    })
+    }))
 }
 
 /// The URL of the next page in the header `Link`.

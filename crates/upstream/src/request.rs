@@ -7,6 +7,7 @@ use reqwest::Request;
 use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 use url::Url;
 use url::form_urlencoded::byte_serialize;
@@ -14,7 +15,6 @@ use url::form_urlencoded::byte_serialize;
 use super::authorization::{Carried, no_value};
 use super::http;
 use super::request_body::{self as body, RenderedBody, value_text};
-use super::shown::ShownRequest;
 use super::{Failure, PageRequest};
 use ingest_base::fnv::fnv;
 use ingest_config as config;
@@ -40,6 +40,18 @@ struct Rendered {
     body: Option<RenderedBody>,
     /// The number of records on a full page; `None` if no size is requested.
     page_size: Option<u64>,
+}
+
+/// A request as it is sent, with `(hidden)` in place of its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShownRequest {
+    pub method: String,
+    /// The URL with its query.
+    pub url: String,
+    /// Name and value of each header.
+    pub headers: Vec<(String, String)>,
+    /// The body; a form as text.
+    pub body: Option<Value>,
 }
 
 impl<'a> RequestParts<'a> {

@@ -8,7 +8,7 @@ use super::Response;
 use super::refusal::{self, said};
 use crate::beside::{self, has_content};
 use crate::body::End;
-use crate::paging::{self, Follows, Onward};
+use crate::paging::{self, Onward};
 use crate::records::{self, Found, WrongShape};
 use crate::request::RequestParts;
 use crate::signs::{MemberName, Sign};
@@ -16,7 +16,7 @@ use crate::upstream_clock::UpstreamClock;
 use crate::{Classified, Exchange, Failure, Page, PageRequest, reported, transient, unread};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_base::record::{CachedPage, Tag};
-use ingest_config::{Class, Etag, Field, Records};
+use ingest_config::{Class, Etag, Field, NextPage, Records};
 
 impl Response {
     /// Interprets the response. Its class, and what it reports about the quota, are put into `exchange`, whether it is a page or not.
@@ -180,11 +180,11 @@ impl Response {
             Err(Failure::Skip(why)) => (None, ingest_config::End::Proved, None, Some(why)),
             onward => match onward? {
                 Onward {
-                    follows: Follows::Page(next),
+                    follows: NextPage::Cursor(next),
                     ..
                 } => (Some(next), ingest_config::End::Proved, None, None),
                 Onward {
-                    follows: Follows::End(end),
+                    follows: NextPage::None(end),
                     lasting,
                 } => (None, end, lasting, None),
             },

@@ -56,17 +56,6 @@ pub enum RedisUrlError {
 }
 
 impl RedisUrl {
-    /// Wraps a URL that was checked to be one of Redis, and that names one host.
-    #[must_use]
-    pub const fn new(url: Url) -> Self {
-        Self {
-            first: url,
-            others: Vec::new(),
-            shows_user: false,
-            practises: false,
-        }
-    }
-
     /// The same, whose user has a password that is configured elsewhere.
     #[must_use]
     pub fn with_shown_user(self) -> Self {

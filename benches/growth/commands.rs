@@ -297,6 +297,9 @@ const VIEWS: &[Act] = &[
     ),
 ];
 
+/// How often each act is measured: the least counts.
+const TRIES: usize = 3;
+
 /// Measures everything over files, and then the same over servers.
 pub fn measure(
     growth: &mut Growth,
@@ -313,7 +316,7 @@ pub fn measure(
             .iter()
             .map(|times| runtime.block_on(Place::filled(size(*times))));
         let mut places: Vec<Place> = filled.collect();
-        measure_over(growth, (*thing, name), &places, FILES);
+        measure_over(growth, (*thing, name), &places, FILES, TRIES);
         let stores = servers.both();
         let rule = Rule {
             name: "catalog copy",
@@ -326,7 +329,7 @@ pub fn measure(
             taken.push(stores.take(&runtime, place, size(*times).charges));
         }
         growth.add(&rule, &taken);
-        measure_over(growth, (*thing, name), &places, stores);
+        measure_over(growth, (*thing, name), &places, stores, TRIES);
         growth.print();
     }
 }
@@ -342,7 +345,7 @@ pub fn shortened(growth: &mut Growth) {
         before: (2, 1),
     };
     let places = [runtime.block_on(Place::filled(little))];
-    measure_over(growth, (Regions, "nothing"), &places, FILES);
+    measure_over(growth, (Regions, "nothing"), &places, FILES, 1);
 }
 
 fn measure_over(
@@ -350,6 +353,7 @@ fn measure_over(
     (thing, name): (Thing, &str),
     places: &[Place],
     stores: Stores<'_>,
+    tries: usize,
 ) {
     let over = format!("{name}, {}", stores.name);
     let rule = |act: &Act, time| Rule {
@@ -360,14 +364,14 @@ fn measure_over(
     };
     for act in COMMANDS {
         let time = Grows::with(act.time.contains(&thing));
-        growth.measure(&[rule(act, time)], 3, |at| {
+        growth.measure(&[rule(act, time)], tries, |at| {
             vec![command(&places[at], act, stores)]
         });
     }
     let servers: Vec<Server> = places.iter().map(Server::start).collect();
     for act in VIEWS {
         let time = Grows::with(act.time.contains(&thing));
-        growth.measure(&[rule(act, time)], 3, |at| {
+        growth.measure(&[rule(act, time)], tries, |at| {
             vec![view(&places[at], &servers[at], act, stores)]
         });
     }

@@ -76,7 +76,7 @@ fn a_forecast_names_a_closed_limit_and_shows_what_fits_once_it_is_open() {
     let world = World::with(|options| options.quota = Some(Units::new(3)));
     let stopped = world.ingest(&["--region", "US", "--job", "trending"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
-    let forecast = ["forecast", "--schedule", "hourly", "--days", "1"];
+    let forecast = ["forecast", "--schedule", "0 */6 * * *", "--days", "1"];
     let shown = world.ingest(&[&forecast[..], &["--job", "trending"]].concat());
     assert_eq!(shown.code, 0, "{shown:?}");
     let closed = "youtube/daily is closed by the upstream until ";

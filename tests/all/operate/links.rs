@@ -124,12 +124,21 @@ fn a_user_who_is_not_root_becomes_nobody_else() {
     assert_eq!(ran.status.code(), Some(2), "{ran:?}");
 }
 
+const RUN: [&str; 4] = ["--region", "US", "--job", "trending"];
+const PRACTICE: [&str; 5] = ["--region", "US", "--job", "trending", "--sandbox"];
+
+/// A world whose job requests one page.
+fn brief() -> World {
+    let mut world = World::new();
+    world.set("jobs.trending.steps=[{ call = \"videos.list\", max_pages = 1 }]");
+    world
+}
+
 /// What every command of a user may open, in a directory that a run, a charge over a Redis that is away, and a sandbox run filled.
-fn names() -> Vec<String> {
-    let world = World::new();
-    world.ingest(&["--region", "US"]);
+fn names(world: &World) -> Vec<String> {
+    world.ingest(&RUN);
     world.ingest(&AWAY);
-    world.ingest(&["--region", "US", "--job", "trending", "--sandbox"]);
+    world.ingest(&PRACTICE);
     let state = world.state_dir();
     let name = |path: &Path| path.strip_prefix(&state).unwrap().display().to_string();
     let mut names: Vec<String> = everything_below(&state)
@@ -145,23 +154,23 @@ fn names() -> Vec<String> {
 
 #[test]
 fn nothing_in_a_state_directory_is_opened_through_a_link() {
-    for name in names() {
+    let world = brief();
+    let target = world.directory.path().join("target");
+    for name in names(&world) {
         // A target that is there is neither written nor emptied, and one that is not there is not created.
         for is_there in [true, false] {
-            let world = World::new();
-            let (path, target) = (
-                world.state_dir().join(&name),
-                world.directory.path().join("target"),
-            );
+            fs::remove_dir_all(world.state_dir()).unwrap();
+            let _ = fs::remove_file(&target);
+            let path = world.state_dir().join(&name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             symlink(&target, &path).unwrap();
             if is_there {
                 fs::write(&target, "precious").unwrap();
             }
             let ran = [
-                world.ingest(&["--region", "US"]),
+                world.ingest(&RUN),
                 world.ingest(&AWAY),
-                world.ingest(&["--region", "US", "--job", "trending", "--sandbox"]),
+                world.ingest(&PRACTICE),
                 world.ingest(&["status"]),
                 world.ingest(&["repair"]),
             ];
@@ -185,8 +194,8 @@ fn a_directory_behind_a_link_is_not_entered() {
         fs::create_dir_all(&target).unwrap();
         fs::create_dir(world.state_dir()).unwrap();
         symlink(&target, world.state_dir().join(name)).unwrap();
-        let ran = world.ingest(&["--region", "US", "--job", "trending"]);
-        let practised = world.ingest(&["--region", "US", "--job", "trending", "--sandbox"]);
+        let ran = world.ingest(&RUN);
+        let practised = world.ingest(&PRACTICE);
         assert!(
             ran.code == 1 || practised.code == 1,
             "{name}: {ran:?} {practised:?}"
@@ -246,10 +255,7 @@ fn a_state_directory_may_itself_be_behind_links_and_have_any_name() {
     let there = world.directory.path().join("there");
     fs::create_dir(&there).unwrap();
     symlink(&there, world.state_dir()).unwrap();
-    assert_eq!(
-        world.ingest(&["--region", "US", "--job", "trending"]).code,
-        0
-    );
+    assert_eq!(world.ingest(&RUN).code, 0);
     assert!(there.join("ledger.db").exists());
     // SQLite takes such a name for a URI.
     for name in ["file:y", "file:y?mode=memory", "file:/y"] {

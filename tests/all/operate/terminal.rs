@@ -106,7 +106,7 @@ fn rows(shown: &str, columns: u16) -> Vec<String> {
 
 #[test]
 fn the_progress_of_many_regions_fits_its_terminal_and_a_log_of_it() {
-    for (columns, whole) in [(200, "passes · "), (80, "passes · "), (40, "/60 · ")] {
+    let shown = |(columns, whole): (u16, &str)| {
         let world = many();
         let run = ["--region", "all", "--job", "trending"];
         let began = Instant::now();
@@ -133,13 +133,19 @@ fn the_progress_of_many_regions_fits_its_terminal_and_a_log_of_it() {
         let summary = self::rows(summary, u16::MAX);
         let widest = summary.iter().map(|row| row.chars().count()).max().unwrap();
         assert!(widest <= columns.into(), "{widest}: {summary:#?}");
-    }
+    };
+    // At the same time: a run waits for the upstream.
+    std::thread::scope(|terminals| {
+        for terminal in [(200, "passes · "), (80, "passes · "), (40, "/60 · ")] {
+            terminals.spawn(move || shown(terminal));
+        }
+    });
 }
 
 #[test]
 fn a_command_that_takes_long_shows_that_it_works() {
     let world = World::new();
-    let forecast = ["forecast", "--schedule", "*/5 * * * *", "--days", "3"];
+    let forecast = ["forecast", "--schedule", "*/5 * * * *", "--days", "1"];
     let (shown, code) = at_a_terminal(&mut world.command(&forecast), 80);
     assert_eq!(code, Some(0), "{shown}");
     let (before, _) = shown.split_once(" runs until ").unwrap();

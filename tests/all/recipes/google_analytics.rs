@@ -17,19 +17,21 @@ pub const RECIPE: Recipe = Recipe {
             "scope = \"https://www.googleapis.com/auth/analytics.readonly\", token_url = \"{stub}/token\"",
         ),
         ("/etc/ingest/service-account.json", "{directory}/secret"),
+        // A tenth of the records, on as many pages.
+        ("size = 10_000", "size = 1_000"),
     ],
     secret: ("UNUSED", KEY),
     credential: "ga4",
     windows: &["hourly", "project"],
     limit: "daily/123456789",
     tries: &[("runReport", None)],
-    records: &[("ga4_page_view", 2 * 21_000)],
+    records: &[("ga4_page_view", 2 * TOTAL as i64)],
     answer,
     refuse,
     then: Then::Stops,
 };
 
-const TOTAL: usize = 21_000;
+const TOTAL: usize = 2_100;
 
 fn property(request: &StubRequest) -> &str {
     let path = request.path.strip_prefix("/v1beta/properties/").unwrap();

@@ -21,20 +21,22 @@ pub const RECIPE: Recipe = Recipe {
             "scope = \"https://www.googleapis.com/auth/calendar.readonly\", token_url = \"{stub}/token\"",
         ),
         ("/etc/ingest/service-account.json", "{directory}/secret"),
+        // A tenth of the records, on as many pages.
+        ("size = 2_500", "size = 250"),
     ],
     secret: ("UNUSED", KEY),
     credential: "calendar",
     windows: &["minute"],
     limit: "minute",
     tries: &[("events", None)],
-    records: &[("calendar_event", 2 * 6_000)],
+    records: &[("calendar_event", 2 * 600)],
     answer,
     refuse,
     then: Then::Retries,
 };
 
 fn answer(request: &StubRequest, _: &Units) -> Answer {
-    Answer::one(respond(request, &Feed::of(6_000)), &["minute"])
+    Answer::one(respond(request, &Feed::of(600)), &["minute"])
 }
 
 fn respond(request: &StubRequest, feed: &Feed) -> StubAnswer {

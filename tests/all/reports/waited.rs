@@ -25,15 +25,15 @@ hour = { quota = 1, window = "1h" }
 
 const CHARGE: [&str; 3] = ["charge", "api", "brief"];
 
-/// The same with a ledger in a file, and in Redis.
-pub fn each(check: impl Fn(&World, Option<&RedisServer>)) {
-    check(&World::written(BRIEF, &[]), None);
+/// The same with a ledger in a file and, at the same time, in Redis.
+pub fn each(check: impl Fn(&World, Option<&RedisServer>) + Sync) {
     let redis = RedisServer::start();
     let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", redis.port());
-    check(
-        &World::written(BRIEF, &[&url, "ledger.timeout=5s"]),
-        Some(&redis),
-    );
+    let over_redis = [url.as_str(), "ledger.timeout=5s"];
+    std::thread::scope(|both| {
+        both.spawn(|| check(&World::written(BRIEF, &[]), None));
+        both.spawn(|| check(&World::written(BRIEF, &over_redis), Some(&redis)));
+    });
 }
 
 fn waiting(world: &World, call: &str, most: &str) -> Ran {

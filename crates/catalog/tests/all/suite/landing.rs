@@ -11,34 +11,6 @@ use serde_json::json;
 use super::super::fixture::{JOB, Page, at, daily, held, new_pass, record, records_of, video};
 use super::Catalog;
 
-pub(crate) async fn a_page_lands_with_its_records_listing_cursor_and_counts(f: Catalog) {
-    let mut page = Page::of(vec![video("a", "A"), video("b", "B")])
-        .next("page2")
-        .now(at(1));
-    page.requests = 3;
-    page.units = daily(3);
-    let landed = f.land(&page).await;
-    assert!(!landed.cursor_repeats);
-    let records = f.records("video").await;
-    let seen: Vec<_> = records
-        .iter()
-        .map(|one| (&*one.upstream, &*one.id, one.first_seen, one.last_seen))
-        .collect();
-    let expected = [
-        ("youtube", "a", at(1), at(1)),
-        ("youtube", "b", at(1), at(1)),
-    ];
-    assert_eq!(seen, expected);
-    assert_eq!(f.listed(landed.pass).await, ["0 a", "0 b"]);
-    let open = f.store.open_passes("trending").await.unwrap().remove(0);
-    assert_eq!(open.steps[0].cursor.as_deref(), Some("page2"));
-    let pass = f.history().await.remove(0);
-    assert_eq!((&*pass.job, &*pass.region), ("trending", "US"));
-    assert_eq!((pass.started_at, pass.finished_at), (at(0), None));
-    assert_eq!((pass.pages, pass.records, pass.requests), (1, 2, 3));
-    assert_eq!((pass.outcome, pass.units), (None, daily(3)));
-}
-
 pub(crate) async fn a_complete_list_of_an_id_says_where_the_next_one_continues(mut f: Catalog) {
     let ids = ["c1", "c2", "c3"].map(str::to_owned);
     let since = |id: &str, minute, greatest: Option<&str>| IdSince {
@@ -82,45 +54,6 @@ pub(crate) async fn a_body_is_kept_as_it_came(f: Catalog) {
     assert_eq!(f.records("video").await[0].body, body.to_string());
 }
 
-pub(crate) async fn a_record_seen_from_eight_regions_is_stored_once_and_listed_eight_times(
-    f: Catalog,
-) {
-    for (minute, region) in ["US", "GB", "DE", "FR", "IN", "BR", "AU", "CA"]
-        .iter()
-        .enumerate()
-    {
-        let minute = minute as u64;
-        let page = Page::of(vec![video("a", &format!("title {minute}"))])
-            .over(region, at(minute))
-            .now(at(minute));
-        let landed = f.land(&page).await;
-        assert_eq!(f.listed(landed.pass).await, ["0 a"]);
-    }
-    let records = f.records("video").await;
-    assert_eq!(records.len(), 1);
-    assert!(records[0].body.contains("title 7"), "{}", records[0].body);
-    assert_eq!(
-        (records[0].first_seen, records[0].last_seen),
-        (at(0), at(7))
-    );
-    assert_eq!(f.found("title").await, ["a"]);
-    assert_eq!(f.history().await.len(), 8);
-}
-
-pub(crate) async fn a_listing_continues_over_pages_and_has_a_record_once_a_step(f: Catalog) {
-    let pass = f
-        .land(&Page::of(vec![video("a", ""), video("b", ""), video("a", "")]).next("2"))
-        .await
-        .pass;
-    f.land(&Page::of(vec![video("b", ""), video("c", "")]).in_pass(pass))
-        .await;
-    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
-        .await;
-    assert_eq!(f.listed(pass).await, ["0 a", "0 b", "0 c", "1 c"]);
-    let counts = f.history().await.remove(0);
-    assert_eq!((counts.pages, counts.records), (3, 4));
-}
-
 pub(crate) async fn records_of_one_id_are_apart_by_kind_and_by_upstream(f: Catalog) {
     let page = Page::of(vec![video("a", "video")]);
     f.land(&page).await;
@@ -161,45 +94,6 @@ pub(crate) async fn units_add_up_by_limit(f: Catalog) {
     f.land(&second.in_pass(pass)).await;
     let counts = f.history().await.remove(0);
     assert_eq!((counts.units, counts.requests), (search(105), 3));
-}
-
-pub(crate) async fn a_cursor_seen_before_in_a_step_is_told_and_ends_the_step(mut f: Catalog) {
-    let pass = f.land(&Page::of(vec![]).next("x")).await.pass;
-    assert!(
-        !f.land(&Page::of(vec![]).in_pass(pass).next("y"))
-            .await
-            .cursor_repeats
-    );
-    assert!(
-        !f.land(&Page::of(vec![]).in_pass(pass).step(1).next("x"))
-            .await
-            .cursor_repeats,
-        "another step"
-    );
-    assert!(
-        !f.land(&Page::of(vec![]).over("GB", at(0)).next("x"))
-            .await
-            .cursor_repeats,
-        "another pass"
-    );
-    f.reopen();
-    assert!(
-        f.land(&Page::of(vec![]).in_pass(pass).next("x"))
-            .await
-            .cursor_repeats
-    );
-    let open = f.store.open_passes("trending").await.unwrap();
-    assert_eq!(open[0].steps[0].cursor, None);
-    assert_eq!(open[0].steps[0].pages, 3);
-}
-
-pub(crate) async fn a_cursor_seen_before_continues_a_step_whose_page_lists_new_records(f: Catalog) {
-    let page = |id: &str| Page::of(vec![video(id, "words")]).next("x");
-    let pass = f.land(&page("a")).await.pass;
-    for (id, ends) in [("b", false), ("c", false), ("b", true)] {
-        let landed = f.land(&page(id).in_pass(pass)).await;
-        assert_eq!(landed.cursor_repeats, ends, "{id}");
-    }
 }
 
 pub(crate) async fn a_page_for_a_pass_that_is_not_there_brings_its_records_and_costs(f: Catalog) {

@@ -163,7 +163,6 @@ macro_rules! suite {
             steps_move_and_are_dropped_with_the_job
             an_abandoned_pass_is_over_and_what_it_landed_stays
             a_pass_that_is_not_there_cannot_end
-            a_step_starts_over_once_with_its_listing_anew
             a_step_of_no_pass_is_not_started_over
             a_history_has_every_pass_oldest_first_with_its_counts
             a_pass_says_why_it_got_no_further_until_it_is_complete
@@ -177,14 +176,9 @@ macro_rules! suite {
         }
         $crate::suite::behaviours! { $place, landing:
             an_id_that_did_not_come_counts_as_fetched
-            a_page_lands_with_its_records_listing_cursor_and_counts
             a_body_is_kept_as_it_came
-            a_record_seen_from_eight_regions_is_stored_once_and_listed_eight_times
-            a_listing_continues_over_pages_and_has_a_record_once_a_step
             records_of_one_id_are_apart_by_kind_and_by_upstream
             units_add_up_by_limit
-            a_cursor_seen_before_in_a_step_is_told_and_ends_the_step
-            a_cursor_seen_before_continues_a_step_whose_page_lists_new_records
             a_page_for_a_pass_that_is_not_there_brings_its_records_and_costs
             a_landing_that_is_repeated_is_stored_once
             a_page_that_was_paid_for_lands_even_after_its_pass_ended
@@ -211,9 +205,6 @@ macro_rules! suite {
         }
         $crate::suite::behaviours! { $place, pending:
             ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass
-            an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not
-            an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is
-            an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh
             a_record_that_its_list_lost_is_asked_for_again_however_fresh_unless_it_is_absent
             only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
             a_pointer_may_name_several_ids_numbers_and_places_in_arrays

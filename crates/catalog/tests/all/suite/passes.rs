@@ -246,45 +246,6 @@ pub(crate) async fn a_pass_that_is_not_there_cannot_end(f: Catalog) {
     assert!(error.to_string().contains("took over"), "{error}");
 }
 
-pub(crate) async fn a_step_starts_over_once_with_its_listing_anew(mut f: Catalog) {
-    let pass = f
-        .land(&Page::of(vec![video("a", ""), video("b", "")]).next("2"))
-        .await
-        .pass;
-    f.land(&Page::of(vec![video("c", "")]).in_pass(pass).step(1))
-        .await;
-    assert!(
-        f.store
-            .restart_step(&mut held(pass), 0, at(0))
-            .await
-            .unwrap()
-    );
-    assert_eq!(f.listed(pass).await, ["1 c"]);
-    let counts = f.history().await.remove(0);
-    assert_eq!((counts.pages, counts.records), (1, 1));
-    assert_eq!((counts.requests, counts.units), (2, daily(2)));
-    assert_eq!(f.store.open_passes(JOB).await.unwrap()[0].steps.len(), 1);
-    let again = f
-        .land(&Page::of(vec![video("b", "")]).in_pass(pass).next("2"))
-        .await;
-    assert!(!again.cursor_repeats, "the walk is a new one");
-    f.reopen();
-    assert!(
-        !f.store
-            .restart_step(&mut held(pass), 0, at(0))
-            .await
-            .unwrap()
-    );
-    assert_eq!(f.listed(pass).await, ["0 b", "1 c"]);
-    assert!(
-        f.store
-            .restart_step(&mut held(pass), 1, at(0))
-            .await
-            .unwrap(),
-        "another step"
-    );
-}
-
 pub(crate) async fn a_step_of_no_pass_is_not_started_over(f: Catalog) {
     let error = f
         .store

@@ -41,38 +41,6 @@ pub(crate) async fn ids_come_in_the_order_of_the_passes_and_their_listings_once_
     );
 }
 
-pub(crate) async fn an_id_fetched_lately_is_fresh_and_one_fetched_long_ago_is_not(f: Catalog) {
-    f.land(&Page::channels(&["c1"], &["c1"]).now(at(10))).await;
-    f.land(&Page::of(vec![video_of("v", "c1")]).over("US", at(100)))
-        .await;
-    assert_eq!(ids(&f, CHANNEL, at(10)).await, [""; 0]);
-    assert_eq!(ids(&f, CHANNEL, at(11)).await, ["c1"]);
-}
-
-pub(crate) async fn an_id_fetched_after_the_pass_began_is_fresh_for_that_pass_however_short_fresh_for_is(
-    f: Catalog,
-) {
-    let older = f
-        .land(&Page::of(vec![video_of("v", "c1")]).over("US", at(10)))
-        .await
-        .pass;
-    let newer = f
-        .land(&Page::of(vec![video_of("v", "c1")]).over("GB", at(12)))
-        .await
-        .pass;
-    f.land(&Page::channels(&["c1"], &["c1"]).now(at(11))).await;
-    assert_eq!(f.pending(CHANNEL, at(99)).await, [("c1".to_owned(), newer)]);
-    assert!(older < newer);
-}
-
-pub(crate) async fn an_absent_id_is_not_asked_for_again_while_its_absence_is_fresh(f: Catalog) {
-    f.land(&Page::channels(&["gone"], &[]).now(at(10))).await;
-    f.land(&Page::of(vec![video_of("v", "gone")]).over("US", at(50)))
-        .await;
-    assert_eq!(ids(&f, CHANNEL, at(10)).await, [""; 0]);
-    assert_eq!(ids(&f, CHANNEL, at(11)).await, ["gone"]);
-}
-
 pub(crate) async fn a_record_that_its_list_lost_is_asked_for_again_however_fresh_unless_it_is_absent(
     f: Catalog,
 ) {

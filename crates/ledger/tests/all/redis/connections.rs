@@ -9,7 +9,7 @@ use ingest_ledger::{Acquired, ClientError, LedgerError};
 use ingest_quota::{Account, Outage, Timestamp};
 
 use super::machine::{Machine, Process, WINDOW, account, refusal};
-use super::stored::{key, stored, try_stored, whole};
+use super::stored::{key, stored, whole};
 use super::{MAX_SKEW, TIMEOUT};
 use ingest_testing::parrot::Parrot;
 use ingest_testing::proxy::Proxy;
@@ -26,14 +26,22 @@ async fn is_an_outage(process: &Process, account: &Account, words: &str) {
     process.take_unmetered(account, 1).await;
 }
 
-#[tokio::test]
-async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
+/// A machine with ten units, whose replies of its Redis can be cut off.
+async fn behind_a_proxy() -> (RedisServer, Proxy, Machine, Account) {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
-        account(10),
-    );
+    let machine = at(&format!("redis://127.0.0.1:{}", proxy.port()));
+    (server, proxy, machine, account(10))
+}
+
+/// A machine whose Redis has this URL.
+fn at(redis: &str) -> Machine {
+    Machine::new(url(redis))
+}
+
+#[tokio::test]
+async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
+    let (server, proxy, machine, account) = behind_a_proxy().await;
     let process = machine.process();
     for _ in 0..3 {
         process.take(&account, 1).await;
@@ -47,12 +55,7 @@ async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
 
 #[tokio::test]
 async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_was_refused() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
-        account(10),
-    );
+    let (server, proxy, machine, account) = behind_a_proxy().await;
     let process = machine.process();
     process.take(&account, 1).await;
     proxy.cut(2);
@@ -63,32 +66,12 @@ async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_wa
 
 #[tokio::test]
 async fn a_release_whose_reply_was_cut_off_is_told_again() {
-    let server = RedisServer::start();
-    let proxy = Proxy::to(server.port()).await;
-    let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{}", proxy.port()))),
-        account(10),
-    );
+    let (_server, proxy, machine, account) = behind_a_proxy().await;
     let process = machine.process();
     let permit = process.take(&account, 4).await;
     proxy.cut(2);
     process.0.release(&account, &permit).await.unwrap();
     assert_eq!(machine.process().used(&account).await, 0);
-}
-
-#[tokio::test]
-async fn a_redis_out_of_memory_is_an_outage() {
-    let server = RedisServer::start();
-    let (machine, account) = (Machine::new(server.url()), account(10));
-    machine.process().take(&account, 1).await;
-    server.tell("CONFIG SET maxmemory 1");
-    is_an_outage(&machine.process(), &account, "OOM").await;
-    server.tell("CONFIG SET maxmemory 0");
-    assert_eq!(
-        machine.process().drain(&account).await,
-        8,
-        "and what went unmetered is told"
-    );
 }
 
 #[tokio::test]
@@ -111,20 +94,6 @@ async fn a_read_only_replica_is_an_outage_until_it_is_promoted() {
 }
 
 #[tokio::test]
-async fn a_replica_that_lags_rejects_nothing() {
-    let (primary, replica) = (RedisServer::start(), RedisServer::start());
-    replica.tell(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    let (mut machine, account) = (Machine::new(primary.url()), account(2));
-    assert_eq!(machine.process().drain(&account).await, 2);
-    wait_until("the replica has the charges", || {
-        try_stored(&replica, &account).is_ok_and(|stored| stored.records == 2)
-    });
-    machine.url = replica.url();
-    is_an_outage(&machine.process(), &account, "READONLY").await;
-    assert!(machine.process().0.usage(&account).await.is_err());
-}
-
-#[tokio::test]
 async fn a_redis_that_loads_is_an_outage() {
     let mut server = RedisServer::start();
     let (machine, account) = (Machine::new(server.url()), account(10));
@@ -133,50 +102,6 @@ async fn a_redis_that_loads_is_an_outage() {
     server.tell("SAVE");
     server.restart_slowly();
     is_an_outage(&machine.process(), &account, "LOADING").await;
-}
-
-#[tokio::test]
-async fn a_redis_that_wants_a_password_is_an_outage() {
-    let server = RedisServer::with(&["--requirepass", "open-sesame"]);
-    let (mut machine, account) = (Machine::new(server.url()), account(10));
-    is_an_outage(
-        &machine.process(),
-        &account,
-        "Redis requires a password; set ledger.password (and the user: redis://USER@HOST)",
-    )
-    .await;
-    machine.url = url(&format!("redis://:wrong-one@127.0.0.1:{}", server.port()));
-    let why = refusal(machine.process().ask(&account, 1).await);
-    assert!(!why.contains("wrong-one"), "{why}");
-    assert!(
-        why.contains(
-            "Redis rejected the user or the password; correct ledger.url or ledger.password"
-        ),
-        "{why}"
-    );
-    machine.url = url(&format!("redis://:open-sesame@127.0.0.1:{}", server.port()));
-    assert_eq!(machine.process().drain(&account).await, 9);
-}
-
-#[tokio::test]
-async fn a_permission_that_is_taken_away_is_an_outage() {
-    let server = RedisServer::start();
-    server.tell("ACL SETUSER teller on >open-sesame ~ingest:* +@all");
-    let url = url(&format!(
-        "redis://teller:open-sesame@127.0.0.1:{}",
-        server.port()
-    ));
-    let (machine, account) = (Machine::new(url), account(10));
-    let process = machine.process();
-    process.take(&account, 1).await;
-    server.tell("ACL SETUSER teller -hset");
-    is_an_outage(&process, &account, "deploy/redis/users.acl").await;
-    server.tell("ACL SETUSER teller +hset -fcall -evalsha");
-    is_an_outage(&machine.process(), &account, "deploy/redis/users.acl").await;
-    server.tell("ACL SETUSER teller +fcall +evalsha resetkeys");
-    is_an_outage(&machine.process(), &account, "NOPERM").await;
-    server.tell("ACL SETUSER teller ~ingest:*");
-    assert_eq!(machine.process().drain(&account).await, 6);
 }
 
 /// A machine that has made `charges` charges, as a user whose permissions can be taken away.
@@ -264,7 +189,7 @@ async fn a_broken_script_refuses_whatever_the_policy() {
 async fn what_is_no_redis_is_not_taken_for_one() {
     let server = RedisServer::start();
     let (mut machine, account) = (
-        Machine::new(url(&format!("rediss://127.0.0.1:{}", server.port()))),
+        at(&format!("rediss://127.0.0.1:{}", server.port())),
         account(10),
     );
     machine.timeout = Duration::from_millis(500);
@@ -290,7 +215,7 @@ async fn what_answers_without_tls_is_asked_whether_it_speaks_it() {
 async fn what_speaks_another_protocol_is_an_outage_that_says_so_on_one_line() {
     let parrot = Parrot::start();
     let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{}", parrot.port))),
+        at(&format!("redis://127.0.0.1:{}", parrot.port)),
         account(10),
     );
     parrot.say(
@@ -317,32 +242,8 @@ async fn a_reply_that_ends_in_the_middle_is_an_outage() {
             let _ = std::io::Write::write_all(&mut socket, b"*5\r\n$7\r\ngranted\r\n$32\r\n01");
         }
     });
-    let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{port}"))),
-        account(10),
-    );
+    let (machine, account) = (at(&format!("redis://127.0.0.1:{port}")), account(10));
     is_an_outage(&machine.process(), &account, "cannot be reached").await;
-}
-
-#[tokio::test]
-async fn a_unix_socket_is_a_way_too() {
-    let server = RedisServer::start();
-    let (machine, account) = (
-        Machine::new(url(&format!("unix://{}", server.socket().display()))),
-        account(3),
-    );
-    assert_eq!(machine.process().drain(&account).await, 3);
-}
-
-#[tokio::test]
-async fn a_database_of_its_own_is_used() {
-    let server = RedisServer::start();
-    let (machine, account) = (
-        Machine::new(url(&format!("redis://127.0.0.1:{}/3", server.port()))),
-        account(3),
-    );
-    assert_eq!(machine.process().drain(&account).await, 3);
-    assert_eq!(server.ask::<i64>("DBSIZE"), 0);
 }
 
 struct Wrong(i64);

@@ -1,16 +1,13 @@
 //! How long keys live: each from its first write for nine eighths of the longest window and at least 26 hours, and beyond
 //! every closing (L50).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+use ingest_ledger::SharedLedger;
 use ingest_ledger::redis::{RedisLedger, ServerTime};
-use ingest_ledger::{Charge, Ledger, LedgerError, SharedLedger};
-use ingest_quota::{
-    Account, ChargeId, Closing, Cost, Decision, Entry, Floor, Limit, LimitUsage, Timestamp, Units,
-};
-use redis::{Connection, Script};
+use ingest_quota::{Account, Closing, Cost, Limit, Timestamp, Units};
+use redis::Script;
 
 use super::{MAX_SKEW, TIMEOUT};
 use crate::books::{Books, account, at, cost, entry, id, limit, secs};
@@ -20,99 +17,17 @@ use ingest_testing::redis_server::{RedisServer, ledger_config};
 const HOUR: Duration = secs(60 * 60);
 const DAY: Duration = secs(24 * 60 * 60);
 
-/// A ledger in Redis that sees, after every operation, that all keys of the account have a time to live.
-pub(crate) struct Lasting<L> {
-    ledger: L,
-    connection: Mutex<Connection>,
-}
-
-impl<L: Ledger> Lasting<L> {
-    pub(crate) fn new(ledger: L, server: &RedisServer) -> Self {
-        let connection = Mutex::new(server.connect());
-        Self { ledger, connection }
-    }
-
-    fn see(&self, account: &Account, what: &str) {
-        let eternal = Script::new(
-            "local eternal = {}
-            for _, key in ipairs(redis.call('KEYS', '*{' .. ARGV[1] .. '}*')) do
-                if redis.call('PTTL', key) < 0 then eternal[#eternal + 1] = key end
-            end
-            return eternal",
-        );
-        let mut connection = self.connection.lock().unwrap();
-        let found: Vec<String> = eternal.arg(&account.name).invoke(&mut *connection).unwrap();
-        assert!(
-            found.is_empty(),
-            "without a time to live after {what}: {found:?}"
-        );
-    }
-}
-
-#[async_trait]
-impl<L: Ledger> Ledger for Lasting<L> {
-    async fn charge(&self, charge: Charge<'_>, now: Timestamp) -> Result<Decision, LedgerError> {
-        let done = self.ledger.charge(charge, now).await;
-        self.see(charge.account, "a charge");
-        done
-    }
-
-    async fn settle(
-        &self,
-        account: &Account,
-        id: &ChargeId,
-        cost: &Cost,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        let done = self.ledger.settle(account, id, cost, now).await;
-        self.see(account, "a settlement");
-        done
-    }
-
-    async fn absorb(
-        &self,
-        account: &Account,
-        entries: &[Entry],
-        floors: &[Floor],
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        let done = self.ledger.absorb(account, entries, floors, now).await;
-        self.see(account, "charges from elsewhere");
-        done
-    }
-
-    async fn close(
-        &self,
-        account: &Account,
-        limit: &str,
-        closing: Closing,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        let done = self.ledger.close(account, limit, closing, now).await;
-        self.see(account, "a closing");
-        done
-    }
-
-    async fn reopen(
-        &self,
-        account: &Account,
-        limit: &str,
-        now: Timestamp,
-    ) -> Result<(), LedgerError> {
-        let done = self.ledger.reopen(account, limit, now).await;
-        self.see(account, "a reopening");
-        done
-    }
-
-    async fn usage(
-        &self,
-        account: &Account,
-        now: Timestamp,
-    ) -> Result<Vec<LimitUsage>, LedgerError> {
-        let done = self.ledger.usage(account, now).await;
-        self.see(account, "a report");
-        done
-    }
+/// Sees that every key of a server has a time to live.
+pub(crate) fn every_key_expires(server: &RedisServer) {
+    let eternal = Script::new(
+        "local eternal = {}
+        for _, key in ipairs(redis.call('KEYS', '*')) do
+            if redis.call('PTTL', key) < 0 then eternal[#eternal + 1] = key end
+        end
+        return eternal",
+    );
+    let eternal: Vec<String> = eternal.invoke(&mut server.connect()).unwrap();
+    assert!(eternal.is_empty(), "without a time to live: {eternal:?}");
 }
 
 fn daily(units: u64) -> Cost {
@@ -132,8 +47,7 @@ impl Lives {
         let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
         let account = account([("daily", limit)]);
-        let lasting = Arc::new(Lasting::new(ledger, &server));
-        let books = Books::new(lasting, account.clone());
+        let books = Books::new(Arc::new(ledger), account.clone());
         Self {
             server,
             books,

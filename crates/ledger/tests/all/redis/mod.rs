@@ -26,7 +26,6 @@ use ingest_ledger::redis::{RedisLedger, ServerTime};
 use super::Store;
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::{RedisServer, ledger_config};
-use lives::Lasting;
 
 /// Longer than a busy machine needs: what these tests ask is not how fast it is.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -45,12 +44,19 @@ impl Standalone {
     }
 }
 
+impl Drop for Standalone {
+    /// Whatever the last operation of an account was.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            lives::every_key_expires(&self.0);
+        }
+    }
+}
+
 impl Store for Standalone {
-    /// Every key is seen to have a time to live after every operation.
     fn ledger(&self) -> Arc<dyn Ledger> {
         let ledger = RedisLedger::new(&self.0.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
-        let ledger = SharedAsLedger(ledger.with_time(ServerTime::Callers));
-        Arc::new(Lasting::new(ledger, &self.0))
+        Arc::new(SharedAsLedger(ledger.with_time(ServerTime::Callers)))
     }
 }
 

@@ -209,6 +209,20 @@ impl Told {
                 let at = self.servers[*server].url();
                 self.machine(who).url = at;
             }
+            ["logs", "in", "as", user] => {
+                let port = self.servers["redis"].port();
+                self.machine(who).url = url(&format!("redis://{user}@127.0.0.1:{port}"));
+            }
+            ["reaches", way] => {
+                let redis = &self.servers["redis"];
+                let way = way.replace("{port}", &redis.port().to_string());
+                let way = way.replace("{socket}", &redis.socket().display().to_string());
+                self.machine(who).url = url(&way);
+            }
+            ["knows", "nothing"] => {
+                let usage = self.process(who).0.usage(&self.account).await;
+                return equal(usage.is_err(), true);
+            }
             ["is", "cut", "off"] => self.machine(who).url = url("redis://127.0.0.1:1"),
             ["gives", "up", "soon"] => self.machine(who).timeout = Duration::from_millis(100),
             ["is", "patient"] => self.machine(who).timeout = TIMEOUT,
@@ -300,7 +314,10 @@ impl Told {
                         )?;
                     }
                 }
-                ("refused", Acquired::Refused(why)) if why.contains(said) => {}
+                // No reason has a second line, or a password.
+                ("refused", Acquired::Refused(why)) if why.contains(said) => {
+                    equal(why.contains('\n') || why.contains("wrong-one"), false)?;
+                }
                 ("never", Acquired::Never { most, .. }) => {
                     equal(
                         Some(most.get().to_string()),

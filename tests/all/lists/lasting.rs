@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::support::json::has;
 use crate::support::world::World;
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 
@@ -89,9 +90,7 @@ fn world(page: &str, call: &str, stub: &StubUpstream) -> World {
          [jobs.events]\ncredential = \"feed\"\nsteps = [{{ call = \"list\" }}]\n\
          [credentials.feed]\nupstream = \"feed\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.feed.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 /// The outcome, the requests and the records of the next run.
@@ -173,10 +172,7 @@ fn a_pass_begins_anew_once_where_the_cursor_is_too_old() {
     let pass = world.json(&["--region", "US"])["passes"][0].clone();
     let detail = pass["detail"].as_str().unwrap();
     assert!(detail.contains("everything is listed again"), "{detail}");
-    assert_eq!(
-        (&pass["outcome"], &pass["requests"]),
-        (&json!("complete"), &json!(4))
-    );
+    has(&pass, &json!({ "outcome": "complete", "requests": 4 }));
     assert_eq!(run(&world), complete(1, 0));
     // The same by a rule, for another status.
     feed.lock().unwrap().oldest = 7;
@@ -543,11 +539,7 @@ fn try_sends_the_request_of_the_next_pass_and_shows_where_the_one_behind_it_begi
     assert_eq!(run(&world), complete(3, 5));
     feed.lock().unwrap().write(6, 1);
     let tried = world.json(&["try", "feed", "list"]);
-    assert_eq!(
-        (&tried["record_count"], &tried["lasting"]),
-        (&json!(1), &json!("6")),
-        "{tried}"
-    );
+    has(&tried, &json!({ "record_count": 1, "lasting": "6" }));
     let shown = world.ingest(&["try", "feed", "list"]);
     assert!(
         shown.stdout.contains("The next pass begins at: 6"),

@@ -3,6 +3,7 @@
 use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::{Value, json};
 
+use crate::support::json::has;
 use crate::support::world::World;
 
 /// Records with the numbers of a range, as old as their numbers.
@@ -24,9 +25,7 @@ fn world(stub: &StubUpstream, call: &str) -> World {
          [jobs.rows]\ncredential = \"api\"\nevery = \"1ms\"\nsince = {{ at = \"/at\", first = \"2020-01-01T00:00:00Z\" }}\n\
          steps = [{{ call = \"list\", params = {{ since = \"{{since}}\" }} }}]\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 #[test]
@@ -50,10 +49,9 @@ fn a_cap_that_was_halved_ends_no_list_that_names_since() {
     );
     let requests = |expected: u64| {
         let pass = world.json(&["--region", "US"])["passes"][0].clone();
-        assert_eq!(
-            (&pass["outcome"], &pass["requests"]),
-            (&json!("complete"), &json!(expected)),
-            "{pass}"
+        has(
+            &pass,
+            &json!({ "outcome": "complete", "requests": expected }),
         );
     };
     requests(2);

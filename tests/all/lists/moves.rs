@@ -120,9 +120,7 @@ fn world(stub: &StubUpstream, page: &str) -> World {
          [credentials.api]\nupstream = \"api\"\nlimits = {{ daily = {{ quota = 10_000, headroom = 0, window = \"24h\" }} }}\n\
          [jobs.rows]\ncredential = \"api\"\nevery = \"1ms\"\nsteps = [{{ call = \"list\" }}]\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 fn gone(world: &World) -> Vec<usize> {

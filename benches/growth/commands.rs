@@ -297,9 +297,6 @@ const VIEWS: &[Act] = &[
     ),
 ];
 
-/// How often each act is measured: the least counts.
-const TRIES: usize = 3;
-
 /// Measures everything over files, and then the same over servers.
 pub fn measure(
     growth: &mut Growth,
@@ -316,7 +313,7 @@ pub fn measure(
             .iter()
             .map(|times| runtime.block_on(Place::filled(size(*times))));
         let mut places: Vec<Place> = filled.collect();
-        measure_over(growth, (*thing, name), &places, FILES, TRIES);
+        measure_over(growth, (*thing, name), &places, (FILES, 3));
         let stores = servers.both();
         let rule = Rule {
             name: "catalog copy",
@@ -329,7 +326,7 @@ pub fn measure(
             taken.push(stores.take(&runtime, place, size(*times).charges));
         }
         growth.add(&rule, &taken);
-        measure_over(growth, (*thing, name), &places, stores, TRIES);
+        measure_over(growth, (*thing, name), &places, (stores, 3));
         growth.print();
     }
 }
@@ -345,15 +342,14 @@ pub fn shortened(growth: &mut Growth) {
         before: (2, 1),
     };
     let places = [runtime.block_on(Place::filled(little))];
-    measure_over(growth, (Regions, "nothing"), &places, FILES, 1);
+    measure_over(growth, (Regions, "nothing"), &places, (FILES, 1));
 }
 
 fn measure_over(
     growth: &mut Growth,
     (thing, name): (Thing, &str),
     places: &[Place],
-    stores: Stores<'_>,
-    tries: usize,
+    (stores, tries): (Stores<'_>, usize),
 ) {
     let over = format!("{name}, {}", stores.name);
     let rule = |act: &Act, time| Rule {

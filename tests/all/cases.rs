@@ -102,9 +102,7 @@ fn live(mut case: Table) -> Result<(), String> {
     let answers = Arc::new(Mutex::new(toml::Value::from("{}")));
     let told = Arc::clone(&answers);
     let stub = StubUpstream::start(move |request| answer(&told.lock().unwrap(), request));
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
-    world.set("upstreams.api.pause=1ms");
+    let mut world = World::upon(&stub, &text);
     let then = case
         .remove("then")
         .unwrap_or_else(|| Vec::<Table>::new().into());

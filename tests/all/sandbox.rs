@@ -6,59 +6,27 @@ mod shipped_file;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
-use ingest_base::clock::Clock;
 use ingest_config::Config;
-use ingest_quota::Timestamp;
 use ingest_sandbox::{Options, Sandbox};
 use reqwest::{Client, Response};
 use serde_json::Value;
 
+use crate::support::lab::{HandClock, NOON};
 use crate::support::world::sandbox_client;
-
-/// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
-const NOON: i64 = 1_795_176_000_000_000;
-
-/// A clock that is moved by hand.
-struct Hand(AtomicI64);
-
-#[async_trait::async_trait]
-impl Clock for Hand {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
-    }
-
-    async fn sleep(&self, span: Duration) {
-        self.advance(span);
-    }
-}
-
-impl Hand {
-    fn set(&self, at: &str) {
-        self.0
-            .store(Timestamp::parse(at).unwrap().micros(), Ordering::SeqCst);
-    }
-
-    fn advance(&self, span: Duration) {
-        self.0
-            .fetch_add(i64::try_from(span.as_micros()).unwrap(), Ordering::SeqCst);
-    }
-}
 
 /// A sandbox with whoever asks it.
 struct Table {
     sandbox: Sandbox,
-    clock: Arc<Hand>,
+    clock: HandClock,
     client: Client,
 }
 
 impl Table {
     async fn laid(config: &Config, options: Options) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let clock = Arc::new(Hand(AtomicI64::new(NOON)));
-        let sandbox = Sandbox::start(config, options, Arc::clone(&clock) as Arc<dyn Clock>)
+        let clock = HandClock::at(NOON);
+        let sandbox = Sandbox::start(config, options, Arc::new(clock.clone()))
             .await
             .unwrap();
         let client = sandbox_client()

@@ -68,10 +68,7 @@ impl Api<'_> {
 
     /// The configuration, whose upstream is `stub`.
     pub(crate) fn world(&self, stub: &StubUpstream) -> World {
-        let mut world = World::written(&self.text(), &[]);
-        world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
-        world.set("upstreams.api.pause=1ms");
-        world
+        World::upon(stub, &self.text())
     }
 }
 

@@ -40,9 +40,7 @@ fn stub(repos: Value) -> StubUpstream {
 }
 
 fn world(stub: &StubUpstream, path: &str, at: &str) -> World {
-    let mut world = World::written(&text(path, at), &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text(path, at))
 }
 
 fn repo(id: u64, owner: &str, name: &str) -> Value {

@@ -64,8 +64,7 @@ credential = "api"
 every = "1ms"
 steps = [{ call = "names" }, { call = "get", ids = { from = "names", at = "/id", batch = 1 } }]
 "#;
-    let mut world = World::written(text, &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let world = World::upon(&stub, text);
     let first = world.ingest(&[]);
     assert_eq!(first.code, 1, "{first:?}");
     assert!(

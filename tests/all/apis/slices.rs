@@ -29,10 +29,7 @@ fn world(stub: &StubUpstream, slices: &str, quota: u64) -> World {
          [jobs.today]\ncredential = \"rows\"\n\
          [[jobs.today.steps]]\ncall = \"list\"\nparams = {{ from = \"today\" }}\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world.set("upstreams.rows.pause=1ms");
-    world
+    World::upon(stub, &text)
 }
 
 /// Two pages with a row each for every slice, and one page for the other job.
@@ -182,8 +179,7 @@ fn a_backfill_leaves_the_other_jobs_what_they_need_before_its_units_return() {
     let slices = JANUARY.replace("10d", "1d");
     let text = std::fs::read_to_string(world(&stub, &slices, 3).config().path).unwrap();
     let text = text.replace("leave = 0\n", "");
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
+    let mut world = World::upon(&stub, &text);
     world.set("jobs.today.every=1h");
     let arguments = ["--region", "all", "--concurrency", "1"];
     let first = world.json(&[&arguments[..], &["--set", "jobs.backfill.leave=0"]].concat());

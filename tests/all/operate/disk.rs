@@ -5,11 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use assert_cmd::cargo::cargo_bin;
 use serde_json::{Value, json};
 
 use super::files::everything_below;
-use crate::support::world::{Ran, World};
+use crate::support::world::{Ran, World, in_shell};
 use ingest_testing::not_run::not_run;
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
@@ -18,30 +17,10 @@ const RUN: [&str; 6] = ["--region", "US,GB", "--job", "trending", "--format", "j
 
 /// Runs with files that cannot grow beyond `blocks` blocks: a full disk looks like that.
 fn run_with_full_disk(world: &World, blocks: u32, arguments: &[&str]) -> Ran {
-    let inner = world.command(arguments);
-    let mut command = Command::new("sh");
     // Ignored, the signal becomes an error.
-    command.args([
-        "-c",
-        &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\""),
-    ]);
-    command
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .env_clear();
-    command
-        .envs(
-            inner
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .stdin(Stdio::null());
-    Ran::of(
-        command
-            .current_dir(world.directory.path())
-            .output()
-            .unwrap(),
-    )
+    let limited = format!("trap '' XFSZ; ulimit -f {blocks}");
+    let mut command = in_shell(&limited, &world.command(arguments));
+    Ran::of(command.output().unwrap())
 }
 
 /// The passes count what they hold, each page once, and every file is whole.
@@ -247,21 +226,8 @@ fn a_read_only_disk_is_read_and_whatever_writes_says_why_it_cannot() {
 fn whatever_the_umask_every_file_is_its_owners_alone() {
     let world = World::new();
     world.faults(&serde_json::json!({ "delay_ms": 60_000, "after": 2, "times": 100 }));
-    let inner = world.command(&RUN);
-    let mut command = Command::new("sh");
-    command
-        .args(["-c", "umask 0; exec \"$0\" \"$@\""])
-        .arg(cargo_bin!("ingest"))
-        .args(inner.get_args())
-        .env_clear();
-    command
-        .envs(
-            inner
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .stdout(Stdio::null());
-    let mut child = command.current_dir(world.directory.path()).spawn().unwrap();
+    let mut command = in_shell("umask 0", &world.command(&RUN));
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
     let wal = world.state_dir().join("catalog.db-wal");
     while world.requests() < 3 || !wal.exists() {
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::shared_world::SharedWorld;
-use crate::support::world::{Ran, World};
+use crate::support::world::{Ran, World, environment_of};
 use ingest_testing::postgres::PostgresServer;
 
 /// The commands of a section of a document that begin so.
@@ -46,12 +46,8 @@ fn follow(world: &World, command: &str, replaced: &[(&str, &str)]) -> Ran {
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
     let mut shell = Command::new("bash");
     shell.args(["-euo", "pipefail", "-c", &line]).env_clear();
-    shell.envs(
-        arguments
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    Ran::of(shell.env("PATH", path).output().unwrap())
+    shell.envs(environment_of(&arguments)).env("PATH", path);
+    Ran::of(shell.output().unwrap())
 }
 
 fn follow_all(world: &World, commands: &[String], replaced: &[(&str, &str)]) {

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use assert_cmd::cargo::cargo_bin;
 
-use crate::support::world::{Ran, World};
+use crate::support::world::{Ran, World, environment_of};
 use ingest_testing::not_run::not_run;
 
 #[test]
@@ -58,11 +58,7 @@ fn a_terminal_that_does_not_know_its_width_is_taken_to_be_80_columns_wide() {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("NO_COLOR", "1");
-    command.envs(
-        status
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    command.envs(environment_of(&status));
     let Ok(shown) = command.stdin(std::process::Stdio::null()).output() else {
         not_run("there is no `script` here: a terminal of no width is not checked");
         return;

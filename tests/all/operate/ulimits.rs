@@ -5,24 +5,12 @@ use std::process::Command;
 
 use rustix::process::geteuid;
 
-use crate::support::world::{FAKETIME, Ran, World, ended};
+use crate::support::world::{FAKETIME, Ran, World, ended, in_shell};
 use ingest_testing::not_run::not_run;
 
 /// The program under limits that a shell sets first.
 fn under(limits: &str, command: &Command) -> Ran {
-    let mut shell = Command::new("bash");
-    shell
-        .arg("-c")
-        .arg(format!("{limits}; exec \"$@\""))
-        .arg("bash");
-    shell.arg(command.get_program()).args(command.get_args());
-    shell.envs(
-        command
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    shell.current_dir(command.get_current_dir().unwrap());
-    ended(shell)
+    ended(in_shell(limits, command))
 }
 
 fn is_a_sentence(limits: &str, ran: &Ran) {

@@ -3,10 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
-use crate::support::world::{Ran, World};
-use ingest_testing::not_run::not_run;
+use crate::support::world::{Ran, World, as_another_user};
 
 const LOOKS: [&[&str]; 7] = [
     &["status"],
@@ -36,33 +34,7 @@ fn ingest_as_another(world: &World, arguments: &[&str]) -> Option<Ran> {
         return Some(world.ingest(arguments));
     }
     allow(world.directory.path(), 0o755);
-    let inner = world.command(arguments);
-    let another = |command: &mut Command| {
-        command
-            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-            .arg(inner.get_program());
-    };
-    let mut probe = Command::new("setpriv");
-    another(&mut probe);
-    if !probe
-        .arg("--version")
-        .output()
-        .is_ok_and(|probed| probed.status.success())
-    {
-        not_run("nobody else may run here: what needs another user is not checked");
-        return None;
-    }
-    let mut command = Command::new("setpriv");
-    another(&mut command);
-    command
-        .args(inner.get_args())
-        .current_dir(world.directory.path());
-    command.env_clear().envs(
-        inner
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    command.env("PATH", "/usr/bin:/bin");
+    let mut command = as_another_user(&world.command(arguments))?;
     Some(Ran::of(command.output().unwrap()))
 }
 

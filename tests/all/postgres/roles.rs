@@ -130,8 +130,7 @@ fn a_role_that_does_not_own_the_tables_lands_pages_and_says_that_it_cannot_merge
         records = { at = \"/data\", kind = \"row\", id = \"/id\", text = [\"/text\"] }\n\
         [credentials.rows]\nupstream = \"rows\"\nlimits = { daily = { quota = 10_000, window = \"24h\" } }\n\
         [jobs.rows]\ncredential = \"rows\"\nevery = \"1h\"\nsteps = [{ call = \"list\", params = { region = \"{region}\" } }]\n";
-    let mut world = World::written(text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", upstream.url()));
+    let mut world = World::upon(&upstream, text);
     schema.in_world(&mut world);
     assert_eq!(world.ingest(&["charge", "rows", "list"]).code, 0);
     let (name, role) = (&schema.name, format!("worker_of_{}", schema.name));

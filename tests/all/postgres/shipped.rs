@@ -71,12 +71,7 @@ impl Machines {
         // Four machines with catalogs of their own search more often than one in ten minutes may.
         let burst = "credentials.youtube.limits.search_burst.quota=99";
         let mut world = World::configured(&[burst], |_| {});
-        world
-            .set(&format!(
-                "ledger.url=\"redis://127.0.0.1:{}\"",
-                redis.port()
-            ))
-            .set("ledger.timeout=5s");
+        world.ledger_at(redis.port()).set("ledger.timeout=5s");
         Self {
             world,
             schema: None,

@@ -154,8 +154,7 @@ fn place() -> (World, StubUpstream, Arc<Mutex<Workspace>>) {
     });
     let path = format!("{}/docs/recipes/slack.toml", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.slack.base_url=\"{}\"", stub.url()));
+    let mut world = World::upon(&stub, &text);
     world.set("jobs.messages.every=\"1ms\"");
     (world, stub, workspace)
 }

@@ -14,8 +14,7 @@ use rusqlite::ffi;
 use serde_json::Value;
 
 use super::promises::LISTING_ONLY;
-use crate::support::world::{Ran, World};
-use ingest_testing::not_run::not_run;
+use crate::support::world::{Ran, World, as_another_user};
 
 const RUN: [&str; 4] = ["--region", "all", "--job", "trending"];
 const EXPORT: [&str; 3] = ["export", "--kind", "video"];
@@ -95,15 +94,7 @@ fn an_export_into_a_slow_pipe_is_one_snapshot_though_a_run_begins_and_ends_meanw
 
 /// The same command for a user who may read the state directory and not write it; `None` where nobody can become one.
 fn as_a_reader(world: &World, arguments: &[&str]) -> Option<Command> {
-    let inner = world.command(arguments);
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    let mut probe = Command::new("setpriv");
-    probe.args(command.get_args()).arg("true");
-    if !rustix::process::geteuid().is_root() || !probe.status().is_ok_and(|ended| ended.success()) {
-        not_run("nobody else may run here: what needs another user is not checked");
-        return None;
-    }
+    let command = as_another_user(&world.command(arguments))?;
     let open = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
@@ -111,14 +102,6 @@ fn as_a_reader(world: &World, arguments: &[&str]) -> Option<Command> {
     open(&world.state_dir(), 0o755);
     open(&world.state_dir().join("catalog.db"), 0o644);
     open(&world.state_dir().join("ledger.db"), 0o644);
-    let set = inner.get_envs();
-    command
-        .arg(inner.get_program())
-        .args(inner.get_args())
-        .current_dir(world.directory.path())
-        .env_clear()
-        .envs(set.filter_map(|(name, value)| Some((name, value?))))
-        .env("PATH", "/usr/bin:/bin");
     Some(command)
 }
 

@@ -4,8 +4,7 @@ use ingest::foresight::Preview;
 use ingest::run::Range;
 use serde_json::json;
 
-use super::stage::spent;
-use crate::support::lab::Lab;
+use crate::support::lab::{Lab, spent};
 use crate::support::world::World;
 
 const LIST: &str = "{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 1 }";

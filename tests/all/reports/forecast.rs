@@ -4,31 +4,29 @@ use chrono::Utc;
 use ingest::foresight::Schedule;
 use ingest_quota::Timestamp;
 
-use super::stage::{HOUR, LEAN, NOON, Stage, spent};
+use super::{JOBS, LEAN};
+use crate::support::lab::{Lab, NOON, spent};
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// When runs start by this schedule from an hour after noon on, and until when.
 fn starts(schedule: &str, days: u32) -> (Vec<Timestamp>, Timestamp) {
-    let from = Timestamp::from_micros(NOON) + HOUR;
+    let (from, schedule) = (NOON + HOUR, Schedule::parse(schedule).unwrap());
     let until = from + 24 * HOUR * days;
-    (
-        Schedule::parse(schedule)
-            .unwrap()
-            .starts(from, until, &Utc)
-            .unwrap(),
-        until,
-    )
+    (schedule.starts(from, until, &Utc).unwrap(), until)
 }
 
-async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
-    let stage = Stage::shipped(&[&LEAN[..], sets].concat()).await;
-    stage.run(&[]).await;
+fn assert_played(sets: &[&str], schedule: &str, days: u32) {
+    let lab = Lab::beginning_at(NOON, &[&LEAN[..], sets].concat());
+    lab.run_all(&JOBS);
     let (starts, until) = starts(schedule, days);
-    stage.clock.reach(Timestamp::from_micros(NOON) + HOUR);
-    let forecast = stage.forecast(&[], &starts, until).await;
+    lab.reach(NOON + HOUR);
+    let forecast = lab.forecast(&JOBS, (&starts, until));
     let (mut daily, mut search, mut stopped) = (0, 0, 0);
-    let asked_before = stage.requests();
+    let asked_before = lab.requests();
     for start in &starts {
-        stage.clock.reach(*start);
-        let report = stage.run(&[]).await;
+        lab.reach(*start);
+        let report = lab.run_all(&JOBS);
         daily += spent(&report, "daily");
         search += spent(&report, "search");
         stopped += u64::from(report.stopped_by.is_some());
@@ -49,7 +47,7 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     );
     // The sandbox's own count: a search takes 100 units and every other request one.
     assert_eq!(
-        stage.requests() - asked_before,
+        lab.requests() - asked_before,
         units("daily") - 99 * units("search"),
         "{schedule} {sets:?}"
     );
@@ -59,13 +57,13 @@ async fn assert_played(sets: &[&str], schedule: &str, days: u32) {
     assert_eq!(by_day, daily + 2 * search);
 }
 
-#[tokio::test]
-async fn a_forecast_is_what_the_schedule_then_spends_to_the_unit() {
-    assert_played(&[], "0 */4 * * *", 1).await;
+#[test]
+fn a_forecast_is_what_the_schedule_then_spends_to_the_unit() {
+    assert_played(&[], "0 */4 * * *", 1);
 }
 
-#[tokio::test]
-async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
+#[test]
+fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
     let quota = "credentials.youtube.limits.daily={ quota = 330, window = \"24h\", resets = \"America/Los_Angeles\", wait = \"0s\" }";
     let sets = [
         quota,
@@ -73,25 +71,27 @@ async fn a_forecast_is_right_where_the_limit_is_hit_and_passes_stop_half_way() {
         "jobs.discover.leave={}",
         "jobs.trending.every=\"4h\"",
     ];
-    assert_played(&sets, "30 */3 * * *", 1).await;
+    assert_played(&sets, "30 */3 * * *", 1);
 }
 
-#[tokio::test]
-async fn a_forecast_says_what_would_fit() {
+#[test]
+fn a_forecast_says_what_would_fit() {
     let steps = "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]";
     let quota = "credentials.youtube.limits.daily={ quota = 110, window = \"24h\", wait = \"0s\" }";
     let discover =
         "jobs.discover.steps=[{ call = \"videos.list\", params = { chart = \"mostPopular\" } }]";
-    let stage = Stage::shipped(&[
-        steps,
-        quota,
-        discover,
-        "jobs.trending.leave={}",
-        "jobs.discover.leave={}",
-    ])
-    .await;
-    let (starts, until) = starts("hourly", 3);
-    let forecast = stage.forecast(&["trending"], &starts, until).await;
+    let lab = Lab::beginning_at(
+        NOON,
+        &[
+            steps,
+            quota,
+            discover,
+            "jobs.trending.leave={}",
+            "jobs.discover.leave={}",
+        ],
+    );
+    let (starts, until) = starts("hourly", 2);
+    let forecast = lab.forecast(&["trending"], (&starts, until));
     assert!(forecast.stopped_runs > 0);
     let daily = forecast
         .limits
@@ -101,7 +101,7 @@ async fn a_forecast_says_what_would_fit() {
     assert_eq!(daily.first_hit.as_ref().unwrap().job, "trending");
     // 32 a pass over all regions: three in 24 hours fit into 110, but after 8 hours each the fourth meets the first, which
     // counts its grace longer. One region 24 times takes 96.
-    let fit = &stage.what_fits(&["trending"], &starts, until).await[0];
+    let fit = &lab.what_fits(&["trending"], (&starts, until))[0];
     assert_eq!(
         (fit.shortest_every_seconds, fit.most_regions),
         (Some(12 * 3600), 1),
@@ -109,8 +109,8 @@ async fn a_forecast_says_what_would_fit() {
     );
 }
 
-#[tokio::test]
-async fn what_fits_of_a_job_does_not_depend_on_jobs_that_charge_other_accounts() {
+#[test]
+fn what_fits_of_a_job_does_not_depend_on_jobs_that_charge_other_accounts() {
     let steps = |name| {
         format!(
             "jobs.{name}.steps=[{{ call = \"videos.list\", params = {{ chart = \"mostPopular\" }}, max_pages = 4 }}]"
@@ -122,20 +122,20 @@ async fn what_fits_of_a_job_does_not_depend_on_jobs_that_charge_other_accounts()
         "credentials.other={{ upstream = \"youtube\", secret = {{ env = \"OTHER\" }}, limits = {{ daily = {large}, \
          search = {large}, search_burst = {large} }} }}"
     );
-    let stage = Stage::shipped(&[
-        &*steps("trending"),
-        &*steps("discover"),
-        &*format!("credentials.youtube.limits.daily={small}"),
-        &*other,
-        "jobs.discover.credential=\"other\"",
-        "jobs.trending.leave={}",
-        "jobs.discover.leave={}",
-    ])
-    .await;
-    let (starts, until) = starts("hourly", 3);
-    let fits = stage
-        .what_fits(&["trending", "discover"], &starts, until)
-        .await;
+    let lab = Lab::beginning_at(
+        NOON,
+        &[
+            &*steps("trending"),
+            &*steps("discover"),
+            &*format!("credentials.youtube.limits.daily={small}"),
+            &*other,
+            "jobs.discover.credential=\"other\"",
+            "jobs.trending.leave={}",
+            "jobs.discover.leave={}",
+        ],
+    );
+    let (starts, until) = starts("hourly", 2);
+    let fits = lab.what_fits(&JOBS, (&starts, until));
     let fits: Vec<_> = fits
         .iter()
         .map(|fit| (&*fit.job, fit.shortest_every_seconds, fit.most_regions))
@@ -152,7 +152,7 @@ async fn what_fits_of_a_job_does_not_depend_on_jobs_that_charge_other_accounts()
 
 #[test]
 fn schedules_are_cron_or_the_simple_forms_of_systemd() {
-    let from = Timestamp::from_micros(NOON);
+    let from = NOON;
     let next = |text: &str| {
         let starts = Schedule::parse(text).unwrap().starts(
             from,

@@ -51,9 +51,7 @@ fn answer(request: &StubRequest) -> StubAnswer {
 }
 
 fn world(stub: &StubUpstream) -> World {
-    let mut world = World::written(LISTS, &[]);
-    world.set(&format!("upstreams.paced.base_url={}", stub.url()));
-    world
+    World::upon(stub, LISTS)
 }
 
 const RUN: [&str; 4] = ["--region", "all", "--concurrency", "8"];

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ingest_base::clock::{Clock, SystemClock};
 use serde_json::json;
 
-use super::stage::Stage;
+use super::JOBS;
+use crate::support::lab::Lab;
 use crate::support::world::{World, shipped};
 use ingest_testing::redis_server::RedisServer;
 
@@ -98,15 +99,15 @@ fn steady(text: &str) -> String {
     words.collect::<String>().replace('\u{1b}', "␛")
 }
 
-/// The binary in the state directory of a stage.
-fn on(stage: &Stage, arguments: &[&str]) -> Command {
+/// The binary in the state directory of a lab.
+fn on(lab: &Lab, arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("ingest"));
     command
         .env_clear()
         .arg("--config")
         .arg(shipped())
         .arg("--state-dir")
-        .arg(stage.directory.path());
+        .arg(lab.directory.path());
     for set in SETS {
         command.args(["--set", set]);
     }
@@ -114,25 +115,22 @@ fn on(stage: &Stage, arguments: &[&str]) -> Command {
     command
 }
 
-async fn after_a_run() -> Stage {
-    let stage = Stage::shipped(&SETS).await;
-    stage.clock.reach(SystemClock.now() - AGO);
-    let report = stage.run(&[]).await;
+fn after_a_run() -> Lab {
+    let lab = Lab::beginning_at(SystemClock.now() - AGO, &SETS);
+    let report = lab.run_all(&JOBS);
     assert!(report.stopped_by.is_some(), "{report:?}");
-    stage
+    lab
 }
 
-#[tokio::test]
-async fn what_is_shown_after_a_run_that_a_limit_stopped() {
-    let stage = after_a_run().await;
-    look("status", || on(&stage, &["status"]));
+#[test]
+fn what_is_shown_after_a_run_that_a_limit_stopped() {
+    let lab = after_a_run();
+    look("status", || on(&lab, &["status"]));
     look("dry_run_part", || {
-        on(&stage, &["--region", "all", "--dry-run"])
+        on(&lab, &["--region", "all", "--dry-run"])
     });
-    look("history", || on(&stage, &["history"]));
-    look("search", || {
-        on(&stage, &["search", "puppy", "--limit", "3"])
-    });
+    look("history", || on(&lab, &["history"]));
+    look("search", || on(&lab, &["search", "puppy", "--limit", "3"]));
 }
 
 #[test]
@@ -150,10 +148,7 @@ fn what_is_shown_where_nothing_is_yet() {
 fn what_is_shown_without_the_ledger() {
     let mut server = RedisServer::start();
     let mut world = World::configured(&SETS, |_| {});
-    world.set(&format!(
-        "ledger.url=\"redis://127.0.0.1:{}\"",
-        server.port()
-    ));
+    world.ledger_at(server.port());
     server.kill();
     world.ingest(&["charge", "youtube", "videos.list", "--times", "3"]);
     let mut quiet = world.command(&["status", "-q"]);

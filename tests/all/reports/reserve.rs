@@ -1,13 +1,17 @@
 //! What a backfill leaves to the other jobs of its account: what these need before its units return.
 
-use ingest::foresight;
-use ingest_base::clock::Clock;
-use ingest_quota::Units;
+use std::time::Duration;
 
-use super::stage::{HOUR, Stage};
+use ingest::foresight;
+use ingest_quota::Units;
+use ingest_sandbox::Options;
+
+use crate::support::lab::{Lab, NOON};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A job of one page an hour, one of two pages every six hours, and a backfill of the same account.
-async fn stage(window: &str) -> Stage {
+fn lab(window: &str) -> Lab {
     let text = format!(
         "[upstreams.rows]\nbase_url = \"https://rows.example.com\"\n\
          [upstreams.rows.calls.list]\npath = \"list\"\ncost = 1\n\
@@ -24,45 +28,50 @@ async fn stage(window: &str) -> Stage {
          [jobs.quarter]\ncredential = \"rows\"\nevery = \"6h\"\n\
          [[jobs.quarter.steps]]\ncall = \"list\"\nmax_pages = 2\nparams = {{ of = \"quarter\" }}\n"
     );
-    Stage::written(&text, &[]).await
+    let lab = Lab::written(&text, &[], Options::default());
+    lab.reach(NOON);
+    lab
 }
 
 /// What the backfill leaves of the limit, in a run of itself alone.
-async fn left(stage: &Stage) -> Units {
-    let (selection, others) = (stage.selection(&["backfill"]), stage.selection(&[]));
-    let (catalog, ledger) = (stage.catalog(), stage.ledger());
-    let now = stage.clock.now();
-    let left = foresight::reserved(&catalog, &ledger, selection, &others, now);
-    let job = &left.await.unwrap()[0].0;
+fn left(lab: &Lab) -> Units {
+    let (selection, others) = (
+        lab.selection(&["backfill"]),
+        lab.selection(&["backfill", "hourly", "quarter"]),
+    );
+    let context = lab.context();
+    let (catalog, ledger) = (&*context.catalog, &*context.ledger);
+    let left = foresight::reserved(catalog, ledger, selection, &others, lab.now());
+    let job = &lab.runtime.block_on(left).unwrap()[0].0;
     job.leave.of(&job.credential).of("daily")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn until_a_reset_a_backfill_leaves_every_turn_of_the_other_jobs() {
-    let stage = stage("resets = \"UTC\"").await;
-    stage.run_briefly(&["hourly", "quarter"]).await;
-    let after_noon = left(&stage).await;
+#[test]
+fn until_a_reset_a_backfill_leaves_every_turn_of_the_other_jobs() {
+    let lab = lab("resets = \"UTC\"");
+    lab.run_briefly(&["hourly", "quarter"]);
+    let after_noon = left(&lab);
     for _ in 0..3 {
-        stage.clock.advance(HOUR);
-        stage.run_briefly(&["hourly", "quarter"]).await;
+        lab.pass(HOUR);
+        lab.run_briefly(&["hourly", "quarter"]);
     }
-    let at_three = left(&stage).await;
+    let at_three = left(&lab);
     // Until midnight and its grace: 12 of the hourly pages, and 2 pages twice.
     assert_eq!(after_noon, Units::new(16));
     assert_eq!(at_three, Units::new(13));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn in_a_window_that_slides_units_that_return_in_time_are_not_left_once_more() {
-    let stage = stage("window = \"24h\"").await;
+#[test]
+fn in_a_window_that_slides_units_that_return_in_time_are_not_left_once_more() {
+    let lab = lab("window = \"24h\"");
     let mut all = Vec::new();
     for hour in 0..27 {
-        stage.run_briefly(&["hourly", "quarter"]).await;
-        stage.clock.advance(HOUR / 2);
+        lab.run_briefly(&["hourly", "quarter"]);
+        lab.pass(HOUR / 2);
         if [0, 5, 12, 24, 25, 26].contains(&hour) {
-            all.push(left(&stage).await.get());
+            all.push(left(&lab).get());
         }
-        stage.clock.advance(HOUR / 2);
+        lab.pass(HOUR / 2);
     }
     // A whole day of 32 units first; of a day that was charged already, what is requested before its units are back.
     assert_eq!(all, [32, 27, 16, 3, 3, 3]);

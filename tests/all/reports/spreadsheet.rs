@@ -36,8 +36,7 @@ fn world() -> (World, StubUpstream) {
         { "id": "k", "title": "a; \"=1+1", "count": ["a;=1+1"] },
     ] });
     let stub = StubUpstream::answering([StubAnswer::json(&things)]);
-    let mut world = World::written(CONFIG, &[]);
-    world.set(&format!("upstreams.api.base_url=\"{}\"", stub.url()));
+    let world = World::upon(&stub, CONFIG);
     let ran = world.ingest(&["--region", "all"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     (world, stub)

@@ -75,12 +75,7 @@ fn looking_changes_no_byte_of_any_file() {
 fn looking_over_redis_writes_neither_there_nor_here() {
     let server = RedisServer::start();
     let mut world = World::configured(&LISTING_ONLY, |_| {});
-    world
-        .set(&format!(
-            "ledger.url=\"redis://127.0.0.1:{}\"",
-            server.port()
-        ))
-        .set("ledger.timeout=5s");
+    world.ledger_at(server.port()).set("ledger.timeout=5s");
     look(&world);
     assert_eq!(
         (files(world.directory.path()), server.dump_all().len()),

@@ -26,9 +26,7 @@ fn world(stub: &StubUpstream) -> World {
         job("popular"),
         job("newest")
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 /// Answers batches only after `delay`, and the first of all batches after `first`.

@@ -39,8 +39,7 @@ fn most_at_once(sets: &[&str]) -> usize {
         now.fetch_sub(1, Ordering::SeqCst);
         StubAnswer::json(&json!({ "items": [] }))
     });
-    let mut world = World::written(TEXT, &[]);
-    world.set(&format!("upstreams.list.base_url={}", upstream.url()));
+    let mut world = World::upon(&upstream, TEXT);
     for set in sets {
         world.set(set);
     }

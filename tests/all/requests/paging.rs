@@ -2,75 +2,40 @@
 
 use serde_json::{Value, json};
 
+use crate::support::json::{has, says};
 use crate::support::world::World;
 
-/// The kinds by the name of their calls; which of them tell where the list ends.
-const KINDS: [(&str, &str, &str, bool); 11] = [
-    (
-        "token",
-        "GET",
-        r#"{ kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }"#,
-        true,
-    ),
-    (
-        "token_in_body",
-        "POST",
-        r#"{ kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }"#,
-        true,
-    ),
-    (
-        "link",
-        "GET",
-        r#"{ kind = "link", size_param = "size", size = 10 }"#,
-        true,
-    ),
-    (
-        "next_url",
-        "GET",
-        r#"{ kind = "next_url", next = "/next", size_param = "size", size = 10 }"#,
-        true,
-    ),
-    (
-        "offset",
-        "GET",
-        r#"{ kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }"#,
-        true,
-    ),
-    (
-        "offset_in_body",
-        "POST",
-        r#"{ kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }"#,
-        false,
-    ),
-    (
-        "number",
-        "GET",
-        r#"{ kind = "number", param = "page", size_param = "size", size = 10 }"#,
-        false,
-    ),
-    (
-        "number_total",
-        "GET",
-        r#"{ kind = "number", param = "page", first = 0, size_param = "size", size = 10, total = "/total" }"#,
-        true,
-    ),
-    (
-        "number_pages",
-        "GET",
-        r#"{ kind = "number", param = "page", size_param = "size", size = 10, pages = "/pages" }"#,
-        true,
-    ),
-    (
-        "last_record",
-        "GET",
-        r#"{ kind = "token", param = "after", last = "/id", size_param = "size", size = 10 }"#,
-        false,
-    ),
-    ("none", "GET", r#"{ kind = "none" }"#, true),
-];
+/// The kinds: the name of a call, its method, whether its pages tell where the list ends, and its `page`.
+const KINDS: &str = r#"
+token GET told { kind = "token", param = "cursor", next = "/next", size_param = "size", size = 10 }
+token_in_body POST told { kind = "token", param = "cursor", in = "body", next = "/next", size_param = "size", size = 10 }
+link GET told { kind = "link", size_param = "size", size = 10 }
+next_url GET told { kind = "next_url", next = "/next", size_param = "size", size = 10 }
+offset GET told { kind = "offset", param = "skip", size_param = "size", size = 10, total = "/total" }
+offset_in_body POST untold { kind = "offset", param = "skip", in = "body", size_param = "size", size = 10 }
+number GET untold { kind = "number", param = "page", size_param = "size", size = 10 }
+number_total GET told { kind = "number", param = "page", first = 0, size_param = "size", size = 10, total = "/total" }
+number_pages GET told { kind = "number", param = "page", size_param = "size", size = 10, pages = "/pages" }
+last_record GET untold { kind = "token", param = "after", last = "/id", size_param = "size", size = 10 }
+none GET told { kind = "none" }
+"#;
+
+fn kinds() -> impl Iterator<Item = [&'static str; 4]> {
+    KINDS.trim().lines().map(|kind| {
+        let mut words = kind.splitn(4, ' ');
+        [(); 4].map(|()| words.next().unwrap())
+    })
+}
+
+/// The kinds of lists that have several pages.
+fn turned() -> impl Iterator<Item = &'static str> {
+    kinds()
+        .map(|[name, ..]| name)
+        .filter(|name| *name != "none")
+}
 
 fn world() -> World {
-    let calls = KINDS.map(|(name, method, page, _)| {
+    let calls = kinds().map(|[name, method, _, page]| {
         format!(
             "[upstreams.paged.calls.{name}]\npath = \"{name}/{{region}}\"\nmethod = \"{method}\"\ncost = 1\npage = {page}\n\
              records = {{ at = \"/items\", kind = \"{name}\", id = \"/id\" }}\n\
@@ -80,7 +45,7 @@ fn world() -> World {
     let text = format!(
         "regions = [\"US\"]\n[upstreams.paged]\nbase_url = \"https://paged.example.com\"\n{}\n[credentials.paged]\n\
          upstream = \"paged\"\nlimits = {{ daily = {{ quota = 10_000, window = \"24h\" }} }}\n",
-        calls.concat()
+        calls.collect::<String>()
     );
     World::written(&text, &[])
 }
@@ -104,26 +69,21 @@ fn lists_of_every_length_are_walked_to_their_end_and_no_further() {
     let world = world();
     for total in [0_u64, 1, 10, 11, 47] {
         world.totals(
-            &KINDS
-                .iter()
-                .map(|(name, ..)| ((*name).to_owned(), json!(total)))
+            &kinds()
+                .map(|[name, ..]| (name.to_owned(), json!(total)))
                 .collect::<Value>(),
         );
         let report = world.json(&["--region", "all"]);
         assert_eq!(report["outcome"], "complete", "{report}");
-        for (name, _, _, tells_its_end) in KINDS {
+        for [name, _, end, _] in kinds() {
             let pages = match name {
                 "none" => 1,
-                _ if tells_its_end => total.div_ceil(10).max(1),
+                _ if end == "told" => total.div_ceil(10).max(1),
                 // Only a page that is not full ends it, which is proved once for the call: by the first such page.
                 _ => total / 10 + 1 + u64::from(total == 1),
             };
             let pass = pass(&report, name);
-            assert_eq!(
-                (pass["records"].as_u64(), pass["requests"].as_u64()),
-                (Some(total), Some(pages)),
-                "{pass}"
-            );
+            has(pass, &json!({ "records": total, "requests": pages }));
         }
     }
     assert_eq!(world.charged("daily"), world.counted("daily"));
@@ -156,13 +116,7 @@ fn a_cursor_that_repeats_ends_the_list() {
         world.faults(&fault);
         let pass = run(&world, job);
         assert_eq!(pass["outcome"], "doubtful", "{pass}");
-        assert!(
-            pass["detail"]
-                .as_str()
-                .unwrap()
-                .contains("the same cursor twice"),
-            "{pass}"
-        );
+        says(&pass["detail"], "the same cursor twice");
         assert_eq!(pass["requests"], requests, "{pass}");
     }
 }
@@ -182,19 +136,14 @@ fn a_refusal_behind_a_full_page_names_the_rule_that_makes_it_the_end_of_the_list
     for job in ["number", "last_record"] {
         world.faults(&json!({ "call": job, "after": 2, "times": 1, "status": 404, "body": {} }));
         let pass = run(&world, job);
-        assert_eq!(
-            (&pass["outcome"], &pass["records"]),
-            (&json!("complete"), &json!(20)),
-            "{pass}"
-        );
+        has(&pass, &json!({ "outcome": "complete", "records": 20 }));
     }
 }
 
 #[test]
 fn a_list_that_two_runs_walk_is_as_long_as_the_last_one() {
     let mut world = world();
-    let kinds = KINDS.into_iter().filter(|(name, ..)| *name != "none");
-    for (job, ..) in kinds {
+    for job in turned() {
         for total in [40, 35, 41] {
             world.totals(&json!({ job: total }));
             // The first one pays for the proof of how lists of the call end.
@@ -208,10 +157,9 @@ fn a_list_that_two_runs_walk_is_as_long_as_the_last_one() {
             world.set("credentials.paged.limits.daily.quota=10000");
             let rest = run(&world, job);
             let expected = whole["requests"].as_u64().unwrap() - 2;
-            assert_eq!(
-                (&rest["outcome"], &rest["requests"]),
-                (&json!("complete"), &json!(expected)),
-                "{rest}"
+            has(
+                &rest,
+                &json!({ "outcome": "complete", "requests": expected }),
             );
         }
     }
@@ -220,34 +168,20 @@ fn a_list_that_two_runs_walk_is_as_long_as_the_last_one() {
 #[test]
 fn a_cursor_that_expired_between_two_runs_starts_the_list_over_once() {
     let mut world = world();
-    for (count, (job, ..)) in KINDS
-        .into_iter()
-        .filter(|(name, ..)| *name != "none")
-        .enumerate()
-    {
+    for job in turned() {
         // Two of four pages fit.
         let used = world.charged("daily");
         world.set(&format!(
             "credentials.paged.limits.daily.quota={}",
             used + 2
         ));
-        assert_eq!(run(&world, job)["outcome"], "stopped", "{job} {count}");
+        assert_eq!(run(&world, job)["outcome"], "stopped", "{job}");
         world.set("credentials.paged.limits.daily.quota=10000");
         world.faults(&json!({ "call": job, "answer": "bad_cursor", "status": 400, "times": 1 }));
         world.set("upstreams.paged.errors=[{ status = 400, class = \"bad_cursor\" }]");
         let pass = run(&world, job);
-        assert_eq!(
-            (pass["outcome"].as_str(), pass["resumed"].as_bool()),
-            (Some("complete"), Some(true)),
-            "{pass}"
-        );
-        assert!(
-            pass["detail"]
-                .as_str()
-                .unwrap()
-                .contains("restarted from the first page"),
-            "{pass}"
-        );
+        has(&pass, &json!({ "outcome": "complete", "resumed": true }));
+        says(&pass["detail"], "restarted from the first page");
         assert_eq!(pass["requests"], 5, "one refused, four of the list: {pass}");
         let listed = format!("select count(*) from listing where kind = '{job}'");
         assert_eq!(world.count(&listed), 35, "{job}");
@@ -264,18 +198,8 @@ fn a_cursor_that_is_never_taken_ends_the_pass_and_is_not_asked_for_again_at_ever
         json!({ "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 1 });
     world.faults(&json!([refused, { "call": "token", "after": 2, "answer": "bad_cursor", "status": 400, "times": 9 }]));
     let pass = run(&world, "token");
-    assert_eq!(
-        (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("refused"), Some(6)),
-        "{pass}"
-    );
-    assert!(
-        pass["detail"]
-            .as_str()
-            .unwrap()
-            .contains("already restarted once"),
-        "{pass}"
-    );
+    has(&pass, &json!({ "outcome": "refused", "requests": 6 }));
+    says(&pass["detail"], "already restarted once");
     assert_eq!(run(&world, "token")["outcome"], "not_due");
     assert_eq!(
         world.count("select count(*) from listing where kind = 'token'"),
@@ -296,11 +220,7 @@ fn answered(body: &Value) -> (World, Value) {
 fn an_empty_cursor_is_the_end() {
     for empty in [json!(""), json!(null), json!("  "), json!(false)] {
         let (world, pass) = answered(&json!({ "items": [{ "id": "a" }], "next": empty }));
-        assert_eq!(
-            (pass["outcome"].as_str(), pass["records"].as_u64()),
-            (Some("complete"), Some(1)),
-            "{pass}"
-        );
+        has(&pass, &json!({ "outcome": "complete", "records": 1 }));
         assert_eq!(world.requests(), 1);
     }
 }
@@ -325,16 +245,8 @@ fn an_empty_page_that_leads_on_is_followed() {
         full("y", Value::Null)
     ]));
     let pass = run(&world, "token");
-    assert_eq!(
-        (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("complete"), Some(4)),
-        "{pass}"
-    );
-    assert_eq!(
-        (pass["records"].as_u64(), &pass["detail"]),
-        (Some(2), &json!(null)),
-        "{pass}"
-    );
+    has(&pass, &json!({ "outcome": "complete", "requests": 4 }));
+    has(&pass, &json!({ "records": 2, "detail": null }));
 }
 
 #[test]
@@ -343,11 +255,7 @@ fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
     let empty = |next: u64| json!({ "call": "token", "times": 1, "status": 200, "body": { "items": [], "next": format!("n{next}") } });
     world.faults(&(0..30).map(empty).collect());
     let pass = run(&world, "token");
-    assert_eq!(
-        (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("failed"), Some(21)),
-        "{pass}"
-    );
+    has(&pass, &json!({ "outcome": "failed", "requests": 21 }));
     assert_eq!(
         pass["detail"],
         "token returned 21 empty pages in a row and its cursor continues, so the list is not complete; if an empty page ends \
@@ -356,11 +264,7 @@ fn an_upstream_that_gives_empty_pages_is_not_asked_for_ever() {
     // One more request, which is the end.
     world.set("upstreams.paged.calls.token.page.empty_page_ends=true");
     let pass = run(&world, "token");
-    assert_eq!(
-        (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("complete"), Some(1)),
-        "{pass}"
-    );
+    has(&pass, &json!({ "outcome": "complete", "requests": 1 }));
 }
 
 #[test]
@@ -369,11 +273,7 @@ fn a_token_that_no_url_holds_costs_nothing_and_is_not_tried_again() {
     let body = json!({ "items": [{ "id": "a" }], "next": "t".repeat(100_000) });
     world.faults(&json!({ "call": "token", "times": 1, "status": 200, "body": body }));
     let pass = run(&world, "token");
-    assert_eq!(
-        (pass["outcome"].as_str(), pass["requests"].as_u64()),
-        (Some("failed"), Some(1)),
-        "{pass}"
-    );
+    has(&pass, &json!({ "outcome": "failed", "requests": 1 }));
     assert_eq!(
         pass["detail"],
         "the next page's token is 100000 characters long, which is too long for a URL"
@@ -386,7 +286,7 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
     let world = world();
     let items =
         json!({ "items": [{ "id": "a" }, { "name": "nobody" }, { "id": "a" }, { "id": 7 }] });
-    for (name, ..) in KINDS {
+    for [name, ..] in kinds() {
         world.totals(&json!({ name: 4 }));
         world.faults(&json!({ "call": name, "times": 1, "status": 200, "body": items }));
         let pass = run(&world, name);
@@ -414,23 +314,15 @@ fn a_record_without_an_id_is_left_out_and_one_that_is_there_twice_is_stored_once
 #[test]
 fn no_more_pages_are_turned_than_configured() {
     let mut world = world();
-    for (name, ..) in KINDS.into_iter().filter(|(name, ..)| *name != "none") {
+    for name in turned() {
         world.set(&format!(
             "jobs.{name}.steps=[{{ call = \"{name}\", max_pages = 2 }}]"
         ));
         world.totals(&json!({ name: 47 }));
         for _ in 0..2 {
             let pass = run(&world, name);
-            assert_eq!(
-                (pass["outcome"].as_str(), pass["resumed"].as_bool()),
-                (Some("complete"), Some(false)),
-                "{pass}"
-            );
-            assert_eq!(
-                (pass["requests"].as_u64(), pass["records"].as_u64()),
-                (Some(2), Some(20)),
-                "{pass}"
-            );
+            has(&pass, &json!({ "outcome": "complete", "resumed": false }));
+            has(&pass, &json!({ "requests": 2, "records": 20 }));
         }
     }
 }
@@ -442,18 +334,8 @@ fn an_upstream_that_gives_the_same_page_for_every_number_is_not_asked_for_ever()
     for name in ["offset", "offset_in_body", "number"] {
         world.faults(&json!({ "call": name, "times": 50, "status": 200, "body": { "items": items, "total": 500 } }));
         let pass = run(&world, name);
-        assert_eq!(
-            (pass["outcome"].as_str(), pass["requests"].as_u64()),
-            (Some("doubtful"), Some(2)),
-            "{pass}"
-        );
-        assert!(
-            pass["detail"]
-                .as_str()
-                .unwrap()
-                .contains("the same page twice"),
-            "{pass}"
-        );
+        has(&pass, &json!({ "outcome": "doubtful", "requests": 2 }));
+        says(&pass["detail"], "the same page twice");
     }
 }
 
@@ -529,17 +411,7 @@ fn a_next_page_on_another_host_is_never_asked_and_the_page_before_it_is_landed()
             (Some("refused"), 1),
             "{pass}"
         );
-        assert_eq!(
-            (&pass["pages"], &pass["records"]),
-            (&1.into(), &1.into()),
-            "{pass}"
-        );
-        assert!(
-            pass["detail"]
-                .as_str()
-                .unwrap()
-                .contains("on another host (elsewhere.example)"),
-            "{pass}"
-        );
+        has(&pass, &json!({ "pages": 1, "records": 1 }));
+        says(&pass["detail"], "on another host (elsewhere.example)");
     }
 }

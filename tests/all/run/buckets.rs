@@ -3,27 +3,15 @@
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use super::LISTING;
 use crate::support::world::World;
 use ingest_testing::redis_server::RedisServer;
 
 const QUOTA: u64 = 12;
 const RUN: &[&str] = &["--region", "all", "--job", "trending"];
-/// One unit a page, four pages a region; a run sleeps while its limit is full, and is killed before it is done.
-const LISTING: &[&str] = &[
-    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
-    "jobs.trending.leave={}",
-    "jobs.discover.leave={}",
-    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
-    "jobs.trending.every=1us",
-    "credentials.youtube.limits.daily={ quota = 12, window = \"1s\", counting = \"buckets\", buckets = 10, wait = \"5s\" }",
-];
-
-fn most_in_window(world: &World) -> u64 {
-    let usage = world.sandbox_says("usage");
-    let mut limits = usage["limits"].as_array().unwrap().iter();
-    let daily = limits.find(|limit| limit["limit"] == "daily").unwrap();
-    daily["most_in_window"].as_u64().unwrap()
-}
+/// Twelve units a second, counted in tenths of it. A run of one unit a page, four pages a region, sleeps while its limit is full, and
+/// is killed before it is done.
+const IN_TENTHS: &str = "credentials.youtube.limits.daily={ quota = 12, window = \"1s\", counting = \"buckets\", buckets = 10, wait = \"5s\" }";
 
 /// Runs that sleep for units, each killed at another moment, and one that ends.
 fn runs_and_kills(world: &World) {
@@ -32,7 +20,7 @@ fn runs_and_kills(world: &World) {
         std::thread::sleep(Duration::from_millis(150 + 90 * kill));
         run.kill().unwrap();
         run.wait().unwrap();
-        assert!(most_in_window(world) <= QUOTA);
+        assert!(world.most_in_window("daily") <= QUOTA);
     }
     // A machine that is too busy to use a grant within 100 ms ends the run.
     let mut last = world.ingest(RUN);
@@ -43,21 +31,28 @@ fn runs_and_kills(world: &World) {
         last = world.ingest(RUN);
     }
     assert_eq!(last.code, 0, "{last:?}");
-    assert!(most_in_window(world) <= QUOTA, "{}", most_in_window(world));
+    assert!(
+        world.most_in_window("daily") <= QUOTA,
+        "{}",
+        world.most_in_window("daily")
+    );
     assert!(world.requests() >= 32, "every page of every region");
+}
+
+fn in_tenths() -> World {
+    World::configured(&[&LISTING[..], &[IN_TENTHS]].concat(), |_| {})
 }
 
 #[test]
 fn no_window_is_overspent_that_counts_in_buckets_in_a_file() {
-    runs_and_kills(&World::configured(LISTING, |_| {}));
+    runs_and_kills(&in_tenths());
 }
 
 #[test]
 fn no_window_is_overspent_that_counts_in_buckets_in_redis_which_is_wiped() {
     let server = RedisServer::start();
-    let mut world = World::configured(LISTING, |_| {});
-    let url = format!("ledger.url=\"redis://127.0.0.1:{}\"", server.port());
-    world.set(&url).set("ledger.timeout=2s");
+    let mut world = in_tenths();
+    world.ledger_at(server.port()).set("ledger.timeout=2s");
     runs_and_kills(&world);
     server.tell("FLUSHALL");
     runs_and_kills(&world);
@@ -69,7 +64,7 @@ fn the_counting_of_a_spent_limit_can_be_changed_and_grants_nothing() {
         let limit = "credentials.youtube.limits.daily={ quota = 12, window = \"24h\"";
         format!("{limit}, counting = \"{counting}\" }}")
     };
-    let mut world = World::configured(&[&LISTING[..5], &[&day("exact")]].concat(), |_| {});
+    let mut world = World::configured(&[&LISTING[..], &[&day("exact")]].concat(), |_| {});
     assert_eq!(world.json(RUN)["outcome"], "stopped");
     for counting in ["buckets", "exact", "buckets"] {
         world.set(&day(counting));
@@ -79,13 +74,16 @@ fn the_counting_of_a_spent_limit_can_be_changed_and_grants_nothing() {
         let status = world.json(&["status"]);
         assert_eq!(status["limits"][0]["used"], 12, "{status}");
     }
-    assert_eq!((world.counted("daily"), most_in_window(&world)), (12, 12));
+    assert_eq!(
+        (world.counted("daily"), world.most_in_window("daily")),
+        (12, 12)
+    );
 }
 
 #[test]
 fn a_charge_that_counts_in_buckets_fits_at_its_retry_and_not_before() {
     let world = World::configured(
-        &[&LISTING[..5], &["credentials.youtube.limits.daily={ quota = 12, window = \"24h\", counting = \"buckets\", buckets = 24 }"]].concat(),
+        &[&LISTING[..], &["credentials.youtube.limits.daily={ quota = 12, window = \"24h\", counting = \"buckets\", buckets = 24 }"]].concat(),
         |_| {},
     );
     let charge = ["charge", "youtube", "videos.list"];

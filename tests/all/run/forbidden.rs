@@ -44,9 +44,7 @@ call = "thing"
 ids = {{ from = "list", at = "/id", batch = {batch}{fresh_for} }}
 "#
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.things.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 /// Rejects requests for some ids with this status.

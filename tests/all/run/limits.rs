@@ -2,16 +2,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use super::LISTING;
 use crate::support::world::World;
-
-/// Only the listing of `trending` is walked, and every call is cheap enough for a small limit.
-const LISTING: [&str; 5] = [
-    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
-    "jobs.trending.leave={}",
-    "jobs.discover.leave={}",
-    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
-    "jobs.trending.every=1us",
-];
 
 fn listing_with(daily: &str) -> World {
     let limit = format!("credentials.youtube.limits.daily={daily}");
@@ -20,7 +12,7 @@ fn listing_with(daily: &str) -> World {
 
 #[test]
 fn a_small_limit_stops_cleanly_and_later_runs_finish_without_a_page_twice() {
-    let mut world = listing_with("{ quota = 10, window = \"3s\", wait = \"0s\" }");
+    let mut world = listing_with("{ quota = 10, window = \"1s\", wait = \"0s\" }");
     world.set("jobs.trending.every=1h");
     let mut complete = HashSet::new();
     for _ in 0..200 {
@@ -34,14 +26,7 @@ fn a_small_limit_stops_cleanly_and_later_runs_finish_without_a_page_twice() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     assert_eq!(complete.len(), 8);
-    let usage = world.sandbox_says("usage");
-    let daily = usage["limits"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|limit| limit["limit"] == "daily")
-        .unwrap();
-    assert!(daily["most_in_window"].as_u64().unwrap() <= 10, "{usage}");
+    assert!(world.most_in_window("daily") <= 10);
     assert_eq!(world.requests(), 32, "a page was requested twice");
 }
 

@@ -14,9 +14,7 @@ fn world(stub: &StubUpstream, page: &str, job: &str) -> World {
          [jobs.rows]\ncredential = \"rows\"\n{job}\n\
          [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = 1_000, window = \"24h\" }} }}\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 const STEPS: &str = "steps = [{ call = \"list\" }]";

@@ -31,3 +31,12 @@ mod unavailable;
 mod unreachable;
 mod vanished;
 mod wrong_config;
+
+/// Only the listing of `trending` is walked, and every call is cheap enough for a small limit.
+pub const LISTING: [&str; 5] = [
+    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
+    "jobs.trending.leave={}",
+    "jobs.discover.leave={}",
+    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
+    "jobs.trending.every=1us",
+];

@@ -36,9 +36,7 @@ fn world(stub: &StubUpstream, steps: &str, quota: u64) -> World {
          [jobs.rows]\ncredential = \"rows\"\nsteps = [{steps}]\n\
          [credentials.rows]\nupstream = \"rows\"\nlimits = {{ daily = {{ quota = {quota}, window = \"24h\" }} }}\n"
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 fn stub(delay: Duration) -> StubUpstream {

@@ -43,9 +43,7 @@ credential = "things"
 steps = [{{ call = "other" }}]
 "#
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.things.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 fn page() -> StubAnswer {

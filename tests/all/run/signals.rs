@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::world::World;
+use crate::support::world::{World, in_shell};
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
 /// Starts a slow run, signals it while its second request is under way, and waits for its end.
@@ -114,15 +114,7 @@ fn an_interrupted_run_tells_of_an_attempt_that_brought_no_page_and_stays_charged
 fn a_run_that_was_started_to_ignore_sighup_does() {
     let world = World::with(|options| options.latency = Duration::from_millis(200));
     let made = world.command(&["--region", "US", "--job", "trending", "--format", "json"]);
-    let mut shell = std::process::Command::new("bash");
-    shell.args(["-c", "trap '' HUP; exec \"$@\"", "bash"]);
-    shell.arg(made.get_program()).args(made.get_args());
-    shell.envs(
-        made.get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
-    let child = shell
-        .current_dir(world.directory.path())
+    let child = in_shell("trap '' HUP", &made)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -27,9 +27,7 @@ upstream = "rows"
 limits = {{ daily = {{ quota = 1_000, window = "24h" }} }}
 "#
     );
-    let mut world = World::written(&text, &[]);
-    world.set(&format!("upstreams.rows.base_url=\"{}\"", stub.url()));
-    world
+    World::upon(stub, &text)
 }
 
 fn froms(stub: &StubUpstream) -> Vec<String> {

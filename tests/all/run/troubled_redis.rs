@@ -5,19 +5,12 @@ use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::LISTING;
 use crate::support::world::World;
 use ingest_testing::redis_server::RedisServer;
 
 const QUOTA: u64 = 60;
 const LIMIT: &str = "credentials.youtube.limits.daily={ quota = 60, window = \"24h\" }";
-const SETS: &[&str] = &[
-    "jobs.trending.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" }, max_pages = 4 }]",
-    "jobs.trending.leave={}",
-    "jobs.discover.leave={}",
-    "jobs.discover.steps=[{ call = \"videos.list\", params = { part = \"snippet\", chart = \"mostPopular\", regionCode = \"{region}\" } }]",
-    "jobs.trending.every=1us",
-    "ledger.timeout=250ms",
-];
 const RUN: &[&str] = &["--region", "all", "--job", "trending", "-q"];
 /// What every call does without the ledger: these tests tell overspending apart from what is allowed.
 const STRICT: &str = "ledger.cheap_max=0";
@@ -29,15 +22,11 @@ fn world_over(server: &RedisServer) -> World {
 }
 
 fn world_with(server: &RedisServer, limit: &str) -> World {
-    let mut world = World::configured(&[SETS, &[limit]].concat(), |options| {
-        options.latency = Duration::from_millis(25)
-    });
-    world
-        .set(&format!(
-            "ledger.url=\"redis://127.0.0.1:{}\"",
-            server.port()
-        ))
-        .set(STRICT);
+    let mut world = World::configured(
+        &[&LISTING[..], &[limit, "ledger.timeout=250ms"]].concat(),
+        |options| options.latency = Duration::from_millis(25),
+    );
+    world.ledger_at(server.port()).set(STRICT);
     world
 }
 
@@ -48,17 +37,6 @@ fn start(world: &World, machine: &str) -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap()
-}
-
-fn most_in_window(world: &World) -> u64 {
-    let usage = world.sandbox_says("usage");
-    let limits = usage["limits"].as_array().unwrap();
-    limits
-        .iter()
-        .find(|limit| limit["limit"] == "daily")
-        .unwrap()["most_in_window"]
-        .as_u64()
         .unwrap()
 }
 
@@ -97,9 +75,9 @@ fn endure(world: &World, machines: &[&str], trouble: impl FnOnce()) {
     }
     let (counted, used) = (world.counted("daily"), charged(world, machines[0]));
     assert!(
-        most_in_window(world) <= QUOTA,
+        world.most_in_window("daily") <= QUOTA,
         "{} of {QUOTA} in a window",
-        most_in_window(world)
+        world.most_in_window("daily")
     );
     assert!(used >= counted, "{used} in the ledger of {counted} counted");
     assert!(counted >= 8, "only {counted} were spent at all");
@@ -289,13 +267,10 @@ fn a_machine_that_is_cut_off_spends_its_allowance_and_repays_it() {
         .set("ledger.unmetered_max=4");
     start(&world, MACHINES[1]).wait().unwrap();
     assert_eq!(world.counted("daily"), before + 4);
-    world.set(&format!(
-        "ledger.url=\"redis://127.0.0.1:{}\"",
-        server.port()
-    ));
+    world.ledger_at(server.port());
     for machine in MACHINES {
         start(&world, machine).wait().unwrap();
     }
-    assert!(most_in_window(&world) <= QUOTA + 4);
+    assert!(world.most_in_window("daily") <= QUOTA + 4);
     assert_eq!(charged(&world, MACHINES[0]), world.counted("daily"));
 }

@@ -56,10 +56,7 @@ fn an_upstream_that_no_attempt_reaches_is_given_up_for_the_whole_run_and_costs_n
 #[test]
 fn without_ledger_and_upstream_only_the_pages_under_way_have_their_attempts() {
     let mut world = world();
-    world.set(&format!(
-        "ledger.url=\"redis://127.0.0.1:{}\"",
-        closed_port()
-    ));
+    world.ledger_at(closed_port());
     let (code, report, attempts) = run(&world, &["--job", "trending", "--concurrency", "2"]);
     assert_eq!(code, 1, "{report}");
     assert!((4..=2 * 4).contains(&attempts), "{attempts}: {report}");

@@ -118,12 +118,7 @@ fn a_catalog_that_is_deleted_or_replaced_ends_the_run_before_the_next_request() 
 fn a_journal_that_is_deleted_ends_the_run_before_the_next_request() {
     let server = RedisServer::start();
     let mut world = slow();
-    world
-        .set(&format!(
-            "ledger.url=\"redis://127.0.0.1:{}\"",
-            server.port()
-        ))
-        .set("ledger.timeout=5s");
+    world.ledger_at(server.port()).set("ledger.timeout=5s");
     let run = start(&world);
     wait_for_requests(&world, 4);
     delete(&world, "journal.db");

@@ -326,10 +326,10 @@ async fn a_retry_after_is_when_the_request_fits() {
     );
     let table = Table::laid(&config, Options::default()).await;
     for seconds in [0, 4] {
-        table.clock.advance(Duration::from_secs(seconds));
+        table.clock.pass(Duration::from_secs(seconds));
         table.page("US", &[]).await;
     }
-    table.clock.advance(Duration::from_secs(1));
+    table.clock.pass(Duration::from_secs(1));
     let response = table.things("US", &[]).send().await.unwrap();
     assert_eq!(
         (
@@ -338,7 +338,7 @@ async fn a_retry_after_is_when_the_request_fits() {
         ),
         (429, &"9".parse().unwrap())
     );
-    table.clock.advance(Duration::from_secs(9));
+    table.clock.pass(Duration::from_secs(9));
     table.page("US", &[]).await;
 }
 

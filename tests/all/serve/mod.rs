@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::world::World;
+use crate::support::world::{World, in_shell};
 
 /// A token, as a client of the configuration has it.
 pub const TOKEN: &str = "t0ken-of-the-dashboards";
@@ -244,24 +244,11 @@ fn unchunked(mut body: &[u8]) -> Vec<u8> {
 pub fn activated(world: &World, listener: &std::net::TcpListener) -> Child {
     use std::os::fd::AsRawFd;
     rustix::io::fcntl_setfd(listener, rustix::io::FdFlags::empty()).unwrap();
-    let server = world.command(&["serve"]);
-    let script = format!(
-        "LISTEN_PID=$$ LISTEN_FDS=1; export LISTEN_PID LISTEN_FDS; exec \"$@\" 3<&{}",
+    let socket = format!(
+        "exec 3<&{}; export LISTEN_PID=$$ LISTEN_FDS=1",
         listener.as_raw_fd()
     );
-    let mut shell = std::process::Command::new("/bin/bash");
-    shell
-        .env_clear()
-        .envs(
-            server
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
-        .current_dir(world.directory.path())
-        .args(["-c", &script, "sh"])
-        .arg(server.get_program())
-        .args(server.get_args())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    shell.spawn().unwrap()
+    let mut server = in_shell(&socket, &world.command(&["serve"]));
+    server.stdout(Stdio::null()).stderr(Stdio::null());
+    server.spawn().unwrap()
 }

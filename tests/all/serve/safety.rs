@@ -2,14 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use super::{CLIENT, Served, TOKEN};
-use crate::support::world::{Ran, World};
+use crate::support::world::{Ran, World, in_shell};
 
 const MANY: &str = "serve.readers={ quota = 100_000, window = \"1min\" }";
 
@@ -139,17 +138,7 @@ fn clients_that_read_nothing_take_bounded_memory_and_keep_nobody_out() {
 pub(super) fn with_few_files(files: u32) -> Served {
     let world = World::configured(&[MANY], |_| {});
     let server = world.command(&["serve", "--listen", "127.0.0.1:0", "--format", "json"]);
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"])
-        .arg(server.get_program())
-        .args(server.get_args())
-        .env_clear()
-        .envs(
-            server
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
+    let shell = in_shell(&format!("ulimit -n {files}"), &server);
     let (child, said) = super::listening(shell);
     Served {
         address: said["address"].as_str().unwrap().parse().unwrap(),

@@ -3,11 +3,11 @@
 //! `INGEST_WRITE_DOCS=1 cargo test --test all -- serve::screenshots` takes them anew. It needs Chromium, faketime and pngquant.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::{Answer, Served, listening};
 use crate::support::browser::Browser;
-use crate::support::world::World;
+use crate::support::world::{World, through};
 
 /// When the pictures are taken.
 const NOW: &str = "2026-06-01 12:00:00";
@@ -17,21 +17,12 @@ const HIGHEST: u64 = 1100;
 /// A command of the world at another time.
 fn at(time: &str, command: &Command) -> Command {
     let mut faked = Command::new("faketime");
+    faked.args(["-f", time]);
+    let mut faked = through(faked, command);
     faked
-        .args(["-f", time])
-        .arg(command.get_program())
-        .args(command.get_args())
-        .env_clear()
-        .envs(
-            command
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        )
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("TZ", "UTC")
-        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
-        .current_dir(command.get_current_dir().unwrap())
-        .stdin(Stdio::null());
+        .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
     faked
 }
 

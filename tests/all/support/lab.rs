@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ingest::foresight;
+use ingest::foresight::{self, Forecast, JobFit, Plan};
 use ingest::review::ComparedRecords;
 use ingest::run::{self, Blocked, Context, InFlight, LearnedCosts, PassOutcome, RunReport, Silent};
-use ingest_base::clock::Clock;
+use ingest_base::clock::{Clock, Deadline};
+use ingest_base::record::Record;
 use ingest_catalog::Catalog;
 use ingest_config::{Config, Sources};
 use ingest_ledger as ledger;
 use ingest_ledger::Mode;
-use ingest_quota::Timestamp;
+use ingest_quota::{Timestamp, Units};
 use ingest_sandbox::{Options, Sandbox};
-use ingest_upstream::{Client, Secret, Upstream};
-use serde_json::Value;
+use ingest_upstream::{Client, Connection, Exchange, Failure, Page, PageRequest, Secret, Upstream};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -26,13 +27,25 @@ use super::world::{sandbox_client, shipped};
 
 /// Twenty past midnight on 2026-03-01, UTC.
 const BEGIN: Timestamp = Timestamp::from_micros(1_772_324_400_000_000);
+/// 2026-11-20T12:00:00Z, four in the morning in Los Angeles.
+pub const NOON: Timestamp = Timestamp::from_micros(1_795_176_000_000_000);
+/// How many requests a run makes at once.
+const CONCURRENCY: usize = 4;
 
 /// Time passes only when a test says so, or when a run sleeps.
 #[derive(Clone)]
 pub struct HandClock(Arc<Mutex<Timestamp>>);
 
 impl HandClock {
-    fn pass(&self, span: Duration) {
+    pub fn at(now: Timestamp) -> Self {
+        Self(Arc::new(Mutex::new(now)))
+    }
+
+    pub fn set(&self, now: Timestamp) {
+        *self.0.lock().unwrap() = now;
+    }
+
+    pub fn pass(&self, span: Duration) {
         let mut now = self.0.lock().unwrap();
         *now += span;
     }
@@ -79,6 +92,18 @@ impl Lab {
         Self::of(shipped(), sets, Options::default())
     }
 
+    /// The same at this time, and with a sandbox that grants more than any of its runs may spend.
+    pub fn beginning_at(now: Timestamp, sets: &[&str]) -> Self {
+        let quota = Some(Units::new(1_000_000));
+        let options = Options {
+            quota,
+            ..Options::default()
+        };
+        let lab = Self::of(shipped(), sets, options);
+        lab.clock.set(now);
+        lab
+    }
+
     /// A configuration that a test wrote, and files beside it.
     pub fn written(text: &str, files: &[(&str, String)], options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -96,7 +121,7 @@ impl Lab {
     fn of(source: PathBuf, sets: &[&str], options: Options) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let runtime = Runtime::new().unwrap();
-        let clock = HandClock(Arc::new(Mutex::new(BEGIN)));
+        let clock = HandClock::at(BEGIN);
         let mut sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
         let config = configured(&source, &sets);
         let sandbox = Sandbox::start(&config, options, Arc::new(clock.clone()));
@@ -150,6 +175,16 @@ impl Lab {
             .unwrap()
     }
 
+    /// Runs these jobs against an upstream of four short pages, without HTTP.
+    pub fn run_briefly(&self, jobs: &[&str]) -> RunReport {
+        let brief: Arc<dyn Upstream> = Arc::new(Brief);
+        let (mut context, selection) = (self.context(), self.selection(jobs));
+        let upstreams = context.upstreams.values_mut();
+        upstreams.for_each(|upstream| *upstream = Ok(Arc::clone(&brief)));
+        let run = run::run(&context, &selection);
+        self.runtime.block_on(run).unwrap()
+    }
+
     /// What a run of these jobs would spend now.
     pub fn preview(&self, jobs: &[&str]) -> foresight::Preview {
         let (context, selection) = (self.context(), self.selection(jobs));
@@ -157,6 +192,40 @@ impl Lab {
         let preview =
             foresight::preview(catalog, ledger, &selection, self.now(), context.concurrency);
         self.runtime.block_on(preview).unwrap()
+    }
+
+    /// What runs at these times would spend.
+    pub fn forecast(&self, jobs: &[&str], times: (&[Timestamp], Timestamp)) -> Forecast {
+        let (context, selection) = (self.context(), self.selection(jobs));
+        let plan = self.plan(&selection, times);
+        let forecast = foresight::forecast(&context.catalog, &*context.ledger, plan);
+        self.runtime.block_on(forecast).unwrap()
+    }
+
+    /// How often each of these jobs could run, and over how many regions.
+    pub fn what_fits(&self, jobs: &[&str], times: (&[Timestamp], Timestamp)) -> Vec<JobFit> {
+        let forecast = self.forecast(jobs, times);
+        let (context, selection) = (self.context(), self.selection(jobs));
+        let plan = self.plan(&selection, times);
+        let fits = foresight::what_fits(&context.catalog, &*context.ledger, plan, &forecast);
+        self.runtime.block_on(fits).unwrap().unwrap()
+    }
+
+    /// Runs at these times, and until when their units count.
+    fn plan<'a>(
+        &self,
+        selection: &'a run::Selection,
+        (starts, until): (&'a [Timestamp], Timestamp),
+    ) -> Plan<'a> {
+        Plan {
+            selection,
+            starts,
+            later: &[],
+            from: self.now(),
+            until,
+            concurrency: CONCURRENCY,
+            stop: None,
+        }
     }
 
     /// These jobs, each over all of its regions.
@@ -191,7 +260,7 @@ impl Lab {
             in_flight: InFlight::default(),
             compared_records: Some(ComparedRecords::default()),
             progress: Arc::new(Silent),
-            concurrency: 4,
+            concurrency: CONCURRENCY,
             cheap_max: config.ledger.cheap_max,
         }
     }
@@ -232,6 +301,34 @@ impl Lab {
     }
 }
 
+/// An upstream of lists of four pages with a record each.
+struct Brief;
+
+#[async_trait]
+impl Upstream for Brief {
+    async fn ready(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        Ok(Connection::default())
+    }
+
+    async fn fetch(&self, request: PageRequest<'_>, _: Connection, _: Deadline) -> Exchange {
+        let page: u32 = request.cursor.map_or(1, |cursor| cursor.parse().unwrap());
+        let record = Record {
+            id: format!("{}-{page}", request.region.code),
+            body: json!({}),
+        };
+        Ok(Page {
+            records: vec![record],
+            next: (page < 4).then(|| (page + 1).to_string()),
+            ..Page::default()
+        })
+        .into()
+    }
+}
+
 fn configured(source: &Path, sets: &[String]) -> Config {
     Config::load(&Sources {
         path: Some(source.to_owned()),
@@ -257,4 +354,10 @@ pub fn ended(report: &RunReport, outcome: PassOutcome) -> Vec<&str> {
         .iter()
         .filter(|pass| pass.outcome == outcome && pass.region != "*");
     regions.map(|pass| pass.region.as_str()).collect()
+}
+
+/// What a run charged of a limit.
+pub fn spent(report: &RunReport, limit: &str) -> u64 {
+    let passes = report.passes.iter();
+    passes.map(|pass| pass.units.of(limit).get()).sum()
 }

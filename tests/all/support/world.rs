@@ -1,5 +1,6 @@
 //! A place of its own for one test: an empty directory, the shipped configuration, a sandbox, and the binary.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::time::{Duration, Instant};
 use ingest_base::clock::SystemClock;
 use ingest_config::{Config, Sources};
 use ingest_sandbox::{Options, Sandbox};
+use ingest_testing::not_run::not_run;
+use ingest_testing::stub_upstream::StubUpstream;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -48,6 +51,47 @@ pub fn ends_within(mut child: Child, patience: Duration) -> Ran {
         std::thread::sleep(Duration::from_millis(10));
     }
     Ran::of(child.wait_with_output().unwrap())
+}
+
+/// What a command has in its environment.
+pub fn environment_of(command: &Command) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+    let all = command.get_envs();
+    all.filter_map(|(name, value)| Some((name, value?)))
+}
+
+/// A command that another one starts, with the directory and the environment of the inner one.
+pub fn through(mut outer: Command, inner: &Command) -> Command {
+    outer
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .env_clear()
+        .envs(environment_of(inner))
+        .current_dir(inner.get_current_dir().unwrap())
+        .stdin(Stdio::null());
+    outer
+}
+
+/// A command behind what a shell does first, such as `ulimit -n 8`.
+pub fn in_shell(first: &str, inner: &Command) -> Command {
+    let mut shell = Command::new("/bin/bash");
+    shell.args(["-c", &format!("{first}; exec \"$@\""), "bash"]);
+    through(shell, inner)
+}
+
+/// A command for a user whom permissions stop; `None` where nobody can become one.
+pub fn as_another_user(inner: &Command) -> Option<Command> {
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let mut probe = Command::new("setpriv");
+    let probed = probe.args(nobody).arg("true").status();
+    if !rustix::process::geteuid().is_root() || !probed.is_ok_and(|probed| probed.success()) {
+        not_run("nobody else may run here: what needs another user is not checked");
+        return None;
+    }
+    let mut setpriv = Command::new("setpriv");
+    setpriv.args(nobody);
+    let mut command = through(setpriv, inner);
+    command.env("PATH", "/usr/bin:/bin");
+    Some(command)
 }
 
 pub struct World {
@@ -108,6 +152,15 @@ impl World {
     /// A world of a configuration that a test wrote.
     pub fn written(text: &str, sets: &[&str]) -> Self {
         Self::written_with(text, sets, |_| {})
+    }
+
+    /// The same, whose upstreams are all this stub.
+    pub fn upon(stub: &StubUpstream, text: &str) -> Self {
+        let mut world = Self::written(text, &[]);
+        for (name, _) in world.sandbox.base_urls() {
+            world.set(&format!("upstreams.{name}.base_url=\"{}\"", stub.url()));
+        }
+        world
     }
 
     /// The same, with a sandbox whose options are changed.
@@ -176,6 +229,11 @@ impl World {
     pub fn set(&mut self, set: &str) -> &mut Self {
         self.sets.push(set.to_owned());
         self
+    }
+
+    /// Lets every later run have its ledger in the Redis at this port.
+    pub fn ledger_at(&mut self, port: u16) -> &mut Self {
+        self.set(&format!("ledger.url=\"redis://127.0.0.1:{port}\""))
     }
 
     pub fn state_dir(&self) -> PathBuf {

@@ -208,8 +208,10 @@ fn day(rows: &[HistoryRow], all: bool) -> Section {
             0 => "-".to_owned(),
             _ => format!("{} of {}", count(complete), count(passes)),
         };
+        let of_others = |row: &HistoryRow| row.job == first.job && row.account != first.account;
+        let is_shared = rows.iter().any(of_others);
         table.row([
-            whose(first, &group),
+            whose(first, &group, is_shared.then_some(&*first.account)),
             regions(&group).into(),
             complete.into(),
             count(sum(|row| row.pages)).into(),
@@ -228,9 +230,13 @@ fn day(rows: &[HistoryRow], all: bool) -> Section {
     part
 }
 
-/// The job of rows, which leads to its passes.
-fn whose(first: &HistoryRow, group: &[&HistoryRow]) -> Phrases {
+/// The job of rows, which leads to its passes; with the account where the job charged several.
+fn whose(first: &HistoryRow, group: &[&HistoryRow], account: Option<&str>) -> Phrases {
     let whose = first.origin.whose(first.job.as_deref());
+    let whose = match account {
+        Some(account) => format!("{whose} ({account})"),
+        None => whose.to_owned(),
+    };
     let region = first.region.as_deref().filter(|_| group.len() == 1);
     match &first.job {
         Some(job) => Phrase::linked(whose, PageLink::passes(job, region)).into(),

@@ -175,7 +175,7 @@ fn backfill(one: &BackfillForecast) -> String {
             )
         }
         _ => format!(
-            "The backfill of {job}, {slices}, makes no progress: the limits leave it no units."
+            "The backfill of {job}, {slices}, makes no progress: the limits leave it too few units."
         ),
     }
 }

@@ -138,6 +138,9 @@ pub struct RegionStatus {
     /// of its requests changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_at: Option<Timestamp>,
+    /// Why it was refused; `None` where the catalog does not say.
+    #[serde(skip)]
+    pub refused_why: Option<String>,
     /// When the last pass began, if that is doubtful.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubtful_at: Option<Timestamp>,
@@ -453,6 +456,15 @@ fn failure(
     })
 }
 
+/// Returns why the upstream refused a region last; `None` where it did not, or the catalog does not say.
+fn refused_why(failed: &[PassRecord], candidate: &Candidate) -> Option<String> {
+    let at = candidate.state.last_refused?;
+    let (job, region) = (&candidate.job.name, &candidate.region.code);
+    let mut its = failed.iter().filter(|pass| pass.started_at == at);
+    let pass = its.find(|pass| pass.job == *job && pass.region == *region)?;
+    pass.notes.clone()
+}
+
 async fn regions(
     environment: &Environment,
     failed: &[PassRecord],
@@ -475,6 +487,7 @@ async fn regions(
                 last_complete,
             ),
             refused_at: candidate.state.last_refused,
+            refused_why: refused_why(failed, candidate),
             doubtful_at: candidate.doubtful_since(),
             doubts: doubts(candidate),
             notes: candidate.state.last_notes.clone(),

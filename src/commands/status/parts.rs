@@ -425,17 +425,23 @@ fn at_cursor(region: &RegionStatus) -> Option<Said<'_>> {
     (!calls.is_empty()).then(|| (&*region.job, (&*region.region, None), said))
 }
 
-/// Returns a line for each job with regions that the upstream refused and that are not due again.
+/// Returns which regions the upstream refused, with the cause where the next run requests them again.
 fn refused(regions: &[RegionStatus], now: Timestamp) -> Vec<Phrases> {
-    let waits =
-        |one: &&RegionStatus| one.refused_at.is_some() && one.due_at.is_some_and(|due| due > now);
-    slices::said(regions.iter().filter(waits).map(|one| {
-        let said = format!(
-            "refused by the upstream. A refused region is requested again when it is due, or as soon as its configuration \
-             changes; to request it now, run it with `--set jobs.{}.every=1s`",
-            one.job
-        );
-        (&*one.job, (&*one.region, None), said)
+    let refused = regions.iter().filter(|one| one.refused_at.is_some());
+    slices::said(refused.map(|one| {
+        let job = &one.job;
+        let said = match one.due_at.is_some_and(|due| due > now) {
+            true => format!(
+                "refused by the upstream. A refused region is requested again when it is due, or as soon as its configuration \
+                 changes; to request it now, run it with `--set jobs.{job}.every=1s`"
+            ),
+            false => {
+                let why = one.refused_why.iter().map(|why| format!(": {why}"));
+                let why = why.collect::<String>();
+                format!("refused by the upstream, and requested again by the next run{why}")
+            }
+        };
+        (&**job, (&*one.region, None), said)
     }))
 }
 

@@ -89,11 +89,15 @@ impl Backfills {
         Ok(())
     }
 
+    fn left(&self) -> u64 {
+        self.all.iter().map(|one| one.left).sum()
+    }
+
     fn are_complete(&self) -> bool {
         self.all.iter().all(|one| one.complete_at.is_some())
     }
 
-    /// Simulates further runs until all are complete, the plan has no more, or its time is over.
+    /// Simulates further runs until all are complete, none gets further, the plan has no more, or its time is over.
     ///
     /// # Errors
     /// When the catalog cannot be read.
@@ -103,8 +107,10 @@ impl Backfills {
         plan: Plan<'_>,
     ) -> Result<Vec<BackfillForecast>, CatalogError> {
         let mut until = plan.until;
+        let (turn, mut least) = (turn(plan), (self.left(), until));
         for start in plan.later {
-            if self.are_complete() || plan.is_late().await {
+            let stands = until.since(least.1) > turn;
+            if self.are_complete() || stands || plan.is_late().await {
                 break;
             }
             simulation.run(*start, plan.concurrency).await?;
@@ -113,11 +119,22 @@ impl Backfills {
             }
             self.look(simulation, *start).await?;
             until = *start;
+            if self.left() < least.0 {
+                least = (self.left(), until);
+            }
         }
         let simulated = until.since(plan.from);
         let all = self.all.into_iter();
         Ok(all.map(|one| one.forecast(plan.from, simulated)).collect())
     }
+}
+
+/// Returns after how long without a further slice none comes: every job has run, and every limit has returned what was charged.
+fn turn(plan: Plan<'_>) -> Duration {
+    let every = plan.selection.iter().filter_map(|(job, _)| job.every);
+    let credentials = plan.selection.iter().flat_map(|(job, _)| job.credentials());
+    let windows = credentials.map(|one| one.account.longest_window());
+    every.chain(windows).max().unwrap_or_default() * 2
 }
 
 impl Progress {

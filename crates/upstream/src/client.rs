@@ -149,10 +149,10 @@ impl Client {
         exchange
     }
 
-    /// Checks that the secrets can be read. Requests no access token.
+    /// Checks that the secrets can be read, and that an access token can be requested with them. Requests none.
     ///
     /// # Errors
-    /// A secret is missing.
+    /// A secret is missing, or fits no token request.
     pub async fn has_secrets(&self) -> Result<(), Failure> {
         self.authorization.check().await
     }

@@ -4,23 +4,24 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 // Each id of each region is looked up, in a simulation of many regions most of all.
-use foldhash::{HashSet, HashSetExt};
+use foldhash::HashSet;
 use tokio::sync::Mutex;
 
 use super::all::all;
 use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
+use super::fill::fill;
 use super::pager::{Batch, List, Of, Position, Start, continues};
 use super::stats::PassStats;
-use super::steps::{alike, fit, ids_of, request_of};
+use super::steps::{fit, ids_of, request_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said, nothing_since_first};
 use ingest_catalog::{
     IdSince, LastingCursor, Lease, OpenBatch, PassEnd, PassId, PassRef, PassScope, PendingId,
     Resource, Taken,
 };
-use ingest_config::{Ids, Job, Region, Step, Variable};
+use ingest_config::{Job, Region, Step, Variable};
 use ingest_quota::Timestamp;
 
 /// How long a run waits between two attempts to take a resource that another run holds: at first, and at most.
@@ -29,10 +30,20 @@ const SLOWEST_POLL: Duration = Duration::from_millis(500);
 
 /// Fetches the ids that the listings of these passes name, and fills the last batch with ids that other passes wait for. Passes that
 /// stopped half-way only fill it: a short budget goes to those that can complete.
-///
-/// # Errors
-/// When the catalog or a lease fails. Failures of requests are in `batches`.
-pub async fn fetch_batches(
+pub async fn fetch_batches(context: &Context, job: &Job, passes: &[PassId]) -> Batches {
+    let mut batches = Batches::default();
+    if !passes.is_empty()
+        && let Err(reason) = fetch_steps(context, job, passes, &mut batches).await
+    {
+        // What failed is the catalog or a lease, so nobody knows which of their ids are fetched.
+        batches.waiting = passes.iter().copied().collect();
+        batches.reason = Some(reason);
+    }
+    batches
+}
+
+/// Fetches the ids of each step. Failures of requests are in `batches`.
+async fn fetch_steps(
     context: &Context,
     job: &Job,
     passes: &[PassId],
@@ -49,12 +60,11 @@ pub async fn fetch_batches(
             batches.note_nothing_since(job, step);
         }
     }
-    // Without a failed batch nothing is pending, so the query is saved.
-    batches.waiting = match batches.has_given_up {
-        true => shared.waiting().await?,
-        false => Default::default(),
-    };
-    shared.finish(batches).await
+    match batches.reason {
+        Some(_) => batches.waiting = shared.waiting().await?,
+        None => shared.finish(batches.said.is_doubtful()).await?,
+    }
+    Ok(())
 }
 
 /// How long an id that the upstream forbids is not requested again, where the step has no `fresh_for`.
@@ -93,29 +103,25 @@ pub struct Batches {
     pub waiting: HashSet<PassId>,
     /// The pass that the batches belong to.
     shared: Option<PassRef>,
-    /// Whether this run tried and failed to fetch any.
-    has_given_up: bool,
     /// Whether the list of any id continued where an earlier one ended.
     has_since: bool,
 }
 
 impl Batches {
-    /// Whether a pass still waits for ids that it or the shared pass names.
-    #[must_use]
-    pub fn waits(&self, pass: PassId) -> bool {
-        self.waiting.contains(&pass)
-            || self
-                .shared_id()
-                .is_some_and(|shared| self.waiting.contains(&shared))
-    }
-
-    fn shared_id(&self) -> Option<PassId> {
-        self.shared.as_ref().and_then(|shared| shared.id)
+    /// Returns why a pass still waits for ids that it or the shared pass names, where it does.
+    pub fn has_served(&self, pass: Option<PassId>) -> Result<(), StopReason> {
+        let shared = self.shared.as_ref().and_then(|shared| shared.id);
+        let mut named_by = pass.into_iter().chain(shared.filter(|_| pass.is_some()));
+        match &self.reason {
+            Some(reason) if named_by.any(|pass| self.waiting.contains(&pass)) => {
+                Err(reason.clone())
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Records that the ids of a batch could not be fetched, and keeps the worst reason, which is what is reported.
     fn give_up(&mut self, reason: StopReason) {
-        self.has_given_up = true;
         let current = self.reason.as_ref().map(StopReason::outcome);
         if current < Some(reason.outcome()) {
             self.reason = Some(reason);
@@ -137,14 +143,6 @@ impl Batches {
         self.shared
             .clone()
             .unwrap_or_else(|| new_shared_pass(job, now))
-    }
-
-    /// Returns why a pass still waits.
-    #[must_use]
-    pub fn why(&self) -> StopReason {
-        self.reason
-            .clone()
-            .unwrap_or_else(|| StopReason::Failed("ids of this region were not fetched".to_owned()))
     }
 }
 
@@ -170,10 +168,8 @@ impl<'a> SharedPass<'a> {
         {
             // `--relist` gives up what an earlier run left, lists between two pages included.
             let mut taken = context.take_up(job, &pass).await?;
-            let is_own = batches.shared_id() == Some(pass.id);
-            let continues = !job.relists || is_own;
-            if continues && now.since(pass.started_at) < job.resume_within {
-                batches.resumed |= !is_own;
+            if !job.relists && now.since(pass.started_at) < job.resume_within {
+                batches.resumed = true;
                 let shared = Region::shared();
                 let edited = fit(job, &shared, &mut pass);
                 let fitted = context.fit_to_job((job, &shared), &mut taken, &edited);
@@ -217,19 +213,12 @@ impl<'a> SharedPass<'a> {
         let mut pending = pending(self.context, self.job, step).await?;
         pending.retain(|one| !begun_ids.contains(&one.id));
         let shared = self.id().await;
+        // An id that a batch named is fetched for the passes that the batch serves, so the oldest of them counts.
+        for one in pending.iter_mut().filter(|one| Some(one.pass) == shared) {
+            one.began = self.oldest;
+        }
         let own: HashSet<PassId> = passes.iter().copied().chain(shared).collect();
-        let (mine, others) = each_once(&pending, &own);
-        let fill = Fill {
-            // An id that a batch named is fetched for the passes that the batch serves, so the oldest of them counts.
-            began: |one: &&PendingId| match Some(one.pass) == shared {
-                true => self.oldest,
-                false => one.began,
-            },
-            job: self.job,
-            step,
-            size: step.ids.as_ref().map_or(1, batch_size),
-        };
-        let fresh = fill.batches(mine, others).into_iter();
+        let fresh = fill(self.job, step, &pending, &own).into_iter();
         let fresh = fresh.map(|(began, ids)| OpenBatch::new(index, ids, began));
         Ok(begun.iter().cloned().chain(fresh).collect())
     }
@@ -423,7 +412,7 @@ impl<'a> SharedPass<'a> {
 
     /// Returns the passes that still name ids to fetch.
     async fn waiting(&self) -> Result<HashSet<PassId>, StopReason> {
-        let mut waiting = HashSet::new();
+        let mut waiting = HashSet::default();
         for step in &self.job.steps {
             let pending = pending(self.context, self.job, step).await?;
             waiting.extend(pending.into_iter().map(|pending| pending.pass));
@@ -436,25 +425,24 @@ impl<'a> SharedPass<'a> {
         self.reference.lock().await.id
     }
 
-    /// Completes the shared pass, unless it still names ids: then the next run resumes it.
-    async fn finish(&self, batches: &Batches) -> Result<(), StopReason> {
-        if let Some(id) = self.id().await
-            && batches.reason.is_none()
-            && !batches.waiting.contains(&id)
-        {
-            let end = match batches.said.is_doubtful() {
-                false => PassEnd::Complete,
-                true => PassEnd::Doubtful,
-            };
-            if end == PassEnd::Doubtful {
-                for step in self.job.steps.iter().filter(|step| step.ids.is_some()) {
-                    self.context.forget_tags(self.job, &step.call).await?;
-                }
-            }
-            let (mut pass, now) = (self.reference.lock().await, self.context.clock.now());
-            let finished = self.context.catalog.finish(&mut pass, end, now);
-            self.context.on_catalog(&self.job.name, finished).await?;
+    /// Completes the shared pass, whose ids are all fetched.
+    async fn finish(&self, is_doubtful: bool) -> Result<(), StopReason> {
+        let mut pass = self.reference.lock().await;
+        if pass.id.is_none() {
+            return Ok(());
         }
+        let end = match is_doubtful {
+            false => PassEnd::Complete,
+            true => PassEnd::Doubtful,
+        };
+        if is_doubtful {
+            for step in self.job.steps.iter().filter(|step| step.ids.is_some()) {
+                self.context.forget_tags(self.job, &step.call).await?;
+            }
+        }
+        let now = self.context.clock.now();
+        let finished = self.context.catalog.finish(&mut pass, end, now);
+        self.context.on_catalog(&self.job.name, finished).await?;
         Ok(())
     }
 }
@@ -489,84 +477,21 @@ fn batches_of(job: &Job) -> Resource {
     Resource::region(&job.name, Region::SHARED)
 }
 
-/// Takes a resource; `None` while another run holds it.
-async fn try_take(context: &Context, resource: &Resource) -> Result<Option<Lease>, StopReason> {
-    let taken = context.leases.take(resource);
-    match context.waits.on(resource, "the lease", taken).await? {
-        Taken::Granted(lease) => Ok(Some(lease)),
-        Taken::Held(_) => Ok(None),
-    }
-}
-
 /// Takes a resource, and waits while another run holds it.
 async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReason> {
     let mut pause = LEASE_POLL;
     loop {
-        match try_take(context, resource).await? {
-            Some(lease) => return Ok(lease),
-            None if context.stop.signal().is_some() => return Err(StopReason::Interrupted(None)),
-            None => {
-                let pause = context.stop.sleep(&*context.clock, pause);
-                let what = "the run that holds them";
-                context.waits.on(resource, what, pause).await;
-            }
+        let taken = context.leases.take(resource);
+        let taken = context.waits.on(resource, "the lease", taken);
+        if let Taken::Granted(lease) = taken.await? {
+            return Ok(lease);
         }
+        if context.stop.signal().is_some() {
+            return Err(StopReason::Interrupted(None));
+        }
+        let pausing = context.stop.sleep(&*context.clock, pause);
+        let what = "the run that holds them";
+        context.waits.on(resource, what, pausing).await;
         pause = (pause * 2).min(SLOWEST_POLL);
-    }
-}
-
-/// Returns how many ids one request contains.
-fn batch_size(ids: &Ids) -> usize {
-    usize::try_from(ids.batch).unwrap_or(usize::MAX).max(1)
-}
-
-/// Returns each id once, in the order of the passes: those that `own` passes name, and those that only others name.
-fn each_once<'p>(
-    pending: &'p [PendingId],
-    own: &HashSet<PassId>,
-) -> (Vec<&'p PendingId>, Vec<&'p PendingId>) {
-    let mut seen = HashSet::with_capacity(pending.len());
-    let (mine, others): (Vec<&PendingId>, Vec<&PendingId>) =
-        pending.iter().partition(|one| own.contains(&one.pass));
-    let mut each_once = |all: Vec<&'p PendingId>| -> Vec<&'p PendingId> {
-        all.into_iter().filter(|one| seen.insert(&one.id)).collect()
-    };
-    // In this order: an id that both name is one of ours, which must be fetched, and not one that only fills a batch.
-    (each_once(mine), each_once(others))
-}
-
-/// Fills the batches of a step.
-struct Fill<'a, F> {
-    job: &'a Job,
-    step: &'a Step,
-    size: usize,
-    /// When the pass of an id began.
-    began: F,
-}
-
-impl<F: Fn(&&PendingId) -> Timestamp> Fill<'_, F> {
-    /// Returns batches of our ids, each with the time with which it is rendered. The last batch of each time is filled with ids of
-    /// others.
-    fn batches(
-        self,
-        mine: Vec<&PendingId>,
-        others: Vec<&PendingId>,
-    ) -> Vec<(Timestamp, Vec<String>)> {
-        let mut others = alike(self.job, self.step, others, &self.began);
-        let mut batches = Vec::new();
-        for group in alike(self.job, self.step, mine, &self.began) {
-            let mut all = group.all;
-            let free = all.len().next_multiple_of(self.size) - all.len();
-            let same = others.iter_mut().find(|one| one.request == group.request);
-            all.extend(
-                same.into_iter()
-                    .flat_map(|one| one.all.drain(..))
-                    .take(free),
-            );
-            let ids: Vec<String> = all.into_iter().map(|one| one.id.clone()).collect();
-            let full = ids.chunks(self.size);
-            batches.extend(full.map(|ids| (group.began, ids.to_vec())));
-        }
-        batches
     }
 }

@@ -7,11 +7,11 @@ mod all;
 mod attempt;
 mod batches;
 mod blocked;
-
 mod context;
 mod credentials;
 pub(crate) mod due;
 pub(crate) mod estimate;
+mod fill;
 mod known_calls;
 mod learned_cost;
 pub(crate) mod outcome;

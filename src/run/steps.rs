@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ingest_base::fnv::fnv;
 use ingest_catalog::{OpenPass, Rearrangement, Resource, StepPosition, UncutPass};
 use ingest_config::identity::{doubt_names, set_ones};
-use ingest_config::{Job, Region, Rule, SinceValue, Step, Variable};
+use ingest_config::{Job, Region, Rule, SinceValue, Step};
 use ingest_quota::Timestamp;
 use ingest_upstream::PageRequest;
 use serde_json::{Value, json};
@@ -195,53 +195,6 @@ fn gone(at: &StepPosition, begins: &[&(usize, String)]) -> String {
     } else {
         format!("{call} is no longer a step of this job; {pages} of it are not part of this pass")
     }
-}
-
-/// Items whose requests are rendered the same.
-#[derive(Debug)]
-pub struct Alike<T> {
-    /// What they have in common.
-    pub request: String,
-    /// A time with which the request is rendered so.
-    pub began: Timestamp,
-    /// In their order.
-    pub all: Vec<T>,
-}
-
-/// Groups the ids of a step by requests that are rendered the same: one group, unless the step names a time and the passes began at
-/// different ones.
-pub fn alike<T>(
-    job: &Job,
-    step: &Step,
-    things: impl IntoIterator<Item = T>,
-    began: impl Fn(&T) -> Timestamp,
-) -> Vec<Alike<T>> {
-    let region = Region::shared();
-    let by_time = [Variable::Now, Variable::Date]
-        .iter()
-        .any(|variable| job.names(step, variable));
-    let mut requests: HashMap<Timestamp, String> = HashMap::new();
-    let mut groups: Vec<Alike<T>> = Vec::new();
-    for thing in things {
-        let began = began(&thing);
-        let request = if by_time {
-            let request = requests.entry(began);
-            request
-                .or_insert_with(|| request_at(job, step, &region, began))
-                .clone()
-        } else {
-            String::new()
-        };
-        match groups.iter_mut().find(|group| group.request == request) {
-            Some(group) => group.all.push(thing),
-            None => groups.push(Alike {
-                request,
-                began,
-                all: vec![thing],
-            }),
-        }
-    }
-    groups
 }
 
 /// Returns the steps of a job that list, with their indices.

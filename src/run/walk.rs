@@ -13,21 +13,38 @@ use super::report::Walked;
 use super::steps::refusable;
 use super::stop_reason::StopReason;
 use crate::review::Said;
-use ingest_catalog::{PassEnd, PassId, Resource, Taken};
+use ingest_catalog::{OpenPass, PassEnd, PassId, Resource, Taken};
 use ingest_config::Job;
 use ingest_quota::Timestamp;
 
 /// A pass whose listing steps were walked.
 pub struct Listed {
     pub pass: Pass,
-    /// Why it stopped; `None` where all its lists are complete.
-    pub reason: Option<StopReason>,
-    /// Whether nothing is left to do for it.
-    pub is_ended: bool,
+    /// Why it stopped, where it did.
+    pub ended: Result<(), StopReason>,
 }
 
-/// A region that was not walked, and why.
-type Left = (Candidate, PassOutcome, Option<StopReason>);
+/// Why a region was not walked.
+struct NotWalked {
+    outcome: PassOutcome,
+    why: Option<StopReason>,
+}
+
+impl From<PassOutcome> for NotWalked {
+    fn from(outcome: PassOutcome) -> Self {
+        Self { outcome, why: None }
+    }
+}
+
+impl<E: Into<StopReason>> From<E> for NotWalked {
+    fn from(why: E) -> Self {
+        let why = why.into();
+        Self {
+            outcome: why.outcome(),
+            why: Some(why),
+        }
+    }
+}
 
 /// Walks these regions to their ends, or until something stops them.
 pub async fn walk_admitted(context: &Context, admitted: Vec<Candidate>, walked: &mut Walked) {
@@ -48,16 +65,17 @@ async fn list_all(
 ) -> HashMap<String, Vec<Listed>> {
     let mut by_job: HashMap<String, Vec<Listed>> = HashMap::new();
     // A turn that ends early, such as that of a region that another machine walks, makes way for the next one at once.
-    let turns = admitted.into_iter().map(|one| list(context, one));
-    let turns = all(context.concurrency, turns).await;
-    for turn in turns {
-        match turn {
+    let turns = admitted.into_iter().map(async |candidate| {
+        let listed = list(context, &candidate).await;
+        (candidate, listed)
+    });
+    for (candidate, listed) in all(context.concurrency, turns).await {
+        match listed {
             Ok(listed) => {
-                let of_job = by_job.entry(listed.pass.job.name.clone());
-                of_job.or_default().push(*listed);
+                let of_job = by_job.entry(candidate.job.name.clone());
+                of_job.or_default().push(listed);
             }
-            Err(left) => {
-                let (candidate, outcome, why) = *left;
+            Err(NotWalked { outcome, why }) => {
                 let candidates = [candidate];
                 walked.add_not_walked(&candidates, outcome, why.as_ref());
                 context.store_not_walked(&candidates, why.as_ref()).await;
@@ -68,51 +86,35 @@ async fn list_all(
 }
 
 /// Walks the listing steps of one region, unless another run walks it or has walked it.
-async fn list(context: &Context, candidate: Candidate) -> Result<Box<Listed>, Box<Left>> {
+async fn list(context: &Context, candidate: &Candidate) -> Result<Listed, NotWalked> {
     if context.stop.signal().is_some() {
-        return Err(Box::new((candidate, PassOutcome::Interrupted, None)));
+        return Err(PassOutcome::Interrupted.into());
     }
-    let (waits, job) = (&context.waits, &candidate.job.name);
-    let key = candidate.region.key();
-    let listed = waits.begin(format_args!("{key} of {job}"), "the lease");
-    let taken = take_up(context, &candidate).await;
-    drop(listed);
-    match taken {
-        Ok(Ok(mut pass)) => {
-            let (job, region) = (pass.job.name.clone(), pass.region.key());
-            context
-                .progress
-                .started(&job, &region, pass.pages(), pass.expected_pages());
-            let mut walked = walk(context, &mut pass).await;
-            // Other regions wait for their upstream meanwhile.
-            let is_ended = !names_ids(&pass.job);
-            if is_ended {
-                walked = end(context, &mut pass, walked).await;
-            }
-            let reason = walked.err();
-            context.progress.ended(&job, &region);
-            Ok(Box::new(Listed {
-                pass,
-                reason,
-                is_ended,
-            }))
-        }
-        Ok(Err(left)) => Err(Box::new((candidate, left, None))),
-        Err(reason) => Err(Box::new((candidate, reason.outcome(), Some(reason)))),
+    let (job, region) = (&candidate.job.name, candidate.region.key());
+    let waiting = context
+        .waits
+        .begin(format_args!("{region} of {job}"), "the lease");
+    let taken = take_up(context, candidate).await;
+    drop(waiting);
+    let mut pass = taken?;
+    let (progress, landed) = (&context.progress, pass.pages());
+    progress.started(job, &region, landed, pass.expected_pages());
+    let mut ended = walk(context, &mut pass).await;
+    // Other regions wait for their upstream meanwhile.
+    if !names_ids(&pass.job) {
+        ended = end(context, &mut pass, ended).await;
     }
+    progress.ended(job, &region);
+    Ok(Listed { pass, ended })
 }
 
 /// Takes a region and reads its state again: another run may have walked it in between.
-async fn take_up(
-    context: &Context,
-    candidate: &Candidate,
-) -> Result<Result<Pass, PassOutcome>, StopReason> {
+async fn take_up(context: &Context, candidate: &Candidate) -> Result<Pass, NotWalked> {
     let (job, region) = (&candidate.job, &candidate.region);
     let resource = Resource::region(&job.name, &region.key());
-    let taken = context.leases.take(&resource).await?;
-    let lease = match taken {
+    let lease = match context.leases.take(&resource).await? {
         Taken::Granted(lease) => lease,
-        Taken::Held(holder) => return Err(StopReason::Busy(holder)),
+        Taken::Held(holder) => return Err(StopReason::Busy(holder).into()),
     };
     let now = context.clock.now();
     let fresh = reread(&context.catalog, candidate, now).await?;
@@ -121,37 +123,44 @@ async fn take_up(
     let was_walked =
         |fresh: &Candidate| fresh.state.last_complete_pass != candidate.state.last_complete_pass;
     let Some(fresh) = fresh.filter(|fresh| fresh.is_due(now) && !was_walked(fresh)) else {
-        return Ok(Err(PassOutcome::NotDue));
+        return Err(PassOutcome::NotDue.into());
     };
-    if let Some(old) = fresh
-        .state
-        .unfinished
-        .as_ref()
-        .filter(|_| fresh.resumable(now).is_none())
-    {
-        let why = match job.relists {
-            true => "for `--relist`",
-            false => "older than `resume_within`",
-        };
-        tracing::warn!(job = job.name, region = region.key(), began = %old.started_at, "abandoned \
-            an unfinished pass {why}; its pages are kept");
-        let mut old = context.take_up(job, old).await?;
-        context
-            .catalog
-            .finish(&mut old, PassEnd::Abandoned, now)
-            .await?;
-    }
-    let mut taken = None;
-    if let Some(open) = fresh.resumable(now) {
-        let pass = taken.insert(context.take_up(job, open).await?);
-        context
-            .fit_to_job((job, region), pass, &fresh.edited)
-            .await?;
-    }
-    Ok(Ok(Pass::new(&fresh, taken, lease, now)))
+    let taken = match (fresh.resumable(now), &fresh.state.unfinished) {
+        (Some(open), _) => {
+            let mut pass = context.take_up(job, open).await?;
+            let fitted = context.fit_to_job((job, region), &mut pass, &fresh.edited);
+            fitted.await?;
+            Some(pass)
+        }
+        (None, Some(old)) => {
+            abandon(context, &fresh, old).await?;
+            None
+        }
+        (None, None) => None,
+    };
+    Ok(Pass::new(&fresh, taken, lease, now))
 }
 
-/// Fetches the ids that the listings of a job name, and ends the complete passes. `began`: when its regions began to walk.
+/// Ends an unfinished pass that is not resumed.
+async fn abandon(
+    context: &Context,
+    candidate: &Candidate,
+    old: &OpenPass,
+) -> Result<(), StopReason> {
+    let (job, region) = (&candidate.job, candidate.region.key());
+    let why = match job.relists {
+        true => "for `--relist`",
+        false => "older than `resume_within`",
+    };
+    tracing::warn!(job = job.name, region, began = %old.started_at, "abandoned an unfinished pass {why}; its pages are kept");
+    let mut old = context.take_up(job, old).await?;
+    let now = context.clock.now();
+    let abandoned = context.catalog.finish(&mut old, PassEnd::Abandoned, now);
+    Ok(abandoned.await.map(drop)?)
+}
+
+/// Fetches the ids that the listings of a job name, and reports its passes and their batches. `began`: when its regions began to
+/// walk.
 async fn complete(
     context: &Context,
     job: &Job,
@@ -159,42 +168,19 @@ async fn complete(
     began: Timestamp,
     walked: &mut Walked,
 ) {
-    let mut batches = Batches::default();
-    let complete = listed.iter().filter(|one| one.reason.is_none());
-    let listings: Vec<PassId> = complete.filter_map(|one| one.pass.id()).collect();
-    if names_ids(job)
-        && !listings.is_empty()
-        && let Err(reason) = fetch_batches(context, job, &listings, &mut batches).await
-    {
-        // What failed is the catalog or a lease, so nobody knows which of their ids are fetched.
-        batches.waiting = listings.into_iter().collect();
-        batches.reason = Some(reason);
-    }
-    let ends = listed.into_iter().map(|mut one| {
-        let (context, batches) = (context, &batches);
-        async move {
-            if !one.is_ended {
-                // The next pass would not name the ids again that a doubtful response lacks.
-                if batches.said.is_doubtful() && one.pass.is_listed_once() {
-                    let doubts = batches.said.doubts.clone();
-                    one.pass.said.add(Said {
-                        doubts,
-                        ..Said::default()
-                    });
-                }
-                let waits = one.pass.id().is_some_and(|id| batches.waits(id));
-                let waits = || waits.then(|| batches.why());
-                let ended = one.reason.take().or_else(waits).map_or(Ok(()), Err);
-                one.reason = end(context, &mut one.pass, ended).await.err();
-            }
-            one
+    let (ended, batches) = match names_ids(job) {
+        true => {
+            let (ended, batches) = fetch_ids(context, job, listed).await;
+            (ended, Some(batches))
         }
-    });
-    for one in all(context.concurrency, ends).await {
-        let reference = one.pass.reference.clone();
-        let report = walked.add(one.pass, one.reason.as_ref());
+        false => (listed, None),
+    };
+    for Listed { pass, ended } in ended {
+        let reference = pass.reference.clone();
+        let report = walked.add(pass, ended.as_ref().err());
         context.store_outcome(&reference, &report).await;
     }
+    let Some(batches) = batches else { return };
     // A pass that began after its charges would look like one that a restored ledger lacks, and be charged again.
     let reference = batches.reference(job, began);
     context.count_unproductive(&reference, &batches.stats).await;
@@ -203,61 +189,73 @@ async fn complete(
     }
 }
 
+/// Fetches the ids that the listings of a job name, and ends the passes that are complete with them.
+async fn fetch_ids(context: &Context, job: &Job, listed: Vec<Listed>) -> (Vec<Listed>, Batches) {
+    let complete = listed.iter().filter(|one| one.ended.is_ok());
+    let listings: Vec<PassId> = complete.filter_map(|one| one.pass.id()).collect();
+    let batches = fetch_batches(context, job, &listings).await;
+    let ends = listed.into_iter().map(async |Listed { mut pass, ended }| {
+        // The next pass would not name the ids again that a doubtful response lacks.
+        if batches.said.is_doubtful() && pass.is_listed_once() {
+            let doubts = batches.said.doubts.clone();
+            pass.said.add(Said {
+                doubts,
+                ..Said::default()
+            });
+        }
+        let ended = ended.and_then(|()| batches.has_served(pass.id()));
+        let ended = end(context, &mut pass, ended).await;
+        Listed { pass, ended }
+    });
+    let ended = all(context.concurrency, ends).await;
+    (ended, batches)
+}
+
 /// Ends a pass that is complete or that the upstream does not serve. Any other stays unfinished.
 async fn end(
     context: &Context,
     pass: &mut Pass,
     ended: Result<(), StopReason>,
 ) -> Result<(), StopReason> {
-    let end = match &ended {
-        Ok(()) => Some(PassEnd::Complete),
-        Err(StopReason::Unserved(_) | StopReason::Unsendable(_) | StopReason::Forbidden(_)) => {
-            Some(PassEnd::Refused)
-        }
-        Err(_) => None,
-    };
-    let now = context.clock.now();
     let (waits, job) = (&context.waits, &pass.job.name);
     let _listed = waits.begin(
         format_args!("{} of {job}", pass.region.key()),
         "the catalog",
     );
-    match end {
-        Some(PassEnd::Complete) => {
+    match &ended {
+        Ok(()) => {
             pass.complete(context).await?;
             if pass.said.is_doubtful() {
                 pass.said.notes.extend(again(pass));
             }
         }
-        Some(end) => {
-            let catalog = &context.catalog;
-            catalog.finish(&mut pass.reference, end, now).await?;
+        Err(StopReason::Unserved(_) | StopReason::Unsendable(_) | StopReason::Forbidden(_)) => {
+            let (catalog, now) = (&context.catalog, context.clock.now());
+            let finish = catalog.finish(&mut pass.reference, PassEnd::Refused, now);
+            finish.await?;
             let request = refusable(&pass.job, &pass.region);
             let store = catalog.store_refusal(&mut pass.reference, &request);
             store.await?;
             let again = again(pass);
             pass.said.notes.extend(again);
         }
-        None => {}
+        Err(_) => {}
     }
-    context
-        .count_unproductive(&pass.reference, &pass.stats)
-        .await;
+    let (pass, stats) = (&pass.reference, &pass.stats);
+    context.count_unproductive(pass, stats).await;
     ended
 }
 
 /// Returns when a region whose pass is doubtful or refused is requested again; `None` where the next run does.
 fn again(pass: &Pass) -> Option<String> {
-    let after = pass.job.every.map_or("a day", |_| "`every`");
-    let is_doubtful = pass.said.is_doubtful();
-    if !is_doubtful {
-        Candidate::after_refusal(&pass.job, &pass.region)?;
-    }
-    let what = if is_doubtful {
-        "the pass is not complete; "
-    } else {
-        ""
+    let what = match pass.said.is_doubtful() {
+        true => "the pass is not complete; ",
+        false => {
+            Candidate::after_refusal(&pass.job, &pass.region)?;
+            ""
+        }
     };
+    let after = pass.job.every.map_or("a day", |_| "`every`");
     Some(format!(
         "{what}it is requested again after {after}, or as soon as its configuration changes"
     ))

@@ -198,6 +198,12 @@ impl Onward {
         matches!(self, Self::End { .. })
     }
 
+    /// Whether the list is over, and that is proved.
+    #[must_use]
+    pub const fn is_proved(&self) -> bool {
+        matches!(self, Self::End { is_proved: true })
+    }
+
     /// The cursor of the next page; `None` if there is none.
     #[must_use]
     pub fn into_cursor(self) -> Option<String> {

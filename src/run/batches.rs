@@ -12,14 +12,14 @@ use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::fill::fill;
-use super::pager::{Batch, List, Of, Position, Start, continues};
+use super::pager::{Batch, List, Of, Start, continues};
 use super::stats::PassStats;
 use super::steps::{fit, ids_of, request_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said, nothing_since_first};
 use ingest_catalog::{
     IdSince, LastingCursor, Lease, OpenBatch, PassEnd, PassId, PassRef, PassScope, PendingId,
-    Resource, Taken,
+    Resource, StepPosition, Taken,
 };
 use ingest_config::{Job, Region, Step, Variable};
 use ingest_quota::Timestamp;
@@ -240,9 +240,9 @@ impl<'a> SharedPass<'a> {
         batches.shared = Some(shared).filter(|shared| shared.id.is_some());
     }
 
-    /// Fetches batches. One that a limit stops makes the others stop at their charge. One that is refused as a whole is requested again in halves, down to the id that the upstream refuses,
-    /// so that it does not cost the others theirs. Where no batch of the step is served, no single id is the cause, and the step
-    /// fails.
+    /// Fetches batches. One that a limit stops makes the others stop at their charge. One that is refused as a whole is requested
+    /// again in halves, down to the id that the upstream refuses, so that it does not cost the others theirs. Where no batch of the
+    /// step is served, no single id is the cause, and the step fails.
     async fn fetch_served(
         &self,
         step: &Step,
@@ -250,68 +250,61 @@ impl<'a> SharedPass<'a> {
         sinces: &Sinces,
         batches: &mut Batches,
     ) {
-        let (mut served, mut rounds) = (false, 0);
+        let (mut has_served, mut is_first) = (false, true);
         while !work.is_empty() {
             let mut refused = Vec::new();
-            let round = std::mem::take(&mut work).into_iter();
-            let round = round.map(async |batch| {
-                let mut list = self.list(step, batch, sinces);
-                let fetched = list.run().await;
-                (list, fetched)
-            });
-            for (list, fetched) in all(self.context.concurrency, round).await {
-                batches.stats.add(&list.stats);
-                batches.said.add(list.said);
-                // Half of the pages of such a batch would be paid for again.
-                let is_begun = list.position.cursor.is_some();
-                match (fetched, list.of) {
-                    (Ok(()), _) => served = true,
-                    (Err(StopReason::Unserved(why)), _) if is_begun => {
-                        let why = format!("the upstream refused the next page: {why}");
-                        batches.give_up(StopReason::Failed(why));
-                    }
-                    (Err(reason @ StopReason::Forbidden(_)), _) if is_begun => {
-                        batches.give_up(StopReason::Failed(reason.to_string()));
-                    }
-                    (
-                        Err(
-                            reason @ (StopReason::Unserved(_)
-                            | StopReason::Unsendable(_)
-                            | StopReason::Forbidden(_)),
-                        ),
-                        Of::Batch(Batch { batch, .. }),
-                    ) => refused.push((batch, reason)),
-                    (Err(reason), _) => batches.give_up(reason),
+            for (batch, fetched) in self.fetch_round(step, work, sinces, batches).await {
+                match fetched {
+                    Fetched::Served => has_served = true,
+                    Fetched::Refused(reason) => refused.push((batch, reason)),
+                    Fetched::Failed(reason) => batches.give_up(reason),
                 }
             }
             // Of a single batch nobody knows yet whether one of its ids is refused or the step: its halves show that.
-            let is_some_ids_fault = served || (rounds == 0 && refused.len() == 1);
+            let is_some_ids_fault = has_served || (is_first && refused.len() == 1);
+            is_first = false;
+            work = Vec::new();
             for (batch, reason) in refused {
                 // Of a request that is forbidden, or cannot be built, the run knows that.
-                let is_forbidden =
-                    matches!(reason, StopReason::Forbidden(_) | StopReason::Unsendable(_));
-                let why = match &reason {
-                    StopReason::Unserved(why) => why.clone(),
-                    reason => reason.to_string(),
-                };
-                if !is_some_ids_fault && !is_forbidden {
-                    let reason = StopReason::Failed(format!(
-                        "the upstream refused every request of {}: {why}",
-                        step.call.name
-                    ));
-                    batches.give_up(reason);
+                if !is_some_ids_fault && !is_forbidden(&reason) {
+                    batches.give_up(StopReason::Failed(format!(
+                        "the upstream refused every request of {}: {}",
+                        step.call.name,
+                        refusal(&reason)
+                    )));
                 } else if batch.ids.len() == 1 {
-                    batches.forbidden = batches.forbidden.take().or(is_forbidden.then_some(reason));
-                    let withheld = is_forbidden
-                        .then(|| withheld_until(step, self.context))
-                        .flatten();
-                    self.leave_out(step, batch, (&why, withheld), batches).await;
+                    self.leave_out(step, batch, reason, batches).await;
                 } else {
                     work.extend(batch.halves());
                 }
             }
-            rounds += 1;
         }
+    }
+
+    /// Requests batches side by side, each once.
+    async fn fetch_round(
+        &self,
+        step: &Step,
+        work: Vec<OpenBatch>,
+        sinces: &Sinces,
+        batches: &mut Batches,
+    ) -> Vec<(OpenBatch, Fetched)> {
+        let round = work.into_iter().map(async |batch| {
+            let mut list = self.list(step, batch, sinces);
+            let ended = list.run().await;
+            (list, ended)
+        });
+        let round = all(self.context.concurrency, round).await;
+        let mut fetched = Vec::with_capacity(round.len());
+        for (list, ended) in round {
+            batches.stats.add(&list.stats);
+            batches.said.add(list.said);
+            let is_begun = list.at.cursor.is_some();
+            if let Of::Batch(Batch { batch, .. }) = list.of {
+                fetched.push((batch, Fetched::of(ended, is_begun)));
+            }
+        }
+        fetched
     }
 
     /// Returns where the lists of these ids continue; empty for a step that uses neither `{since}` nor `page.lasting`. A list that
@@ -334,12 +327,18 @@ impl<'a> SharedPass<'a> {
         &self,
         step: &Step,
         batch: OpenBatch,
-        (why, withheld_until): (&str, Option<Timestamp>),
+        reason: StopReason,
         batches: &mut Batches,
     ) {
+        let why = refusal(&reason);
         let id = batch.ids.first();
         let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
         batches.said.notes.extend(note);
+        let mut withheld_until = None;
+        if is_forbidden(&reason) {
+            withheld_until = self.withheld_until(step);
+            batches.forbidden.get_or_insert(reason);
+        }
         let mut list = self.list(step, batch, &Sinces::new());
         // The landing stores the requests that no page was landed for: those that found out about the id are among them.
         list.stats = std::mem::take(&mut batches.stats);
@@ -348,6 +347,13 @@ impl<'a> SharedPass<'a> {
         if let Err(reason) = landed {
             batches.give_up(reason);
         }
+    }
+
+    /// Until when an id that the upstream forbids is not requested again: where nothing stays fresh, each pass would pay for it.
+    fn withheld_until(&self, step: &Step) -> Option<Timestamp> {
+        let fresh_for = step.ids.as_ref().and_then(|ids| ids.fresh_for);
+        let is_fresh = fresh_for.is_some();
+        (!is_fresh).then(|| self.context.clock.now() + FORBIDDEN_FOR)
     }
 
     /// Returns the list of a batch, at its position.
@@ -376,23 +382,15 @@ impl<'a> SharedPass<'a> {
             relists: self.relists,
             last_pages: 0,
         };
-        let position = Position {
+        let at = StepPosition {
             pages: batch.cursors.len() as u64,
             empty_pages: batch.empty_pages,
             cursor: batch.cursor().map(str::to_owned),
-            is_done: false,
+            ..StepPosition::first(batch.step)
         };
-        let index = batch.step;
-        let of = Of::Batch(Batch::new(&self.reference, batch));
-        let mut list = List::new(
-            self.context,
-            (self.job, &self.region),
-            (index, step),
-            start,
-            of,
-        );
-        list.position = position;
-        list
+        let of_step = (self.job, &self.region, step);
+        let of = Of::Batch(Batch::new(batch));
+        List::new((self.context, &self.reference), of_step, of, start, at)
     }
 
     /// Stores which records named the ids that a step requested. All regions have listed by then, while a batch was often
@@ -447,10 +445,46 @@ impl<'a> SharedPass<'a> {
     }
 }
 
-/// Until when an id that the upstream forbids is not requested again: where nothing stays fresh, each pass would pay for it.
-fn withheld_until(step: &Step, context: &Context) -> Option<Timestamp> {
-    let stays_fresh = step.ids.as_ref().is_some_and(|ids| ids.fresh_for.is_some());
-    (!stays_fresh).then(|| context.clock.now() + FORBIDDEN_FOR)
+/// What became of a batch.
+enum Fetched {
+    Served,
+    /// It was refused as a whole, so its halves can be requested.
+    Refused(StopReason),
+    Failed(StopReason),
+}
+
+impl Fetched {
+    /// `is_begun`: whether it has landed a page. Half of the pages of such a batch would be paid for again.
+    fn of(ended: Result<(), StopReason>, is_begun: bool) -> Self {
+        match ended {
+            Ok(()) => Self::Served,
+            Err(StopReason::Unserved(why)) if is_begun => {
+                let why = format!("the upstream refused the next page: {why}");
+                Self::Failed(StopReason::Failed(why))
+            }
+            Err(reason @ StopReason::Forbidden(_)) if is_begun => {
+                Self::Failed(StopReason::Failed(reason.to_string()))
+            }
+            Err(
+                reason @ (StopReason::Unserved(_)
+                | StopReason::Unsendable(_)
+                | StopReason::Forbidden(_)),
+            ) => Self::Refused(reason),
+            Err(reason) => Self::Failed(reason),
+        }
+    }
+}
+
+const fn is_forbidden(reason: &StopReason) -> bool {
+    matches!(reason, StopReason::Forbidden(_) | StopReason::Unsendable(_))
+}
+
+/// Why a batch was refused, without who refused it.
+fn refusal(reason: &StopReason) -> String {
+    match reason {
+        StopReason::Unserved(why) => why.clone(),
+        reason => reason.to_string(),
+    }
 }
 
 /// Where the lists of ids continue, by id.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::blocked::{Blocked, Subject};
+use super::candidates::by_job;
 use super::credentials::{Digest, Known};
-use super::due::{Candidate, by_job};
+use super::due::Candidate;
 use super::known_calls::KnownCalls;
 use super::learned_cost::LearnedCosts;
 use super::outcome::{PassOutcome, PassReport};

@@ -471,7 +471,74 @@ fn expected_names(job: &Job, pass: &PassEstimate, ids: &Ids) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use ingest_catalog::RegionState;
+    use ingest_config::Config;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+    /// Returns the pages to come of a list with at most 9, of which the last complete pass had some, and the unfinished one landed
+    /// some behind which it has a cursor or none.
+    fn to_come(last: Option<u64>, landed: Option<(u64, Option<&str>)>) -> (u64, u64, Option<u64>) {
+        let text = "
+            regions = ['US']
+            [upstreams.a]
+            base_url = 'https://a.example.com'
+            [upstreams.a.calls.list]
+            path = 'list/{region}'
+            cost = 1
+            records = { at = '/rows', kind = 'row', id = '/id' }
+            page = { kind = 'token', param = 'token', next = '/next' }
+            [credentials.a]
+            upstream = 'a'
+            limits.daily = { quota = 100, window = '24h' }
+            [jobs.a]
+            credential = 'a'
+            steps = [{ call = 'list', max_pages = 9 }]";
+        let config = Config::parse(text, Path::new("quotas.toml"), &[]).unwrap();
+        let job = Arc::clone(&config.jobs[0]);
+        let unfinished = landed.map(|(pages, cursor)| OpenPass {
+            id: PassId(1),
+            region: "US".to_owned(),
+            slice: None,
+            started_at: NOW,
+            greatest: None,
+            steps: vec![StepPosition {
+                pages,
+                cursor: cursor.map(str::to_owned),
+                ..StepPosition::first(0)
+            }],
+            batches: Vec::new(),
+            landed: 0,
+            doubts: Vec::new(),
+            relists: false,
+        });
+        let state = RegionState {
+            last_pages: last.map(|pages| (0, pages)).into_iter().collect(),
+            unfinished,
+            ..RegionState::default()
+        };
+        let candidate = Candidate::new(&job, &job.regions[0], state);
+        let range = pages(&candidate, NOW)[&0];
+        (range.min, range.expected, range.max)
+    }
+
+    #[test]
+    fn a_pass_is_expected_to_be_as_long_as_the_last_one_within_its_bound() {
+        assert_eq!(to_come(None, None), (1, 9, Some(9)));
+        assert_eq!(to_come(Some(4), None), (1, 4, Some(9)));
+        assert_eq!(to_come(Some(20), None), (1, 9, Some(9)));
+    }
+
+    #[test]
+    fn an_unfinished_pass_has_what_is_left_and_a_list_that_ended_nothing() {
+        assert_eq!(to_come(Some(4), Some((3, Some("next")))), (1, 1, Some(6)));
+        assert_eq!(to_come(Some(4), Some((7, Some("next")))), (1, 1, Some(2)));
+        assert_eq!(to_come(Some(4), Some((3, None))), (0, 0, Some(0)));
+        assert_eq!(to_come(Some(4), Some((9, Some("next")))), (0, 0, Some(0)));
+    }
 
     #[test]
     fn each_group_can_end_with_a_partial_batch_and_none_has_fewer_than_one_id() {

@@ -7,6 +7,7 @@ mod all;
 mod attempt;
 mod batches;
 mod blocked;
+mod candidates;
 mod context;
 mod credentials;
 pub(crate) mod due;
@@ -18,6 +19,7 @@ pub(crate) mod outcome;
 mod pager;
 mod pass;
 mod range;
+mod remaining;
 mod report;
 pub(crate) mod retention;
 mod stats;
@@ -38,9 +40,10 @@ use ingest_config::{Job, Region};
 
 pub use attempt::fetch_once;
 pub use blocked::Blocked;
+pub use candidates::{candidates, each_region, jobs};
 pub use context::{Context, Progress, Silent, Upstreams};
 pub use credentials::{Credentials, HeldBack, Rejections};
-pub use due::{Backfill, Candidate, candidates, each_region};
+pub use due::{Backfill, Candidate};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned};
 pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
@@ -55,7 +58,7 @@ pub use unlanded::Unlanded;
 pub use waits::Waits;
 
 use admission::Admission;
-use due::{fairest_first, jobs};
+use due::fairest_first;
 use report::{Walked, report};
 use walk::walk_admitted;
 

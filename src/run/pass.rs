@@ -1,22 +1,21 @@
 //! A pass of a region: its positions, and the walk through the steps that list.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::context::Context;
 use super::due::Candidate;
-use super::pager::{List, Of, Position, Start, StepOfPass, marks_gone};
+use super::pager::{List, Of, Start, StepOfPass, marks_gone};
 use super::stats::PassStats;
 use super::steps::{is_edited, listing_steps, readable, since_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said};
-use ingest_base::list_so_far::ListSoFar;
 use ingest_catalog::{
     AtKnown, KeptLists, KnownList, Lease, OpenPass, PassEnd, PassId, PassRef, StepPosition,
     UncutPass,
 };
 use ingest_config::{Job, Region, Step, Variable};
 use ingest_quota::Timestamp;
+use tokio::sync::Mutex;
 
 /// A pass that this run walks, under its lease.
 #[derive(Debug)]
@@ -33,25 +32,54 @@ pub struct Pass {
     pub last: Option<UncutPass>,
     /// The greatest value seen at the job's `since.at`, former passes included.
     pub greatest: Greatest,
-    /// The cursors of the last complete pass with which its lists begin, by the step's index; none in one that lists everything
-    /// again.
-    pub lasting: HashMap<usize, String>,
-    pub positions: Vec<StepPosition>,
+    /// The lists of its steps, in the order of these.
+    lists: Vec<PassList>,
     /// What it cost and contained, in this run.
     pub stats: PassStats,
     /// Notes for people, and the doubts about its lists, those of earlier runs included.
     pub said: Said,
     /// Whether it lists everything again, from the first value of `{since}`.
     pub relists: bool,
-    /// The pages with records of each step in the last pass that read its list to the end, by the step's index.
-    last_filled: HashMap<usize, u64>,
-    /// Whether the lists of its steps can end at what is known, by the step's index.
-    at_known: HashMap<usize, AtKnown>,
-    /// Those of them that the pass before it read to their ends, by the step's index: what these lack and this pass does not meet is
-    /// gone.
-    walked: HashMap<usize, KnownList>,
     // Other runs keep away from the region until it is dropped.
     _lease: Lease,
+}
+
+/// The list of a step of a pass.
+#[derive(Debug)]
+struct PassList {
+    at: StepPosition,
+    /// The cursor of the last complete pass with which it begins; `None` in a pass that lists everything again.
+    lasting: Option<String>,
+    /// The pages with records in the last pass that read it to the end.
+    last_filled: u64,
+    /// Whether it can end at what is known.
+    at_known: AtKnown,
+    /// The same list of the last complete pass, if that read it to its end and it can end at what is known: what neither of both has is
+    /// gone.
+    walked: Option<KnownList>,
+}
+
+impl PassList {
+    fn new(candidate: &Candidate, (index, step): (usize, &Step), now: Timestamp) -> Self {
+        let (state, open) = (&candidate.state, candidate.resumable(now));
+        let at = open.and_then(|pass| pass.steps.iter().find(|at| at.step == index));
+        let known = candidate.known_list(step).copied();
+        let filled = state.last_filled.iter().find(|(step, _)| *step == index);
+        let is_last = |list: &KnownList| {
+            let is_of_last = Some(list.pass) == state.last_complete_pass;
+            list.is_whole && is_of_last && !step.call.names_changes()
+        };
+        Self {
+            at: at.cloned().unwrap_or_else(|| StepPosition::first(index)),
+            lasting: candidate.lasting.get(&index).cloned(),
+            last_filled: match step.stop_at_known {
+                Some(_) => known.map_or(0, |list| list.filled),
+                None => filled.map_or(0, |(_, pages)| *pages),
+            },
+            at_known: candidate.at_known(step, now),
+            walked: known.filter(is_last),
+        }
+    }
 }
 
 impl Pass {
@@ -73,18 +101,13 @@ impl Pass {
             }),
             resumed: open.is_some(),
             began: open.map_or(now, |pass| pass.started_at),
-            positions: open.map(|pass| pass.steps.clone()).unwrap_or_default(),
+            lists: listing_steps(&candidate.job)
+                .map(|step| PassList::new(candidate, step, now))
+                .collect(),
             last: candidate.state.since.clone().filter(|_| !relists),
             said: said(candidate, open, relists),
             relists,
-            last_filled: last_filled(candidate),
-            at_known: at_known(candidate, now),
-            walked: walked(candidate),
             greatest: greatest(candidate, open, relists, now),
-            lasting: match relists {
-                true => HashMap::new(),
-                false => candidate.lasting.clone(),
-            },
             job: Arc::clone(&candidate.job),
             region: Arc::clone(&candidate.region),
             stats: PassStats {
@@ -95,77 +118,57 @@ impl Pass {
         }
     }
 
-    /// Returns the list of a step, at its position.
+    /// Returns the list of a step, at its position. Its pages are landed in the pass that is `reference`.
     fn list<'a>(
         &self,
         context: &'a Context,
-        (job, region): (&'a Job, &'a Region),
-        (index, step): (usize, &'a Step),
+        (job, region, step): (&'a Job, &'a Region, &'a Step),
+        reference: &'a Mutex<PassRef>,
+        list: &PassList,
     ) -> List<'a> {
-        let filled = self.last_filled.get(&index).copied().unwrap_or(0);
-        let at_known = self.at_known.get(&index).copied().unwrap_or_default();
-        let lasting = self.lasting.get(&index).cloned();
         let start = Start {
             ids: Vec::new(),
             began: self.began,
             since: since_of(job, (region, step), self.last.as_ref()),
             greatest: self.greatest.clone(),
             relists: self.relists,
-            last_pages: match at_known {
+            last_pages: match list.at_known {
                 // What changed has any number of pages.
-                _ if lasting.is_some() || filled == 0 => 0,
+                _ if list.lasting.is_some() || list.last_filled == 0 => 0,
                 // What is known is further behind, however many pages are new, so any end before it is checked.
                 AtKnown::Stop | AtKnown::ReadOn => u64::MAX,
-                AtKnown::Ignore => filled,
+                AtKnown::Ignore => list.last_filled,
             },
-            lasting,
+            lasting: list.lasting.clone(),
         };
-        let of = StepOfPass {
-            pass: self.reference.clone(),
+        let of = Of::Step(StepOfPass {
             is_doubtful: self.said.is_doubtful(),
-            at_known,
-            had_records: filled > 0,
+            at_known: list.at_known,
+            had_records: list.last_filled > 0,
             is_cut: false,
-        };
-        let mut list = List::new(context, (job, region), (index, step), start, Of::Step(of));
-        if let Some(at) = self.positions.iter().find(|at| at.step == index) {
-            list.resume(at);
-        }
-        list
+        });
+        let (of_step, at) = ((job, region, step), list.at.clone());
+        List::new((context, reference), of_step, of, start, at)
     }
 
     /// Takes over where the list of a step is now, and what it showed.
     fn take_back(&mut self, list: List<'_>) {
-        let (index, start, position) = (list.index, list.start, list.position);
         self.stats.add(&list.stats);
         self.said.add(list.said);
-        self.greatest = start.greatest;
-        self.positions.retain(|at| at.step != index);
-        if position != Position::default() {
-            self.positions.push(StepPosition {
-                step: index,
-                pages: position.pages,
-                cursor: position.cursor,
-                request: None,
-                empty_pages: position.empty_pages,
-                list: list.so_far,
-            });
-        }
-        if start.lasting.is_none() {
-            self.lasting.remove(&index);
-        }
-        if let Of::Step(of) = list.of {
-            self.reference = of.pass;
-            if of.is_cut {
-                self.walked.remove(&index);
-            }
+        self.greatest = list.start.greatest;
+        let is_cut = matches!(list.of, Of::Step(StepOfPass { is_cut: true, .. }));
+        let mut lists = self.lists.iter_mut();
+        if let Some(of_step) = lists.find(|one| one.at.step == list.at.step) {
+            of_step.at = list.at;
+            of_step.lasting = list.start.lasting;
+            of_step.walked = of_step.walked.filter(|_| !is_cut);
         }
     }
 
-    /// Returns what the pages of a step showed of its list.
-    fn list_of(&self, step: usize) -> ListSoFar {
-        let position = self.positions.iter().find(|one| one.step == step);
-        position.map_or_else(ListSoFar::default, |one| one.list.clone())
+    /// Returns its listing steps with their lists.
+    fn steps(&self) -> impl Iterator<Item = (&Step, &PassList)> {
+        let steps = listing_steps(&self.job).map(|(_, step)| step);
+        steps.zip(&self.lists)
     }
 
     /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost.
@@ -173,23 +176,25 @@ impl Pass {
     /// # Errors
     /// When the catalog cannot be written.
     pub async fn complete(&mut self, context: &Context) -> Result<(), StopReason> {
-        for (index, step) in listing_steps(&self.job) {
-            let list = self.list_of(index);
+        for (step, PassList { at, .. }) in self.steps() {
             // One that `max_pages` cut did not end.
-            if self.said.is_doubtful() || (list.is_ended && list.is_partial) {
+            if self.said.is_doubtful() || (at.list.is_ended && at.list.is_partial) {
                 context.forget_tags(&self.job, &step.call).await?;
             }
         }
-        let (whole, moved): (Vec<usize>, Vec<usize>) = listing_steps(&self.job)
+        let (whole, moved): (Vec<&PassList>, Vec<&PassList>) = self
+            .steps()
             // In a list that can end at what is known, a record moves to the front when it changes, also while the pass reads on: the
             // next pass finds that first.
-            .filter(|(_, step)| step.stop_at_known.is_none())
-            .filter(|(index, step)| {
-                let begins_at_cursor = self.lasting.contains_key(index);
-                self.list_of(*index).is_ended && marks_gone(&self.job, step, begins_at_cursor)
+            .filter(|(step, _)| step.stop_at_known.is_none())
+            .filter(|(step, list)| {
+                let begins_at_cursor = list.lasting.is_some();
+                list.at.list.is_ended && marks_gone(&self.job, step, begins_at_cursor)
             })
-            .map(|(index, _)| index)
-            .partition(|index| !self.list_of(*index).is_partial);
+            .map(|(_, list)| list)
+            .partition(|list| !list.at.list.is_partial);
+        let indices = |lists: Vec<&PassList>| lists.iter().map(|list| list.at.step).collect();
+        let (whole, moved): (Vec<usize>, Vec<usize>) = (indices(whole), indices(moved));
         let now = context.clock.now();
         // A list that may lack pages does not show of any record that it is gone.
         if self.said.is_doubtful() {
@@ -210,7 +215,7 @@ impl Pass {
             let finish = context.catalog.finish(pass, PassEnd::Complete, now);
             return Ok(finish.await.map(drop)?);
         }
-        for walked in self.walked.values() {
+        for walked in self.lists.iter().filter_map(|list| list.walked) {
             let of = (walked.pass, &[walked.step][..]);
             context.catalog.mark_gone(pass, of, now).await?;
         }
@@ -258,7 +263,7 @@ impl Pass {
     /// Returns how many pages its listing steps have landed, in all runs.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        self.positions.iter().map(|position| position.pages).sum()
+        self.lists.iter().map(|list| list.at.pages).sum()
     }
 }
 
@@ -294,37 +299,6 @@ fn said(candidate: &Candidate, open: Option<&OpenPass>, relists: bool) -> Said {
     said
 }
 
-/// Returns the pages with records of each step in the last pass that read its list to the end, by the step's index.
-fn last_filled(candidate: &Candidate) -> HashMap<usize, u64> {
-    let mut filled: HashMap<usize, u64> = candidate.state.last_filled.iter().copied().collect();
-    for (index, step) in listing_steps(&candidate.job) {
-        if step.stop_at_known.is_some() {
-            let list = candidate.known_list(step);
-            filled.insert(index, list.map_or(0, |list| list.filled));
-        }
-    }
-    filled
-}
-
-/// Returns whether the lists of the steps can end at what is known, by the step's index.
-fn at_known(candidate: &Candidate, now: Timestamp) -> HashMap<usize, AtKnown> {
-    let steps = listing_steps(&candidate.job);
-    steps
-        .map(|(index, step)| (index, candidate.at_known(step, now)))
-        .collect()
-}
-
-/// Returns the lists that the last complete pass read to their ends, which can end at what is known, by the step's index.
-fn walked(candidate: &Candidate) -> HashMap<usize, KnownList> {
-    let last = candidate.state.last_complete_pass;
-    let walked = |(index, step): (usize, &Step)| {
-        let list = candidate.known_list(step).copied();
-        let list = list.filter(|list| list.is_whole && Some(list.pass) == last)?;
-        (!step.call.names_changes()).then_some((index, list))
-    };
-    listing_steps(&candidate.job).filter_map(walked).collect()
-}
-
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.
 fn greatest(
     candidate: &Candidate,
@@ -349,9 +323,14 @@ fn greatest(
 /// Why it went no further. The pass has the positions that it reached.
 pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), StopReason> {
     let (job, region) = (Arc::clone(&pass.job), Arc::clone(&pass.region));
-    for step in listing_steps(&job) {
-        let mut list = pass.list(context, (&job, &region), step);
-        let mut walked = list.run().await;
+    let reference = Mutex::new(pass.reference.clone());
+    let mut walked = Ok(());
+    for (place, (_, step)) in listing_steps(&job).enumerate() {
+        let Some(of_step) = pass.lists.get(place).filter(|_| walked.is_ok()) else {
+            break;
+        };
+        let mut list = pass.list(context, (&job, &region, step), &reference, of_step);
+        walked = list.run().await;
         if walked.is_ok() {
             walked = list.judge().await;
         }
@@ -360,7 +339,7 @@ pub async fn walk(context: &Context, pass: &mut Pass) -> Result<(), StopReason> 
         }
         // Of a list that stopped, too: its requests are paid for.
         pass.take_back(list);
-        walked?;
     }
-    Ok(())
+    pass.reference = reference.into_inner();
+    walked
 }

@@ -127,8 +127,7 @@ impl Walked {
             return Some(said.clone());
         }
         let said = why(reason)?;
-        if let StopReason::Stopped(_) | StopReason::Exhausted(..) | StopReason::Paused(..) = reason
-        {
+        if let StopReason::Stopped(..) = reason {
             let known = self.reasons.entry(said.clone());
             known.or_insert_with(|| reason.clone());
         }

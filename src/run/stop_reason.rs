@@ -11,15 +11,9 @@ use ingest_quota::Units;
 /// Why a pass stops before its end. Its pages and its cursor stay in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StopReason {
-    /// A charge did not fit a limit.
-    #[error("{}", stopped(.0))]
-    Stopped(Box<StoppedBy>),
-    /// The upstream reported a limit exhausted although the ledger had granted the charge.
-    #[error("{1}")]
-    Exhausted(Box<StoppedBy>, String),
-    /// The upstream requests a longer pause than a run waits out.
-    #[error("{}", paused(.0, .1))]
-    Paused(Box<StoppedBy>, String),
+    /// A limit refused the request.
+    #[error("{}", stopped(.0, .1))]
+    Stopped(Box<StoppedBy>, Refused),
     /// The upstream does not serve this region, or these ids.
     #[error("{}", unserved(.0))]
     Unserved(String),
@@ -52,12 +46,23 @@ pub enum StopReason {
     Interrupted(Option<String>),
 }
 
+/// How a limit refused a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// The charge did not fit.
+    Charge,
+    /// The upstream reported the limit exhausted although the ledger had granted the charge.
+    Exhausted(String),
+    /// The upstream requests a longer pause than a run waits out.
+    Paused(String),
+}
+
 impl StopReason {
     /// Returns the outcome of a pass that stops for it.
     #[must_use]
     pub const fn outcome(&self) -> PassOutcome {
         match self {
-            Self::Stopped(_) | Self::Exhausted(..) | Self::Paused(..) => PassOutcome::Stopped,
+            Self::Stopped(..) => PassOutcome::Stopped,
             Self::Unserved(_)
             | Self::Unsendable(_)
             | Self::Denied(_)
@@ -72,17 +77,8 @@ impl StopReason {
     /// Returns the limit's refusal; `None` where no limit stopped the pass.
     pub const fn stop(&mut self) -> Option<&mut StoppedBy> {
         match self {
-            Self::Stopped(stop) | Self::Exhausted(stop, _) | Self::Paused(stop, _) => Some(stop),
-            Self::Unserved(_)
-            | Self::Unsendable(_)
-            | Self::Denied(_)
-            | Self::Forbidden(_)
-            | Self::LedgerAway(_)
-            | Self::BadCursor(_)
-            | Self::OldCursor(_)
-            | Self::Failed(_)
-            | Self::Busy(_)
-            | Self::Interrupted(_) => None,
+            Self::Stopped(stop, _) => Some(stop),
+            _ => None,
         }
     }
 }
@@ -112,7 +108,19 @@ fn interrupted(in_doubt: Option<&str>) -> String {
     }
 }
 
-fn stopped(by: &StoppedBy) -> String {
+fn stopped(by: &StoppedBy, refused: &Refused) -> String {
+    match refused {
+        Refused::Charge => does_not_fit(by),
+        Refused::Exhausted(message) => message.clone(),
+        Refused::Paused(message) => format!(
+            "{message}; {} is closed for every run until {}",
+            by.limit,
+            instant(by.retry_at)
+        ),
+    }
+}
+
+fn does_not_fit(by: &StoppedBy) -> String {
     let needs = format!("{} needs {} {}", by.call, count(by.units.get()), by.limit);
     let retry = format!("retry at {}", instant(by.retry_at));
     match by.closed_until.map(instant) {
@@ -151,14 +159,6 @@ fn unserved(why: &str) -> String {
         true => why.to_owned(),
         false => format!("the upstream refused the request: {why}"),
     }
-}
-
-fn paused(by: &StoppedBy, message: &str) -> String {
-    format!(
-        "{message}; {} is closed for every run until {}",
-        by.limit,
-        instant(by.retry_at)
-    )
 }
 
 /// A page that the catalog did not take.

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::all::all;
 use super::batches::{Batches, fetch_batches};
+use super::candidates::{jobs, reread};
 use super::context::Context;
-use super::due::{Candidate, jobs, reread};
+use super::due::Candidate;
 use super::estimate::names_ids;
 use super::outcome::PassOutcome;
 use super::pass::{Pass, walk};

@@ -98,6 +98,21 @@ pub struct StepPosition {
     pub list: ListSoFar,
 }
 
+impl StepPosition {
+    /// Before the first page of a step.
+    #[must_use]
+    pub fn first(step: usize) -> Self {
+        Self {
+            step,
+            pages: 0,
+            cursor: None,
+            request: None,
+            empty_pages: 0,
+            list: ListSoFar::default(),
+        }
+    }
+}
+
 /// How the steps of an unfinished pass differ from the steps that its job has now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rearrangement {

@@ -131,6 +131,24 @@ pub struct ReportedCost {
     pub free: Free,
 }
 
+impl ReportedCost {
+    /// Returns the same with other names of the limits.
+    #[must_use]
+    pub fn renamed(self, name: impl Fn(LimitName) -> LimitName) -> Self {
+        let limits = self.limits.into_iter().map(|one| ReportedLimit {
+            limit: name(one.limit),
+            ..one
+        });
+        let cost = self.cost.into_iter();
+        Self {
+            limits: limits.collect(),
+            cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
+            missing: self.missing,
+            free: self.free.renamed(name),
+        }
+    }
+}
+
 /// A page of a list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Page {
@@ -196,6 +214,14 @@ pub struct Page {
     pub clock: UpstreamClock,
     /// The slot of a large response: no other one is processed until this is dropped.
     pub slot: LargeBodySlot,
+}
+
+impl Page {
+    /// Whether it has no record, and removes none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// The state of a limit by the upstream's own count.

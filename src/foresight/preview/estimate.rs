@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Fits, KnownPreview, PREVIOUS_PASSES, Previous, Reads, StepPreview};
-use crate::run::due::{fairest_first, jobs};
+use crate::run::due::fairest_first;
 use crate::run::estimate::{Estimator, PassEstimate, pages_of_batch, requests};
-use crate::run::{Candidate, Range, Selection, candidates, steps};
+use crate::run::{Candidate, Range, Selection, candidates, jobs, steps};
 use ingest_catalog::{CatalogError, CatalogReader, LastPages};
 use ingest_config::{Call, Job, Region, Step, Variable};
 use ingest_quota::{LimitName, Timestamp, Units};

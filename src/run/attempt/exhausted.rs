@@ -6,7 +6,7 @@ use super::{Attempt, LONGEST_PAUSE};
 use crate::run::blocked::Subject;
 use crate::run::outcome::StoppedBy;
 use crate::run::report::CLOSING;
-use crate::run::stop_reason::StopReason;
+use crate::run::stop_reason::{Refused, StopReason};
 use ingest_base::plain::instant;
 use ingest_config::CredentialLimit;
 use ingest_ledger::{ClientError, Permit};
@@ -54,7 +54,7 @@ impl Attempt<'_> {
         let closed = closed_in_words(&stops);
         let why = format!("the upstream reported {exhausted} exhausted ({message}); {closed}");
         match stops.into_iter().max_by_key(|stop| stop.retry_at) {
-            Some(stop) => StopReason::Exhausted(stop.into(), why),
+            Some(stop) => StopReason::Stopped(stop.into(), Refused::Exhausted(why)),
             None => StopReason::Failed(message),
         }
     }
@@ -77,7 +77,7 @@ impl Attempt<'_> {
             first.get_or_insert(stop);
         }
         match first {
-            Some(stop) => StopReason::Paused(stop.into(), message),
+            Some(stop) => StopReason::Stopped(stop.into(), Refused::Paused(message)),
             None => {
                 let account = Subject::Account(self.account().name.clone());
                 self.context.blocked.block(account, &message);

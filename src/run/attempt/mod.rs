@@ -2,6 +2,7 @@
 //! reports. This is the only place of a run that charges and sends.
 
 mod exhausted;
+mod passed_over;
 mod permit;
 mod reconcile;
 mod refusal;
@@ -19,7 +20,8 @@ use ingest_base::record::CachedPage;
 use ingest_config::{Call, Etag, Job, Region, Step};
 use ingest_ledger::{ClientError, Permit};
 use ingest_quota::{Account, Cost, LimitName, Timestamp, Units};
-use ingest_upstream::{Exchange, Failure, Page, PageRequest, ReportedCost, ReportedLimit};
+use ingest_upstream::{Exchange, Failure, Page, PageRequest};
+use passed_over::PassedOver;
 use refusal::Retry;
 
 /// The longest pause that a run waits out. Where an upstream requests a longer one, the pass stops and the next run resumes
@@ -74,21 +76,16 @@ pub async fn fetch_page(
     request: PageRequest<'_>,
     stats: &mut PassStats,
 ) -> Result<Page, StopReason> {
+    if job.fallbacks.is_empty() {
+        return fetch_with(context, job, request, stats).await;
+    }
     let mut passed_over = PassedOver::default();
-    let mut stopped = match fetch_with(context, job, request, stats).await {
-        Err(reason) if !job.fallbacks.is_empty() => reason,
-        fetched => return fetched,
-    };
-    let mut credential = &job.credential;
-    for next in &job.fallbacks {
-        passed_over.add(&credential.name, stopped, stats)?;
-        credential = next;
-        match fetch_with(context, &job.with(credential), request, stats).await {
-            Err(reason) => stopped = reason,
-            fetched => return fetched,
+    for job in job.by_credential() {
+        match fetch_with(context, &job, request, stats).await {
+            Ok(page) => return Ok(page),
+            Err(reason) => passed_over.add(&job.credential.name, reason, stats)?,
         }
     }
-    passed_over.add(&credential.name, stopped, stats)?;
     Err(passed_over.reason())
 }
 
@@ -101,65 +98,6 @@ pub async fn fetch_once(
     let mut stats = PassStats::default();
     let page = fetch_page(context, job, request, &mut stats).await;
     (page, stats.units)
-}
-
-/// The credentials of a job that do not serve a request, while others of it may.
-#[derive(Default)]
-struct PassedOver {
-    /// The limit's refusal that fits soonest.
-    soonest: Option<(Timestamp, StopReason)>,
-    /// The first rejection of a credential.
-    denied: Option<StopReason>,
-}
-
-impl PassedOver {
-    /// Adds a credential and why it did not serve the request.
-    ///
-    /// # Errors
-    /// The reason concerns the other credentials too.
-    fn add(
-        &mut self,
-        credential: &str,
-        mut reason: StopReason,
-        stats: &mut PassStats,
-    ) -> Result<(), StopReason> {
-        if let Some(at) = reason.stop().map(|stop| stop.retry_at) {
-            if self
-                .soonest
-                .as_ref()
-                .is_none_or(|(soonest, _)| at < *soonest)
-            {
-                self.soonest = Some((at, reason));
-            }
-            return Ok(());
-        }
-        match &reason {
-            StopReason::Denied(why) => stats.deny(credential, why),
-            // Another credential may be allowed to request it.
-            StopReason::Forbidden(_) => {}
-            StopReason::Stopped(_)
-            | StopReason::Exhausted(..)
-            | StopReason::Paused(..)
-            | StopReason::Unserved(_)
-            | StopReason::Unsendable(_)
-            | StopReason::LedgerAway(_)
-            | StopReason::BadCursor(_)
-            | StopReason::OldCursor(_)
-            | StopReason::Failed(_)
-            | StopReason::Busy(_)
-            | StopReason::Interrupted(_) => return Err(reason),
-        }
-        self.denied.get_or_insert(reason);
-        Ok(())
-    }
-
-    fn reason(self) -> StopReason {
-        // A limit says when to come back. The rejections are in the statistics as well.
-        let soonest = self.soonest.map(|(_, reason)| reason);
-        soonest
-            .or(self.denied)
-            .unwrap_or_else(|| StopReason::Failed("the job has no credential".to_owned()))
-    }
 }
 
 /// Fetches one page with a job's first credential, with as many attempts as the upstream is configured for.
@@ -256,7 +194,7 @@ impl<'a> Attempt<'a> {
             let findings = &mut self.stats.findings;
             findings.add_page(request.step, page, &reported);
         }
-        let reported = self.in_ledger(reported);
+        let reported = reported.renamed(|limit| self.in_ledger(limit));
         self.log(&page, sent.elapsed());
         match page {
             Ok(page) => {
@@ -283,27 +221,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Returns what a response reports, by the names of the limits in the ledger.
-    fn in_ledger(&self, reported: ReportedCost) -> ReportedCost {
-        let credential = &self.job.credential;
-        let name = |limit: LimitName| {
-            let mut charged = self.cost.limits();
-            let found = charged.find(|charged| credential.configured_name(charged) == limit);
-            found.cloned().unwrap_or(limit)
-        };
-        let limits = reported.limits.into_iter();
-        let cost = reported.cost.into_iter();
-        ReportedCost {
-            limits: limits
-                .map(|one| ReportedLimit {
-                    limit: name(one.limit),
-                    ..one
-                })
-                .collect(),
-            cost: cost.map(|(limit, units)| (name(limit), units)).collect(),
-            free: reported.free.renamed(name),
-            missing: reported.missing,
-        }
+    /// Returns the name of a limit in the ledger.
+    fn in_ledger(&self, configured: LimitName) -> LimitName {
+        let mut charged = self.cost.limits();
+        let is_it = |name: &&LimitName| self.job.credential.configured_name(name) == configured;
+        charged.find(is_it).cloned().unwrap_or(configured)
     }
 
     /// Waits for a future, and lists it among what the run waits for.

@@ -8,7 +8,7 @@ use super::{Attempt, NoPage};
 use crate::run::blocked::Subject;
 use crate::run::outcome::StoppedBy;
 use crate::run::steps::ids_of;
-use crate::run::stop_reason::StopReason;
+use crate::run::stop_reason::{Refused, StopReason};
 use ingest_base::clock::Deadline;
 use ingest_catalog::Resource;
 use ingest_ledger::{Acquired, ChargeRequest, ClientError, Permit, Purpose};
@@ -99,7 +99,7 @@ impl Attempt<'_> {
         }
         let (account, call) = (&credential.account, &self.call.name);
         match context.blocked.refusal(account, call, self.claim()) {
-            Some(refused) => Err(StopReason::Stopped(refused.into())),
+            Some(refused) => Err(StopReason::Stopped(refused.into(), Refused::Charge)),
             None => Ok(()),
         }
     }
@@ -173,6 +173,6 @@ impl Attempt<'_> {
         context
             .blocked
             .refuse(Some(claim), stopped_by.clone(), context.clock.now());
-        Err(StopReason::Stopped(stopped_by.into()))
+        Err(StopReason::Stopped(stopped_by.into(), Refused::Charge))
     }
 }

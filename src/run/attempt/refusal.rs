@@ -14,74 +14,60 @@ use ingest_upstream::{Failure, ReportedCost, ReportedLimit, Wait};
 
 /// An attempt that returned no page, and that can be repeated.
 pub struct Retry {
-    /// How long to wait at least.
-    pub pause: Pause,
     pub why: String,
-    trouble: Trouble,
+    cause: Cause,
+    /// How long the upstream requests to wait.
+    wait: Option<Wait>,
+    /// The limit that the error rule names, if it names one.
+    limit: Option<String>,
     /// Whether the attempt stays charged: it was sent, or may have been.
     pub charged: bool,
-    /// The limit that the error rule names, if it names one.
-    pub limit: Option<String>,
-    /// The hash of a body that is not in the configured format.
-    unreadable: Option<u128>,
 }
 
-/// The pause before the next attempt.
-#[derive(Clone, Copy)]
-pub enum Pause {
-    /// None: nothing was sent.
-    None,
-    /// The upstream's configured one, which grows with each attempt.
-    Own,
-    /// What the upstream requests, or the configured one where that is longer.
-    Requested(Wait),
-}
-
-/// Whether the cause of a failed attempt would fail other requests too.
-#[derive(Clone, Copy)]
-enum Trouble {
-    /// No connection to the upstream can be made.
+/// What failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// No connection to the upstream can be made, for any request.
     Unreachable,
-    /// The account makes requests too fast.
+    /// The grant expired before the request could be sent: a new one is charged at once.
+    TooLate,
+    /// The account makes requests too fast, with any of them.
     SlowDown,
+    /// The body is not in the configured format. Holds its hash.
+    Unreadable(u128),
     /// Only this request is concerned.
-    Other,
+    Transient,
 }
 
 impl Retry {
     /// No connection could be made, so nothing was sent.
     pub const fn unreachable(why: String) -> Self {
-        Self {
-            pause: Pause::Own,
-            why,
-            trouble: Trouble::Unreachable,
-            charged: false,
-            limit: None,
-            unreadable: None,
-        }
+        Self::unsent(Cause::Unreachable, why)
     }
 
-    /// The grant expired before the request could be sent: a new one is charged at once.
-    const fn too_late(why: String) -> Self {
+    const fn unsent(cause: Cause, why: String) -> Self {
         Self {
-            pause: Pause::None,
             why,
-            trouble: Trouble::Other,
-            charged: false,
+            cause,
+            wait: None,
             limit: None,
-            unreadable: None,
+            charged: false,
         }
     }
 
     /// The upstream answered, and may have counted the request.
-    fn answered(pause: Option<Wait>, why: String, trouble: Trouble, limit: Option<String>) -> Self {
+    const fn answered(
+        cause: Cause,
+        why: String,
+        wait: Option<Wait>,
+        limit: Option<String>,
+    ) -> Self {
         Self {
-            pause: pause.map_or(Pause::Own, Pause::Requested),
             why,
-            trouble,
-            charged: true,
+            cause,
+            wait,
             limit,
-            unreadable: None,
+            charged: true,
         }
     }
 
@@ -90,8 +76,12 @@ impl Retry {
     /// # Errors
     /// The same body came again although it cannot be read: it would come again.
     pub fn is_new(&self, last: &mut Option<u128>, number: u32) -> Result<(), StopReason> {
-        let before = std::mem::replace(last, self.unreadable);
-        if self.unreadable.is_none() || before != self.unreadable {
+        let body = match self.cause {
+            Cause::Unreadable(body) => Some(body),
+            _ => None,
+        };
+        let before = std::mem::replace(last, body);
+        if body.is_none() || before != body {
             return Ok(());
         }
         let why = format!(
@@ -152,7 +142,7 @@ impl Attempt<'_> {
             }
             Failure::TooLate => {
                 self.release(permit).await?;
-                Ok(Retry::too_late(failure.to_string()))
+                Ok(Retry::unsent(Cause::TooLate, failure.to_string()))
             }
             Failure::Spent {
                 message,
@@ -169,8 +159,8 @@ impl Attempt<'_> {
                 limit,
             } => {
                 self.slow_down(retry_after);
-                let trouble = Trouble::SlowDown;
-                Ok(Retry::answered(retry_after, message, trouble, limit))
+                let cause = Cause::SlowDown;
+                Ok(Retry::answered(cause, message, retry_after, limit))
             }
             Failure::Denied(why)
                 if self
@@ -193,13 +183,13 @@ impl Attempt<'_> {
                 retry_after,
                 limit,
             } => {
-                let trouble = Trouble::Other;
-                Ok(Retry::answered(retry_after, message, trouble, limit))
+                let cause = Cause::Transient;
+                Ok(Retry::answered(cause, message, retry_after, limit))
             }
-            Failure::Unreadable { message, body } => Ok(Retry {
-                unreadable: Some(body),
-                ..Retry::answered(None, message, Trouble::Other, None)
-            }),
+            Failure::Unreadable { message, body } => {
+                let cause = Cause::Unreadable(body);
+                Ok(Retry::answered(cause, message, None, None))
+            }
         }
     }
 
@@ -211,7 +201,7 @@ impl Attempt<'_> {
     pub async fn wait_to_retry(&self, retry: Retry, number: u32) -> Result<(), StopReason> {
         let upstream = &self.job.credential.upstream;
         let attempts = upstream.attempts.max(1);
-        if let Pause::Requested(pause) = retry.pause
+        if let Some(pause) = retry.wait
             && pause.length() > LONGEST_PAUSE
         {
             let why = format!(
@@ -225,22 +215,21 @@ impl Attempt<'_> {
             let why = gave_up(attempts, &retry.why);
             let blocked = &self.context.blocked;
             // Other requests stop for the same reason, after attempts of their own or none.
-            match retry.trouble {
-                Trouble::Unreachable => {
+            match retry.cause {
+                Cause::Unreachable => {
                     blocked.block(Subject::Upstream(upstream.name.clone()), &retry.why);
                 }
-                Trouble::SlowDown => {
+                Cause::SlowDown => {
                     blocked.block(Subject::Account(self.account().name.clone()), &retry.why);
                 }
-                Trouble::Other => {}
+                Cause::TooLate | Cause::Unreadable(_) | Cause::Transient => {}
             }
             return Err(StopReason::Failed(why));
         }
-        let own = || backoff(upstream.pause, number);
-        let pause = match retry.pause {
-            Pause::None => Duration::ZERO,
-            Pause::Own => own(),
-            Pause::Requested(pause) => pause.length().max(own()),
+        let requested = retry.wait.map_or(Duration::ZERO, Wait::length);
+        let pause = match retry.cause {
+            Cause::TooLate => Duration::ZERO,
+            _ => backoff(upstream.pause, number).max(requested),
         };
         let (job, region, call) = (&self.job.name, self.region.key(), &self.call.name);
         let (units, why) = (logged(&self.cost), retry.why);

@@ -181,27 +181,13 @@ fn backfill(one: &BackfillForecast) -> String {
 }
 
 fn days(days: &[DaySpend]) -> Section {
-    let part = Section::headed("Spend by day");
-    if days.is_empty() {
-        return part;
-    }
-    let mut table = Grid::new([
-        Head::text("DAY (UTC)"),
-        Head::text("ACCOUNT"),
-        Head::text("LIMIT"),
-        Head::text("JOB"),
-        Head::number("UNITS"),
-    ]);
-    for spend in days {
-        table.row([
-            spend.day.to_string().into(),
-            spend.account.clone().into(),
-            spend.limit.clone().into(),
-            spend.job.clone().into(),
-            count(spend.units.get()).into(),
-        ]);
-    }
-    part.with_piece(table)
+    let table = Grid::of(days)
+        .column(Head::text("DAY (UTC)"), |spend| spend.day.to_string())
+        .column(Head::text("ACCOUNT"), |spend| &spend.account)
+        .column(Head::text("LIMIT"), |spend| &spend.limit)
+        .column(Head::text("JOB"), |spend| &spend.job)
+        .column(Head::number("UNITS"), |spend| count(spend.units.get()));
+    Section::headed("Spend by day").with_rows(table)
 }
 
 /// The units in the window over time, against the limit.
@@ -220,29 +206,21 @@ fn picture(limit: &LimitForecast) -> Section {
 }
 
 fn jobs(jobs: &[JobFit]) -> Section {
-    let part = Section::headed("What fits");
-    if jobs.is_empty() {
-        return part;
-    }
-    let mut table = Grid::new([
-        Head::text("JOB"),
-        Head::text("EVERY"),
-        Head::text("MIN INTERVAL"),
-        Head::number("REGIONS"),
-        Head::number("MAX REGIONS"),
-    ]);
     let every = |seconds: Option<u64>, none: &str| match seconds {
         Some(seconds) => span(Duration::from_secs(seconds)),
         None => none.to_owned(),
     };
-    for job in jobs {
-        table.row([
-            job.job.clone().into(),
-            every(job.every_seconds, "every run").into(),
-            every(job.shortest_every_seconds, "none").into(),
-            job.regions.to_string().into(),
-            job.most_regions.to_string().into(),
-        ]);
-    }
-    part.with_piece(table)
+    let table = Grid::of(jobs)
+        .column(Head::text("JOB"), |job| &job.job)
+        .column(Head::text("EVERY"), |job| {
+            every(job.every_seconds, "every run")
+        })
+        .column(Head::text("MIN INTERVAL"), |job| {
+            every(job.shortest_every_seconds, "none")
+        })
+        .column(Head::number("REGIONS"), |job| job.regions.to_string())
+        .column(Head::number("MAX REGIONS"), |job| {
+            job.most_regions.to_string()
+        });
+    Section::headed("What fits").with_rows(table)
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::environment::Environment;
 use super::figures::{cost, count};
+use super::groups::{Group, grouped};
 use super::output::Message;
 use super::refill::recorded_ledger;
 use super::slices::{self, Said};
@@ -185,59 +186,54 @@ impl History {
 }
 
 fn day(rows: &[HistoryRow], all: bool) -> Section {
-    let mut table = Grid::new([
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("COMPLETE"),
-        Head::number("PAGES").spare(0),
-        Head::number("RECORDS").spare(2),
-        Head::number("REQUESTS").spare(1),
-        Head::text("UNITS"),
-    ]);
-    for group in groups(rows, all || rows.len() <= MOST_ROWS) {
-        let [first, ..] = &*group else { continue };
-        let sum = |number: fn(&HistoryRow) -> u64| group.iter().map(|row| number(row)).sum::<u64>();
-        let (passes, complete) = (sum(|row| row.passes), sum(|row| row.complete));
-        let mut units = Cost::none();
-        for row in &group {
-            let of_row = row.units.iter();
-            let of_row = of_row.map(|(limit, sum)| (limit.clone(), Units::new(*sum)));
-            units.add(&of_row.collect());
-        }
-        let complete = match passes {
-            0 => "-".to_owned(),
-            _ => format!("{} of {}", count(complete), count(passes)),
-        };
-        let of_others = |row: &HistoryRow| row.job == first.job && row.account != first.account;
-        let is_shared = rows.iter().any(of_others);
-        table.row([
-            whose(first, &group, is_shared.then_some(&*first.account)),
-            regions(&group).into(),
-            complete.into(),
-            count(sum(|row| row.pages)).into(),
-            count(sum(|row| row.records)).into(),
-            count(sum(|row| row.requests)).into(),
-            cost(&units).into(),
-        ]);
-    }
+    let groups = groups(rows, all || rows.len() <= MOST_ROWS);
+    let complete = |group: &Group<'_, HistoryRow>| match group.sum(|row| row.passes) {
+        0 => "-".to_owned(),
+        passes => format!(
+            "{} of {}",
+            count(group.sum(|row| row.complete)),
+            count(passes)
+        ),
+    };
+    let units = |row: &HistoryRow| -> Cost {
+        let units = row.units.iter();
+        units
+            .map(|(limit, sum)| (limit.clone(), Units::new(*sum)))
+            .collect()
+    };
+    let table = Grid::of(&groups)
+        .column(Head::text("JOB"), |group| whose(group, rows))
+        .column(Head::text("REGION"), |group| regions(&group.all))
+        .column(Head::text("COMPLETE"), complete)
+        .column(Head::number("PAGES").spare(0), |group| {
+            count(group.sum(|row| row.pages))
+        })
+        .column(Head::number("RECORDS").spare(2), |group| {
+            count(group.sum(|row| row.records))
+        })
+        .column(Head::number("REQUESTS").spare(1), |group| {
+            count(group.sum(|row| row.requests))
+        })
+        .column(Head::text("UNITS"), |group| cost(&group.cost(units)));
     let day = rows.first().map_or("", |row| &row.day);
     let mut part = Section {
         is_headed: true,
-        ..Section::headed(format!("{day} (UTC)"))
+        ..Section::headed(format!("{day} (UTC)")).with_piece(table)
     };
-    part.blocks.push(table.into());
     part.say_all(slices::said(rows.iter().flat_map(said)));
     part
 }
 
-/// The job of rows, which leads to its passes; with the account where the job charged several.
-fn whose(first: &HistoryRow, group: &[&HistoryRow], account: Option<&str>) -> Phrases {
+/// The job of rows, which leads to its passes; with the account where the job charged several that day.
+fn whose(group: &Group<'_, HistoryRow>, day: &[HistoryRow]) -> Phrases {
+    let first = group.first;
+    let of_others = |row: &HistoryRow| row.job == first.job && row.account != first.account;
     let whose = first.origin.whose(first.job.as_deref());
-    let whose = match account {
-        Some(account) => format!("{whose} ({account})"),
-        None => whose.to_owned(),
+    let whose = match day.iter().any(of_others) {
+        true => format!("{whose} ({})", first.account),
+        false => whose.to_owned(),
     };
-    let region = first.region.as_deref().filter(|_| group.len() == 1);
+    let region = first.region.as_deref().filter(|_| group.all.len() == 1);
     match &first.job {
         Some(job) => Phrase::linked(whose, PageLink::passes(job, region)).into(),
         None => whose.into(),
@@ -257,19 +253,17 @@ fn regions(group: &[&HistoryRow]) -> String {
 /// Of more regions in a day, those of a job are one row.
 const MOST_ROWS: usize = 40;
 
-/// Puts the regions of each job together, unless each is a row.
-fn groups(rows: &[HistoryRow], each: bool) -> Vec<Vec<&HistoryRow>> {
-    if each {
-        return rows.iter().map(|row| vec![row]).collect();
-    }
-    let mut groups: BTreeMap<(&str, &Option<String>, Origin, bool), Vec<&HistoryRow>> =
-        BTreeMap::new();
-    for row in rows {
+/// Puts the regions of each job together, its batches apart, unless each is a row.
+fn groups(rows: &[HistoryRow], each: bool) -> Vec<Group<'_, HistoryRow>> {
+    fn key(row: &HistoryRow) -> impl Ord {
         let is_shared = row.region.as_deref() == Some(Region::SHARED);
-        let key = (&*row.account, &row.job, row.origin, is_shared);
-        groups.entry(key).or_default().push(row);
+        (&*row.account, &row.job, row.origin, is_shared)
     }
-    groups.into_values().collect()
+    let mut sorted: Vec<&HistoryRow> = rows.iter().collect();
+    if !each {
+        sorted.sort_by(|one, other| key(one).cmp(&key(other)));
+    }
+    grouped(sorted, |one, other| !each && key(one) == key(other))
 }
 
 /// Returns each doubt and each note of a row.

@@ -15,6 +15,7 @@ pub(crate) mod export;
 pub(crate) mod figures;
 pub(crate) mod forecast;
 mod generate;
+mod groups;
 pub(crate) mod history;
 pub mod limits;
 mod lost_catalog;

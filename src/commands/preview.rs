@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::figures::{count, deleted, instant, span, units};
+use super::groups::{Group, grouped};
 use super::output::Message;
 use super::{Error, output, refill, slices};
 use crate::cli::{Global, RunArgs};
 use crate::doc::{Doc, Grid, Head, Phrase, Section, Tone};
 use crate::exit::Exit;
 use crate::foresight::{
-    self, FirstUnfit, Fits, JobsHeldBack, LimitPreview, PassPreview, Preview, Previous, Reads,
-    StepPreview,
+    self, FirstUnfit, Fits, JobsHeldBack, KnownPreview, LimitPreview, PassPreview, Preview,
+    Previous, Reads, StepPreview,
 };
 use crate::run::{self, Range, Rejections, Selection};
 use ingest_config::{Job, Region, Slice};
@@ -147,52 +148,43 @@ fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
 
 /// `trending US, GB; discover US`
 fn completed(passes: &[PassPreview]) -> String {
-    let mut jobs: Vec<(&str, Vec<&PassPreview>)> = Vec::new();
-    for pass in passes.iter().filter(|pass| pass.fits == Fits::All) {
-        match jobs.iter_mut().find(|(job, _)| *job == pass.job) {
-            Some((_, passes)) => passes.push(pass),
-            None => jobs.push((&pass.job, vec![pass])),
-        }
-    }
+    let complete = passes.iter().filter(|pass| pass.fits == Fits::All);
+    let jobs = grouped(complete, |one, other| one.job == other.job);
     if jobs.is_empty() {
         return "no region".to_owned();
     }
-    jobs.iter()
-        .map(|(job, passes)| {
-            let regions = passes.iter().map(|pass| (pass.region.as_str(), pass.slice));
-            format!("{job} {}", slices::named(regions))
-        })
-        .collect::<Vec<_>>()
-        .join("; ")
+    let job = |job: &Group<'_, PassPreview>| {
+        let regions = job.all.iter().map(|pass| (&*pass.region, pass.slice));
+        format!("{} {}", job.first.job, slices::named(regions))
+    };
+    jobs.iter().map(job).collect::<Vec<_>>().join("; ")
 }
 
 fn steps(steps: &[StepPreview]) -> Section {
     let due = || steps.iter().filter(|step| step.due);
     let shown = rows(due().filter(|step| step.requests.max != Some(0)));
     let with_previous = shown.iter().any(|row| row.step.previous.is_some());
-    let mut columns = vec![
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("CALL").spare(1),
-        Head::number("REQUESTS").spare(2),
-    ];
-    columns.extend(with_previous.then_some(Head::text("LAST PASSES").spare(0)));
-    columns.push(Head::text("UNITS"));
-    let mut table = Grid::new(columns);
-    for StepRow { step, slices } in shown {
-        let units = step.units.iter();
+    let units = |row: &StepRow| {
+        let units = row.step.units.iter();
         let units = units.map(|(limit, units)| format!("{} {limit}", range(*units)));
-        let regions = slices.iter().map(|slice| (step.region.as_str(), *slice));
-        let mut row = vec![
-            step.job.clone(),
-            slices::named(regions),
-            step.call.clone(),
-            range(step.requests),
-        ];
-        row.extend(with_previous.then(|| step.previous.map_or_else(String::new, previous)));
-        row.push(units.collect::<Vec<_>>().join(", "));
-        table.row(row.into_iter().map(Into::into));
+        units.collect::<Vec<_>>().join(", ")
+    };
+    let mut table = Grid::of(&shown)
+        .column(Head::text("JOB"), |row| &row.step.job)
+        .column(Head::text("REGION"), |row| {
+            let slices = row.slices.iter();
+            slices::named(slices.map(|slice| (&*row.step.region, *slice)))
+        })
+        .column(Head::text("CALL").spare(1), |row| &row.step.call)
+        .column(Head::number("REQUESTS").spare(2), |row| {
+            range(row.step.requests)
+        });
+    if with_previous {
+        table = table.column(Head::text("LAST PASSES").spare(0), |row| {
+            row.step.previous.map_or_else(String::new, previous)
+        });
     }
+    let table = table.column(Head::text("UNITS"), units);
     let follows_first = due().any(StepPreview::follows_first_pass);
     let is_shared = due().any(|step| step.region == Region::SHARED);
     let assumes_one_page = due().any(|step| step.assumes_one_page && step.requests.max != Some(0));
@@ -202,8 +194,7 @@ fn steps(steps: &[StepPreview]) -> Section {
         (assumes_one_page, PAGES),
         (true, RETRIES),
     ];
-    let mut part = Section::headed("The next run");
-    part.blocks.push(table.into());
+    let mut part = Section::headed("The next run").with_piece(table);
     part.say_all(known(steps));
     part.say_all(
         said.iter()
@@ -221,34 +212,29 @@ const PAGES: &str =
 
 /// How lists are read that can end at what is known: a line for each call, and for what its passes read.
 fn known(steps: &[StepPreview]) -> Vec<String> {
-    let mut lines: Vec<(&str, Reads, Option<Timestamp>)> = Vec::new();
-    for step in steps.iter().filter(|step| step.due) {
-        let Some(known) = step.stops_at_known else {
-            continue;
-        };
-        let same = lines
-            .iter_mut()
-            .find(|(call, reads, _)| *call == step.call && *reads == known.reads);
-        match same {
-            // The first of its regions.
-            Some((.., at)) => *at = (*at).into_iter().chain(known.complete_at).min(),
-            None => lines.push((&step.call, known.reads, known.complete_at)),
+    let due = steps.iter().filter(|step| step.due);
+    let known = due.filter_map(|step| Some((&*step.call, step.stops_at_known?)));
+    let known: Vec<(&str, KnownPreview)> = known.collect();
+    let line = |group: &Group<'_, (&str, KnownPreview)>| {
+        let (call, known) = group.first;
+        if known.reads == Reads::Everything {
+            return format!("{call} is read to its end in this pass.");
         }
-    }
-    let line = |(call, reads, at): (&str, Reads, Option<Timestamp>)| match (reads, at) {
-        (Reads::Everything, _) => format!("{call} is read to its end in this pass."),
-        (Reads::WhatIsNew, at) => {
-            let again = at.map_or_else(
-                || "it is read to its end by --relist only".to_owned(),
-                |at| format!("everything is read again from {} on", instant(at)),
-            );
-            format!(
-                "{call} stops at the first page that is known and unchanged, which is expected to be its first; each page of new \
-                 records is one more request, and {again}."
-            )
-        }
+        // The first of its regions.
+        let at = group.all.iter().filter_map(|(_, known)| known.complete_at);
+        let again = at.min().map_or_else(
+            || "it is read to its end by --relist only".to_owned(),
+            |at| format!("everything is read again from {} on", instant(at)),
+        );
+        format!(
+            "{call} stops at the first page that is known and unchanged, which is expected to be its first; each page of new \
+             records is one more request, and {again}."
+        )
     };
-    lines.into_iter().map(line).collect()
+    let groups = grouped(&known, |one, other| {
+        (one.0, one.1.reads) == (other.0, other.1.reads)
+    });
+    groups.iter().map(line).collect()
 }
 
 /// A row of the table: a step of a region, or of all slices of a region.
@@ -304,27 +290,24 @@ fn previous(previous: Previous) -> String {
 }
 
 fn limits(limits: &[LimitPreview]) -> Section {
-    let mut table = Grid::new([
-        Head::text("ACCOUNT").spare(3),
-        Head::text("LIMIT"),
-        Head::number("LEFT").spare(2),
-        Head::number("AT LEAST").spare(0),
-        Head::number("EXPECTED"),
-        Head::number("AT MOST").spare(1),
-        Head::text(""),
-    ]);
-    for limit in limits {
-        let most = limit.units.max;
-        table.row([
-            limit.account.clone().into(),
-            limit.limit.clone().into(),
-            units(limit.remaining).into(),
-            count(limit.units.min).into(),
-            count(limit.units.expected).into(),
-            most.map_or_else(|| "unbounded".to_owned(), count).into(),
-            fits(limit).into(),
-        ]);
-    }
+    let most = |limit: &LimitPreview| match limit.units.max {
+        Some(most) => count(most),
+        None => "unbounded".to_owned(),
+    };
+    let table = Grid::of(limits)
+        .column(Head::text("ACCOUNT").spare(3), |limit| &limit.account)
+        .column(Head::text("LIMIT"), |limit| &limit.limit)
+        .column(Head::number("LEFT").spare(2), |limit| {
+            units(limit.remaining)
+        })
+        .column(Head::number("AT LEAST").spare(0), |limit| {
+            count(limit.units.min)
+        })
+        .column(Head::number("EXPECTED"), |limit| {
+            count(limit.units.expected)
+        })
+        .column(Head::number("AT MOST").spare(1), most)
+        .column(Head::text(""), fits);
     Section::headed("Limits").with_piece(table)
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::charge::id_of;
 use super::environment::Environment;
-use super::names::account_named;
+use super::names::{account_named, unknown};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::{Error, output};
@@ -16,6 +16,15 @@ use ingest_base::plain;
 use ingest_ledger::{Found, LedgerClient};
 use ingest_quota::{Account, ChargeId, Cost};
 
+/// A charge that was corrected to its true cost.
+pub struct Correction {
+    pub account: String,
+    /// Not where another machine made it and the ledger cannot be asked for it: it is corrected at the next contact.
+    pub is_known: bool,
+    /// Whether it counts no longer, as before.
+    pub was_released: bool,
+}
+
 /// Releases the charge, in the account that has the id.
 pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
@@ -24,13 +33,12 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     environment.expect_ledger(global)?;
     environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
-    let (account, found) = locate(&*ledger, &accounts, args.account.as_deref(), &id).await?;
+    let account = args.account.as_deref();
+    let correction = correct(&*ledger, (&accounts, account), &id, &Cost::none()).await?;
     // One that was released before is found so, and a repeated release succeeds.
-    if let Some(charge) = charge_of(&found, &id) {
-        ledger.correct(&account, charge, &Cost::none()).await?;
-    }
-    let account = &account.name;
-    let is_known = found != Found::CannotTell;
+    let Correction {
+        account, is_known, ..
+    } = correction;
     let report = json!({ "id": id, "account": account, "released": is_known });
     output::report(global, &report, |_| match is_known {
         true => Message::Done(format!("Released: {id} no longer counts in {account}.")),
@@ -46,18 +54,38 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     })
 }
 
-/// Returns the charge to correct where this was found of an id; `None` for one that was taken back.
-pub fn charge_of<'f>(found: &'f Found, id: &'f ChargeId) -> Option<&'f ChargeId> {
-    match found {
-        Found::Counting(charge) => Some(charge),
-        Found::CannotTell => Some(id),
-        Found::TakenBack | Found::Unknown => None,
+/// Corrects a charge to its true cost, to nothing without units: in the named account, or in the only one of these that has the id.
+///
+/// # Errors
+/// No account or several have the id, or the account has no such limit.
+pub async fn correct(
+    ledger: &dyn LedgerClient,
+    (accounts, named): (&[Arc<Account>], Option<&str>),
+    id: &ChargeId,
+    units: &Cost,
+) -> Result<Correction, Error> {
+    let (account, located) = locate(ledger, accounts, named, id).await?;
+    let known = || account.limits.keys().map(String::as_str);
+    let mut limits = units.limits();
+    if let Some(limit) = limits.find(|limit| !account.limits.contains_key(*limit)) {
+        return Err(unknown("limit", limit, known()));
     }
+    // Found again with the correction: another process may have released it meanwhile, and a release is final.
+    let found = match &located {
+        Found::Counting(charge) => ledger.correct(&account, charge, units).await?,
+        Found::CannotTell => ledger.correct(&account, id, units).await?,
+        Found::TakenBack | Found::Unknown => Found::TakenBack,
+    };
+    Ok(Correction {
+        account: account.name.clone(),
+        is_known: located != Found::CannotTell,
+        was_released: matches!(found, Found::TakenBack | Found::Unknown),
+    })
 }
 
 /// Returns the account of a charge, the named one or the only one of these that has the id, and what became of it, which is not
 /// `Unknown`.
-pub async fn locate(
+async fn locate(
     ledger: &dyn LedgerClient,
     accounts: &[Arc<Account>],
     account: Option<&str>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::environment::Environment;
 use super::figures::{cost, count, counted, deleted, instant, span, took, units};
+use super::groups::{Group, grouped};
 use super::lost_catalog::NoCatalog;
 use super::metrics::{self, LastRun};
 use super::output::Message;
@@ -26,7 +27,7 @@ use crate::run::{
 use ingest_base::clock::{Clock, Monotonic, SystemClock};
 use ingest_catalog::Catalog;
 use ingest_config::Region;
-use ingest_quota::{Cost, Units};
+use ingest_quota::Units;
 
 /// Walks the due regions.
 pub async fn run(global: &Global, args: &RunArgs) -> Result<Exit, Error> {
@@ -294,26 +295,19 @@ fn headline(report: &RunReport, elapsed: Duration) -> Vec<String> {
 
 /// `Left to do: videos 3 of 8 regions.`; `None` where a limit stopped no region.
 fn left(report: &RunReport) -> Option<String> {
-    // By job, and whether they are slices: those that a limit stopped, and all that were due.
-    let mut jobs: Vec<((&str, bool), u64, u64)> = Vec::new();
     let is_due =
         |pass: &&PassReport| pass.region != Region::SHARED && pass.outcome != PassOutcome::NotDue;
-    for pass in report.passes.iter().filter(is_due) {
-        let of = (pass.job.as_str(), pass.slice.is_some());
-        let is_left = u64::from(pass.outcome == PassOutcome::Stopped);
-        match jobs.iter_mut().find(|(known, ..)| *known == of) {
-            Some((_, left, due)) => (*left, *due) = (*left + is_left, *due + 1),
-            None => jobs.push((of, is_left, 1)),
-        }
-    }
-    let all: Vec<String> = jobs
-        .iter()
-        .filter(|(_, left, _)| *left > 0)
-        .map(|((job, is_slice), left, due)| {
-            let what = if *is_slice { "slice" } else { "region" };
-            format!("{job} {} of {}", count(*left), counted(*due, what))
-        })
-        .collect();
+    let of = |pass: &PassReport| (pass.job.clone(), pass.slice.is_some());
+    let due = report.passes.iter().filter(is_due);
+    let jobs = grouped(due, |one, other| of(one) == of(other));
+    let left = |jobs: &Group<'_, PassReport>| {
+        let left = jobs.sum(|pass| u64::from(pass.outcome == PassOutcome::Stopped));
+        let (job, is_slice) = of(jobs.first);
+        let what = if is_slice { "slice" } else { "region" };
+        let due = counted(jobs.all.len() as u64, what);
+        (left > 0).then(|| format!("{job} {} of {due}", count(left)))
+    };
+    let all: Vec<String> = jobs.iter().filter_map(left).collect();
     (!all.is_empty()).then(|| format!("Left to do: {}.", all.join(", ")))
 }
 
@@ -323,29 +317,6 @@ fn causes(passes: &[PassReport]) -> Vec<Phrases> {
         let region = (pass.region.as_str(), pass.slice);
         Some((pass.job.as_str(), region, pass.detail.clone()?))
     }))
-}
-
-/// Puts passes together that are alike, in their order.
-fn grouped<'p>(
-    passes: impl Iterator<Item = &'p PassReport>,
-    alike: impl Fn(&PassReport, &PassReport) -> bool,
-) -> Vec<Vec<&'p PassReport>> {
-    let mut groups: Vec<Vec<&PassReport>> = Vec::new();
-    for pass in passes {
-        let is_alike = |group: &&mut Vec<&PassReport>| {
-            let first = group.first();
-            first.is_some_and(|first| alike(first, pass))
-        };
-        match groups.iter_mut().find(is_alike) {
-            Some(group) => group.push(pass),
-            None => groups.push(vec![pass]),
-        }
-    }
-    groups
-}
-
-fn regions(group: &[&PassReport]) -> String {
-    slices::named(group.iter().map(|pass| (pass.region.as_str(), pass.slice)))
 }
 
 /// Returns which limit stopped the run, and when a retry fits.
@@ -382,40 +353,33 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
 }
 
 fn passes(passes: &[PassReport]) -> Section {
-    let mut table = Grid::new([
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("OUTCOME"),
-        Head::number("PAGES").spare(0),
-        Head::number("RECORDS").spare(2),
-        Head::number("REQUESTS").spare(1),
-        Head::text("UNITS"),
-    ]);
     let complete = passes.iter().filter(|pass| is_plain(pass)).count();
-    let alike = |a: &PassReport, b: &PassReport| {
+    let groups = grouped(passes, |a, b| {
         let is_sum = complete > MOST_COMPLETE && is_plain(a) && is_plain(b) && a.job == b.job;
         is_sum || untouched_alike(a, b)
-    };
-    for group in grouped(passes.iter(), alike) {
-        let [pass, ..] = &*group else { continue };
-        let sum = |number: fn(&PassReport) -> u64| {
-            let numbers = group.iter().map(|pass| number(pass));
-            Phrases::from(count(numbers.sum()))
-        };
-        let mut charged = Cost::none();
-        group.iter().for_each(|pass| charged.add(&pass.units));
-        let regions = regions(&group);
+    });
+    let regions = |group: &Group<'_, PassReport>| {
+        let regions = group.all.iter();
+        let regions = slices::named(regions.map(|pass| (pass.region.as_str(), pass.slice)));
         let counted = slices::counted_if_many(&regions);
-        table.row([
-            pass.job.clone().into(),
-            Phrases::from(regions).or_short(counted),
-            outcome(pass).into(),
-            sum(|pass| pass.pages),
-            sum(|pass| pass.records),
-            sum(|pass| pass.requests),
-            cost(&charged).into(),
-        ]);
-    }
+        Phrases::from(regions).or_short(counted)
+    };
+    let table = Grid::of(&groups)
+        .column(Head::text("JOB"), |group| &group.first.job)
+        .column(Head::text("REGION"), regions)
+        .column(Head::text("OUTCOME"), |group| outcome(group.first))
+        .column(Head::number("PAGES").spare(0), |group| {
+            count(group.sum(|pass| pass.pages))
+        })
+        .column(Head::number("RECORDS").spare(2), |group| {
+            count(group.sum(|pass| pass.records))
+        })
+        .column(Head::number("REQUESTS").spare(1), |group| {
+            count(group.sum(|pass| pass.requests))
+        })
+        .column(Head::text("UNITS"), |group| {
+            cost(&group.cost(|pass| pass.units.clone()))
+        });
     Section::default().with_piece(table)
 }
 
@@ -450,25 +414,18 @@ fn outcome(pass: &PassReport) -> Phrase {
 }
 
 fn limits(limits: &[LimitReport]) -> Section {
-    let mut table = Grid::new([
-        Head::text("ACCOUNT"),
-        Head::text("LIMIT"),
-        Head::number("USED"),
-        Head::number("OF").spare(0),
-        Head::number("LEFT"),
-        Head::text(""),
-    ]);
-    for limit in limits {
-        let until = limit.closed_until;
-        let closed = until.map(|until| format!("closed until {}", instant(until)));
-        table.row([
-            limit.account.clone().into(),
-            limit.limit.clone().into(),
-            units(limit.used).into(),
-            count(limit.enforced.get()).into(),
-            units(limit.remaining).into(),
-            closed.unwrap_or_default().into(),
-        ]);
-    }
+    let closed = |limit: &LimitReport| {
+        let closed = limit.closed_until;
+        closed.map(|until| format!("closed until {}", instant(until)))
+    };
+    let table = Grid::of(limits)
+        .column(Head::text("ACCOUNT"), |limit| &limit.account)
+        .column(Head::text("LIMIT"), |limit| &limit.limit)
+        .column(Head::number("USED"), |limit| units(limit.used))
+        .column(Head::number("OF").spare(0), |limit| {
+            count(limit.enforced.get())
+        })
+        .column(Head::number("LEFT"), |limit| units(limit.remaining))
+        .column(Head::text(""), |limit| closed(limit).unwrap_or_default());
     Section::default().with_piece(table)
 }

@@ -1,6 +1,7 @@
 //! Regions and slices, as text.
 
 use super::figures::{count, counted};
+use super::groups::{Group, grouped};
 use crate::doc::{PageLink, Phrase, Phrases};
 use ingest_config::{Region, Slice};
 
@@ -57,47 +58,40 @@ fn said_of<'a>(
     all: impl Iterator<Item = Said<'a>>,
     name: impl Fn(&Regions<'a>) -> String,
 ) -> Vec<Phrases> {
-    let mut groups: Vec<(&str, String, Regions<'a>)> = Vec::new();
-    for (job, region, text) in all {
-        match groups.iter_mut().find(|one| one.0 == job && one.1 == text) {
-            Some((_, _, regions)) => regions.push(region),
-            None => groups.push((job, text, vec![region])),
-        }
-    }
-    let line = |(job, text, regions): (&str, String, Regions<'a>)| {
-        let first = regions.first().map(|(code, _)| *code);
-        let is_one = regions.iter().all(|(code, _)| Some(*code) == first);
-        let passes = PageLink::passes(job, first.filter(|_| is_one));
+    let all: Vec<Said<'a>> = all.collect();
+    let line = |group: &Group<'_, Said<'a>>| {
+        let (job, (first, _), text) = group.first;
+        let regions: Regions<'a> = group.all.iter().map(|(_, region, _)| *region).collect();
+        let is_one = regions.iter().all(|(code, _)| code == first);
+        let passes = PageLink::passes(job, Some(*first).filter(|_| is_one));
         let whose = Phrase::linked(format!("{job} {}", name(&regions)), passes);
         Phrases::from(whose).and(format!(": {text}."))
     };
-    groups.into_iter().map(line).collect()
+    let groups = grouped(&all, |one, other| (one.0, &one.2) == (other.0, &other.2));
+    groups.iter().map(line).collect()
 }
 
 /// Names regions and slices in their order. Many slices of a region are one name: `US (37 slices)`.
 fn names<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> Vec<String> {
-    let mut regions: Vec<(&str, Vec<Option<Slice>>)> = Vec::new();
-    for (region, slice) in all {
-        match regions.iter_mut().find(|(one, _)| *one == region) {
-            Some((_, slices)) if slice.is_some() => slices.push(slice),
-            _ => regions.push((region, vec![slice])),
-        }
-    }
-    let name = |(region, slices): (&str, Vec<Option<Slice>>)| match slices.len() {
-        many if many > MOST_NAMED => {
-            let many = format!("{} slices", count(many as u64));
-            vec![if region == Region::NONE {
-                many
-            } else {
-                format!("{} ({many})", region)
-            }]
-        }
-        _ => {
-            let keys = slices
-                .into_iter()
-                .map(|slice| Region::key_of(region, slice));
-            keys.collect()
+    let all: Regions<'a> = all.collect();
+    let regions = grouped(&all, |first, one| first.0 == one.0 && one.1.is_some());
+    let name = |group: &Group<'_, (&str, Option<Slice>)>| {
+        let (region, _) = *group.first;
+        match group.all.len() {
+            many if many > MOST_NAMED => {
+                let many = format!("{} slices", count(many as u64));
+                vec![if region == Region::NONE {
+                    many
+                } else {
+                    format!("{region} ({many})")
+                }]
+            }
+            _ => {
+                let keys = group.all.iter();
+                keys.map(|(_, slice)| Region::key_of(region, *slice))
+                    .collect()
+            }
         }
     };
-    regions.into_iter().flat_map(name).collect()
+    regions.iter().flat_map(name).collect()
 }

@@ -77,6 +77,12 @@ pub struct Grid {
     pub rows: Vec<Vec<Phrases>>,
 }
 
+/// A table that is made column by column: the head of each stands beside what it shows of a row.
+pub struct Columns<'r, R> {
+    of: &'r [R],
+    grid: Grid,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     pub head: &'static str,
@@ -175,6 +181,15 @@ impl Section {
     pub fn with_piece(mut self, piece: impl Into<DocBlock>) -> Self {
         self.blocks.push(piece.into());
         self
+    }
+
+    /// The part with a table, if that has a row.
+    #[must_use]
+    pub fn with_rows<R>(self, table: Columns<'_, R>) -> Self {
+        match table.of.is_empty() {
+            true => self,
+            false => self.with_piece(table),
+        }
     }
 
     /// Adds a line.
@@ -297,22 +312,33 @@ impl PageLink {
 }
 
 impl Grid {
-    pub fn new(columns: impl Into<Vec<Head>>) -> Self {
-        Self {
-            columns: columns.into(),
-            rows: Vec::new(),
+    /// A table with a row for each of these.
+    pub fn of<R>(rows: &[R]) -> Columns<'_, R> {
+        Columns {
+            of: rows,
+            grid: Self {
+                columns: Vec::new(),
+                rows: rows.iter().map(|_| Vec::new()).collect(),
+            },
         }
-    }
-
-    /// Adds a row, with a cell for each column.
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Phrases>) {
-        self.rows.push(cells.into_iter().collect());
     }
 }
 
-impl From<Grid> for DocBlock {
-    fn from(table: Grid) -> Self {
-        Self::Grid(table)
+impl<'r, R> Columns<'r, R> {
+    /// Adds a column.
+    #[must_use]
+    pub fn column<C: Into<Phrases>>(mut self, head: Head, cell: impl Fn(&'r R) -> C) -> Self {
+        self.grid.columns.push(head);
+        for (row, of) in self.grid.rows.iter_mut().zip(self.of) {
+            row.push(cell(of).into());
+        }
+        self
+    }
+}
+
+impl<R> From<Columns<'_, R>> for DocBlock {
+    fn from(table: Columns<'_, R>) -> Self {
+        Self::Grid(table.grid)
     }
 }
 

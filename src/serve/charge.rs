@@ -20,18 +20,18 @@ use tokio::time::timeout;
 
 use super::App;
 use super::api::{JSON, json_text};
-use super::auth::only;
-use super::auth::{Requester, TokenClient};
+use super::auth::{TokenClient, only};
 use super::fields::whole_seconds;
 use super::problem::{Problem, RETRY};
-use crate::cli::ChargeArgs;
-use crate::commands::charge::{Charged, Charging, Refusal, UnitsArgs, Word, id_of, in_ledger};
+use crate::commands::Error;
+use crate::commands::charge::{
+    ChargeOrder, ChargeReport, Charging, OrderedCost, WhyRefused, Word, id_of,
+};
 use crate::commands::environment::Environment;
-use crate::commands::names::unknown;
 use crate::commands::refill::charging_ledger;
-use crate::commands::{Error, release as release_command};
-use ingest_config::Region;
-use ingest_ledger::{Found, LedgerClient, OpenLedgerError};
+use crate::commands::release::correct;
+use ingest_config::{Credential, Region};
+use ingest_ledger::{LedgerClient, OpenLedgerError};
 use ingest_quota::{Account, ChargeId, Cost, LimitName, Units};
 
 /// The longest body of a request, in bytes.
@@ -43,8 +43,6 @@ const MOST_IN_FILE: usize = 8;
 /// How long a charge waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The call of a charge of units, in reports.
-const OF_UNITS: &str = "charge";
 
 /// The ledger, while the server charges it.
 pub struct Charges {
@@ -148,10 +146,9 @@ impl From<UnitsBody> for Cost {
 /// `POST /api/v1/charge`
 pub async fn charge(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Requester>,
+    Extension(client): Extension<Arc<TokenClient>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let client = client(&identity)?;
     let key = key(request.headers())?;
     let body: ChargeBody = body(request).await?;
     // Before the credential is looked up: the answer to an unknown name has all known ones.
@@ -165,10 +162,9 @@ pub async fn charge(
 /// `POST /api/v1/release`
 pub async fn release(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Requester>,
+    Extension(client): Extension<Arc<TokenClient>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let client = client(&identity)?;
     let key = key(request.headers())?;
     let body: ReleaseBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
@@ -183,10 +179,9 @@ pub async fn release(
 /// `POST /api/v1/settle`
 pub async fn settle(
     State(app): State<Arc<App>>,
-    Extension(identity): Extension<Requester>,
+    Extension(client): Extension<Arc<TokenClient>>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let client = client(&identity)?;
     let key = key(request.headers())?;
     let body: SettleBody = body(request).await?;
     let (id, accounts) = named(&app, &client, body.id.or(key), body.credential.as_deref())?;
@@ -209,25 +204,24 @@ pub async fn settle(
 /// The units by the names of their limits in the ledger. The names in the configuration are those of a credential: the named
 /// one, or the only one that the client may charge.
 fn true_cost(app: &App, client: &TokenClient, credential: Option<&str>, units: Cost) -> Cost {
-    let credentials = app.environment.config.credentials.values();
-    let mut own = credentials.filter(|one| {
-        client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
-    });
+    let mut own = own(app, client, credential);
     match (own.next(), own.next()) {
         // Names that the configuration does not know may be those in the ledger: `correct` refuses what is neither.
-        (Some(only), None) => in_ledger(only, &units, &Region::shared()).unwrap_or(units),
+        (Some(only), None) => only.in_ledger(&units, &Region::shared()).unwrap_or(units),
         (Some(_), Some(_)) | (None, _) => units,
     }
 }
 
-fn client(identity: &Requester) -> Result<Arc<TokenClient>, Problem> {
-    let missing = || {
-        Problem::new(
-            StatusCode::UNAUTHORIZED,
-            "a charge needs the token of a client",
-        )
-    };
-    identity.client.clone().ok_or_else(missing)
+/// The credentials that the client may charge; of these, the named one.
+fn own<'a>(
+    app: &'a App,
+    client: &'a TokenClient,
+    credential: Option<&'a str>,
+) -> impl Iterator<Item = &'a Arc<Credential>> {
+    let credentials = app.environment.config.credentials.values();
+    credentials.filter(move |one| {
+        client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
+    })
 }
 
 fn may_charge(client: &TokenClient, credential: &str) -> Result<(), Problem> {
@@ -299,33 +293,21 @@ fn charging(
     if times == 0 {
         return Err(Problem::bad_request("times: expected 1 or more"));
     }
-    let charging = match (&body.call, &body.cost) {
-        (Some(call), None) => Charging::new(
-            environment,
-            &ChargeArgs {
-                credential: body.credential.clone(),
-                call: call.clone(),
-                id: key.map(str::to_owned),
-                region: body.region.clone(),
-                times,
-                wait: None,
-            },
-        ),
-        (None, Some(cost)) => {
-            let units = UnitsArgs {
-                credential: &body.credential,
-                cost: &Cost::from(cost.clone()).times(times),
-                region: body.region.as_deref(),
-                purpose: OF_UNITS,
-                id: key,
-            };
-            Charging::of_units(environment, &units)
-        }
+    let units = body.cost.clone().map(|cost| Cost::from(cost).times(times));
+    let what = match (&body.call, &units) {
+        (Some(call), None) => OrderedCost::Calls(call, times),
+        (None, Some(units)) => OrderedCost::Units(units),
         (Some(_), Some(_)) | (None, None) => {
             return Err(Problem::bad_request("expected one of `call` and `cost`"));
         }
     };
-    Ok(charging?)
+    let order = ChargeOrder {
+        credential: &body.credential,
+        what,
+        region: body.region.as_deref(),
+        id: key,
+    };
+    Ok(Charging::new(environment, &order)?)
 }
 
 /// The charge that a request names, and the accounts in which the client may look for it.
@@ -341,11 +323,7 @@ fn named(
     if let Some(credential) = credential {
         may_charge(client, credential)?;
     }
-    let credentials = app.environment.config.credentials.values();
-    let own = credentials.filter(|one| {
-        client.config.may_charge(&one.name) && credential.is_none_or(|name| name == one.name)
-    });
-    let accounts = crate::run::accounts(own);
+    let accounts = crate::run::accounts(own(app, client, credential));
     match (accounts.is_empty(), credential) {
         (false, _) => Ok((id, accounts)),
         (true, Some(name)) => {
@@ -356,22 +334,9 @@ fn named(
     }
 }
 
-/// Finds the account of a charge: the only one, or the one that has its id.
-async fn locate(
-    ledger: &dyn LedgerClient,
-    accounts: &[Arc<Account>],
-    id: &ChargeId,
-) -> Result<(Arc<Account>, Found), Problem> {
-    let only = match accounts {
-        [only] => Some(only.name.as_str()),
-        _ => None,
-    };
-    Ok(release_command::locate(ledger, accounts, only, id).await?)
-}
-
 impl App {
     /// Charges the ledger.
-    pub async fn charge(&self, charging: Charging) -> Result<Charged, Problem> {
+    pub async fn charge(&self, charging: Charging) -> Result<ChargeReport, Problem> {
         self.in_ledger(move |ledger| async move { Ok(charging.charge_in(&*ledger).await?) })
             .await
     }
@@ -384,29 +349,17 @@ impl App {
         units: Cost,
     ) -> Result<(ChargeId, String, bool), Problem> {
         self.in_ledger(move |ledger| async move {
-            let (account, located) = locate(&*ledger, &accounts, &id).await?;
-            let known = || account.limits.keys().map(String::as_str);
-            if let Some(limit) = units
-                .limits()
-                .find(|limit| !account.limits.contains_key(*limit))
-            {
-                return Err(unknown("limit", limit, known()).into());
-            }
-            // Found again with the correction: another request may have released it meanwhile, and a release is final.
-            let found = match release_command::charge_of(&located, &id) {
-                Some(charge) => ledger.correct(&account, charge, &units).await?,
-                None => Found::TakenBack,
+            let only = match &*accounts {
+                [only] => Some(&*only.name),
+                _ => None,
             };
-            match found {
-                Found::Counting(_) | Found::CannotTell => {}
-                // A client whose answer was lost releases again.
-                Found::TakenBack | Found::Unknown if units.is_none() => {}
-                Found::TakenBack | Found::Unknown => {
-                    let detail = format!("charge `{id}` was released; charge again under a new id");
-                    return Err(Problem::new(StatusCode::CONFLICT, detail));
-                }
+            let correction = correct(&*ledger, (&accounts, only), &id, &units).await?;
+            // A client whose answer was lost releases again.
+            if correction.was_released && !units.is_none() {
+                let detail = format!("charge `{id}` was released; charge again under a new id");
+                return Err(Problem::new(StatusCode::CONFLICT, detail));
             }
-            Ok((id, account.name.clone(), located != Found::CannotTell))
+            Ok((id, correction.account, correction.is_known))
         })
         .await
     }
@@ -457,16 +410,16 @@ async fn open(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Proble
     }
 }
 
-fn answered(charged: &Charged) -> Response {
+fn answered(charged: &ChargeReport) -> Response {
     let status = match (charged.decision, charged.refusal) {
         (Word::Granted | Word::Unmetered, _) => StatusCode::OK,
         (Word::Rejected, _) => StatusCode::TOO_MANY_REQUESTS,
-        (Word::Refused, Some(Refusal::Never)) => StatusCode::BAD_REQUEST,
-        (Word::Refused, Some(Refusal::OtherCharge)) => {
+        (Word::Refused, Some(WhyRefused::Never)) => StatusCode::BAD_REQUEST,
+        (Word::Refused, Some(WhyRefused::OtherCharge)) => {
             let other = Problem::new(StatusCode::UNPROCESSABLE_ENTITY, &*charged.detail);
             return other.into_response();
         }
-        (Word::Refused, Some(Refusal::Unavailable) | None) => StatusCode::SERVICE_UNAVAILABLE,
+        (Word::Refused, Some(WhyRefused::Unavailable) | None) => StatusCode::SERVICE_UNAVAILABLE,
     };
     let body = serde_json::to_vec(charged).unwrap_or_default();
     let mut response = (status, [(header::CONTENT_TYPE, JSON)], body).into_response();

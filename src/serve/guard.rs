@@ -47,7 +47,10 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
         None => match permitted(&app, &request, &identity) {
             Err(problem) => problem.into_response(),
             Ok(()) => {
-                request.extensions_mut().insert(identity);
+                // For what is charged. A request without a client reads.
+                if let Some(client) = identity.client {
+                    request.extensions_mut().insert(client);
+                }
                 next.run(request).await
             }
         },

@@ -47,7 +47,7 @@ use crate::commands::{Error, output, signals};
 use crate::exit::Exit;
 
 /// What all requests share.
-pub struct App {
+pub(crate) struct App {
     environment: Arc<Environment>,
     clients: Clients,
     limiter: Limiter,

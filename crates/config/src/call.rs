@@ -259,13 +259,18 @@ impl Call {
     /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
     #[must_use]
     pub fn outage_policy(&self, cheap_max: Units) -> Outage {
-        // By the largest: units of different limits do not add up.
-        let by_cost = if self.cost.largest() <= cheap_max {
-            Outage::Allow
-        } else {
-            Outage::Refuse
-        };
-        self.outage.unwrap_or(by_cost)
+        self.outage
+            .unwrap_or_else(|| outage_by_cost(&self.cost, cheap_max))
+    }
+}
+
+/// Whether a charge of this cost goes ahead when the ledger cannot be reached, where charges of at most `cheap_max` units do.
+#[must_use]
+pub fn outage_by_cost(cost: &Cost, cheap_max: Units) -> Outage {
+    // By the largest: units of different limits do not add up.
+    match cost.largest() <= cheap_max {
+        true => Outage::Allow,
+        false => Outage::Refuse,
     }
 }
 

@@ -69,9 +69,15 @@ impl Credential {
     /// # Errors
     /// The region lacks a value of a scope, so the quota that the request would use is unknown.
     pub fn in_ledger(&self, cost: &Cost, region: &Region) -> Result<Cost, String> {
-        cost.iter()
-            .map(|(limit, units)| Ok((self.ledger_name(limit, region)?, units)))
-            .collect()
+        let mut sum = Cost::none();
+        for (limit, units) in cost.iter() {
+            // A cost can name one limit by both of its names.
+            sum.add(&Cost::from_iter([(
+                self.ledger_name(limit, region)?,
+                units,
+            )]));
+        }
+        Ok(sum)
     }
 
     /// Whether the names of the limits of `cost` in the ledger depend on the region.

@@ -56,7 +56,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 
 pub use body::{Body, JsonTemplate, NoNumber, Param, Params};
-pub use call::{Call, Etag, Records, Removed};
+pub use call::{Call, Etag, Records, Removed, outage_by_cost};
 pub use catalog::{CatalogConfig, CatalogStore};
 pub use credential::{Credential, SecretSource};
 pub use doubt::Doubt;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::charged::{Charged, charged};
+use super::report::{ChargeReport, report};
 use super::wait::Waiting;
-use crate::cli::ChargeArgs;
 use crate::commands::Error;
 use crate::commands::environment::Environment;
 #[cfg(feature = "serve")]
@@ -14,7 +13,7 @@ use crate::commands::names::unknown_region;
 use crate::commands::refill::charging_ledger;
 use crate::run::Signal;
 use ingest_base::plain;
-use ingest_config::{Call, Credential, Region};
+use ingest_config::{Call, Credential, Region, outage_by_cost};
 use ingest_ledger::{ChargeRequest, LedgerClient, Purpose, fresh_id};
 use ingest_quota::{ChargeId, Cost, Outage};
 
@@ -28,17 +27,28 @@ pub struct Charging {
     id: ChargeId,
 }
 
-/// A charge of units, rather than of a call.
-#[cfg(feature = "serve")]
-pub struct UnitsArgs<'a> {
+/// What a caller asks to charge.
+pub struct ChargeOrder<'a> {
     pub credential: &'a str,
-    /// By the names of the limits in the configuration, or in the ledger.
-    pub cost: &'a Cost,
+    pub what: OrderedCost<'a>,
+    /// The region of the requests, for limits with a scope.
     pub region: Option<&'a str>,
-    /// Its call in reports.
-    pub purpose: &'a str,
+    /// The id that the caller chose.
     pub id: Option<&'a str>,
 }
+
+/// A call or units.
+pub enum OrderedCost<'a> {
+    /// A call, so many times.
+    Calls(&'a str, u64),
+    /// Units, by the names of the limits in the configuration or in the ledger.
+    #[cfg(feature = "serve")]
+    Units(&'a Cost),
+}
+
+/// The call of a charge of units, in reports.
+#[cfg(feature = "serve")]
+const OF_UNITS: &str = "charge";
 
 /// The most bytes of an id.
 const LONGEST_ID: usize = 256;
@@ -76,65 +86,41 @@ fn new_id(chosen: Option<&str>) -> Result<ChargeId, Error> {
 }
 
 impl Charging {
-    /// Finds the credential and the call in the configuration.
-    pub fn new(environment: &Environment, args: &ChargeArgs) -> Result<Self, Error> {
-        let (credential, call) = find(environment, &args.credential, &args.call)?;
-        let id = new_id(args.id.as_deref())?;
-        let region = region(environment, args.region.as_deref())?;
-        let cost = credential.in_ledger(&call.cost.times(args.times), &region);
-        let cost = cost.map_err(|why| without_region(&call.name, args.region.as_deref(), why))?;
-        let cheap_max = environment.config.ledger.cheap_max;
-        let single = call.outage_policy(cheap_max);
-        // `--times` can make many cheap calls one large charge. It goes ahead in an outage only where the call's own `outage` says so.
-        let as_single = cost.largest() <= cheap_max || call.outage.is_some();
+    /// Finds the credential, the call and the limits in the configuration.
+    pub fn new(environment: &Environment, order: &ChargeOrder<'_>) -> Result<Self, Error> {
+        let credential = Arc::clone(environment.credential(order.credential)?);
+        let region = region(environment, order.region)?;
+        let in_ledger = |what: &str, cost: &Cost| {
+            let cost = credential.in_ledger(cost, &region);
+            cost.map_err(|why| without_region(what, order.region, why))
+        };
+        let (call, cost, outage) = match order.what {
+            OrderedCost::Calls(name, times) => {
+                let call = environment.call(&credential, name)?;
+                expect_limits(&credential, call)?;
+                let cost = in_ledger(name, &call.cost.times(times))?;
+                (name, cost, call.outage)
+            }
+            #[cfg(feature = "serve")]
+            OrderedCost::Units(units) => {
+                let cost = in_ledger("the cost", units)?;
+                expect_units(&credential, &cost)?;
+                (OF_UNITS, cost, None)
+            }
+        };
+        // Many cheap calls can be one large charge. It goes ahead in an outage only where the call's own `outage` says so.
+        let by_cost = || outage_by_cost(&cost, environment.config.ledger.cheap_max);
         Ok(Self {
-            outage: if as_single { single } else { Outage::Refuse },
-            purpose: by_hand(&call.name),
-            credential,
+            outage: outage.unwrap_or_else(by_cost),
+            purpose: by_hand(call),
+            id: new_id(order.id)?,
             cost,
-            id,
-        })
-    }
-
-    /// Finds the credential and the limits in the configuration.
-    #[cfg(feature = "serve")]
-    pub fn of_units(environment: &Environment, args: &UnitsArgs<'_>) -> Result<Self, Error> {
-        let credential = Arc::clone(environment.credential(args.credential)?);
-        let region = region(environment, args.region)?;
-        let units = in_ledger(&credential, args.cost, &region)
-            .map_err(|why| without_region("the cost", args.region, why))?;
-        if let Some(lacking) = units
-            .limits()
-            .find(|limit| !credential.account.limits.contains_key(*limit))
-        {
-            let known = credential.limits.keys().map(String::as_str);
-            return Err(unknown("limit", lacking, known));
-        }
-        if units.is_none() {
-            return Err(Error::Usage("a charge needs at least one unit".to_owned()));
-        }
-        let is_cheap = units.largest() <= environment.config.ledger.cheap_max;
-        Ok(Self {
-            outage: if is_cheap {
-                Outage::Allow
-            } else {
-                Outage::Refuse
-            },
-            purpose: by_hand(args.purpose),
-            cost: units,
-            id: new_id(args.id)?,
             credential,
         })
-    }
-
-    /// The account of the charge.
-    #[cfg(feature = "serve")]
-    pub fn account(&self) -> &Arc<ingest_quota::Account> {
-        &self.credential.account
     }
 
     /// Charges the ledger of the configuration.
-    pub async fn charge(&self, environment: &Environment) -> Result<Charged, Error> {
+    pub async fn charge(&self, environment: &Environment) -> Result<ChargeReport, Error> {
         environment.create_state_dir()?;
         self.charge_in(&*charging_ledger(environment).await?).await
     }
@@ -144,7 +130,7 @@ impl Charging {
         &self,
         environment: &Environment,
         most: Duration,
-    ) -> Result<(Charged, Option<Signal>), Error> {
+    ) -> Result<(ChargeReport, Option<Signal>), Error> {
         environment.create_state_dir()?;
         let ledger = charging_ledger(environment).await?;
         let mut waiting = Waiting::new(most);
@@ -156,7 +142,7 @@ impl Charging {
         Ok((charged, waiting.signal()))
     }
 
-    pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<Charged, Error> {
+    pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<ChargeReport, Error> {
         let ask = ChargeRequest {
             account: &self.credential.account,
             id: Some(&self.id),
@@ -166,7 +152,7 @@ impl Charging {
             outage: self.outage,
             purpose: &self.purpose,
         };
-        Ok(charged(&ledger.acquire(ask).await?, &self.cost))
+        Ok(report(&ledger.acquire(ask).await?, &self.cost))
     }
 }
 
@@ -192,36 +178,30 @@ fn without_region(what: &str, region: Option<&str>, why: String) -> Error {
     })
 }
 
-/// The units by the names of their limits in the ledger. A name in the ledger stays.
-#[cfg(feature = "serve")]
-pub fn in_ledger(credential: &Credential, units: &Cost, region: &Region) -> Result<Cost, String> {
-    let mut sum = Cost::none();
-    for (limit, units) in units.iter() {
-        let limit = credential.ledger_name(limit, region)?;
-        // A request can name one limit by both names.
-        sum.add(&Cost::from_iter([(limit, units)]));
-    }
-    Ok(sum)
-}
-
-fn find(
-    environment: &Environment,
-    credential: &str,
-    call: &str,
-) -> Result<(Arc<Credential>, Arc<Call>), Error> {
-    let credential = environment.credential(credential)?;
-    let call = environment.call(credential, call)?;
-    match call
-        .cost
-        .limits()
-        .find(|limit| !credential.limits.contains_key(*limit))
-    {
-        None => Ok((Arc::clone(credential), Arc::clone(call))),
+/// Rejects a call that charges a limit which the credential lacks.
+fn expect_limits(credential: &Credential, call: &Call) -> Result<(), Error> {
+    let mut limits = call.cost.limits();
+    match limits.find(|limit| !credential.limits.contains_key(*limit)) {
+        None => Ok(()),
         Some(lacking) => Err(Error::Usage(format!(
             "{} charges the limit `{lacking}`, which credential `{}` does not define; add it to \
             [credentials.{}.limits]",
             call.name, credential.name, credential.name
         ))),
+    }
+}
+
+/// Rejects units of a limit that the account lacks, and none at all.
+#[cfg(feature = "serve")]
+fn expect_units(credential: &Credential, cost: &Cost) -> Result<(), Error> {
+    let mut limits = cost.limits();
+    match limits.find(|limit| !credential.account.limits.contains_key(*limit)) {
+        Some(lacking) => {
+            let known = credential.limits.keys().map(String::as_str);
+            Err(unknown("limit", lacking, known))
+        }
+        None if cost.is_none() => Err(Error::Usage("a charge needs at least one unit".to_owned())),
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `ingest charge`: one charge by hand or from a script, to the same ledger.
 
-mod charged;
 mod charging;
+mod report;
 mod wait;
 
 use super::environment::Environment;
@@ -10,17 +10,21 @@ use super::{Error, output};
 use crate::cli::{ChargeArgs, Global};
 use crate::exit::Exit;
 
-pub use charged::Word;
+pub use charging::{ChargeOrder, Charging, OrderedCost, id_of};
+pub use report::Word;
 #[cfg(feature = "serve")]
-pub use charged::{Charged, Refusal};
-pub use charging::{Charging, id_of};
-#[cfg(feature = "serve")]
-pub use charging::{UnitsArgs, in_ledger};
+pub use report::{ChargeReport, WhyRefused};
 
 /// Charges one call, and says what the ledger said.
 pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let charging = Charging::new(&environment, args)?;
+    let order = ChargeOrder {
+        credential: &args.credential,
+        what: OrderedCost::Calls(&args.call, args.times),
+        region: args.region.as_deref(),
+        id: args.id.as_deref(),
+    };
+    let charging = Charging::new(&environment, &order)?;
     let (charged, signal) = match args.wait {
         None => (charging.charge(&environment).await?, None),
         Some(most) => charging.charge_when_it_fits(&environment, most).await?,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::charged::Charged;
+use super::report::ChargeReport;
 use crate::commands::figures::span;
 use crate::commands::{Error, signals};
 use crate::run::{Signal, Stop, Waits};
@@ -34,7 +34,7 @@ impl Waiting {
 
     /// Waits until the charge fits; `false` where no wait helps within the time that is left, or a signal ended it. Another
     /// charge can take the units first: then the ledger rejects this one again, and says when it fits next.
-    pub async fn until_it_fits(&mut self, charged: &Charged) -> Result<bool, Error> {
+    pub async fn until_it_fits(&mut self, charged: &ChargeReport) -> Result<bool, Error> {
         let Some(rejection) = charged.rejection.as_ref().filter(|one| is_brief(one)) else {
             return Ok(false);
         };
@@ -62,7 +62,7 @@ impl Waiting {
     }
 
     /// Adds to the answer how long was waited, and what ended the wait.
-    pub fn tell(&self, charged: &mut Charged) {
+    pub fn tell(&self, charged: &mut ChargeReport) {
         charged.waited_seconds = Some(self.waited.as_secs_f64());
         if self.signal().is_some() && charged.rejection.is_some() {
             charged.detail += &format!("; interrupted after {}", span(self.waited));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::figures::{cost, count, counted, instant, span};
+use super::super::groups::{Group, grouped};
 use super::super::output::shown;
 use super::super::slices::{self, Said};
 use super::{
@@ -14,7 +15,7 @@ use crate::doc::{Bar, DocBlock, Grid, Head, PageLink, Phrase, Phrases, Section, 
 use crate::run::HeldBack;
 use ingest_config::Region;
 use ingest_ledger::ChargeSource;
-use ingest_quota::{Cost, Timestamp, Units};
+use ingest_quota::{Timestamp, Units};
 
 /// Of more regions, only the worst are shown.
 const MOST_REGIONS: usize = 20;
@@ -188,21 +189,8 @@ fn unrepaid(limit: &LimitStatus) -> Option<Phrase> {
 
 /// The charges in the windows, those of many regions together unless all are asked for.
 pub fn spend(spend: &[Spend], all: bool) -> Section {
-    let mut part = Section::headed("Charges that count now");
-    if spend.is_empty() {
-        return part;
-    }
-    let mut table = Grid::new([
-        Head::text("ACCOUNT").spare(0),
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("CALL"),
-        Head::number("CHARGES").spare(1),
-        Head::text("UNITS IN WINDOW"),
-    ]);
     let each = all || spend.len() <= 2 * MOST_REGIONS;
-    let mut groups: Vec<Vec<&Spend>> = Vec::new();
-    for one in spend {
+    let groups = grouped(spend, |one, other| {
         let key = |one: &Spend| {
             (
                 one.account.clone(),
@@ -211,31 +199,26 @@ pub fn spend(spend: &[Spend], all: bool) -> Section {
                 one.call.clone(),
             )
         };
-        let is_alike = |group: &&mut Vec<&Spend>| {
-            !each && group.first().is_some_and(|first| key(first) == key(one))
-        };
-        match groups.iter_mut().find(is_alike) {
-            Some(group) => group.push(one),
-            None => groups.push(vec![one]),
-        }
-    }
-    for group in groups {
-        let [one, ..] = &*group else { continue };
-        let regions = group
-            .iter()
-            .map(|one| (one.region.as_deref().unwrap_or("-"), None));
-        let mut units = Cost::none();
-        group.iter().for_each(|one| units.add(&one.units));
-        table.row([
-            one.account.clone().into(),
-            one.origin.whose(one.job.as_deref()).into(),
-            slices::named(regions).into(),
-            one.call.clone().into(),
-            count(group.iter().map(|one| one.charges).sum()).into(),
-            cost(&units).into(),
-        ]);
-    }
-    part.blocks.push(table.into());
+        !each && key(one) == key(other)
+    });
+    let regions = |group: &Group<'_, Spend>| {
+        let regions = group.all.iter();
+        slices::named(regions.map(|one| (one.region.as_deref().unwrap_or("-"), None)))
+    };
+    let table = Grid::of(&groups)
+        .column(Head::text("ACCOUNT").spare(0), |group| &group.first.account)
+        .column(Head::text("JOB"), |group| {
+            group.first.origin.whose(group.first.job.as_deref())
+        })
+        .column(Head::text("REGION"), regions)
+        .column(Head::text("CALL"), |group| &group.first.call)
+        .column(Head::number("CHARGES").spare(1), |group| {
+            count(group.sum(|one| one.charges))
+        })
+        .column(Head::text("UNITS IN WINDOW"), |group| {
+            cost(&group.cost(|one| one.units.clone()))
+        });
+    let mut part = Section::headed("Charges that count now").with_rows(table);
     if spend.iter().any(|one| one.source == ChargeSource::Journal) {
         part.say(
             "Only this machine's charges are listed; the ledger does not store the purpose of other machines' charges.",
@@ -262,35 +245,29 @@ pub fn regions_with_causes(status: &Status, all: bool, now: Timestamp) -> Sectio
 
 /// The worst regions, and how far those are that are not complete.
 pub fn regions(status: &Status, most: usize, now: Timestamp) -> Section {
-    let mut table = Grid::new([
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("STATE").of_page(),
-        Head::text("LAST COMPLETE").spare(0),
-        Head::number("AGE"),
-        Head::text("DUE"),
-    ]);
     let regions = status.regions.iter();
     let mut worst_first: Vec<(Standing, &RegionStatus)> = regions
         .map(|region| (Standing::of(status, region, now), region))
         .collect();
     worst_first.sort_by_key(|(standing, _)| *standing);
     worst_first.truncate(most);
-    for (standing, region) in &worst_first {
-        let last = region.last_complete;
-        let passes = PageLink::passes(&region.job, Some(&region.region));
-        table.row([
-            region.job.clone().into(),
-            Phrase::linked(&region.region, passes).into(),
-            state(status, region, *standing),
-            last.map_or_else(|| "never".to_owned(), instant).into(),
-            last.map_or_else(|| "-".to_owned(), |began| span(now.since(began)))
-                .into(),
-            due(region, now).into(),
-        ]);
-    }
-    let mut part = Section::headed("Regions");
-    part.blocks.push(table.into());
+    let or = |text: Option<String>, none: &str| text.unwrap_or_else(|| none.to_owned());
+    let table = Grid::of(&worst_first)
+        .column(Head::text("JOB"), |(_, one)| &one.job)
+        .column(Head::text("REGION"), |(_, one)| {
+            Phrase::linked(&one.region, PageLink::passes(&one.job, Some(&one.region)))
+        })
+        .column(Head::text("STATE").of_page(), |(standing, one)| {
+            state(status, one, *standing)
+        })
+        .column(Head::text("LAST COMPLETE").spare(0), |(_, one)| {
+            or(one.last_complete.map(instant), "never")
+        })
+        .column(Head::number("AGE"), |(_, one)| {
+            or(one.last_complete.map(|began| span(now.since(began))), "-")
+        })
+        .column(Head::text("DUE"), |(_, one)| due(one, now));
+    let mut part = Section::headed("Regions").with_piece(table);
     part.say_all(worst_first.iter().filter_map(|(_, one)| stopped(one, now)));
     part.say_all(worst_first.iter().filter_map(|(_, one)| backfill(one)));
     part
@@ -447,28 +424,19 @@ fn refused(regions: &[RegionStatus], now: Timestamp) -> Vec<Phrases> {
 
 /// Who walks which region now.
 pub fn walking(walking: &[Walking]) -> Section {
-    let part = Section::headed("Walked now");
-    if walking.is_empty() {
-        return part;
-    }
-    let mut table = Grid::new([
-        Head::text("JOB"),
-        Head::text("WALKED NOW"),
-        Head::text("BY"),
-        Head::text("SINCE"),
-        Head::text("FREE AGAIN AT THE LATEST"),
-    ]);
-    for one in walking {
-        let until = one
-            .until
-            .map(|until| format!("{}, if it dies", instant(until)));
-        table.row([
-            one.job.clone().into(),
-            one.region.clone().into(),
-            format!("process {} on {}", one.process, one.machine).into(),
-            one.since.map_or_else(|| "-".to_owned(), instant).into(),
-            until.unwrap_or_else(|| "when it ends".to_owned()).into(),
-        ]);
-    }
-    part.with_piece(table)
+    let until = |one: &Walking| match one.until {
+        Some(until) => format!("{}, if it dies", instant(until)),
+        None => "when it ends".to_owned(),
+    };
+    let table = Grid::of(walking)
+        .column(Head::text("JOB"), |one| &one.job)
+        .column(Head::text("WALKED NOW"), |one| &one.region)
+        .column(Head::text("BY"), |one| {
+            format!("process {} on {}", one.process, one.machine)
+        })
+        .column(Head::text("SINCE"), |one| {
+            one.since.map_or_else(|| "-".to_owned(), instant)
+        })
+        .column(Head::text("FREE AGAIN AT THE LATEST"), until);
+    Section::headed("Walked now").with_rows(table)
 }

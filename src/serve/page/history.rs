@@ -129,43 +129,39 @@ fn account_of<'e>(environment: &'e Environment, job: &str) -> &'e str {
 
 /// The newest passes first.
 fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
-    let mut part = Section::headed("Passes");
-    if passes.is_empty() {
-        return part;
-    }
-    let mut table = Grid::new([
-        Head::text("STARTED (UTC)"),
-        Head::text("JOB"),
-        Head::text("REGION"),
-        Head::text("STATE"),
-        Head::number("PAGES"),
-        Head::number("RECORDS"),
-        Head::number("REQUESTS"),
-        Head::text("UNITS"),
-        Head::text("SEEN SINCE"),
-        Head::text("NOTES"),
-    ]);
-    for pass in passes.iter().rev().take(MOST_PASSES) {
-        let started = pass.started_at.to_utc().format("%Y-%m-%d %H:%M");
+    let newest: Vec<&PassRecord> = passes.iter().rev().take(MOST_PASSES).collect();
+    let started = |pass: &&PassRecord| {
+        pass.started_at
+            .to_utc()
+            .format("%Y-%m-%d %H:%M")
+            .to_string()
+    };
+    let state = |pass: &&PassRecord| {
         let tone = match (pass.failed, pass.word()) {
             (true, _) => Tone::Bad,
             (false, None | Some("no page")) => Tone::Warn,
             (false, Some(_)) => Tone::Good,
         };
-        table.row([
-            started.to_string().into(),
-            pass.job.clone().into(),
-            Region::key_of(&pass.region, pass.slice).into(),
-            Phrase::toned(pass.word().unwrap_or("unfinished"), tone).into(),
-            count(pass.pages).into(),
-            count(pass.records).into(),
-            count(pass.requests).into(),
-            cost(&pass.units).into(),
-            records_of(environment, pass),
-            pass.notes.clone().unwrap_or_default().into(),
-        ]);
-    }
-    part.blocks.push(table.into());
+        Phrase::toned(pass.word().unwrap_or("unfinished"), tone)
+    };
+    let table = Grid::of(&newest)
+        .column(Head::text("STARTED (UTC)"), started)
+        .column(Head::text("JOB"), |pass| &*pass.job)
+        .column(Head::text("REGION"), |pass| {
+            Region::key_of(&pass.region, pass.slice)
+        })
+        .column(Head::text("STATE"), state)
+        .column(Head::number("PAGES"), |pass| count(pass.pages))
+        .column(Head::number("RECORDS"), |pass| count(pass.records))
+        .column(Head::number("REQUESTS"), |pass| count(pass.requests))
+        .column(Head::text("UNITS"), |pass| cost(&pass.units))
+        .column(Head::text("SEEN SINCE"), |pass| {
+            records_of(environment, pass)
+        })
+        .column(Head::text("NOTES"), |pass| {
+            pass.notes.as_deref().unwrap_or_default()
+        });
+    let mut part = Section::headed("Passes").with_rows(table);
     if passes.len() > MOST_PASSES {
         part.say(Phrase::toned("Older ones are not shown.", Tone::Quiet));
     }

@@ -25,14 +25,14 @@ use ingest_config::Pointer;
 fn columns_of<'c>(
     columns: &'c BTreeMap<String, Vec<Pointer>>,
     body: &Value,
-) -> Vec<(&'c str, String)> {
+) -> Vec<(&'c str, Phrase)> {
     let values = columns.iter().filter_map(|(name, places)| {
         let found = |at: &Pointer| at.find(body).filter(|value| !value.is_null()).cloned();
         let text = match places.iter().find_map(found)? {
             Value::String(text) => text,
             value => value.to_string(),
         };
-        Some((name.as_str(), text))
+        Some((name.as_str(), Phrase::found(&text)))
     });
     values.collect()
 }
@@ -61,8 +61,7 @@ async fn record(app: &App, uri: &Uri) -> Result<(String, String), Problem> {
     } = &record;
     let title = name_of(&app.environment, (upstream, kind, id), &body);
     let columns = export::columns(&app.environment, kind).unwrap_or_default();
-    let columns = columns_of(&columns, &body).into_iter();
-    let columns = columns.map(|(name, value)| (name, Phrase::found(&value)));
+    let columns = columns_of(&columns, &body);
     let mut of_all: Vec<(&str, Phrase)> = vec![
         ("Upstream", upstream.into()),
         ("Kind", kind.into()),
@@ -75,20 +74,17 @@ async fn record(app: &App, uri: &Uri) -> Result<(String, String), Problem> {
     let mut source = Section::headed("As the upstream returned it");
     source.blocks.push(DocBlock::Source(text));
     let doc = Doc::from_iter([
-        named("Columns", columns),
-        named("In the catalog", of_all.into_iter()),
+        named("Columns", &columns),
+        named("In the catalog", &of_all),
         source,
     ]);
     Ok((title, html::html(&doc)))
 }
 
 /// Names and what they stand for.
-fn named<'n>(heading: &str, all: impl Iterator<Item = (&'n str, Phrase)>) -> Section {
-    let mut table = Grid::new([Head::text("NAME"), Head::text("VALUE")]);
-    all.for_each(|(name, value)| table.row([name.into(), value.into()]));
-    let mut part = Section::headed(heading);
-    if !table.rows.is_empty() {
-        part.blocks.push(table.into());
-    }
-    part
+fn named(heading: &str, all: &[(&str, Phrase)]) -> Section {
+    let table = Grid::of(all)
+        .column(Head::text("NAME"), |(name, _)| *name)
+        .column(Head::text("VALUE"), |(_, value)| value.clone());
+    Section::headed(heading).with_rows(table)
 }

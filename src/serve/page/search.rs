@@ -159,27 +159,22 @@ async fn records(app: &App, asked: &SearchFilter, kind: &str) -> Result<String, 
         ..RecordsParameters::default()
     };
     let page = api::records_page(app, kind, &asked_for).await?;
-    let mut table = Grid::new([
-        Head::text("RECORD"),
-        Head::text("ID"),
-        Head::text("LAST SEEN"),
-    ]);
-    for record in &page.records {
+    let linked = |record: &StoredRecord| {
         let body = serde_json::from_str(&record.body).unwrap_or_default();
-        let StoredRecord { upstream, id, .. } = record;
+        let (upstream, id) = (&record.upstream, &record.id);
         let name = name_of(&app.environment, (upstream, kind, id), &body);
-        table.row([
-            link(&name, PageLink::record(upstream, kind, id)),
-            id.clone().into(),
-            instant(record.last_seen).into(),
-        ]);
-    }
+        link(&name, PageLink::record(upstream, kind, id))
+    };
+    let table = Grid::of(&page.records)
+        .column(Head::text("RECORD"), linked)
+        .column(Head::text("ID"), |record| &record.id)
+        .column(Head::text("LAST SEEN"), |record| instant(record.last_seen));
     let number = counted(page.records.len() as u64, "record");
     let mut part = Section::headed(match page.more {
         true => format!("The first {number}"),
         false => number,
-    });
-    part.blocks.push(table.into());
+    })
+    .with_piece(table);
     if let Some(last) = page.records.last().filter(|_| page.more) {
         let next = asked.again(filled(&asked.limit), Some(&last.position.to_string()));
         part.say(link("The next records in the order of first sight", next));

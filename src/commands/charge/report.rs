@@ -11,7 +11,7 @@ use ingest_quota::{ChargeId, Cost, LimitName, Rejection, Timestamp, Units};
 
 /// What became of a charge.
 #[derive(Debug, Serialize)]
-pub struct Charged {
+pub struct ChargeReport {
     pub decision: Word,
     /// The id under which it was granted.
     pub id: Option<ChargeId>,
@@ -27,25 +27,18 @@ pub struct Charged {
     /// Which limit rejected it; `None` where none did.
     #[serde(skip)]
     pub(super) rejection: Option<Rejection>,
-    /// Whether it was charged before under that id, and so may have been used.
-    #[serde(skip)]
-    #[cfg_attr(
-        not(feature = "serve"),
-        expect(dead_code, reason = "the server reads it")
-    )]
-    pub repeated: bool,
     /// Why it was refused; `None` where it was not.
     #[cfg_attr(
         not(feature = "serve"),
         expect(dead_code, reason = "the server reads it")
     )]
     #[serde(skip)]
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<WhyRefused>,
 }
 
 /// Why a charge was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum WhyRefused {
     /// The id already holds another charge.
     OtherCharge,
     /// It is larger than its limit.
@@ -65,7 +58,7 @@ pub enum Word {
 }
 
 /// What the ledger said of a charge of these units.
-pub fn charged(verdict: &Acquired, units: &Cost) -> Charged {
+pub fn report(verdict: &Acquired, units: &Cost) -> ChargeReport {
     match verdict {
         Acquired::Permitted(permit) => match &permit.grant.held {
             Some(held) => {
@@ -73,29 +66,29 @@ pub fn charged(verdict: &Acquired, units: &Cost) -> Charged {
                 let why = format!(
                     "id `{id}` already holds a charge of {held}; use a new id for {units_wanted}"
                 );
-                Charged::refused(units, Refusal::OtherCharge, &why)
+                ChargeReport::refused(units, WhyRefused::OtherCharge, &why)
             }
-            None => Charged::permitted(units, permit),
+            None => ChargeReport::permitted(units, permit),
         },
-        Acquired::Rejected(rejection) => Charged {
+        Acquired::Rejected(rejection) => ChargeReport {
             remaining: BTreeMap::from([(rejection.limit.clone(), rejection.remaining)]),
             retry_after_seconds: Some(rejection.retry_after.as_secs_f64()),
             retry_at: Some(rejection.retry_at),
             rejection: Some(rejection.clone()),
-            ..Charged::new(units, Word::Rejected, rejected(units, rejection))
+            ..ChargeReport::new(units, Word::Rejected, rejected(units, rejection))
         },
         Acquired::Never { limit, most } => {
             let why = format!(
                 "the charge needs {}, and {limit} never grants more than {most}",
                 cost(units)
             );
-            Charged::refused(units, Refusal::Never, &why)
+            ChargeReport::refused(units, WhyRefused::Never, &why)
         }
-        Acquired::Refused(why) => Charged::refused(units, Refusal::Unavailable, why),
+        Acquired::Refused(why) => ChargeReport::refused(units, WhyRefused::Unavailable, why),
     }
 }
 
-impl Charged {
+impl ChargeReport {
     /// What the process tells its caller.
     pub const fn exit(&self) -> Exit {
         match self.decision {
@@ -116,7 +109,6 @@ impl Charged {
             detail,
             waited_seconds: None,
             rejection: None,
-            repeated: false,
             refusal: None,
         }
     }
@@ -131,12 +123,11 @@ impl Charged {
         Self {
             id: Some(permit.id.clone()),
             remaining: remaining.clone(),
-            repeated: permit.grant.repeated,
             ..Self::new(units, decision, detail)
         }
     }
 
-    fn refused(units: &Cost, refusal: Refusal, why: &str) -> Self {
+    fn refused(units: &Cost, refusal: WhyRefused, why: &str) -> Self {
         Self {
             refusal: Some(refusal),
             ..Self::new(units, Word::Refused, format!("Refused: {why}"))

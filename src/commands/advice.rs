@@ -21,18 +21,12 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let advice = counting.chain(never).chain(uncharged);
     let advice = advice.chain(cuts(config)).chain(kept(config));
     let advice = advice.chain(fetched_already(config));
-    let same = steps(config).filter_map(|(job, step)| {
+    let same = config.steps().filter_map(|(job, step)| {
         let said = same_for_all(job, step, job.regions.first()?)?;
         let detail = format!("{}: {said}", step.call.name);
         Some((format!("job {}", job.name), detail))
     });
     advice.chain(same).collect()
-}
-
-/// The steps of all jobs.
-fn steps(config: &Config) -> impl Iterator<Item = (&Job, &Step)> {
-    let jobs = config.jobs.iter();
-    jobs.flat_map(|job| job.steps.iter().map(move |step| (&**job, step)))
 }
 
 /// Says so if another region of the job requests the same list as this one.
@@ -50,7 +44,7 @@ pub fn same_for_all(job: &Job, step: &Step, region: &Region) -> Option<String> {
 
 /// Advice where `keep` deletes records that are not requested again before that.
 fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
-    steps(config).filter_map(|(job, step)| {
+    config.steps().filter_map(|(job, step)| {
         let keep = job.credential.upstream.keep?;
         let (why, instead) = match job.every {
             _ if step.call.paging.lasting.is_some() => (
@@ -71,7 +65,7 @@ fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
 
 /// Advice where the records that name ids are those that the ids stand for: landing a list counts as fetching its records.
 fn fetched_already(config: &Config) -> impl Iterator<Item = (String, String)> {
-    steps(config).filter_map(|(job, step)| {
+    config.steps().filter_map(|(job, step)| {
         let ids = step.ids.as_ref()?;
         let list = job.credential.upstream.calls.get(&ids.from)?;
         let (list, own) = (list.records.as_ref()?, step.call.records.as_ref()?);
@@ -139,7 +133,7 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
 /// Advice where `max_pages` can cut a list that names `{since}`, or has the cursor of the next pass at its end: what it leaves out
 /// is on no later list, or on each.
 fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
-    steps(config).filter_map(|(job, step)| {
+    config.steps().filter_map(|(job, step)| {
         let most = step.max_pages?;
         let what = match &step.call.paging.lasting {
             _ if job.names(step, &Variable::Since) => "names {since}",

@@ -1,9 +1,8 @@
 //! `ingest export`: the records of a kind, one line each.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, IntoInnerError, Write};
+use std::path::Path;
 
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -12,7 +11,7 @@ use super::Error;
 use super::cells::Cells;
 use super::environment::Environment;
 use super::progress::Working;
-use super::replace::file_to_replace;
+use super::replace::{Replacement, file_to_replace};
 use crate::cli::{ExportArgs, Global, Shape};
 use crate::exit::Exit;
 use ingest_base::plain::json_safe;
@@ -22,7 +21,7 @@ use ingest_config::Pointer;
 /// Writes the records to stdout, or atomically to a file.
 pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
-    let columns = typed_columns(&environment, &args.kind)?;
+    let columns = columns(&environment, &args.kind)?;
     environment
         .expect_stored(&[], args.region.as_slice())
         .await?;
@@ -47,32 +46,21 @@ pub async fn export(global: &Global, args: &ExportArgs) -> Result<Exit, Error> {
         columns,
         changes_only: args.since.is_some(),
     };
-    let archive = environment.archive().await?;
+    let catalog = environment.reader().await?;
     let working = Working::on(global, "exporting", "record");
     match &args.to {
         None => {
             let writer = Writer::new(format, io::stdout());
-            let writer = writer.map_err(Error::io("cannot write the records"))?;
-            let written = write(&archive, query, writer, &working).await;
+            let written = write(&catalog, query, writer, &working).await;
             match written {
                 // The reader, such as `head`, has all that it wants.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
                 written => written.map(|_| ())?,
             }
         }
-        Some(path) => to_file(&archive, query, format, (path, &working)).await?,
+        Some(path) => to_file(&catalog, query, format, (path, &working)).await?,
     }
     Ok(Exit::Success)
-}
-
-/// Returns the places of the columns of a kind, over all calls that return it; fails for an unknown kind.
-#[cfg(feature = "serve")]
-pub fn columns(
-    environment: &Environment,
-    kind: &str,
-) -> Result<BTreeMap<String, Vec<Pointer>>, Error> {
-    let columns = typed_columns(environment, kind)?.into_iter();
-    Ok(columns.map(|column| (column.name, column.places)).collect())
 }
 
 /// Returns records of a kind as lines of CSV.
@@ -85,18 +73,17 @@ pub fn csv_lines(
     let format = LineFormat {
         shape: Shape::Csv,
         cells: Cells::stored(),
-        columns: typed_columns(environment, kind)?,
+        columns: columns(environment, kind)?,
         changes_only,
     };
-    let lines = Writer::new(format, Vec::new()).and_then(|mut writer| {
-        records.iter().try_for_each(|one| writer.record(one))?;
-        writer.finish()
-    });
+    let mut writer = Writer::new(format, Vec::new());
+    let written = records.iter().try_for_each(|one| writer.record(one));
+    let lines = written.and_then(|()| writer.finish());
     lines.map_err(Error::io("cannot write the records"))
 }
 
 /// Returns the columns of a kind, over all calls that return it; fails for an unknown kind.
-fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
+pub fn columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColumn>, Error> {
     environment.expect_kind(kind)?;
     let mut columns: BTreeMap<String, ExportColumn> = BTreeMap::new();
     let of_kind = environment.config.records();
@@ -119,7 +106,7 @@ fn typed_columns(environment: &Environment, kind: &str) -> Result<Vec<ExportColu
 pub struct ExportColumn {
     pub name: String,
     /// Where records have it, over all calls.
-    places: Vec<Pointer>,
+    pub places: Vec<Pointer>,
 }
 
 impl ExportColumn {
@@ -137,54 +124,31 @@ impl ExportColumn {
     }
 }
 
-/// Writes a temporary file beside it and renames that when it is complete.
+/// Writes them to a file, as a whole.
 async fn to_file(
-    archive: &CatalogReader,
+    catalog: &CatalogReader,
     query: RecordsQuery,
     format: LineFormat,
     (path, working): (&Path, &Working),
 ) -> Result<(), Error> {
-    let what = format!("cannot write {}", path.display());
+    let failed = || Error::io(format!("cannot write {}", path.display()));
     let with_remedy =
         |error| io::Error::other(format!("{error}; omit --to to write the records to stdout"));
-    let path = &file_to_replace(path)
-        .map_err(with_remedy)
-        .map_err(Error::io(what.clone()))?;
-    let beside = beside(path);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&beside)
-        .map_err(Error::io(what.clone()))?;
-    let written = match Writer::new(format, file) {
-        Ok(writer) => write(archive, query, writer, working).await,
-        Err(error) => Err(Error::io(what.clone())(error)),
-    };
-    let finished = written.and_then(|file: File| {
-        // On the disk before it has the name: after a power failure the name leads to the former file, or to a whole one.
-        file.sync_all()
-            .and_then(|()| fs::rename(&beside, path))
-            .map_err(Error::io(what))
-    });
-    if finished.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    finished
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.part", std::process::id()))
+    let replaced = file_to_replace(path).map_err(with_remedy);
+    let created = Replacement::create(replaced.map_err(failed())?);
+    let (replacement, file) = created.map_err(failed())?;
+    let file = write(catalog, query, Writer::new(format, file), working).await?;
+    replacement.take_place(&file).map_err(failed())
 }
 
 /// Writes all records of the query, and returns the sink.
-async fn write<W: Write + Send>(
-    archive: &CatalogReader,
+async fn write<W: Write>(
+    catalog: &CatalogReader,
     query: RecordsQuery,
     mut writer: Writer<W>,
     working: &Working,
 ) -> Result<W, Error> {
-    let mut pages = archive.records(query);
+    let mut pages = catalog.records(query);
     while let Some(page) = pages.next().await {
         let page = page?;
         working.count(page.len() as u64);
@@ -208,83 +172,67 @@ struct LineFormat {
     changes_only: bool,
 }
 
-/// Writes records in one of the formats.
-struct Writer<W: Write + Send> {
-    to: Sink<W>,
-    changes_only: bool,
-}
-
-enum Sink<W: Write + Send> {
-    Ndjson(BufWriter<W>),
-    Csv {
-        lines: Box<csv::Writer<W>>,
-        cells: Cells,
-        columns: Vec<ExportColumn>,
-        begun: bool,
-    },
+/// Writes records as lines.
+struct Writer<W: Write> {
+    format: LineFormat,
+    to: BufWriter<W>,
+    /// Whether the head of the columns is written. It comes with the first record: a query that fails has none.
+    is_begun: bool,
 }
 
 /// The columns of every kind.
 const OF_ALL: [&str; 4] = ["upstream", "id", "first_seen", "last_seen"];
 
-impl<W: Write + Send> Writer<W> {
-    fn new(format: LineFormat, to: W) -> io::Result<Self> {
-        let to = match format.shape {
-            Shape::Ndjson => Sink::Ndjson(BufWriter::new(to)),
-            Shape::Csv => Sink::Csv {
-                lines: Box::new(csv::Writer::from_writer(to)),
-                cells: format.cells,
-                columns: format.columns,
-                begun: false,
-            },
-        };
-        Ok(Self {
-            to,
-            changes_only: format.changes_only,
-        })
+impl<W: Write> Writer<W> {
+    fn new(format: LineFormat, to: W) -> Self {
+        Self {
+            is_begun: format.shape == Shape::Ndjson,
+            format,
+            to: BufWriter::new(to),
+        }
     }
 
     fn record(&mut self, record: &StoredRecord) -> io::Result<()> {
-        match &mut self.to {
-            Sink::Ndjson(lines) => json_line(lines, record, self.changes_only),
-            Sink::Csv {
-                lines,
-                cells,
-                columns,
-                begun,
-            } => {
-                begin(lines, columns, begun)?;
-                let body = body_of(record, self.changes_only);
-                let gone_at = record.gone_at.map(|at| at.to_string()).unwrap_or_default();
-                let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
-                let text = |text: &str| cells.text(text).into_owned();
-                let of_all = [text(&record.upstream), text(&record.id), first, last];
-                let own = columns.iter().map(|column| cell(column, &body, *cells));
-                lines
-                    .write_record(of_all.into_iter().chain(own).chain([gone_at]))
-                    .map_err(failed)
-            }
+        self.begin()?;
+        let LineFormat {
+            cells,
+            columns,
+            changes_only,
+            ..
+        } = &self.format;
+        if self.format.shape == Shape::Ndjson {
+            return json_line(&mut self.to, record, *changes_only);
         }
+        let body = body_of(record, *changes_only);
+        let gone_at = record.gone_at.map(|at| at.to_string()).unwrap_or_default();
+        let (first, last) = (record.first_seen.to_string(), record.last_seen.to_string());
+        let text = |text: &str| cells.text(text).into_owned();
+        let of_all = [text(&record.upstream), text(&record.id), first, last];
+        let own = columns.iter().map(|column| cell(column, &body, *cells));
+        let line = csv_line(of_all.into_iter().chain(own).chain([gone_at]))?;
+        self.to.write_all(&line)
     }
 
-    fn finish(self) -> io::Result<W> {
-        match self.to {
-            Sink::Ndjson(lines) => lines.into_inner().map_err(io::IntoInnerError::into_error),
-            Sink::Csv {
-                mut lines,
-                columns,
-                mut begun,
-                ..
-            } => {
-                // No record may have come, and the head is wanted with none too.
-                begin(&mut lines, &columns, &mut begun)?;
-                lines.flush()?;
-                lines
-                    .into_inner()
-                    .map_err(|error| io::Error::other(error.to_string()))
-            }
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Ok(());
         }
+        let own = self.format.columns.iter().map(|column| &*column.name);
+        let head = csv_line(OF_ALL.into_iter().chain(own).chain(["gone_at"]))?;
+        self.to.write_all(&head)
     }
+
+    fn finish(mut self) -> io::Result<W> {
+        // No record may have come, and the head is wanted with none too.
+        self.begin()?;
+        self.to.into_inner().map_err(IntoInnerError::into_error)
+    }
+}
+
+fn csv_line(cells: impl Iterator<Item = impl AsRef<[u8]>>) -> io::Result<Vec<u8>> {
+    let mut line = csv::Writer::from_writer(Vec::new());
+    line.write_record(cells)?;
+    line.into_inner().map_err(|error| error.into_error())
 }
 
 /// The body of a record; null for a gone one where only changes are wanted.
@@ -321,32 +269,6 @@ pub fn json_line(
         lines,
         r#"{{{name},"first_seen":"{first_seen}","last_seen":"{last_seen}"{gone},"body":{body}}}"#
     )
-}
-
-fn begin<W: Write>(
-    lines: &mut csv::Writer<W>,
-    columns: &[ExportColumn],
-    begun: &mut bool,
-) -> io::Result<()> {
-    if !std::mem::replace(begun, true) {
-        lines
-            .write_record(
-                OF_ALL
-                    .into_iter()
-                    .chain(columns.iter().map(|column| column.name.as_str()))
-                    .chain(["gone_at"]),
-            )
-            .map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Returns the error of a failed write with its kind, so that a closed pipe is recognised.
-fn failed(error: csv::Error) -> io::Error {
-    match error.into_kind() {
-        csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
-    }
 }
 
 /// The value of a column: text as it is, any other value as JSON.

@@ -56,7 +56,7 @@ pub async fn report(
         )));
     }
     let ledger = refill::reading_ledger(environment).await?;
-    let catalog = environment.passes().await?;
+    let catalog = environment.reader().await?;
     let selection = run::learned(&catalog, selection).await?;
     let others = environment.all_jobs();
     let selection = foresight::reserved(&catalog, &*ledger, selection, &others, from).await?;

@@ -73,7 +73,7 @@ pub async fn history(global: &Global, args: &HistoryArgs) -> Result<Exit, Error>
 
 /// Returns the passes and the spend since then.
 pub async fn report(environment: &Environment, since: Timestamp) -> Result<History, Error> {
-    let passes = environment.archive().await?.history(since).await?;
+    let passes = environment.reader().await?.history(since).await?;
     let ledger = recorded_ledger(environment)?;
     let mut rows = BTreeMap::new();
     let (mut in_ledger, mut charged_by) = (BTreeSet::new(), BTreeMap::new());
@@ -94,15 +94,10 @@ pub async fn report(environment: &Environment, since: Timestamp) -> Result<Histo
         charges.for_each(|spent| add_spent(&mut rows, &account.name, spent));
     }
     for pass in &passes {
-        let job = environment
-            .config
-            .jobs
-            .iter()
-            .find(|job| job.name == pass.job);
         // The catalog keeps passes of jobs that the configuration has no longer: then the charges say whose they were.
         let charged = || charged_by.get(&pass.job).map(String::as_str);
-        let account = job.map(|job| &*job.credential.account.name);
-        let account = account.or_else(charged).unwrap_or_default();
+        let account = environment.config.account_of(&pass.job).or_else(charged);
+        let account = account.unwrap_or_default();
         add_pass(&mut rows, account, pass, in_ledger.contains(account));
     }
     Ok(History {
@@ -269,8 +264,7 @@ fn groups(rows: &[HistoryRow], each: bool) -> Vec<Group<'_, HistoryRow>> {
 /// Returns each doubt and each note of a row.
 fn said(row: &HistoryRow) -> impl Iterator<Item = Said<'_>> {
     let (job, region) = (row.job.as_deref(), row.region.as_deref());
-    let doubts = row.doubts.iter();
-    let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
+    let doubts = row.doubts.iter().map(ToString::to_string);
     let lines = doubts.chain(row.notes.iter().cloned());
     lines.map(move |line| (job.unwrap_or_default(), (region.unwrap_or("-"), None), line))
 }

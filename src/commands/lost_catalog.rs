@@ -73,10 +73,10 @@ async fn is_begun(environment: &Environment) -> bool {
     if held.is_ok_and(|held| !held.is_empty()) {
         return true;
     }
-    let Ok(archive) = environment.archive().await else {
+    let Ok(catalog) = environment.reader().await else {
         return false;
     };
-    let passes = archive.history(Timestamp::from_micros(0)).await;
+    let passes = catalog.history(Timestamp::from_micros(0)).await;
     passes.is_ok_and(|passes| !passes.is_empty())
 }
 

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use chrono::Datelike;
@@ -15,11 +15,11 @@ use strum::VariantArray;
 
 use super::Error;
 use super::environment::Environment;
-use super::replace::file_to_replace;
-use super::status::{self, Status};
+use super::replace::{Replacement, file_to_replace};
+use super::status::{self, LastPasses, Status};
 use crate::run::{RunOutcome, RunReport};
 use ingest_catalog::PassRecord;
-use ingest_config::{Config, Region};
+use ingest_config::Config;
 use ingest_quota::{Timestamp, Units};
 
 /// The last run: how it ended, and what nothing remembers of it.
@@ -96,7 +96,7 @@ fn report_failure(file: &Path, written: &io::Result<()>) {
 pub async fn text(environment: &Environment, last: Option<LastRun>) -> Result<String, Error> {
     let status = status::report(environment, None).await?;
     let since = first_of_month(environment.clock.now());
-    let passes = environment.archive().await?.history(since).await?;
+    let passes = environment.reader().await?.history(since).await?;
     let of_run = last.map(families_of_run).unwrap_or_default();
     Ok(of_run + &families_of_state(&status, &environment.config, &passes))
 }
@@ -110,41 +110,37 @@ fn first_of_month(now: Timestamp) -> Timestamp {
 
 fn families_of_run(last: LastRun) -> String {
     let mut text = String::new();
-    let one = |value| [(labels(&[]), value)];
-    let valid = f64::from(u8::from(last.has_valid_config));
-    let help = "1 if the last run could use its configuration, 0 if the configuration is missing or invalid";
-    family(&mut text, "ingest_config_valid", help, one(valid));
-    let began = seconds(last.began);
-    family(
-        &mut text,
-        "ingest_last_run_timestamp_seconds",
-        "When the last run began",
-        one(began),
-    );
-    let (help, took) = (
-        "Duration of the last run in seconds",
-        last.took.as_secs_f64(),
-    );
-    family(
-        &mut text,
-        "ingest_last_run_duration_seconds",
-        help,
-        one(took),
-    );
+    let families = [
+        (
+            "ingest_config_valid",
+            "1 if the last run could use its configuration, 0 if the configuration is missing or invalid",
+            truth(last.has_valid_config),
+        ),
+        (
+            "ingest_last_run_timestamp_seconds",
+            "When the last run began",
+            seconds(last.began),
+        ),
+        (
+            "ingest_last_run_duration_seconds",
+            "Duration of the last run in seconds",
+            last.took.as_secs_f64(),
+        ),
+        (
+            "ingest_last_run_unmetered_units",
+            "Units that the last run spent while the ledger could not be reached",
+            number(last.unmetered.get()),
+        ),
+    ];
+    for (name, help, value) in families {
+        family(&mut text, name, help, [(labels(&[]), value)]);
+    }
     let outcomes = RunOutcome::VARIANTS.iter().map(|outcome| {
-        let is_it = f64::from(u8::from(*outcome == last.outcome));
-        (labels(&[("outcome", outcome.name())]), is_it)
+        let of_outcome = labels(&[("outcome", outcome.name())]);
+        (of_outcome, truth(*outcome == last.outcome))
     });
     let help = "1 for the outcome of the last run, 0 for every other";
     family(&mut text, "ingest_last_run_outcome", help, outcomes);
-    let help = "Units that the last run spent while the ledger could not be reached";
-    let unmetered = number(last.unmetered.get());
-    family(
-        &mut text,
-        "ingest_last_run_unmetered_units",
-        help,
-        one(unmetered),
-    );
     text
 }
 
@@ -208,28 +204,23 @@ fn of_regions(text: &mut String, status: &Status) {
     });
     let help = "When the last complete pass over a region began; 0 if there was none";
     family(text, "ingest_last_success_timestamp_seconds", help, last);
-    let regions = status.regions.iter();
-    let regions = regions.map(|one| (&one.job, &*one.region, &one.failed, one.doubtful_at));
-    let batches = status.batches.iter();
-    let batches = batches.map(|one| (&one.job, Region::SHARED, &one.failed, one.doubtful_at));
-    let all: Vec<_> = regions.chain(batches).collect();
-    let truth = |is: bool| f64::from(u8::from(is));
-    let doubtful = all.iter().map(|(job, region, _, doubtful)| {
-        (
-            labels(&[(JOB, job), ("region", region)]),
-            truth(doubtful.is_some()),
-        )
-    });
-    let help = "1 if a list in the last pass over a region cannot be trusted, else 0";
-    family(text, "ingest_region_doubtful", help, doubtful);
-    let failed = all.iter().map(|(job, region, failed, _)| {
-        (
-            labels(&[(JOB, job), ("region", region)]),
-            truth(failed.is_some()),
-        )
-    });
-    let help = "1 if the last pass over a region failed, else 0";
-    family(text, "ingest_region_failed", help, failed);
+    let mut gauge = |name: &str, help: &str, is: fn(&LastPasses) -> bool| {
+        let samples = status.last_passes().map(|(job, region, last)| {
+            let of_region = labels(&[(JOB, job), ("region", region)]);
+            (of_region, truth(is(last)))
+        });
+        family(text, name, help, samples);
+    };
+    gauge(
+        "ingest_region_doubtful",
+        "1 if a list in the last pass over a region cannot be trusted, else 0",
+        |last| last.doubtful_at.is_some(),
+    );
+    gauge(
+        "ingest_region_failed",
+        "1 if the last pass over a region failed, else 0",
+        |last| last.failed.is_some(),
+    );
 }
 
 fn of_passes(text: &mut String, config: &Config, passes: &[PassRecord]) {
@@ -239,8 +230,7 @@ fn of_passes(text: &mut String, config: &Config, passes: &[PassRecord]) {
         let (job, region) = ((JOB, &*pass.job), ("region", &*pass.region));
         *records.entry(labels(&[job, region])).or_default() += number(pass.records);
         *requests.entry(labels(&[job, region])).or_default() += number(pass.requests);
-        let configured = config.jobs.iter().find(|one| one.name == pass.job);
-        let account = configured.map_or("", |one| &one.credential.account.name);
+        let account = config.account_of(&pass.job).unwrap_or_default();
         for (limit, spent) in pass.units.iter() {
             let whose = [("account", account), ("limit", limit), job, region];
             *units.entry(labels(&whose)).or_default() += number(spent.get());
@@ -297,35 +287,20 @@ fn seconds(at: Timestamp) -> f64 {
     at.since(Timestamp::from_micros(0)).as_secs_f64()
 }
 
+fn truth(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
 /// Exact up to 2^53, which no quota comes near.
 #[allow(clippy::cast_precision_loss)]
 const fn number(count: u64) -> f64 {
     count as f64
 }
 
-/// Writes a temporary file, then renames it: no reader sees half of it. Other users can read it: the collector is one.
+/// Replaces the file as a whole. Other users can read it: the collector is one, and reads what ends in `.prom`.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let file = &file_to_replace(file)?;
-    let beside = beside(file);
-    // Another user may be able to write the directory: nothing is written through a link.
-    let created = fs::remove_file(&beside).or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    });
-    let written = created
-        .and_then(|()| File::create_new(&beside))
-        .and_then(|mut new| {
-            new.set_permissions(Permissions::from_mode(0o644))?;
-            new.write_all(text.as_bytes())?;
-            new.sync_all()?;
-            fs::rename(&beside, file)
-        });
-    written.inspect_err(|_| drop(fs::remove_file(&beside)))
-}
-
-/// Returns the temporary file. The collector does not read it: its name does not end in `.prom`.
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    file.with_file_name(name)
+    let (replacement, mut file) = Replacement::create(file_to_replace(file)?)?;
+    file.set_permissions(Permissions::from_mode(0o644))?;
+    file.write_all(text.as_bytes())?;
+    replacement.take_place(&file)
 }

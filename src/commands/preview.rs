@@ -39,7 +39,7 @@ pub async fn report(
     concurrency: u16,
 ) -> Result<Preview, Error> {
     let ledger = refill::reading_ledger(environment).await?;
-    let catalog = environment.passes().await?;
+    let catalog = environment.reader().await?;
     let selection = run::learned(&catalog, selection).await?;
     let (now, concurrency) = (environment.clock.now(), usize::from(concurrency));
     let others = environment.all_jobs();

@@ -91,15 +91,14 @@ impl Passes for OfCatalog<'_> {
 
 impl OfCatalog<'_> {
     async fn history(&self, since: Timestamp) -> Result<Vec<PassRecord>, Error> {
-        Ok(self.environment.archive().await?.history(since).await?)
+        Ok(self.environment.reader().await?.history(since).await?)
     }
 
     /// Returns the accounts that a job charges. Which credential a request of a pass used is not known, so each of them counts all of
     /// its passes.
     fn accounts_of(&self, job: &str) -> Vec<String> {
-        let jobs = &self.environment.config.jobs;
-        let found = jobs.iter().filter(|one| one.name == job);
-        let credentials = found.flat_map(|job| job.credentials());
+        let job = self.environment.config.job(job).into_iter();
+        let credentials = job.flat_map(|job| job.credentials());
         credentials.map(|one| one.account.name.clone()).collect()
     }
 }

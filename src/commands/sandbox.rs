@@ -80,10 +80,8 @@ pub async fn practise(global: &Global) -> Result<(Environment, Sandbox), Error> 
     };
     let environment = Environment::load_or_built_in(global)?;
     let sandbox = start(&environment, options).await?;
-    let jobs = environment.config.jobs.iter();
-    let steps = jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)));
     let is_used = |upstream: &str, call: &str| {
-        let mut steps = steps.clone();
+        let mut steps = environment.config.steps();
         steps.any(|(job, step)| job.credential.upstream.name == upstream && step.call.name == call)
     };
     if let Some(mirrored) = mirrored(&sandbox, is_used) {
@@ -118,9 +116,8 @@ pub fn next_steps(global: &Global, environment: &Environment) -> String {
     let options: String = options
         .map(|(option, path)| format!(" {option} {}", path.display()))
         .collect();
-    let jobs = environment.config.jobs.iter();
-    let calls = jobs.flat_map(|job| &job.steps).map(|step| &step.call);
-    let kind = calls.filter_map(|call| call.records.as_ref()).next();
+    let mut steps = environment.config.steps();
+    let kind = steps.find_map(|(_, step)| step.call.records.as_ref());
     let export = kind.map(|records| format!("export --kind {}", records.kind));
     let commands = ["status".to_owned(), "search WORDS".to_owned()];
     let commands = commands.into_iter().chain(export);

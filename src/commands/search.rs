@@ -67,7 +67,7 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
         since: args.since.map(|since| since.at(environment.clock.now())),
         limit: args.limit,
     };
-    Ok(environment.archive().await?.search(query).await?)
+    Ok(environment.reader().await?.search(query).await?)
 }
 
 impl<'a> SearchReport<'a> {

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::problem::Problem;
+use super::query::{Filled, InPath, in_path, parameters};
 use crate::cli::SearchArgs;
 use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
@@ -22,8 +21,6 @@ use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
 
 /// The longest words of a search, in bytes.
 const LONGEST_WORDS: usize = 1024;
-/// The most records of one response.
-pub const MOST: u32 = 1000;
 
 /// The media type of JSON.
 pub const JSON: &str = "application/json";
@@ -38,82 +35,15 @@ pub fn json_text(value: &impl Serialize) -> Response {
     typed(JSON, json_safe(&text).into_owned())
 }
 
-/// Reads the parameters of a request.
-pub fn parameters<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
-    let query = Query::try_from_uri(uri);
-    query.map(|Query(parameters)| parameters).map_err(|error| {
-        let text = ingest_base::plain::one_line(&error.body_text());
-        let why = text
-            // axum's words before the reason name its types and not the parameter.
-            .rsplit_once("query string: ")
-            .map_or(&*text, |(_, why)| why);
-        Problem::bad_request(format!("the query: {why}"))
-    })
-}
-
-/// What a path names.
-type InPath<T> = Result<Path<T>, PathRejection>;
-
-fn in_path<T>(path: InPath<T>) -> Result<T, Problem> {
-    let wrong = |error: PathRejection| {
-        let why = ingest_base::plain::one_line(&error.body_text());
-        Problem::bad_request(format!("{why}; write the path as UTF-8, percent-encoded"))
-    };
-    path.map(|Path(named)| named).map_err(wrong)
-}
-
-/// A time as the commands take it, such as `7d` or `2026-11-01`; an absent or empty one is `None`.
-pub fn since(name: &str, text: Option<&str>) -> Result<Option<Since>, Problem> {
-    let expected = "is no time; write for example 7d, 2026-11-01 or yesterday";
-    parsed((name, expected), text, |text| text.parse().ok())
-}
-
-/// A span such as `7d`; an absent or empty one is `None`.
-fn span(name: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
-    let expected = "is no time span; write for example 7d";
-    parsed((name, expected), text, |text| {
-        humantime::parse_duration(text).ok()
-    })
-}
-
-fn parsed<T>(
-    (name, expected): (&str, &str),
-    text: Option<&str>,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Problem> {
-    // A form of the page sends the fields that nobody filled in, as empty text.
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(None);
-    };
-    let wrong = || {
-        let text = ingest_base::plain::one_line(text);
-        Problem::bad_request(format!("{name}: `{text}` {expected}"))
-    };
-    parse(text).map(Some).ok_or_else(wrong)
-}
-
-/// A number in a range; an absent or empty one is `usual`.
-pub fn number(name: &str, text: Option<&str>, usual: u32) -> Result<u32, Problem> {
-    let Some(text) = text.filter(|text| !text.is_empty()) else {
-        return Ok(usual);
-    };
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (1..=MOST).contains(number));
-    number
-        .ok_or_else(|| Problem::bad_request(format!("{name}: expected a number from 1 to {MOST}")))
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatusParameters {
-    fail_if_stale: Option<String>,
+    fail_if_stale: Filled,
 }
 
 pub async fn status_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let parameters: StatusParameters = parameters(&uri)?;
-    let stale = span("fail_if_stale", parameters.fail_if_stale.as_deref())?;
+    let stale = parameters.fail_if_stale.span("fail_if_stale")?;
     let status = app
         .read(move |environment| async move { status::report(&environment, stale).await })
         .await?;
@@ -122,22 +52,20 @@ pub async fn status_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HistoryParameters {
-    pub since: Option<String>,
+struct HistoryParameters {
+    since: Filled,
 }
 
 /// The time that a history covers if nothing else is requested.
 const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-impl HistoryParameters {
-    pub fn since(&self) -> Result<Since, Problem> {
-        let since = since("since", self.since.as_deref())?;
-        Ok(since.unwrap_or(Since::Ago(MONTH)))
-    }
+/// Since when a history is requested.
+pub fn since_of_history(since: &Filled) -> Result<Since, Problem> {
+    Ok(since.since("since")?.unwrap_or(Since::Ago(MONTH)))
 }
 
 pub async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let since = parameters::<HistoryParameters>(&uri)?.since()?;
+    let since = since_of_history(&parameters::<HistoryParameters>(&uri)?.since)?;
     let history = app
         .read(move |environment| async move {
             let since = since.at(environment.clock.now());
@@ -147,15 +75,15 @@ pub async fn history_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Respo
     Ok(json_text(&history))
 }
 
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchParameters {
     #[serde(default)]
     pub q: String,
-    pub kind: Option<String>,
-    pub region: Option<String>,
-    pub since: Option<String>,
-    pub limit: Option<String>,
+    pub kind: Filled,
+    pub region: Filled,
+    pub since: Filled,
+    pub limit: Filled,
 }
 
 impl SearchParameters {
@@ -165,13 +93,12 @@ impl SearchParameters {
             let detail = format!("q: expected at most {LONGEST_WORDS} bytes");
             return Err(Problem::bad_request(detail));
         }
-        let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Ok(SearchArgs {
             words: vec![self.q.clone()],
-            kind: filled(&self.kind),
-            region: filled(&self.region),
-            since: since("since", self.since.as_deref())?,
-            limit: number("limit", self.limit.as_deref(), 20)?,
+            kind: self.kind.owned(),
+            region: self.region.owned(),
+            since: self.since.since("since")?,
+            limit: self.limit.number("limit", 20)?,
         })
     }
 }
@@ -191,25 +118,14 @@ pub async fn search_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanParameters {
-    pub region: Option<String>,
-    pub job: Option<String>,
+    pub region: Filled,
+    pub job: Filled,
 }
 
 impl PlanParameters {
     /// The regions and the jobs.
     pub fn selected(&self) -> (Vec<String>, Vec<String>) {
-        (
-            named(self.region.as_deref(), &["all"]),
-            named(self.job.as_deref(), &[]),
-        )
-    }
-}
-
-/// Names that are separated by commas; absent or empty ones are `usual`.
-fn named(text: Option<&str>, usual: &[&str]) -> Vec<String> {
-    match text.filter(|text| !text.is_empty()) {
-        Some(text) => text.split(',').map(|name| name.trim().to_owned()).collect(),
-        None => usual.iter().map(|name| (*name).to_owned()).collect(),
+        (self.region.names(&["all"]), self.job.names(&[]))
     }
 }
 
@@ -237,15 +153,15 @@ pub async fn plan_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordsParameters {
-    pub region: Option<String>,
+    pub region: Filled,
     /// Changes within this time.
-    pub since: Option<String>,
+    pub since: Filled,
     /// Seen within this time.
-    pub seen_since: Option<String>,
-    pub limit: Option<String>,
-    pub cursor: Option<String>,
+    pub seen_since: Filled,
+    pub limit: Filled,
+    pub cursor: Filled,
     /// `ndjson` or `csv`.
-    pub r#as: Option<String>,
+    pub r#as: Filled,
 }
 
 pub async fn records(
@@ -255,16 +171,13 @@ pub async fn records(
 ) -> Result<Response, Problem> {
     let kind = in_path(kind)?;
     let parameters: RecordsParameters = parameters(&uri)?;
-    let is_csv = match parameters.r#as.as_deref() {
-        None | Some("" | "ndjson") => false,
+    let is_csv = match parameters.r#as.get() {
+        None | Some("ndjson") => false,
         Some("csv") => true,
         Some(_) => return Err(Problem::bad_request("as: expected `ndjson` or `csv`")),
     };
     let page = records_page(&app, &kind, &parameters).await?;
-    let changes_only = parameters
-        .since
-        .as_deref()
-        .is_some_and(|since| !since.is_empty());
+    let changes_only = parameters.since.get().is_some();
     let mut response = if is_csv {
         let records = (&page.records[..], changes_only);
         let lines = export::csv_lines(&app.environment, &kind, records)?;
@@ -290,18 +203,17 @@ pub async fn records_page(
     kind: &str,
     parameters: &RecordsParameters,
 ) -> Result<RecordsPage, Problem> {
-    let changed = since("since", parameters.since.as_deref())?;
-    let seen = since("seen_since", parameters.seen_since.as_deref())?;
-    let most = number("limit", parameters.limit.as_deref(), 100)?;
-    let filled = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let after = filled(&parameters.cursor).map(|cursor| cursor.parse::<i64>());
+    let changed = parameters.since.since("since")?;
+    let seen = parameters.seen_since.since("seen_since")?;
+    let most = parameters.limit.number("limit", 100)?;
+    let after = parameters.cursor.get().map(str::parse::<i64>);
     let after = after.transpose().map_err(|_| {
         Problem::bad_request("cursor: expected the number in the `Link` header of the page before")
     })?;
-    let (kind, region) = (kind.to_owned(), filled(&parameters.region));
+    let (kind, region) = (kind.to_owned(), parameters.region.owned());
     app.read(move |environment| async move {
-        // For its error alone: a kind that no call returns is refused, or a misspelt one would look like an empty one.
-        export::columns(&environment, &kind)?;
+        // A misspelt kind would look like an empty one.
+        environment.expect_kind(&kind)?;
         let now = environment.clock.now();
         let query = RecordsQuery {
             kind,
@@ -309,8 +221,8 @@ pub async fn records_page(
             since: seen.map(|since| since.at(now)),
             changed_since: changed.map(|since| since.at(now)),
         };
-        let archive = environment.archive().await?;
-        Ok(archive.records_page(query, after, most).await?)
+        let catalog = environment.reader().await?;
+        Ok(catalog.records_page(query, after, most).await?)
     })
     .await
 }
@@ -330,7 +242,7 @@ fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters
     ];
     let others = others
         .iter()
-        .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.as_deref()?))));
+        .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.get()?))));
     let kind = encoded(kind);
     let link = format!(
         "</api/v1/records/{kind}?cursor={next}{}>; rel=\"next\"",
@@ -344,7 +256,7 @@ fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RecordParameters {
-    upstream: Option<String>,
+    upstream: Filled,
 }
 
 pub async fn record(
@@ -354,7 +266,7 @@ pub async fn record(
 ) -> Result<Response, Problem> {
     let (kind, id) = in_path(path)?;
     let RecordParameters { upstream } = parameters(&uri)?;
-    let record = one_record(&app, kind, id, upstream).await?;
+    let record = one_record(&app, kind, id, upstream.owned()).await?;
     let mut line = Vec::new();
     export::json_line(&mut line, &record, false)
         .map_err(|error| Problem::from(Error::io("cannot write the record")(error)))?;
@@ -373,16 +285,16 @@ pub async fn one_record(
 ) -> Result<StoredRecord, Problem> {
     let mut found = app
         .read(move |environment| async move {
-            let archive = environment.archive().await?;
+            let catalog = environment.reader().await?;
             let mut found = Vec::new();
             let all = environment.config.upstreams.keys().cloned();
             let upstreams = upstream.map_or_else(|| all.collect(), |one| vec![one]);
             for name in upstreams {
-                found.extend(archive.record(&name, &kind, &id).await?);
+                found.extend(catalog.record(&name, &kind, &id).await?);
             }
             // A record outlives its kind in the configuration.
             if found.is_empty() {
-                export::columns(&environment, &kind)?;
+                environment.expect_kind(&kind)?;
             }
             Ok(found)
         })

@@ -7,7 +7,7 @@
 //! | `guard`, `auth` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
 //! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
-//! | `api`, `charge` | the answers for programs |
+//! | `api`, `charge`, `query` | the answers for programs, and what their requests ask for |
 //! | `page`, `day` | the answers for people: the documents of the commands |
 
 mod api;
@@ -23,6 +23,7 @@ mod page;
 mod patient;
 mod places;
 mod problem;
+mod query;
 mod reads;
 mod rest;
 mod router;

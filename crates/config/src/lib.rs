@@ -146,6 +146,24 @@ impl Config {
             .chain(of_clients)
     }
 
+    /// The job of a name.
+    #[must_use]
+    pub fn job(&self, name: &str) -> Option<&Arc<Job>> {
+        self.jobs.iter().find(|job| job.name == name)
+    }
+
+    /// The account of a job of this name: of the credential that it uses first.
+    #[must_use]
+    pub fn account_of(&self, job: &str) -> Option<&str> {
+        self.job(job).map(|job| &*job.credential.account.name)
+    }
+
+    /// The steps of all jobs.
+    pub fn steps(&self) -> impl Iterator<Item = (&Arc<Job>, &Step)> + Clone {
+        let jobs = self.jobs.iter();
+        jobs.flat_map(|job| job.steps.iter().map(move |step| (job, step)))
+    }
+
     /// The kinds of records.
     #[must_use]
     pub fn kinds(&self) -> BTreeSet<&str> {

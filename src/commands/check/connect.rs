@@ -143,11 +143,9 @@ async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, Postg
 
 /// Whether a list of the upstream names `{since}`, so that a wrong clock could pass over records.
 fn uses_its_clock(environment: &Environment, upstream: &Upstream) -> bool {
-    let jobs = environment.config.jobs.iter();
-    let mut its = jobs.filter(|job| job.credential.upstream.name == upstream.name);
-    its.any(|job| {
-        let mut steps = job.steps.iter();
-        steps.any(|step| job.names(step, &Variable::Since))
+    let mut steps = environment.config.steps();
+    steps.any(|(job, step)| {
+        job.credential.upstream.name == upstream.name && job.names(step, &Variable::Since)
     })
 }
 

@@ -212,7 +212,7 @@ async fn catalog(
     if let Some(lost) = lost {
         return Some(bad(what, lost));
     }
-    Some(match environment.passes().await {
+    Some(match environment.reader().await {
         Ok(_) => match sqlite::can_be_written(&path) {
             Ok(()) => good(what, "usable".to_owned()),
             Err(why) => bad(what, why),

@@ -72,7 +72,7 @@ impl Environment {
         if is_defined {
             return Ok(());
         }
-        let passes = self.archive().await?.jobs_and_regions().await?;
+        let passes = self.reader().await?.jobs_and_regions().await?;
         let stored_jobs: BTreeSet<&str> = passes.iter().map(|(job, _)| &**job).collect();
         let stored_regions: BTreeSet<&str> = passes.iter().map(|(_, region)| &**region).collect();
         for job in jobs {
@@ -103,7 +103,7 @@ impl Environment {
     }
 
     fn defines(&self, job: &str) -> bool {
-        self.config.jobs.iter().any(|one| one.name == job)
+        self.config.job(job).is_some()
     }
 
     /// Returns all jobs, each with all of its regions.

@@ -122,28 +122,18 @@ impl Environment {
         }
     }
 
-    /// The passes of the catalog, for reading.
-    pub async fn passes(&self) -> Result<Arc<CatalogReader>, Error> {
-        Ok(Arc::new(self.catalog_to_read().await?))
-    }
-
-    /// The records and the history of the catalog, for reading.
-    pub async fn archive(&self) -> Result<Arc<CatalogReader>, Error> {
+    /// The catalog, for reading: as it is open for landing, or opened. One that is not there yet reads as an empty one.
+    pub async fn reader(&self) -> Result<Arc<CatalogReader>, Error> {
         if let Some(catalog) = self.landing.get().and_then(Weak::upgrade) {
             return Ok(catalog);
         }
-        Ok(Arc::new(self.catalog_to_read().await?))
-    }
-
-    /// The catalog, for reading. One that is not there yet reads as an empty one.
-    async fn catalog_to_read(&self) -> Result<CatalogReader, Error> {
         let Some(database) = self.database() else {
             let path = self.state_dir.join(CATALOG_FILE);
-            return Ok(CatalogReader::open(&path)?);
+            return Ok(Arc::new(CatalogReader::open(&path)?));
         };
         let catalog = CatalogReader::connect(database.clone()).await?;
         self.compare_clocks().await?;
-        Ok(catalog)
+        Ok(Arc::new(catalog))
     }
 
     /// Returns the clients of the upstreams of these jobs.

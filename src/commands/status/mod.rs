@@ -6,6 +6,7 @@ pub mod standing;
 pub use standing::Standing;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,9 +132,6 @@ pub struct RegionStatus {
     pub last_complete: Option<Timestamp>,
     pub age_seconds: Option<f64>,
     pub due_at: Option<Timestamp>,
-    /// Why its last pass failed, if that began later than the last complete one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub failed: Option<FailedPass>,
     /// When the pass began that the upstream refused after the last complete one; absent if none was, or if the configuration
     /// of its requests changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,15 +139,8 @@ pub struct RegionStatus {
     /// Why it was refused; `None` where the catalog does not say.
     #[serde(skip)]
     pub refused_why: Option<String>,
-    /// When the last pass began, if that is doubtful.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub doubtful_at: Option<Timestamp>,
-    /// The doubts about its lists.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<DoubtShown>,
-    /// What the last complete pass noticed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub notes: Option<String>,
+    #[serde(flatten)]
+    pub last: LastPasses,
     /// The calls whose next lists begin with a cursor of the last complete pass, and name what changed since.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub begins_at_cursor: Vec<String>,
@@ -174,15 +165,24 @@ pub struct FailedPass {
 #[derive(Debug, Serialize)]
 pub struct BatchStatus {
     pub job: String,
-    /// Why the last ones failed, if no region of the job has a later complete pass.
+    #[serde(flatten)]
+    pub last: LastPasses,
+}
+
+/// What the last passes over a region met, or the last batches of a job.
+#[derive(Debug, Serialize)]
+pub struct LastPasses {
+    /// Why the last one failed, if that began later than the last complete one. Batches serve all regions of their job: a complete
+    /// pass over any of them had its batches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedPass>,
-    /// When the last ones began, if they are doubtful.
+    /// When the last one began, if that is doubtful.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubtful_at: Option<Timestamp>,
+    /// The doubts about its lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<DoubtShown>,
-    /// What the last complete ones noticed.
+    /// What the last complete one noticed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
 }
@@ -194,6 +194,12 @@ pub struct DoubtShown {
     pub doubt: String,
     pub call: String,
     pub text: String,
+}
+
+impl fmt::Display for DoubtShown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "doubtful ({}): {}", self.doubt, self.text)
+    }
 }
 
 impl DoubtShown {
@@ -248,6 +254,14 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
 }
 
 impl Status {
+    /// What the last passes over each region met, and behind these the last batches of each job, whose region is `*`.
+    pub fn last_passes(&self) -> impl Iterator<Item = (&str, &str, &LastPasses)> {
+        let regions = self.regions.iter();
+        let regions = regions.map(|one| (&*one.job, &*one.region, &one.last));
+        let batches = self.batches.iter();
+        regions.chain(batches.map(|one| (&*one.job, Region::SHARED, &one.last)))
+    }
+
     /// Leaves out the jobs and regions that are not wanted.
     fn keep(&mut self, shown: &Shown) {
         // The limits stay: all jobs of an account share them.
@@ -431,8 +445,8 @@ fn gathered(
 
 /// Returns the passes that the last runs left as failed, the last one first.
 async fn failures(environment: &Environment, now: Timestamp) -> Result<Vec<PassRecord>, Error> {
-    let archive = environment.archive().await?;
-    Ok(archive.failures(now - WEEK, MOST_FAILED).await?)
+    let catalog = environment.reader().await?;
+    Ok(catalog.failures(now - WEEK, MOST_FAILED).await?)
 }
 
 /// Returns why the last pass over a region, or over a slice of it, failed; `None` if none did, or if a complete pass began later.
@@ -470,7 +484,7 @@ async fn regions(
     failed: &[PassRecord],
     now: Timestamp,
 ) -> Result<Vec<RegionStatus>, Error> {
-    let catalog = environment.passes().await?;
+    let catalog = environment.reader().await?;
     let candidates = run::candidates(&catalog, &environment.all_jobs(), now).await?;
     let status = |candidate: &Candidate| {
         let last_complete = candidate.region_last_complete();
@@ -481,16 +495,9 @@ async fn regions(
             last_complete,
             age_seconds: last_complete.map(|began| now.since(began).as_secs_f64()),
             due_at: candidate.due_at(),
-            failed: failure(
-                failed,
-                (&candidate.job.name, &candidate.region.code),
-                last_complete,
-            ),
             refused_at: candidate.state.last_refused,
             refused_why: refused_why(failed, candidate),
-            doubtful_at: candidate.doubtful_since(),
-            doubts: doubts(candidate),
-            notes: candidate.state.last_notes.clone(),
+            last: last_passes(candidate, failed, last_complete),
             begins_at_cursor: begins_at_cursor(candidate),
             unfinished: candidate.resumable(now).is_some(),
             stopped_at: stopped_at(candidate, now),
@@ -510,28 +517,21 @@ async fn batches(
     regions: &[RegionStatus],
     now: Timestamp,
 ) -> Result<Vec<BatchStatus>, Error> {
-    let catalog = environment.passes().await?;
+    let catalog = environment.reader().await?;
     let candidates = run::candidates(&catalog, &environment.batches(), now).await?;
-    // Batches serve all regions of their job: a complete pass over any of them had its batches.
     let last_complete = |job: &str| {
         let its = regions.iter().filter(|one| one.job == job);
         its.filter_map(|one| one.last_complete).max()
     };
     let status = |candidate: &Candidate| BatchStatus {
         job: candidate.job.name.clone(),
-        failed: failure(
-            failed,
-            (&candidate.job.name, Region::SHARED),
-            last_complete(&candidate.job.name),
-        ),
-        doubtful_at: candidate.doubtful_since(),
-        doubts: doubts(candidate),
-        notes: candidate.state.last_notes.clone(),
+        last: last_passes(candidate, failed, last_complete(&candidate.job.name)),
+    };
+    let is_worth_saying = |last: &LastPasses| {
+        last.failed.is_some() || !last.doubts.is_empty() || last.notes.is_some()
     };
     let all = candidates.iter().map(status);
-    Ok(all
-        .filter(|one| one.failed.is_some() || !one.doubts.is_empty() || one.notes.is_some())
-        .collect())
+    Ok(all.filter(|one| is_worth_saying(&one.last)).collect())
 }
 
 fn begins_at_cursor(candidate: &Candidate) -> Vec<String> {
@@ -540,9 +540,19 @@ fn begins_at_cursor(candidate: &Candidate) -> Vec<String> {
     begin.map(|(_, step)| step.call.name.clone()).collect()
 }
 
-fn doubts(candidate: &Candidate) -> Vec<DoubtShown> {
+fn last_passes(
+    candidate: &Candidate,
+    failed: &[PassRecord],
+    last_complete: Option<Timestamp>,
+) -> LastPasses {
+    let whose = (&*candidate.job.name, &*candidate.region.code);
     let doubtful = candidate.state.doubtful.as_ref();
-    doubtful.map_or_else(Vec::new, |pass| DoubtShown::all(&pass.doubts))
+    LastPasses {
+        failed: failure(failed, whose, last_complete),
+        doubtful_at: candidate.doubtful_since(),
+        doubts: doubtful.map_or_else(Vec::new, |pass| DoubtShown::all(&pass.doubts)),
+        notes: candidate.state.last_notes.clone(),
+    }
 }
 
 async fn held_back(environment: &Environment, now: Timestamp) -> Vec<HeldBack> {

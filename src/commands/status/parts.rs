@@ -13,7 +13,6 @@ use super::{
 };
 use crate::doc::{Bar, DocBlock, Grid, Head, PageLink, Phrase, Phrases, Section, Share, Tone};
 use crate::run::HeldBack;
-use ingest_config::Region;
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Timestamp, Units};
 
@@ -331,12 +330,8 @@ fn refused_and_doubtful(status: &Status, now: Timestamp) -> Vec<Phrases> {
 
 /// Returns why the last passes failed, with one time for each cause: that of the last pass which it failed.
 fn failed(status: &Status, now: Timestamp) -> Vec<Said<'_>> {
-    let regions = status.regions.iter();
-    let regions = regions.map(|one| (&*one.job, &*one.region, &one.failed));
-    let batches = status.batches.iter();
-    let batches = batches.map(|one| (&*one.job, Region::SHARED, &one.failed));
-    let all = regions.chain(batches);
-    let failed = all.filter_map(|(job, region, failed)| Some((job, region, failed.as_ref()?)));
+    let all = status.last_passes();
+    let failed = all.filter_map(|(job, region, last)| Some((job, region, last.failed.as_ref()?)));
     let failed: Vec<_> = failed.collect();
     let mut last = BTreeMap::new();
     for (job, _, failure) in &failed {
@@ -369,15 +364,13 @@ pub fn nothing_yet(status: &Status) -> Option<String> {
 
 /// Returns the doubts about a region.
 fn doubts(region: &RegionStatus) -> impl Iterator<Item = Said<'_>> {
-    region.doubts.iter().map(|one| {
-        let said = format!("doubtful ({}): {}", one.doubt, one.text);
-        (&*region.job, (&*region.region, None), said)
-    })
+    let doubts = region.last.doubts.iter();
+    doubts.map(|one| (&*region.job, (&*region.region, None), one.to_string()))
 }
 
 /// Returns the note of a region's last complete pass.
 fn note(region: &RegionStatus) -> Option<Said<'_>> {
-    let note = region.notes.clone()?;
+    let note = region.last.notes.clone()?;
     Some((&region.job, (&region.region, None), note))
 }
 
@@ -385,9 +378,8 @@ fn note(region: &RegionStatus) -> Option<Said<'_>> {
 pub fn batches(batches: &[BatchStatus]) -> Section {
     let mut part = Section::headed("Batches of ids");
     for one in batches {
-        let doubts = one.doubts.iter();
-        let doubts = doubts.map(|one| format!("doubtful ({}): {}", one.doubt, one.text));
-        let said = doubts.chain(one.notes.clone());
+        let doubts = one.last.doubts.iter().map(ToString::to_string);
+        let said = doubts.chain(one.last.notes.clone());
         part.say_all(said.map(|said| format!("{} (ids): {said}.", one.job)));
     }
     part

@@ -29,8 +29,8 @@ impl Standing {
         let waits = region.due_at.is_some_and(|due| due > now);
         match region {
             one if walker(status, one).is_some() => Self::Walked,
-            one if one.failed.is_some() => Self::Failed,
-            one if one.doubtful_at.is_some() => Self::Doubtful,
+            one if one.last.failed.is_some() => Self::Failed,
+            one if one.last.doubtful_at.is_some() => Self::Doubtful,
             one if one.refused_at.is_some() => Self::Refused,
             one if one.unfinished => Self::Unfinished,
             one if waits || is_ended(one) => Self::Fresh,
@@ -40,9 +40,9 @@ impl Standing {
 
     /// Returns how the batches of a job stand; `None` where they need no look.
     fn of_batches(batches: &BatchStatus) -> Option<Self> {
-        match batches {
-            one if one.failed.is_some() => Some(Self::Failed),
-            one if one.doubtful_at.is_some() => Some(Self::Doubtful),
+        match &batches.last {
+            last if last.failed.is_some() => Some(Self::Failed),
+            last if last.doubtful_at.is_some() => Some(Self::Doubtful),
             _ => None,
         }
     }
@@ -90,8 +90,8 @@ pub fn walker<'s>(status: &'s Status, region: &RegionStatus) -> Option<&'s Walki
 /// Whether no run has done anything yet.
 pub fn is_new(status: &Status) -> bool {
     let is_untouched = |one: &RegionStatus| {
-        let ends = [one.last_complete, one.refused_at, one.doubtful_at];
-        ends.iter().all(Option::is_none) && one.failed.is_none() && !one.unfinished
+        let ends = [one.last_complete, one.refused_at, one.last.doubtful_at];
+        ends.iter().all(Option::is_none) && one.last.failed.is_none() && !one.unfinished
     };
     status.batches.is_empty() && status.regions.iter().all(is_untouched)
 }

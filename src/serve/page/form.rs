@@ -51,11 +51,6 @@ pub fn regions_of(environment: &Environment) -> BTreeSet<&str> {
     regions.map(|region| &*region.code).collect()
 }
 
-/// A filter that is filled in: a form sends the fields that nobody filled in, as empty text.
-pub fn filled(text: &Option<String>) -> Option<&str> {
-    text.as_deref().filter(|text| !text.is_empty())
-}
-
 pub fn link(text: &str, to: PageLink) -> Phrases {
     Phrase::linked(text, to).into()
 }

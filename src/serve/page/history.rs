@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::form::{choice, field, filled, form, regions_of};
+use super::form::{choice, field, form, regions_of};
 use super::view;
 use crate::commands::environment::Environment;
 use crate::commands::figures::{cost, count};
@@ -16,8 +16,9 @@ use crate::commands::history;
 use crate::doc::html;
 use crate::doc::{Doc, Grid, Head, PageLink, Phrase, Phrases, Section, Tone};
 use crate::serve::App;
-use crate::serve::api::{self, parameters};
+use crate::serve::api;
 use crate::serve::problem::Problem;
+use crate::serve::query::{Filled, parameters};
 use ingest_catalog::PassRecord;
 use ingest_config::Region;
 
@@ -30,11 +31,11 @@ const USUAL_SINCE: &str = "30d";
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HistoryFilter {
-    since: Option<String>,
-    job: Option<String>,
-    region: Option<String>,
-    account: Option<String>,
-    limit: Option<String>,
+    since: Filled,
+    job: Filled,
+    region: Filled,
+    account: Filled,
+    limit: Filled,
 }
 
 impl HistoryFilter {
@@ -44,15 +45,21 @@ impl HistoryFilter {
         (job, region): (Option<&str>, Option<&str>),
         mut limits: impl Iterator<Item = &'u String>,
     ) -> bool {
-        filled(&self.job).is_none_or(|wanted| job == Some(wanted))
-            && filled(&self.region).is_none_or(|wanted| region == Some(wanted))
-            && filled(&self.account).is_none_or(|wanted| account == wanted)
-            && filled(&self.limit).is_none_or(|wanted| limits.any(|limit| limit == wanted))
+        self.job.get().is_none_or(|wanted| job == Some(wanted))
+            && self
+                .region
+                .get()
+                .is_none_or(|wanted| region == Some(wanted))
+            && self.account.get().is_none_or(|wanted| account == wanted)
+            && self
+                .limit
+                .get()
+                .is_none_or(|wanted| limits.any(|limit| limit == wanted))
     }
 
     fn is_of_some(&self) -> bool {
         let filters = [&self.job, &self.region, &self.account, &self.limit];
-        filters.into_iter().any(|filter| filled(filter).is_some())
+        filters.iter().any(|filter| filter.get().is_some())
     }
 }
 
@@ -63,13 +70,13 @@ pub async fn history_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let filter = asked.as_ref().unwrap_or(&usual);
     let jobs = app.environment.config.jobs.iter();
     let jobs = jobs.map(|job| &*job.name).collect();
-    let since = filled(&filter.since).unwrap_or(USUAL_SINCE);
+    let since = filter.since.get().unwrap_or(USUAL_SINCE);
     let fields = [
-        choice(("job", "Job"), &jobs, filled(&filter.job)),
+        choice(("job", "Job"), &jobs, filter.job.get()),
         choice(
             ("region", "Region"),
             &regions_of(&app.environment),
-            filled(&filter.region),
+            filter.region.get(),
         ),
         field(
             ("since", "Started within"),
@@ -86,12 +93,9 @@ pub async fn history_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
 }
 
 async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
-    let since = api::HistoryParameters {
-        since: asked.since.clone(),
-    };
-    let since = since.since()?;
+    let since = api::since_of_history(&asked.since)?;
     app.read(move |environment| async move {
-        let [job, region] = [&asked.job, &asked.region].map(|one| filled(one).map(str::to_owned));
+        let [job, region] = [&asked.job, &asked.region].map(Filled::owned);
         environment
             .expect_stored(job.as_slice(), region.as_slice())
             .await?;
@@ -104,11 +108,15 @@ async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
                 asked.has(&row.account, whose, row.units.keys())
             });
             // Read again: the report has the sums of days, and not the passes.
-            let mut all = environment.archive().await?.history(since).await?;
+            let mut all = environment.reader().await?.history(since).await?;
             all.retain(|pass| {
-                let account = account_of(&environment, &pass.job);
+                let account = environment.config.account_of(&pass.job);
                 let whose = (Some(&*pass.job), Some(&*pass.region));
-                asked.has(account, whose, pass.units.iter().map(|(limit, _)| limit))
+                asked.has(
+                    account.unwrap_or_default(),
+                    whose,
+                    pass.units.iter().map(|(limit, _)| limit),
+                )
             });
             doc.add(passes_shown(&environment, &all));
         }
@@ -119,12 +127,6 @@ async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
         Ok(html::html(&doc))
     })
     .await
-}
-
-fn account_of<'e>(environment: &'e Environment, job: &str) -> &'e str {
-    let mut jobs = environment.config.jobs.iter();
-    let job = jobs.find(|known| known.name == job);
-    job.map_or("", |job| &*job.credential.account.name)
 }
 
 /// The newest passes first.
@@ -171,8 +173,7 @@ fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
 /// The kinds of record of a pass, which lead to those that were seen since it began: of its region, or of all regions where a step
 /// fetches ids, since such a request serves several at once.
 fn records_of(environment: &Environment, pass: &PassRecord) -> Phrases {
-    let mut jobs = environment.config.jobs.iter();
-    let job = jobs.find(|job| *job.name == *pass.job);
+    let job = environment.config.job(&pass.job);
     let own = Some(&*pass.region).filter(|region| *region != Region::SHARED);
     let age = environment.clock.now().since(pass.started_at).as_secs();
     // Rounded up: a record of the pass is not older than it.

@@ -15,16 +15,16 @@ use crate::commands::status::{self, parts, standing};
 use crate::doc::html;
 use crate::doc::{Doc, DocBlock, PageLink, Phrase, Section, Tone};
 use crate::serve::App;
-use crate::serve::api::parameters;
 use crate::serve::day::{self, DayCharts};
 use crate::serve::problem::Problem;
+use crate::serve::query::{Filled, parameters};
 use ingest_quota::Timestamp;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OverviewFilter {
     /// `all`: every region, however many there are.
-    regions: Option<String>,
+    regions: Filled,
 }
 
 /// How many regions are shown unless all are asked for.
@@ -37,7 +37,7 @@ pub async fn overview_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
 
 async fn overview(app: &App, uri: &Uri) -> Result<String, Problem> {
     let asked: OverviewFilter = parameters(uri)?;
-    let most = match asked.regions.as_deref() {
+    let most = match asked.regions.get() {
         Some("all") => usize::MAX,
         Some(_) | None => MOST_REGIONS,
     };

@@ -8,24 +8,25 @@ use axum::http::Uri;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::form::{field, filled, form};
+use super::form::{field, form};
 use super::view;
 use crate::cli::ForecastArgs;
 use crate::commands::forecast;
 use crate::doc::html;
 use crate::doc::{Phrase, Tone};
 use crate::serve::App;
-use crate::serve::api::{self, PlanParameters, parameters};
+use crate::serve::api::{self, PlanParameters};
 use crate::serve::problem::Problem;
+use crate::serve::query::{Filled, parameters};
 
 /// What a plan is asked for.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlanFilter {
-    region: Option<String>,
-    job: Option<String>,
-    schedule: Option<String>,
-    days: Option<String>,
+    region: Filled,
+    job: Filled,
+    schedule: Filled,
+    days: Filled,
 }
 
 /// The days that a forecast looks ahead. Fewer than in the command, since a page has a deadline.
@@ -41,18 +42,18 @@ pub async fn plan_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let fields = [
         field(
             ("region", "Regions"),
-            filled(&filter.region),
+            filter.region.get(),
             "all, or such as US,GB",
         ),
-        field(("job", "Jobs"), filled(&filter.job), "all"),
+        field(("job", "Jobs"), filter.job.get(), "all"),
         field(
             ("schedule", "Schedule"),
-            filled(&filter.schedule),
+            filter.schedule.get(),
             "such as hourly",
         ),
         field(
             ("days", "Days ahead"),
-            filled(&filter.days),
+            filter.days.get(),
             &USUAL_DAYS.to_string(),
         ),
     ];
@@ -70,13 +71,13 @@ async fn planned(app: &App, asked: &PlanFilter) -> Result<String, Problem> {
         job: asked.job.clone(),
     };
     let (regions, jobs) = parameters.selected();
-    let days = api::number("days", asked.days.as_deref(), USUAL_DAYS)?;
+    let days = asked.days.number("days", USUAL_DAYS)?;
     if days > MOST_DAYS {
         let detail = format!("days: expected a number from 1 to {MOST_DAYS}");
         return Err(Problem::bad_request(detail));
     }
     let mut doc = api::plan(app, parameters).await?.doc();
-    let Some(schedule) = filled(&asked.schedule).filter(|text| !text.trim().is_empty()) else {
+    let Some(schedule) = asked.schedule.get().filter(|text| !text.trim().is_empty()) else {
         let enter = "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them.";
         doc.say(Phrase::toned(enter, Tone::Quiet));
         return Ok(html::html(&doc));

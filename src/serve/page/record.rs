@@ -1,6 +1,5 @@
 //! One record, with its columns as the configuration names them.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,28 +10,26 @@ use serde_json::Value;
 
 use super::search::name_of;
 use super::titled;
-use crate::commands::export;
+use crate::commands::export::{self, ExportColumn};
 use crate::commands::figures::instant;
 use crate::doc::html;
 use crate::doc::{Doc, DocBlock, Grid, Head, Phrase, Section};
 use crate::serve::App;
-use crate::serve::api::{self, parameters};
+use crate::serve::api;
 use crate::serve::problem::Problem;
+use crate::serve::query::{Filled, parameters};
 use ingest_catalog::StoredRecord;
 use ingest_config::Pointer;
 
 /// The columns that a record has values for.
-fn columns_of<'c>(
-    columns: &'c BTreeMap<String, Vec<Pointer>>,
-    body: &Value,
-) -> Vec<(&'c str, Phrase)> {
-    let values = columns.iter().filter_map(|(name, places)| {
+fn columns_of<'c>(columns: &'c [ExportColumn], body: &Value) -> Vec<(&'c str, Phrase)> {
+    let values = columns.iter().filter_map(|column| {
         let found = |at: &Pointer| at.find(body).filter(|value| !value.is_null()).cloned();
-        let text = match places.iter().find_map(found)? {
+        let text = match column.places.iter().find_map(found)? {
             Value::String(text) => text,
             value => value.to_string(),
         };
-        Some((name.as_str(), Phrase::found(&text)))
+        Some((&*column.name, Phrase::found(&text)))
     });
     values.collect()
 }
@@ -43,7 +40,7 @@ fn columns_of<'c>(
 struct RecordFilter {
     kind: String,
     id: String,
-    upstream: Option<String>,
+    upstream: Filled,
 }
 
 /// `GET /record`: one record, with its columns as the configuration names them.
@@ -54,7 +51,7 @@ pub async fn record_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
 
 async fn record(app: &App, uri: &Uri) -> Result<(String, String), Problem> {
     let RecordFilter { kind, id, upstream } = parameters(uri)?;
-    let record = api::one_record(app, kind, id, upstream).await?;
+    let record = api::one_record(app, kind, id, upstream.owned()).await?;
     let body = serde_json::from_str(&record.body).unwrap_or_default();
     let StoredRecord {
         upstream, kind, id, ..

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::form::{choice, field, filled, form, link, regions_of};
+use super::form::{choice, field, form, link, regions_of};
 use super::view;
 use crate::commands::environment::Environment;
 use crate::commands::figures::{counted, instant};
@@ -16,8 +16,9 @@ use crate::commands::search;
 use crate::doc::html::{self, escaped};
 use crate::doc::{Doc, Grid, Head, PageLink, Phrase, Phrases, Section, Tone};
 use crate::serve::App;
-use crate::serve::api::{self, MOST, RecordsParameters, SearchParameters, parameters};
+use crate::serve::api::{self, RecordsParameters, SearchParameters};
 use crate::serve::problem::Problem;
+use crate::serve::query::{Filled, MOST, parameters};
 use ingest_base::plain::one_line;
 use ingest_catalog::{SearchResults, StoredRecord};
 
@@ -27,11 +28,11 @@ use ingest_catalog::{SearchResults, StoredRecord};
 struct SearchFilter {
     #[serde(default)]
     q: String,
-    kind: Option<String>,
-    region: Option<String>,
-    since: Option<String>,
-    limit: Option<String>,
-    cursor: Option<String>,
+    kind: Filled,
+    region: Filled,
+    since: Filled,
+    limit: Filled,
+    cursor: Filled,
 }
 
 impl SearchFilter {
@@ -39,9 +40,9 @@ impl SearchFilter {
     fn again(&self, limit: Option<&str>, cursor: Option<&str>) -> PageLink {
         let filters = [
             ("q", Some(&*self.q)),
-            ("kind", filled(&self.kind)),
-            ("region", filled(&self.region)),
-            ("since", filled(&self.since)),
+            ("kind", self.kind.get()),
+            ("region", self.region.get()),
+            ("since", self.since.get()),
             ("limit", limit),
             ("cursor", cursor),
         ];
@@ -62,21 +63,21 @@ pub async fn search_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
     );
     let fields = [
         words,
-        choice(("kind", "Kind"), &kinds, filled(&filter.kind)),
+        choice(("kind", "Kind"), &kinds, filter.kind.get()),
         choice(
             ("region", "Region"),
             &regions_of(&app.environment),
-            filled(&filter.region),
+            filter.region.get(),
         ),
         field(
             ("since", "Seen within"),
-            filled(&filter.since),
+            filter.since.get(),
             "such as 7d or 2026-11-01",
         ),
     ];
     let form = form("/search", "Search", &fields);
     let shown = match &asked {
-        Ok(asked) => match (asked.q.trim().is_empty(), filled(&asked.kind)) {
+        Ok(asked) => match (asked.q.trim().is_empty(), asked.kind.get()) {
             (false, _) => found(&app, asked).await,
             (true, Some(kind)) => records(&app, asked, kind).await,
             (true, None) => Ok(html::html(&hint(&app.environment))),
@@ -176,14 +177,14 @@ async fn records(app: &App, asked: &SearchFilter, kind: &str) -> Result<String, 
     })
     .with_piece(table);
     if let Some(last) = page.records.last().filter(|_| page.more) {
-        let next = asked.again(filled(&asked.limit), Some(&last.position.to_string()));
+        let next = asked.again(asked.limit.get(), Some(&last.position.to_string()));
         part.say(link("The next records in the order of first sight", next));
     }
     let shape = |shape| {
         let filters = [
             ("as", Some(shape)),
-            ("region", filled(&asked.region)),
-            ("seen_since", filled(&asked.since)),
+            ("region", asked.region.get()),
+            ("seen_since", asked.since.get()),
         ];
         Phrase::linked(
             shape.to_uppercase(),

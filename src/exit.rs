@@ -22,6 +22,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// [`Self::Failed`] or [`Self::Success`].
+    #[must_use]
+    pub const fn failed_if(has_failed: bool) -> Self {
+        match has_failed {
+            true => Self::Failed,
+            false => Self::Success,
+        }
+    }
+
     /// Returns the code as a number.
     #[must_use]
     pub const fn code(self) -> u8 {

@@ -18,15 +18,20 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
     let uncharged = config.credentials.values().flat_map(uncharged);
-    let advice = counting.chain(never).chain(uncharged);
-    let advice = advice.chain(cuts(config)).chain(kept(config));
-    let advice = advice.chain(fetched_already(config));
-    let same = config.steps().filter_map(|(job, step)| {
-        let said = same_for_all(job, step, job.regions.first()?)?;
-        let detail = format!("{}: {said}", step.call.name);
-        Some((format!("job {}", job.name), detail))
+    let first_region = |job: &Job, step: &Step| same_for_all(job, step, job.regions.first()?);
+    let on_steps: [&dyn Fn(&Job, &Step) -> Option<String>; 4] =
+        [&cuts, &kept, &fetched_already, &first_region];
+    let of_steps = on_steps.into_iter().flat_map(|advice| {
+        config.steps().filter_map(move |(job, step)| {
+            let detail = format!("{}: {}", step.call.name, advice(job, step)?);
+            Some((format!("job {}", job.name), detail))
+        })
     });
-    advice.chain(same).collect()
+    counting
+        .chain(never)
+        .chain(uncharged)
+        .chain(of_steps)
+        .collect()
 }
 
 /// Says so if another region of the job requests the same list as this one.
@@ -43,41 +48,34 @@ pub fn same_for_all(job: &Job, step: &Step, region: &Region) -> Option<String> {
 }
 
 /// Advice where `keep` deletes records that are not requested again before that.
-fn kept(config: &Config) -> impl Iterator<Item = (String, String)> {
-    config.steps().filter_map(|(job, step)| {
-        let keep = job.credential.upstream.keep?;
-        let (why, instead) = match job.every {
-            _ if step.call.paging.lasting.is_some() => (
-                "a list with `page.lasting` returns what changed only",
-                "remove `keep`, or run the job with --relist more often",
-            ),
-            _ if job.slices.is_some() => ("each slice is fetched once", "remove `keep`"),
-            Some(every) if every >= keep => ("`every` is as long", "raise `keep`"),
-            Some(_) | None => return None,
-        };
-        let detail = format!(
-            "{}: `keep` deletes records that no response contained for so long, and {why}; {instead}",
-            step.call.name
-        );
-        Some((format!("job {}", job.name), detail))
-    })
+fn kept(job: &Job, step: &Step) -> Option<String> {
+    let keep = job.credential.upstream.keep?;
+    let (why, instead) = match job.every {
+        _ if step.call.paging.lasting.is_some() => (
+            "a list with `page.lasting` returns what changed only",
+            "remove `keep`, or run the job with --relist more often",
+        ),
+        _ if job.slices.is_some() => ("each slice is fetched once", "remove `keep`"),
+        Some(every) if every >= keep => ("`every` is as long", "raise `keep`"),
+        Some(_) | None => return None,
+    };
+    Some(format!(
+        "`keep` deletes records that no response contained for so long, and {why}; {instead}"
+    ))
 }
 
 /// Advice where the records that name ids are those that the ids stand for: landing a list counts as fetching its records.
-fn fetched_already(config: &Config) -> impl Iterator<Item = (String, String)> {
-    config.steps().filter_map(|(job, step)| {
-        let ids = step.ids.as_ref()?;
-        let list = job.credential.upstream.calls.get(&ids.from)?;
-        let (list, own) = (list.records.as_ref()?, step.call.records.as_ref()?);
-        let is_own_id = matches!(&*list.id, [Field::At(at)] if at == ids.at.at());
-        (is_own_id && list.kind == own.kind && ids.at.parent().is_empty()).then(|| {
-            let (call, from, kind) = (&step.call.name, &ids.from, &own.kind);
-            let detail = format!(
-                "{call}: {from} returns the records of these ids, which are of the same kind, {kind}, so they count as fetched and none \
-                is requested; give the records of {call} a `kind` of their own"
-            );
-            (format!("job {}", job.name), detail)
-        })
+fn fetched_already(job: &Job, step: &Step) -> Option<String> {
+    let ids = step.ids.as_ref()?;
+    let list = job.credential.upstream.calls.get(&ids.from)?;
+    let (list, own) = (list.records.as_ref()?, step.call.records.as_ref()?);
+    let is_own_id = matches!(&*list.id, [Field::At(at)] if at == ids.at.at());
+    (is_own_id && list.kind == own.kind && ids.at.parent().is_empty()).then(|| {
+        let (call, from, kind) = (&step.call.name, &ids.from, &own.kind);
+        format!(
+            "{from} returns the records of these ids, which are of the same kind, {kind}, so they count as fetched and none \
+            is requested; give the records of {call} a `kind` of their own"
+        )
     })
 }
 
@@ -132,22 +130,18 @@ fn never_granted(config: &Config, credential: &Credential) -> Vec<(String, Strin
 
 /// Advice where `max_pages` can cut a list that names `{since}`, or has the cursor of the next pass at its end: what it leaves out
 /// is on no later list, or on each.
-fn cuts(config: &Config) -> impl Iterator<Item = (String, String)> {
-    config.steps().filter_map(|(job, step)| {
-        let most = step.max_pages?;
-        let what = match &step.call.paging.lasting {
-            _ if job.names(step, &Variable::Since) => "names {since}",
-            Some(Lasting::At(_)) => "has the cursor of the next pass on its last page",
-            Some(Lasting::Last) | None => return None,
-        };
-        (!step.call.trust.contains(&Doubt::Cut)).then(|| {
-            let detail = format!(
-                "{}: max_pages = {most} can end a list that {what} before its end; the pass is then doubtful, and the next one \
-                begins where this one began; remove max_pages, or raise it",
-                step.call.name
-            );
-            (format!("job {}", job.name), detail)
-        })
+fn cuts(job: &Job, step: &Step) -> Option<String> {
+    let most = step.max_pages?;
+    let what = match &step.call.paging.lasting {
+        _ if job.names(step, &Variable::Since) => "names {since}",
+        Some(Lasting::At(_)) => "has the cursor of the next pass on its last page",
+        Some(Lasting::Last) | None => return None,
+    };
+    (!step.call.trust.contains(&Doubt::Cut)).then(|| {
+        format!(
+            "max_pages = {most} can end a list that {what} before its end; the pass is then doubtful, and the next one \
+            begins where this one began; remove max_pages, or raise it"
+        )
     })
 }
 

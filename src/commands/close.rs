@@ -36,17 +36,13 @@ pub async fn close(global: &Global, args: &CloseArgs) -> Result<Exit, Error> {
     let now = environment.clock.now();
     let until = ahead(args.until, now)?;
     // The ledger can be new: whatever spends the quota elsewhere is there before the first run.
-    environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let closing = Closing::Until(until);
     ledger.close(account, &args.limit, closing).await?;
     let closed = Closed::read(&*ledger, (account, &args.limit), until).await?;
     output::report(global, &closed, |_| closed.in_words(until, now))?;
-    Ok(match closed.unreachable {
-        None => Exit::Success,
-        // Other machines go on charging it until then.
-        Some(_) => Exit::Failed,
-    })
+    // Other machines go on charging it until the ledger has recorded it.
+    Ok(Exit::failed_if(closed.unreachable.is_some()))
 }
 
 /// The instant that is meant, which is ahead.

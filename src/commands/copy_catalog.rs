@@ -44,12 +44,8 @@ pub async fn copy_catalog(global: &Global, args: &CatalogCopyArgs) -> Result<Exi
     };
     let copied = copy(&from, &to, &report).await?;
     drop(working);
-    let tables: Vec<_> = copied.iter().map(in_json).collect();
-    output::report(
-        global,
-        &json!({ "tables": tables, "verified": true }),
-        |_| Message::Done(in_words(&copied)),
-    )?;
+    let report = json!({ "tables": copied, "verified": true });
+    output::report(global, &report, |_| Message::Done(in_words(&copied)))?;
     Ok(Exit::Success)
 }
 
@@ -68,10 +64,6 @@ async fn opened(environment: &Environment, option: &str, url: &str) -> Result<Ca
     let password = config.password.clone();
     let database = Postgres::new(&parsed, password, &config.schema, config.connections);
     Ok(Catalog::connect(database).await?)
-}
-
-fn in_json(table: &CopiedTable) -> serde_json::Value {
-    json!({ "table": table.name, "rows": table.rows, "written": table.written })
 }
 
 fn in_words(copied: &[CopiedTable]) -> String {

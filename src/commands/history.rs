@@ -10,11 +10,12 @@ use super::groups::{Group, grouped};
 use super::output::Message;
 use super::refill::recorded_ledger;
 use super::slices::{self, Said};
-use super::status::DoubtShown;
 use super::{Error, output};
 use crate::cli::{Global, HistoryArgs};
 use crate::doc::{Doc, Grid, Head, PageLink, Phrase, Phrases, Section};
 use crate::exit::Exit;
+use crate::review::doubt_in_words;
+use ingest_base::record::Doubted;
 use ingest_catalog::{PassEnd, PassRecord};
 use ingest_config::Region;
 use ingest_ledger::{ChargeSource, Origin, Spent};
@@ -41,7 +42,7 @@ pub struct HistoryRow {
     /// How many of them are doubtful, and why.
     pub doubtful: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<DoubtShown>,
+    pub doubts: Vec<Doubted>,
     /// What the passes noticed, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -146,9 +147,9 @@ fn add_pass(
     row.passes += 1;
     row.complete += u64::from(pass.outcome == Some(PassEnd::Complete));
     row.doubtful += u64::from(pass.outcome == Some(PassEnd::Doubtful));
-    for doubt in DoubtShown::all(&pass.doubts) {
+    for doubt in &pass.doubts {
         if row.doubts.iter().all(|known| known.text != doubt.text) {
-            row.doubts.push(doubt);
+            row.doubts.push(doubt.clone());
         }
     }
     // The notes of a doubtful pass begin with its doubts.
@@ -264,7 +265,7 @@ fn groups(rows: &[HistoryRow], each: bool) -> Vec<Group<'_, HistoryRow>> {
 /// Returns each doubt and each note of a row.
 fn said(row: &HistoryRow) -> impl Iterator<Item = Said<'_>> {
     let (job, region) = (row.job.as_deref(), row.region.as_deref());
-    let doubts = row.doubts.iter().map(ToString::to_string);
+    let doubts = row.doubts.iter().map(doubt_in_words);
     let lines = doubts.chain(row.notes.iter().cloned());
     lines.map(move |line| (job.unwrap_or_default(), (region.unwrap_or("-"), None), line))
 }

@@ -15,19 +15,17 @@ use ingest_ledger::LedgerClient;
 use ingest_ledger::refill::{PassSpend, Passes, Refill};
 use ingest_quota::{Account, Timestamp};
 
-/// Opens the ledger for charging.
+/// Opens the ledger for charging, in a state directory that need not be there yet.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
+    environment.create_state_dir()?;
     // First: an account that is charged in another ledger must not be charged here.
     let claimed = claimed::claim(environment).await?;
     // A catalog that is away keeps nobody from charging; whatever dates a pass compares the clocks again.
     let _ = environment.compare_clocks().await;
     let refill = refill(environment);
-    let (ledger, charging) = refill.for_charging(&environment.witness).await?;
-    match charging {
-        Some(charging) => environment.hold(charging),
-        // After the charges of the file are in it: from here on, other machines charge the account there.
-        None => claimed.finish(environment).await?,
-    }
+    let ledger = refill.for_charging(&environment.witness).await?;
+    // After the charges of this machine's file are in it: from here on, other machines charge the account there.
+    claimed.finish(environment).await?;
     Ok(ledger)
 }
 

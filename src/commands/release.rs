@@ -31,7 +31,6 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
     let accounts = environment.accounts();
     let id = id_of(&args.id)?;
     environment.expect_ledger(global)?;
-    environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let account = args.account.as_deref();
     let correction = correct(&*ledger, (&accounts, account), &id, &Cost::none()).await?;
@@ -47,11 +46,7 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
             this machine's next contact with the ledger releases it; until then it counts."
         )),
     })?;
-    Ok(if is_known {
-        Exit::Success
-    } else {
-        Exit::Failed
-    })
+    Ok(Exit::failed_if(!is_known))
 }
 
 /// Corrects a charge to its true cost, to nothing without units: in the named account, or in the only one of these that has the id.

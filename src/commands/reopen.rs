@@ -18,7 +18,6 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let account = &*environment.account_with(&args.account, &args.limit)?;
     environment.expect_ledger(global)?;
-    environment.create_state_dir()?;
     let ledger = charging_ledger(&environment).await?;
     let usages = ledger.usage(account).await;
     let away = usages.as_ref().err().filter(|error| error.is_outage());
@@ -66,10 +65,7 @@ pub async fn reopen(global: &Global, args: &ReopenArgs) -> Result<Exit, Error> {
             Message::Done(format!("{name} {what}{still}."))
         }
     })?;
-    if away.is_some() {
-        return Ok(Exit::Failed);
-    }
-    Ok(Exit::Success)
+    Ok(Exit::failed_if(away.is_some()))
 }
 
 /// A limit that grants nothing although it is open: its units are used, by charges or by what the upstream reported.

@@ -78,17 +78,16 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     }
     drop(working);
     let are_whole = repaired.iter().all(|file| file.outcome == Outcome::Whole);
-    // What was mended is printed with `-q` too, although the exit code is that of success.
-    let words = if are_whole {
-        Message::Done
-    } else {
-        Message::Failure
-    };
     output::report(global, &json!({ "files": repaired }), |_| {
-        words(in_words(&repaired, &environment.state_dir))
+        let text = in_words(&repaired, &environment.state_dir);
+        match are_whole {
+            true => Message::Done(text),
+            // What was mended is printed with `-q` too, although the exit code is that of success.
+            false => Message::Failure(text),
+        }
     })?;
     let damaged = repaired.iter().any(|file| file.outcome == Outcome::Damaged);
-    Ok(if damaged { Exit::Failed } else { Exit::Success })
+    Ok(Exit::failed_if(damaged))
 }
 
 /// Says that the catalog is lost; `None` where it is not, and of other files.

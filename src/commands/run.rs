@@ -189,12 +189,11 @@ fn show(report: &RunReport, elapsed: Duration, global: &Global) -> Result<(), Er
         // The log contains each failure already.
         let is_told =
             report.outcome >= RunOutcome::Failed && !only_doubtful(report) && !global.logs_only();
-        let words = if is_told {
-            Message::Result
-        } else {
-            Message::Done
-        };
-        words(doc(report, elapsed).text(screen))
+        let text = doc(report, elapsed).text(screen);
+        match is_told {
+            true => Message::Result(text),
+            false => Message::Done(text),
+        }
     })
 }
 

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::environment::{CATALOG_FILE, Environment, PRACTICE};
 use super::figures::{count, instant};
 use super::output::Message;
@@ -11,30 +9,7 @@ use super::{Error, output};
 use crate::cli::{Global, SearchArgs};
 use crate::doc::{Doc, PageLink, Phrase, Phrases, Section, Tone};
 use crate::exit::Exit;
-use ingest_catalog::{SearchHit, SearchQuery, SearchResults};
-use ingest_quota::Timestamp;
-
-/// The result of `search`.
-#[derive(Debug, Serialize)]
-pub struct SearchReport<'a> {
-    /// Best match first.
-    hits: Vec<FoundHit<'a>>,
-    /// The number of newest matches of which these are the best, where there are more matches than are ranked; else null.
-    only_newest: Option<u32>,
-    /// When the oldest record that was searched was first seen, where it would take too long to search all; else null.
-    searched_since: Option<Timestamp>,
-}
-
-#[derive(Debug, Serialize)]
-struct FoundHit<'a> {
-    upstream: &'a str,
-    kind: &'a str,
-    id: &'a str,
-    excerpt: String,
-    first_seen: Timestamp,
-    last_seen: Timestamp,
-    body: &'a serde_json::Value,
-}
+use ingest_catalog::{MARKS, SearchHit, SearchQuery, SearchResults};
 
 /// Searches and shows the hits, best match first.
 pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
@@ -42,7 +17,7 @@ pub async fn search(global: &Global, args: &SearchArgs) -> Result<Exit, Error> {
     let results = find(&environment, args).await?;
     // After the search, which names an unknown kind or region first.
     environment.expect_catalog(global)?;
-    output::report(global, &SearchReport::new(&results), |screen| {
+    output::report(global, &results, |screen| {
         let mut doc = doc(&results);
         if doc.parts.is_empty() {
             doc.say(nothing_in(&environment.state_dir));
@@ -70,17 +45,6 @@ pub async fn find(environment: &Environment, args: &SearchArgs) -> Result<Search
     Ok(environment.reader().await?.search(query).await?)
 }
 
-impl<'a> SearchReport<'a> {
-    /// The results, for JSON.
-    pub fn new(results: &'a SearchResults) -> Self {
-        Self {
-            hits: results.hits.iter().map(found).collect(),
-            only_newest: results.only_newest,
-            searched_since: results.searched_since,
-        }
-    }
-}
-
 /// Says that nothing was found. A user who has only run with `--sandbox` searches in the wrong state directory.
 fn nothing_in(state_dir: &Path) -> String {
     let practice = state_dir.join(PRACTICE);
@@ -89,18 +53,6 @@ fn nothing_in(state_dir: &Path) -> String {
     }
     "No records found: the catalog is empty. To search what sandbox runs stored, add --sandbox"
         .to_owned()
-}
-
-fn found(hit: &SearchHit) -> FoundHit<'_> {
-    FoundHit {
-        upstream: &hit.upstream,
-        kind: &hit.kind,
-        id: &hit.id,
-        excerpt: hit.excerpt.replace(MARKS, ""),
-        first_seen: hit.first_seen,
-        last_seen: hit.last_seen,
-        body: &hit.body,
-    }
 }
 
 /// The hits in words; empty where nothing was found in all records.
@@ -130,9 +82,6 @@ pub fn hit(hit: &SearchHit) -> Section {
         .with(Phrase::linked(name, record))
         .with(excerpt)
 }
-
-/// The marks of a found word in an excerpt.
-const MARKS: [char; 2] = ['\u{e000}', '\u{e001}'];
 
 /// Says what was searched and ranked; `None` if all records were searched and all matches ranked.
 pub fn bounded(results: &SearchResults) -> Option<String> {

@@ -7,14 +7,15 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use super::App;
 use super::problem::Problem;
 use super::query::{Filled, InPath, in_path, parameters};
 use crate::cli::SearchArgs;
-use crate::commands::search::SearchReport;
 use crate::commands::{Error, export, history, preview, search, status};
+use crate::doc::PageLink;
 use crate::when::Since;
 use ingest_base::plain::json_safe;
 use ingest_catalog::{RecordsPage, RecordsQuery, StoredRecord};
@@ -112,21 +113,19 @@ pub async fn search_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Respon
     let results = app
         .read(move |environment| async move { search::find(&environment, &arguments).await })
         .await?;
-    Ok(json_text(&SearchReport::new(&results)))
+    Ok(json_text(&results))
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PlanParameters {
-    pub region: Filled,
-    pub job: Filled,
+struct PlanParameters {
+    region: Filled,
+    job: Filled,
 }
 
-impl PlanParameters {
-    /// The regions and the jobs.
-    pub fn selected(&self) -> (Vec<String>, Vec<String>) {
-        (self.region.names(&["all"]), self.job.names(&[]))
-    }
+/// The regions and the jobs that a plan is requested for.
+pub fn selected(region: &Filled, job: &Filled) -> (Vec<String>, Vec<String>) {
+    (region.names(&["all"]), job.names(&[]))
 }
 
 /// How many regions the run of a plan walks at once, as many as a run does.
@@ -135,9 +134,8 @@ pub const CONCURRENCY: u16 = 8;
 /// Returns what the next run would spend.
 pub async fn plan(
     app: &App,
-    parameters: PlanParameters,
+    (regions, jobs): (Vec<String>, Vec<String>),
 ) -> Result<crate::foresight::Preview, Problem> {
-    let (regions, jobs) = parameters.selected();
     app.simulate(move |environment| async move {
         let selection = environment.select_of(&regions, &jobs)?;
         preview::report(&environment, selection, CONCURRENCY).await
@@ -146,7 +144,8 @@ pub async fn plan(
 }
 
 pub async fn plan_json(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
-    let preview = plan(&app, parameters(&uri)?).await?;
+    let PlanParameters { region, job } = parameters(&uri)?;
+    let preview = plan(&app, selected(&region, &job)).await?;
     Ok(json_text(&preview))
 }
 
@@ -229,25 +228,19 @@ pub async fn records_page(
 
 /// `Link: </api/v1/records/video?cursor=123>; rel="next"`
 fn link_next(headers: &mut HeaderMap, kind: &str, parameters: &RecordsParameters, next: i64) {
-    let encoded = |text: &str| {
-        // All but letters and digits, so that no text of a request ends the link or the header.
-        percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
-    };
-    let others = [
-        ("region", &parameters.region),
-        ("since", &parameters.since),
-        ("seen_since", &parameters.seen_since),
-        ("limit", &parameters.limit),
-        ("as", &parameters.r#as),
+    // All but letters and digits, so that no text of a request ends the link or the header.
+    let kind = utf8_percent_encode(kind, NON_ALPHANUMERIC);
+    let next = next.to_string();
+    let filters = [
+        ("cursor", Some(&*next)),
+        ("region", parameters.region.get()),
+        ("since", parameters.since.get()),
+        ("seen_since", parameters.seen_since.get()),
+        ("limit", parameters.limit.get()),
+        ("as", parameters.r#as.get()),
     ];
-    let others = others
-        .iter()
-        .filter_map(|(name, value)| Some(format!("&{name}={}", encoded(value.get()?))));
-    let kind = encoded(kind);
-    let link = format!(
-        "</api/v1/records/{kind}?cursor={next}{}>; rel=\"next\"",
-        others.collect::<String>()
-    );
+    let link = PageLink::to(&format!("/api/v1/records/{kind}"), &filters);
+    let link = format!("<{}>; rel=\"next\"", link.address());
     if let Ok(link) = HeaderValue::try_from(link) {
         headers.insert(header::LINK, link);
     }

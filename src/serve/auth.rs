@@ -51,23 +51,32 @@ pub struct TokenClient {
 /// Whose request it is.
 #[derive(Debug, Clone)]
 pub struct Requester {
-    /// The client whose token was presented; `None`: none.
-    pub client: Option<Arc<TokenClient>>,
-    /// How the token was presented.
-    pub presented: Presented,
+    pub token: Presented,
     /// The address that the request is counted by if it has no valid token.
     pub address: IpAddr,
 }
 
-/// How a token was presented.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The token that a request presents.
+#[derive(Debug, Clone)]
 pub enum Presented {
-    /// Not at all.
+    /// None.
     Nothing,
-    /// As a bearer token.
-    Bearer,
-    /// As the password of HTTP Basic.
-    Basic,
+    /// One that no client has.
+    Unknown,
+    /// That of a client, as a bearer token.
+    Bearer(Arc<TokenClient>),
+    /// That of a client, as the password of HTTP Basic.
+    Basic(Arc<TokenClient>),
+}
+
+impl Presented {
+    /// The client whose token it is.
+    pub const fn client(&self) -> Option<&Arc<TokenClient>> {
+        match self {
+            Self::Bearer(client) | Self::Basic(client) => Some(client),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
 }
 
 impl Clients {
@@ -101,12 +110,24 @@ impl Clients {
 
     /// Returns whose request it is.
     pub fn identify(&self, headers: &HeaderMap, peer: Peer) -> Requester {
-        let (presented, token) = presented(headers);
         Requester {
-            client: token.and_then(|token| self.find(&token)),
-            presented,
+            token: self.presented(headers),
             address: self.address(headers, peer),
         }
+    }
+
+    fn presented(&self, headers: &HeaderMap) -> Presented {
+        let (scheme, token) = match only(headers, &header::AUTHORIZATION) {
+            Ok(None) => return Presented::Nothing,
+            Ok(Some(value)) => value.split_once(' ').unwrap_or_default(),
+            Err(_) => return Presented::Unknown,
+        };
+        let (token, client): (_, fn(_) -> _) = match scheme.to_ascii_lowercase().as_str() {
+            "bearer" => (token.trim().as_bytes().to_vec(), Presented::Bearer),
+            "basic" => (password(token.trim()), Presented::Basic),
+            _ => return Presented::Unknown,
+        };
+        self.find(&token).map_or(Presented::Unknown, client)
     }
 
     /// Compares the token with each, whichever it is, so that the time tells nothing.
@@ -139,26 +160,11 @@ pub fn digest_of(token: &[u8]) -> [u8; 32] {
     bytes
 }
 
-fn presented(headers: &HeaderMap) -> (Presented, Option<Vec<u8>>) {
-    let (scheme, token) = match only(headers, &header::AUTHORIZATION) {
-        Ok(None) => return (Presented::Nothing, None),
-        Ok(Some(value)) => value.split_once(' ').unwrap_or_default(),
-        Err(_) => ("", ""),
-    };
-    let token = token.trim();
-    if scheme.eq_ignore_ascii_case("basic") {
-        let decoded = STANDARD.decode(token).unwrap_or_default();
-        let colon = decoded.iter().position(|byte| *byte == b':');
-        let password = colon.and_then(|colon| decoded.get(colon + 1..));
-        return (
-            Presented::Basic,
-            Some(password.unwrap_or_default().to_vec()),
-        );
-    }
-    // A header that is neither is a token that nobody has.
-    let is_bearer = scheme.eq_ignore_ascii_case("bearer");
-    let token = if is_bearer { token } else { "" };
-    (Presented::Bearer, Some(token.as_bytes().to_vec()))
+/// The password of HTTP Basic.
+fn password(encoded: &str) -> Vec<u8> {
+    let decoded = STANDARD.decode(encoded).unwrap_or_default();
+    let mut parts = decoded.splitn(2, |byte| *byte == b':');
+    parts.nth(1).unwrap_or_default().to_vec()
 }
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -155,7 +155,11 @@ pub async fn charge(
     may_charge(&client, &body.credential)?;
     let charging = charging(&app.environment, &body, key.as_deref())?;
     // A client that hangs up does not leave the charge half done.
-    let task = tokio::spawn(async move { app.charge(charging).await });
+    let task = tokio::spawn(async move {
+        let charge =
+            |ledger: Arc<dyn LedgerClient>| async move { Ok(charging.charge_in(&*ledger).await?) };
+        app.in_ledger(charge).await
+    });
     Ok(answered(&task.await.map_err(unfinished)??))
 }
 
@@ -335,12 +339,6 @@ fn named(
 }
 
 impl App {
-    /// Charges the ledger.
-    pub async fn charge(&self, charging: Charging) -> Result<ChargeReport, Problem> {
-        self.in_ledger(move |ledger| async move { Ok(charging.charge_in(&*ledger).await?) })
-            .await
-    }
-
     /// Corrects a charge to its true cost, and returns its id, its account, and whether it is known; without units it is released.
     async fn correct(
         &self,
@@ -381,7 +379,7 @@ impl App {
         }
         let turn = timeout(TURN, Arc::clone(&self.charges.turns).acquire_owned());
         let turn = turn.await.map_err(|_| Problem::busy())?;
-        let (environment, runtime) = (self.environment.another(), Handle::current());
+        let (environment, runtime) = (Arc::clone(&self.environment), Handle::current());
         // Away from the threads that answer, since a file waits for its disk. The turn goes with the work: a client that hangs
         // up ends its request, and the file is still open.
         let worked = spawn_blocking(move || {

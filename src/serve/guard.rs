@@ -48,8 +48,8 @@ pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next
             Err(problem) => problem.into_response(),
             Ok(()) => {
                 // For what is charged. A request without a client reads.
-                if let Some(client) = identity.client {
-                    request.extensions_mut().insert(client);
+                if let Some(client) = identity.token.client() {
+                    request.extensions_mut().insert(Arc::clone(client));
                 }
                 next.run(request).await
             }
@@ -70,8 +70,7 @@ async fn finished(app: &App, response: Response, usage: &Usage) -> Response {
 }
 
 fn permitted(app: &App, request: &Request, identity: &Requester) -> Result<(), Problem> {
-    let is_unknown = identity.client.is_none() && identity.presented != Presented::Nothing;
-    if is_unknown {
+    if matches!(identity.token, Presented::Unknown) {
         return Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "no client has this token; see [serve.clients] of the server's configuration",
@@ -80,7 +79,7 @@ fn permitted(app: &App, request: &Request, identity: &Requester) -> Result<(), P
     if request.method() == Method::POST {
         return may_post(request, identity);
     }
-    match &identity.client {
+    match identity.token.client() {
         Some(client) if !client.config.may(May::Read) => Err(Problem::new(
             StatusCode::FORBIDDEN,
             format!(
@@ -109,17 +108,17 @@ fn may_post(request: &Request, identity: &Requester) -> Result<(), Problem> {
         let detail = "the body must be JSON: send `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    match (&identity.client, identity.presented) {
+    match &identity.token {
         // A browser adds a password by itself, so a page could make it charge.
-        (Some(client), Presented::Bearer) if client.config.may(May::Charge) => Ok(()),
-        (Some(client), Presented::Bearer) => Err(Problem::new(
+        Presented::Bearer(client) if client.config.may(May::Charge) => Ok(()),
+        Presented::Bearer(client) => Err(Problem::new(
             StatusCode::FORBIDDEN,
             format!(
                 "client `{}` may not charge; add \"charge\" to its `may`",
                 client.name
             ),
         )),
-        _ => Err(Problem::new(
+        Presented::Basic(_) | Presented::Unknown | Presented::Nothing => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "a charge needs the token of a client, as `Authorization: Bearer TOKEN`",
         )),

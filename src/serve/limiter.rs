@@ -155,7 +155,7 @@ impl Limiter {
     }
 
     fn counted_as(&self, identity: &Requester) -> (Key, Arc<RequestLimit>) {
-        let client = identity.client.as_ref();
+        let client = identity.token.client();
         let known = client.and_then(|client| Some((client, self.clients.get(&client.name)?)));
         match known {
             Some((client, policy)) => (Key::Client(client.name.clone()), Arc::clone(policy)),
@@ -266,12 +266,8 @@ impl RequestLimit {
 const ONE: Units = Units::new(1);
 
 impl Redis {
-    /// Counts a request in Redis; `None` while Redis cannot be reached. After a failure no request waits for it until an
-    /// interval is over.
+    /// Counts a request in Redis; `None` while Redis cannot be reached.
     async fn take(&self, key: &Key, policy: &Arc<RequestLimit>, now: Timestamp) -> Option<Usage> {
-        if !self.breaker.admit_one() {
-            return None;
-        }
         let account = policy.account(key.account());
         let (cost, id) = (policy.cost(), random_id(ID_LENGTH));
         let charge = Charge {
@@ -281,38 +277,30 @@ impl Redis {
             leave: &Cost::none(),
             purpose: &Purpose::default(),
         };
-        match self.ledger.charge(charge, None, now).await {
-            Ok(reply) => {
-                self.breaker.record_success();
-                usage(reply, policy, now)
-            }
-            Err(error) => {
-                self.failed(&error);
-                None
-            }
-        }
+        let reply = self.ask(self.ledger.charge(charge, None, now)).await?;
+        usage(reply, policy, now)
     }
 
     /// Whether the last call did not fail, or one that is due now does not.
     async fn replies(&self, policy: &Arc<RequestLimit>, now: Timestamp) -> bool {
-        if !self.breaker.is_open() {
-            return true;
-        }
-        if !self.breaker.admit_one() {
-            return false;
-        }
         let account = policy.account(Key::Others.account());
-        match self.ledger.usage(&account, None, &[], now).await {
-            Ok(_) => self.breaker.record_success(),
-            Err(error) => self.failed(&error),
-        }
-        !self.breaker.is_open()
+        let asking = self.ledger.usage(&account, None, &[], now);
+        !self.breaker.is_open() || self.ask(asking).await.is_some()
     }
 
-    fn failed(&self, error: &LedgerError) {
-        self.breaker.record_failure(&format!(
-            "{error}; requests of readers are counted in the memory of this server"
-        ));
+    /// Returns the reply; `None` while Redis cannot be reached. After a failure nothing waits for it until an interval is over.
+    async fn ask<T>(&self, asking: impl Future<Output = Result<T, LedgerError>>) -> Option<T> {
+        if !self.breaker.admit_one() {
+            return None;
+        }
+        let asked = asking.await;
+        match &asked {
+            Ok(_) => self.breaker.record_success(),
+            Err(error) => self.breaker.record_failure(&format!(
+                "{error}; requests of readers are counted in the memory of this server"
+            )),
+        }
+        asked.ok()
     }
 }
 

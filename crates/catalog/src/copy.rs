@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use super::catalog::Store;
 use super::sql::{Query, Tx, Value, values};
 use super::tables::{COPIED, CopiedRow, Table, put};
@@ -114,9 +116,10 @@ fn key_of<'r>(table: &Table, row: &'r CopiedRow) -> &'r [Value<'static>] {
 }
 
 /// What a copy did to a table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CopiedTable {
     /// The table.
+    #[serde(rename = "table")]
     pub name: &'static str,
     pub rows: u64,
     /// Those of them that were written now. The others were there already.

@@ -71,6 +71,7 @@ pub use query::{
     RecordsPage, RecordsQuery, SearchHit, SearchQuery, SearchResults, StepListing, StoredRecord,
 };
 pub use tables::{COPIED, Table};
+pub use text::MARKS;
 
 /// The statements whose cost must not grow with the catalog, as SQLite reads them.
 fn statements() -> Vec<String> {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
+use super::text::MARKS;
 use super::{PassEnd, PassId};
 use ingest_base::record::Doubted;
 use ingest_config::{IdPlace, Slice};
@@ -187,7 +190,7 @@ pub struct SearchQuery {
 }
 
 /// The records that contain the words.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SearchResults {
     /// The best matches, best first.
     pub hits: Vec<SearchHit>,
@@ -200,20 +203,25 @@ pub struct SearchResults {
 }
 
 /// A record that contains the words.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SearchHit {
     pub upstream: String,
     /// The kind of record.
     pub kind: String,
     pub id: String,
-    /// Up to a few dozen words of the text around the found words, each of which is between U+E000 and U+E001.
+    /// Up to a few dozen words of the text around the found words, each of which is between the two [`MARKS`], which JSON leaves out.
+    #[serde(serialize_with = "without_marks")]
     pub excerpt: String,
-    /// The whole record.
-    pub body: serde_json::Value,
     /// When it was first seen.
     pub first_seen: Timestamp,
     /// When it was last seen.
     pub last_seen: Timestamp,
+    /// The whole record.
+    pub body: serde_json::Value,
+}
+
+fn without_marks<S: Serializer>(excerpt: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&excerpt.replace(MARKS, ""))
 }
 
 /// What the lists of a call showed.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use ingest_config::Pointer;
 
 /// The marks around a found word of an excerpt. They are removed from the text of records.
-const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
+pub const MARKS: [char; 2] = ['\u{E000}', '\u{E001}'];
 
 /// The bytes of a record's text that are searched: more than people write, and few enough that a hostile upstream cannot
 /// fill the memory with them.

@@ -42,6 +42,7 @@ mod upstream_clock;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::Serialize;
 use thiserror::Error;
 
 use ingest_base::clock::Deadline;
@@ -225,7 +226,7 @@ impl Page {
 }
 
 /// The state of a limit by the upstream's own count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReportedLimit {
     /// The limit, by its name in the configuration.
     pub limit: LimitName,

@@ -119,22 +119,19 @@ impl Charging {
         })
     }
 
-    /// Charges the ledger of the configuration.
-    pub async fn charge(&self, environment: &Environment) -> Result<ChargeReport, Error> {
-        environment.create_state_dir()?;
-        self.charge_in(&*charging_ledger(environment).await?).await
-    }
-
-    /// Charges it, and waits at most this long for it to fit. Returns the signal that ended the wait too.
-    pub(super) async fn charge_when_it_fits(
+    /// Charges the ledger of the configuration, and waits for the charge to fit for at most as long as `wait` says. Returns the
+    /// signal that ended the wait too.
+    pub(super) async fn charge(
         &self,
         environment: &Environment,
-        most: Duration,
+        wait: Option<Duration>,
     ) -> Result<(ChargeReport, Option<Signal>), Error> {
-        environment.create_state_dir()?;
         let ledger = charging_ledger(environment).await?;
-        let mut waiting = Waiting::new(most);
+        let waiting = wait.map(Waiting::new);
         let mut charged = self.charge_in(&*ledger).await?;
+        let Some(mut waiting) = waiting else {
+            return Ok((charged, None));
+        };
         while waiting.until_it_fits(&charged).await? {
             charged = self.charge_in(&*ledger).await?;
         }
@@ -142,6 +139,7 @@ impl Charging {
         Ok((charged, waiting.signal()))
     }
 
+    /// Charges this ledger.
     pub async fn charge_in(&self, ledger: &dyn LedgerClient) -> Result<ChargeReport, Error> {
         let ask = ChargeRequest {
             account: &self.credential.account,

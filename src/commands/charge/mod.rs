@@ -25,17 +25,15 @@ pub async fn charge(global: &Global, args: &ChargeArgs) -> Result<Exit, Error> {
         id: args.id.as_deref(),
     };
     let charging = Charging::new(&environment, &order)?;
-    let (charged, signal) = match args.wait {
-        None => (charging.charge(&environment).await?, None),
-        Some(most) => charging.charge_when_it_fits(&environment, most).await?,
-    };
+    let (charged, signal) = charging.charge(&environment, args.wait).await?;
     let is_granted = matches!(charged.decision, Word::Granted | Word::Unmetered);
-    let words = if is_granted {
-        Message::Done
-    } else {
-        Message::Failure
-    };
-    output::report(global, &charged, |_| words(output::shown(&charged.detail)))?;
+    output::report(global, &charged, |_| {
+        let text = output::shown(&charged.detail);
+        match is_granted {
+            true => Message::Done(text),
+            false => Message::Failure(text),
+        }
+    })?;
     Ok(match signal {
         Some(signal) if !is_granted => signal.into(),
         _ => charged.exit(),

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::finding::{CheckFinding, Severity, bad, good, warning};
+use super::finding::{CheckFinding, Severity, bad, found, good, warning};
 use crate::commands::environment::Environment;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
@@ -97,11 +97,11 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
 /// Reports the server of the catalog, its role and its schema.
 async fn catalog(database: &Postgres) -> CheckFinding {
     let what = format!("the catalog ({})", database.shown());
-    match of_catalog(database).await {
-        Ok(Ok(found)) => good(what, found),
-        Ok(Err(why)) => bad(what, why),
-        Err(error) => bad(what, error.to_string()),
-    }
+    let of_catalog = of_catalog(database).await;
+    found(
+        what,
+        of_catalog.unwrap_or_else(|error| Err(error.to_string())),
+    )
 }
 
 /// What the database is, or what its role lacks.

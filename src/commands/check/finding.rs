@@ -44,6 +44,17 @@ pub const fn bad(what: String, detail: String) -> CheckFinding {
     }
 }
 
+/// The detail of a secret that can be read.
+pub const FOUND: &str = "found";
+
+/// What is right with it, or wrong.
+pub fn found(what: impl Into<String>, result: Result<impl Into<String>, String>) -> CheckFinding {
+    match result {
+        Ok(right) => good(what.into(), right.into()),
+        Err(why) => bad(what.into(), why),
+    }
+}
+
 /// The findings in words, a line for each.
 pub fn doc(findings: &[CheckFinding]) -> Doc {
     let line = |finding: &CheckFinding| {

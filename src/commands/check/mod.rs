@@ -3,13 +3,12 @@
 
 mod connect;
 mod finding;
-mod readable;
+mod permissions;
 mod serve;
-mod writable;
 
 use std::sync::Arc;
 
-use self::finding::{CheckFinding, Severity, bad, good, warning};
+use self::finding::{CheckFinding, FOUND, Severity, bad, found, good, warning};
 use serde_json::json;
 
 use super::advice::advice;
@@ -31,8 +30,8 @@ use ingest_upstream::Upstream;
 pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     let environment = Environment::load(global)?;
     let mut findings = vec![configuration(&environment)];
-    findings.extend(readable::secrets_for_all(&environment.config));
-    findings.extend(writable::files(&environment.config));
+    findings.extend(permissions::secrets_for_all(&environment.config));
+    findings.extend(permissions::files(&environment.config));
     let advice = advice(&environment.config).into_iter();
     findings.extend(advice.map(|(what, detail)| warning(what, detail)));
     if args.config_only {
@@ -40,7 +39,7 @@ pub async fn check(global: &Global, args: CheckArgs) -> Result<Exit, Error> {
     }
     findings.extend(secrets(&environment, args.connect).await);
     findings.extend(serve::server(&environment.config.serve).await);
-    findings.extend(writable::state_dir(&environment.state_dir));
+    findings.extend(permissions::state_dir(&environment.state_dir));
     let (usable, ledger) = ledger(&environment).await;
     findings.push(usable);
     findings.extend(catalog(&environment, args.connect, ledger.as_deref()).await);
@@ -61,20 +60,14 @@ fn show(findings: &[CheckFinding], global: &Global) -> Result<Exit, Error> {
         if global.logs_only() {
             log_bad(findings);
         }
+        let text = finding::doc(findings).text(screen);
         // `-q` leaves out `Done`, and a fault is printed all the same.
-        let is_told = worst == Severity::Bad && !global.logs_only();
-        let words = if is_told {
-            Message::Result
-        } else {
-            Message::Done
-        };
-        words(finding::doc(findings).text(screen))
+        match worst == Severity::Bad && !global.logs_only() {
+            true => Message::Result(text),
+            false => Message::Done(text),
+        }
     })?;
-    Ok(if worst == Severity::Bad {
-        Exit::Failed
-    } else {
-        Exit::Success
-    })
+    Ok(Exit::failed_if(worst == Severity::Bad))
 }
 
 fn log_bad(findings: &[CheckFinding]) {
@@ -110,7 +103,7 @@ async fn secrets(environment: &Environment, connects: bool) -> Vec<CheckFinding>
         let what = format!("secret of credential {}", credential.name);
         let asks = matches!(credential.upstream.auth, Auth::OAuth(_));
         findings.push(match ready(environment, credential, connects).await {
-            Ok(()) if !asks => good(what, "found".to_owned()),
+            Ok(()) if !asks => good(what, FOUND.to_owned()),
             Ok(()) if connects => good(what, "found, and it obtains an access token".to_owned()),
             Ok(()) => good(what, "found; --connect requests an access token".to_owned()),
             Err(why) => bad(what, why),
@@ -126,11 +119,8 @@ async fn secrets_of_ledger(environment: &Environment) -> Option<CheckFinding> {
     if config.store.is_file() || config.access == RedisAccess::default() {
         return None;
     }
-    let what = "secrets of the ledger".to_owned();
-    Some(match ledger::redis::ready(config).await {
-        Ok(()) => good(what, "found".to_owned()),
-        Err(why) => bad(what, why),
-    })
+    let ready = ledger::redis::ready(config).await.map(|()| FOUND);
+    Some(found("secrets of the ledger", ready))
 }
 
 async fn ready(
@@ -199,8 +189,10 @@ async fn catalog(
         return match database.read_password().await {
             // Reported once, with the connection.
             Ok(()) if connects => None,
-            Ok(()) => Some(good(what, "not tried; --connect connects to it".to_owned())),
-            Err(why) => Some(bad(what, why)),
+            read => Some(found(
+                what,
+                read.map(|()| "not tried; --connect connects to it"),
+            )),
         };
     }
     let path = environment.state_dir.join(CATALOG_FILE);
@@ -213,10 +205,7 @@ async fn catalog(
         return Some(bad(what, lost));
     }
     Some(match environment.reader().await {
-        Ok(_) => match sqlite::can_be_written(&path) {
-            Ok(()) => good(what, "usable".to_owned()),
-            Err(why) => bad(what, why),
-        },
+        Ok(_) => found(what, sqlite::can_be_written(&path).map(|()| "usable")),
         Err(error) => unusable(what, &error.to_string()),
     })
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, bind, socket};
 
-use super::finding::{CheckFinding, bad, good, warning};
+use super::finding::{CheckFinding, FOUND, bad, found, warning};
 use crate::commands::output;
 use crate::commands::tokens::tokens;
 use ingest_config::ServeConfig;
@@ -26,10 +26,8 @@ pub async fn server(config: &ServeConfig) -> Vec<CheckFinding> {
     for (name, token) in tokens(config).await {
         let what = format!("token of serve.clients.{name}");
         let place = format!("serve.clients.{name}.token");
-        findings.push(match token {
-            Ok(_) => good(what, "found".to_owned()),
-            Err(why) => bad(what, output::without_path(&why, &place)),
-        });
+        let token = token.map_err(|why| output::without_path(&why, &place));
+        findings.push(found(what, token.map(|_| FOUND)));
     }
     findings
 }

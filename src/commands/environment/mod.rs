@@ -16,7 +16,6 @@ use ingest_base::clock::{Clock, CorrectedClock};
 use ingest_base::private;
 use ingest_catalog::{CatalogReader, Postgres};
 use ingest_config::{Config, Sources};
-use ingest_ledger::refill::Charging;
 use ingest_ledger::{LEDGER_FILE, OpenLedgerError, Witness};
 
 /// The environment of a command.
@@ -29,16 +28,13 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// The same clock, for corrections.
     corrected: Arc<CorrectedClock>,
-    /// The lock that shows that this process charges the ledger.
-    charging: OnceLock<Charging>,
     /// What this process has seen of the ledger's file.
     pub witness: Witness,
     /// The database of the catalog, once it is used.
     database: OnceLock<Postgres>,
     /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
     landing: OnceLock<Weak<CatalogReader>>,
-    /// Whether the upstreams are the sandbox's, which has secrets of its own.
-    #[cfg(feature = "sandbox")]
+    /// Whether `--sandbox` was given: the upstreams are the sandbox's, which has secrets of its own.
     practising: bool,
 }
 
@@ -67,39 +63,11 @@ impl Environment {
             state_dir: state_dir(global)?,
             clock: Arc::<CorrectedClock>::clone(&corrected),
             corrected,
-            charging: OnceLock::new(),
             witness: Witness::default(),
             database: OnceLock::new(),
             landing: OnceLock::new(),
-            #[cfg(feature = "sandbox")]
             practising: false,
         })
-    }
-
-    /// Whether `--sandbox` was given.
-    const fn is_practice(&self) -> bool {
-        #[cfg(feature = "sandbox")]
-        return self.practising;
-        #[cfg(not(feature = "sandbox"))]
-        return false;
-    }
-
-    /// Returns the same environment, without the lock of a process that charges.
-    #[cfg(feature = "serve")]
-    pub fn another(&self) -> Self {
-        Self {
-            config: self.config.clone(),
-            state_dir: self.state_dir.clone(),
-            clock: Arc::clone(&self.clock),
-            corrected: Arc::clone(&self.corrected),
-            // Each charge takes it for itself, and gives it back when it ends.
-            charging: OnceLock::new(),
-            witness: self.witness.clone(),
-            database: self.database.clone(),
-            landing: OnceLock::new(),
-            #[cfg(feature = "sandbox")]
-            practising: self.practising,
-        }
     }
 
     /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
@@ -141,11 +109,11 @@ impl Environment {
 
     /// Whether the command line names the state directory.
     fn is_named(&self, global: &Global) -> bool {
-        global.state_dir.is_some() || self.is_practice()
+        global.state_dir.is_some() || self.practising
     }
 
     fn nothing_stored(&self, what: &str, path: &Path) -> String {
-        let sandbox = if self.is_practice() { " --sandbox" } else { "" };
+        let sandbox = if self.practising { " --sandbox" } else { "" };
         format!(
             "{what} {} does not exist: no run has stored anything there; run `ingest --region all{sandbox}`, or name \
             another directory with --state-dir",
@@ -175,12 +143,6 @@ impl Environment {
                 None => Error::Refused(format!("{what}: {error}; {remedy}")),
             }
         })
-    }
-
-    /// Keeps the lock that shows that this process charges.
-    pub fn hold(&self, charging: Charging) {
-        // One lock is enough: the first one stays.
-        let _ = self.charging.set(charging);
     }
 }
 

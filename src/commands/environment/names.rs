@@ -127,7 +127,7 @@ impl Environment {
     pub fn select(&self, args: &RunArgs) -> Result<Selection, Error> {
         let all = [ALL.to_owned()];
         let regions = match &*args.regions {
-            [] if args.dry_run || self.is_practice() || self.has_no_region() => &all,
+            [] if args.dry_run || self.practising || self.has_no_region() => &all,
             [] => return Err(Error::Usage(NO_REGIONS.to_owned())),
             given => given,
         };

@@ -139,33 +139,22 @@ impl Environment {
     /// Returns the clients of the upstreams of these jobs.
     pub fn upstreams(&self, selection: &Selection) -> Upstreams {
         let credentials = selection.iter().flat_map(|(job, _)| job.credentials());
-        credentials
-            .map(|credential| (credential.name.clone(), self.upstream(credential)))
-            .collect()
+        let upstream = |credential: &Arc<Credential>| {
+            let client = self.client(credential);
+            let client = client.map(|client| Arc::new(client) as Arc<dyn upstream::Upstream>);
+            let client = client.map_err(|error| error.to_string());
+            (credential.name.clone(), client)
+        };
+        credentials.map(upstream).collect()
     }
 
     /// Returns the client of a credential's upstream.
-    pub fn upstream(
-        &self,
-        credential: &Arc<Credential>,
-    ) -> Result<Arc<dyn upstream::Upstream>, String> {
-        match self.client(credential) {
-            Ok(client) => Ok(Arc::new(client)),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    #[cfg(feature = "sandbox")]
     pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
+        #[cfg(feature = "sandbox")]
         if self.practising {
             let client = Client::new(sandboxed(&credential.upstream), known_secrets(credential))?;
             return Ok(client.with(credential.limits.clone()));
         }
-        Client::for_credential(credential, &self.state_dir)
-    }
-
-    #[cfg(not(feature = "sandbox"))]
-    pub fn client(&self, credential: &Credential) -> Result<Client, ClientError> {
         Client::for_credential(credential, &self.state_dir)
     }
 }

@@ -57,7 +57,6 @@ pub async fn claim(environment: &Environment) -> Result<Claimed, Error> {
         }
         Err(Rejected::Failed(error)) => return Err(database.error(error).into()),
     }
-    environment.create_state_dir()?;
     Directory::open(&environment.state_dir)
         .and_then(|state| state.replace(CLAIMED, agreed.as_bytes()))
         .map_err(Error::io(format!("cannot write {}", path.display())))?;
@@ -151,7 +150,6 @@ fn identity(environment: &Environment) -> Result<String, Error> {
     if let Some(known) = own_file(environment) {
         return Ok(known);
     }
-    environment.create_state_dir()?;
     let path = environment.state_dir.join(IDENTITY);
     let made = Uuid::now_v7().simple().to_string();
     let state = Directory::open(&environment.state_dir);

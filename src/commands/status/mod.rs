@@ -6,7 +6,6 @@ pub mod standing;
 pub use standing::Standing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,37 +180,10 @@ pub struct LastPasses {
     pub doubtful_at: Option<Timestamp>,
     /// The doubts about its lists.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub doubts: Vec<DoubtShown>,
+    pub doubts: Vec<Doubted>,
     /// What the last complete one noticed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
-}
-
-/// A doubt about a list.
-#[derive(Debug, Clone, Serialize)]
-pub struct DoubtShown {
-    /// Its name, as `trust` has it.
-    pub doubt: String,
-    pub call: String,
-    pub text: String,
-}
-
-impl fmt::Display for DoubtShown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "doubtful ({}): {}", self.doubt, self.text)
-    }
-}
-
-impl DoubtShown {
-    /// Returns doubts as they are shown.
-    pub fn all(doubts: &[Doubted]) -> Vec<Self> {
-        let shown = |doubt: &Doubted| Self {
-            doubt: doubt.doubt.clone(),
-            call: doubt.call.clone(),
-            text: doubt.text.clone(),
-        };
-        doubts.iter().map(shown).collect()
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -246,11 +218,7 @@ pub async fn status(global: &Global, args: &StatusArgs) -> Result<Exit, Error> {
         Message::Result(stale.unwrap_or_default() + &doc)
     })?;
     let is_stale = status.stale.is_some_and(|stale| !stale.is_empty());
-    Ok(if is_stale {
-        Exit::Failed
-    } else {
-        Exit::Success
-    })
+    Ok(Exit::failed_if(is_stale))
 }
 
 impl Status {
@@ -550,7 +518,7 @@ fn last_passes(
     LastPasses {
         failed: failure(failed, whose, last_complete),
         doubtful_at: candidate.doubtful_since(),
-        doubts: doubtful.map_or_else(Vec::new, |pass| DoubtShown::all(&pass.doubts)),
+        doubts: doubtful.map_or_else(Vec::new, |pass| pass.doubts.clone()),
         notes: candidate.state.last_notes.clone(),
     }
 }

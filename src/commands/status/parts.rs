@@ -12,6 +12,7 @@ use super::{
     standing,
 };
 use crate::doc::{Bar, DocBlock, Grid, Head, PageLink, Phrase, Phrases, Section, Share, Tone};
+use crate::review::doubt_in_words;
 use crate::run::HeldBack;
 use ingest_ledger::ChargeSource;
 use ingest_quota::{Timestamp, Units};
@@ -365,7 +366,7 @@ pub fn nothing_yet(status: &Status) -> Option<String> {
 /// Returns the doubts about a region.
 fn doubts(region: &RegionStatus) -> impl Iterator<Item = Said<'_>> {
     let doubts = region.last.doubts.iter();
-    doubts.map(|one| (&*region.job, (&*region.region, None), one.to_string()))
+    doubts.map(|one| (&*region.job, (&*region.region, None), doubt_in_words(one)))
 }
 
 /// Returns the note of a region's last complete pass.
@@ -378,7 +379,7 @@ fn note(region: &RegionStatus) -> Option<Said<'_>> {
 pub fn batches(batches: &[BatchStatus]) -> Section {
     let mut part = Section::headed("Batches of ids");
     for one in batches {
-        let doubts = one.last.doubts.iter().map(ToString::to_string);
+        let doubts = one.last.doubts.iter().map(doubt_in_words);
         let said = doubts.chain(one.last.notes.clone());
         part.say_all(said.map(|said| format!("{} (ids): {said}.", one.job)));
     }

@@ -8,12 +8,11 @@ use serde_json::Value;
 use super::next_since::NextSince;
 use crate::commands::figures::{cost as cost_text, count, instant};
 use crate::commands::output;
-use crate::commands::status::DoubtShown;
 use crate::review;
+use ingest_base::record::{Doubted, Record};
 use ingest_config::{Call, Pointer, Records};
-use ingest_quota::{Cost, LimitName, Timestamp, Units};
-use ingest_upstream as upstream;
-use ingest_upstream::{Exchange, Failure, Page, ReportedCost, ShownRequest};
+use ingest_quota::{Cost, LimitName, Units};
+use ingest_upstream::{Exchange, Failure, Page, ReportedCost, ReportedLimit, ShownRequest};
 
 /// Shows at most this many records.
 const SHOWN: usize = 3;
@@ -39,12 +38,12 @@ pub struct Report {
     pub next: Option<String>,
     /// How the list goes on, and why.
     pub goes_on: Option<String>,
-    pub doubts: Vec<DoubtShown>,
+    pub doubts: Vec<Doubted>,
     /// The cursor with which the next pass begins, on a last page that has one.
     pub lasting: Option<String>,
     /// `None`: the page has no value for the next `{since}`, or the job does not read one.
     pub next_since: Option<NextSince>,
-    pub reported: Vec<ShownLimit>,
+    pub reported: Vec<ReportedLimit>,
     /// The cost that the response reports.
     pub reported_cost: BTreeMap<LimitName, Units>,
     /// The charge; `None` for a saved response.
@@ -60,14 +59,6 @@ pub struct ShownRecord {
     id: String,
     columns: BTreeMap<String, Option<String>>,
     texts: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct ShownLimit {
-    limit: LimitName,
-    /// `None`: the response reports only until when the limit is closed.
-    remaining: Option<Units>,
-    reset: Option<Timestamp>,
 }
 
 impl Report {
@@ -88,18 +79,13 @@ impl Report {
             }
         }
         self.reported_cost = reported.cost;
-        let limit = |limit: upstream::ReportedLimit| ShownLimit {
-            limit: limit.limit,
-            remaining: limit.remaining,
-            reset: limit.reset,
-        };
-        self.reported = reported.limits.into_iter().map(limit).collect();
+        self.reported = reported.limits;
     }
 
     fn judge(&mut self, tried: review::Tried<'_>, page: &Page, reported: &ReportedCost) {
         let judged = tried.judge(page, reported);
         self.goes_on = Some(judged.goes_on);
-        self.doubts = DoubtShown::all(&judged.doubts);
+        self.doubts = judged.doubts;
         self.missing = judged.missing;
         self.notes = judged.notes;
         let next = |values| NextSince::read(tried.job, tried.step, values);
@@ -112,7 +98,7 @@ impl Report {
         self.next = page.next;
         self.lasting = page.lasting;
         let Some(about) = records else { return };
-        let record = |record: &ingest_base::record::Record| ShownRecord {
+        let record = |record: &Record| ShownRecord {
             id: record.id.clone(),
             columns: about
                 .columns

@@ -15,7 +15,7 @@ use crate::commands::forecast;
 use crate::doc::html;
 use crate::doc::{Phrase, Tone};
 use crate::serve::App;
-use crate::serve::api::{self, PlanParameters};
+use crate::serve::api;
 use crate::serve::problem::Problem;
 use crate::serve::query::{Filled, parameters};
 
@@ -66,17 +66,13 @@ pub async fn plan_page(State(app): State<Arc<App>>, uri: Uri) -> Response {
 }
 
 async fn planned(app: &App, asked: &PlanFilter) -> Result<String, Problem> {
-    let parameters = PlanParameters {
-        region: asked.region.clone(),
-        job: asked.job.clone(),
-    };
-    let (regions, jobs) = parameters.selected();
+    let (regions, jobs) = api::selected(&asked.region, &asked.job);
     let days = asked.days.number("days", USUAL_DAYS)?;
     if days > MOST_DAYS {
         let detail = format!("days: expected a number from 1 to {MOST_DAYS}");
         return Err(Problem::bad_request(detail));
     }
-    let mut doc = api::plan(app, parameters).await?.doc();
+    let mut doc = api::plan(app, (regions.clone(), jobs.clone())).await?.doc();
     let Some(schedule) = asked.schedule.get().filter(|text| !text.trim().is_empty()) else {
         let enter = "Enter a schedule to see what its runs spend over the days ahead, and where a limit stops them.";
         doc.say(Phrase::toned(enter, Tone::Quiet));

@@ -2,7 +2,6 @@
 //! configuration names it since today. It is charged that first, or a whole window would be granted again. Only this module
 //! opens a ledger for charging, so that no command can charge one that was not refilled.
 
-mod charging;
 mod restored;
 
 use std::collections::HashMap;
@@ -13,12 +12,11 @@ use std::time::Duration;
 
 use super::carry_over::{carried_over, end_closings};
 use super::open::{LEDGER_FILE, Mode, OpenLedgerError, open, open_with};
+use super::sqlite::Charging;
 use super::{ClientError, LedgerClient, LocalClient, SqliteLedger, Witness};
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_config::{LedgerConfig, LedgerStore};
 use ingest_quota::{Account, ChargeId, Closing, Cost, Entry, LimitName, Origin, Timestamp};
-
-pub use charging::Charging;
 
 /// What one pass of the catalog spent. It is one charge under an id of its own, so that it is counted once.
 #[derive(Debug, Clone)]
@@ -80,29 +78,26 @@ pub struct Refill<'a, P> {
 }
 
 impl<P: Passes> Refill<'_, P> {
-    /// Opens the ledger for charging, and the lock of a process that charges a file.
+    /// Opens the ledger for charging. One in a file is locked against filling for as long as it is open.
     ///
     /// # Errors
     /// When it cannot be opened or charged what it lacks, or `witness` has seen what it does not hold.
-    pub async fn for_charging(
-        &self,
-        witness: &Witness,
-    ) -> Result<(Arc<dyn LedgerClient>, Option<Charging>), P::Error> {
+    pub async fn for_charging(&self, witness: &Witness) -> Result<Arc<dyn LedgerClient>, P::Error> {
         if !self.config.store.is_file() {
             let ledger = self.opened(Mode::ReadWrite)?;
             self.fill(&*ledger, false).await?;
-            return Ok((ledger, None));
+            return Ok(ledger);
         }
         let file = SqliteLedger::open_seen(&self.state_dir.join(LEDGER_FILE), witness)?;
-        let ledger = Arc::new(LocalClient::new(file, self.ledger_clock()));
+        let ledger = LocalClient::new(file, self.ledger_clock());
         let is_empty = ledger.is_empty().await?;
         let charging = Charging::begin(self.state_dir).await?;
         // Only a ledger that is empty needs the other processes to be gone, and hardly any is.
-        let is_empty = is_empty && charging.alone_while_empty(&*ledger).await?;
-        self.fill(&*ledger, is_empty).await?;
+        let is_empty = is_empty && charging.alone_while_empty(&ledger).await?;
+        self.fill(&ledger, is_empty).await?;
         // From here on others charge too. The share is kept, so that none of them fills the ledger meanwhile.
         charging.share().await?;
-        Ok((ledger, Some(charging)))
+        Ok(Arc::new(ledger.holding(charging)))
     }
 
     /// Opens the ledger for reading, as the next charge will find it: with what that one adds first. Writes nothing.

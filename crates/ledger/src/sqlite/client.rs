@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use rusqlite::{Connection, Row};
 
+use super::charging::Charging;
 use super::{Rows, SqliteLedger, afterwards};
 use crate::client::{
     Acquired, ChargeRequest, ChargeSource, ClientError, Found, LedgerClient, Permit, Spending,
@@ -42,6 +43,8 @@ pub struct LocalClient {
     ledger: SqliteLedger,
     clock: Arc<dyn Clock>,
     watch: Arc<dyn Watch>,
+    /// The lock that shows that this process charges; `None` where nothing is charged.
+    _charging: Option<Charging>,
 }
 
 impl LocalClient {
@@ -52,6 +55,16 @@ impl LocalClient {
             ledger,
             clock,
             watch: Arc::new(()),
+            _charging: None,
+        }
+    }
+
+    /// The same client, which keeps the lock of a process that charges for as long as it lives.
+    #[must_use]
+    pub fn holding(self, charging: Charging) -> Self {
+        Self {
+            _charging: Some(charging),
+            ..self
         }
     }
 

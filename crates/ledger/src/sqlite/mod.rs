@@ -7,6 +7,7 @@
 
 mod afterwards;
 mod charge;
+mod charging;
 mod client;
 mod merge;
 mod rows;
@@ -27,6 +28,7 @@ use self::rows::{Newest, Rows};
 pub use self::schema::KEEP;
 use self::schema::SCHEMA;
 use super::{Charge, Ledger, LedgerError, OpenLedgerError, Spent};
+pub use charging::Charging;
 pub use client::{LocalClient, Watch};
 use ingest_base::apart::apart;
 use ingest_quota::admission::{LimitState, kept_from, ledger_time};

@@ -25,7 +25,7 @@ pub struct Charging {
 
 impl Charging {
     /// Notes that this process charges. Waits while another one fills a new ledger.
-    pub(super) async fn begin(state_dir: &Path) -> Result<Self, OpenLedgerError> {
+    pub async fn begin(state_dir: &Path) -> Result<Self, OpenLedgerError> {
         let path = state_dir.join("locks").join("charging.lock");
         let opened = Directory::open(state_dir)
             .and_then(|state| state.create_below("locks")?.append("charging.lock"));
@@ -39,7 +39,7 @@ impl Charging {
 
     /// Waits until nobody else charges, or the ledger is no longer empty; says whether this process is alone. If so,
     /// nobody else begins to charge before `share`.
-    pub(super) async fn alone_while_empty(
+    pub async fn alone_while_empty(
         &self,
         ledger: &dyn LedgerClient,
     ) -> Result<bool, OpenLedgerError> {
@@ -73,7 +73,7 @@ impl Charging {
     }
 
     /// Lets others charge too.
-    pub(super) async fn share(&self) -> Result<(), OpenLedgerError> {
+    pub async fn share(&self) -> Result<(), OpenLedgerError> {
         let began = Monotonic::now();
         loop {
             match self.file.try_lock_shared() {

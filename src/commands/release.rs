@@ -22,6 +22,10 @@ pub struct Correction {
     /// Not where another machine made it and the ledger cannot be asked for it: it is corrected at the next contact.
     pub is_known: bool,
     /// Whether it counts no longer, as before.
+    #[cfg_attr(
+        not(feature = "serve"),
+        expect(dead_code, reason = "the server reads it")
+    )]
     pub was_released: bool,
 }
 

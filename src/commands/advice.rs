@@ -8,6 +8,9 @@ use crate::run;
 use ingest_config::{Call, Config, Credential, Doubt, Field, Job, Lasting, Region, Step, Variable};
 use ingest_quota::{Account, Counting, Limit, LimitName};
 
+/// Advice on a step of a job; `None` where there is none.
+type StepAdvice = fn(&Job, &Step) -> Option<String>;
+
 /// Each subject, such as a job, and the advice on it.
 pub fn advice(config: &Config) -> Vec<(String, String)> {
     let accounts = run::accounts(config.credentials.values());
@@ -18,9 +21,7 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
     let credentials = config.credentials.values();
     let never = credentials.flat_map(|credential| never_granted(config, credential));
     let uncharged = config.credentials.values().flat_map(uncharged);
-    let first_region = |job: &Job, step: &Step| same_for_all(job, step, job.regions.first()?);
-    let on_steps: [&dyn Fn(&Job, &Step) -> Option<String>; 4] =
-        [&cuts, &kept, &fetched_already, &first_region];
+    let on_steps: [StepAdvice; 4] = [cuts, kept, fetched_already, same_for_first];
     let of_steps = on_steps.into_iter().flat_map(|advice| {
         config.steps().filter_map(move |(job, step)| {
             let detail = format!("{}: {}", step.call.name, advice(job, step)?);
@@ -32,6 +33,10 @@ pub fn advice(config: &Config) -> Vec<(String, String)> {
         .chain(uncharged)
         .chain(of_steps)
         .collect()
+}
+
+fn same_for_first(job: &Job, step: &Step) -> Option<String> {
+    same_for_all(job, step, job.regions.first()?)
 }
 
 /// Says so if another region of the job requests the same list as this one.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_yaml_ng::Value as Yaml;
 
@@ -90,7 +91,7 @@ fn clients_in_three_languages_charge() {
     ]);
     let token = served.world.directory.path().join("token");
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
-    let mut charged = 0;
+    let (mut charged, mut runs) = (0, Vec::new());
     for (program, arguments) in [
         (
             "sh",
@@ -102,13 +103,13 @@ fn clients_in_three_languages_charge() {
         if !has(program) || (program == "sh" && !has("curl")) {
             continue;
         }
-        let run = |token: &Path| {
+        let address = format!("http://{}", served.address);
+        let run = move |token: &Path| {
             let mut command = Command::new(program);
             let command = command.current_dir(deploy("clients")).args(&arguments);
-            let address = format!("http://{}", served.address);
             Ran::of(
                 command
-                    .env("INGEST_URL", address)
+                    .env("INGEST_URL", &address)
                     .env("INGEST_TOKEN_FILE", token)
                     .output()
                     .unwrap(),
@@ -122,6 +123,18 @@ fn clients_in_three_languages_charge() {
         std::fs::write(&wrong, "wrong").unwrap();
         assert_ne!(run(&wrong).code, 0, "{program}");
         assert_eq!(served.world.charged("daily"), charged, "{program}");
+        runs.push((program, run));
     }
     assert!(charged > 0);
+    // Until the units fit again, a day passes.
+    let rest = (9_500 - charged).to_string();
+    let all = ["charge", "youtube", "videos.list", "--times", &rest];
+    assert_eq!(served.world.ingest(&all).code, 0);
+    let began = Instant::now();
+    for (program, run) in runs {
+        let rejected = run(&token);
+        assert_ne!(rejected.code, 0, "{program}: {rejected:?}");
+        assert!(format!("{rejected:?}").contains("Rejected"), "{rejected:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(60));
 }

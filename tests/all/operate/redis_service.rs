@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::support::world::World;
 use ingest_testing::not_run::not_run;
 use ingest_testing::redis_server::free_port;
@@ -121,6 +123,7 @@ fn command_line() -> String {
 /// Starts the service as systemd does: in a directory where nothing can be written, and ready when it says so.
 fn start(root: &Root, port: u16) -> Service {
     let notified = root.at("notify");
+    let _ = fs::remove_file(&notified);
     let socket = UnixDatagram::bind(&notified).unwrap();
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -168,7 +171,7 @@ fn debians_redis_server_starts_with_the_shipped_files_and_check_finds_it_fit() {
     }
     let (root, port) = (Root::new(), free_port());
     root.install();
-    let _service = start(&root, port);
+    let service = start(&root, port);
     let key = root.at("/etc/ingest/redis.key");
     assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let mut world = World::new();
@@ -181,10 +184,21 @@ fn debians_redis_server_starts_with_the_shipped_files_and_check_finds_it_fit() {
     for unfit in ["appendonly", "evict", "permit it"] {
         assert!(!checked.stdout.contains(unfit), "{checked:?}");
     }
-    let charged = world.ingest(&["charge", "youtube", "videos.list"]);
-    assert_eq!(charged.code, 0, "{charged:?}");
+    // As many as make chunks of records, which Redis writes to its file as transactions.
+    for _ in 0..40 {
+        let charged = world.ingest(&["charge", "youtube", "videos.list"]);
+        assert_eq!(charged.code, 0, "{charged:?}");
+    }
     assert!(
         root.at("/var/lib/redis/appendonlydir").exists(),
         "the append-only file is in the directory that the service may write"
     );
+    drop(service);
+    let _service = start(&root, port);
+    let state = world.directory.path().join("other-machine");
+    let mut other = world.command(&["status", "--limits", "--format", "json"]);
+    let status = other.env("INGEST_STATE_DIR", state).output().unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let daily = &status["limits"][0];
+    assert_eq!(daily["used"], 40, "what a restart restored: {status}");
 }

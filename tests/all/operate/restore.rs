@@ -96,6 +96,7 @@ fn a_catalog_in_postgres_is_backed_up_and_restored_as_the_manual_says_and_no_uni
     let commands = commands("docs/postgres.md", "Backup and restore");
     let replaced = [
         ("\"$URL\"", format!("'{}'", schema.url)),
+        ("\"$ADMIN\"", format!("'{}'", schema.url)),
         ("-n ingest", format!("-n {}", schema.name)),
         ("schema ingest", format!("schema {}", schema.name)),
     ];

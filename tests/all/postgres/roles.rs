@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -46,6 +47,13 @@ fn ran(world: &World, (role_url, password): (&str, &str), arguments: &[&str]) ->
     Ran::of(command.env("PGPASSWORD", password).output().unwrap())
 }
 
+/// What psql says to this role.
+fn as_role(url: &str, password: &str, arguments: &[&str]) -> Ran {
+    let mut psql = as_its_user(program("psql"));
+    psql.args(["-XqAt", url]).args(arguments);
+    Ran::of(psql.env("PGPASSWORD", password).output().unwrap())
+}
+
 #[test]
 fn the_roles_that_are_delivered_run_and_read_a_catalog_and_can_do_nothing_else() {
     let (server, world) = (prepared(), World::new());
@@ -54,11 +62,7 @@ fn the_roles_that_are_delivered_run_and_read_a_catalog_and_can_do_nothing_else()
     assert!(good && said.contains("role ingest"), "{said}");
     let run = ran(&world, (&writer, PASSWORD), &["--region", "US"]);
     assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:?}");
-    let as_writer = |sql: &str| {
-        let mut psql = as_its_user(program("psql"));
-        psql.args(["-X", "-q", "-A", "-t", "-c", sql, &writer]);
-        Ran::of(psql.env("PGPASSWORD", PASSWORD).output().unwrap())
-    };
+    let as_writer = |sql: &str| as_role(&writer, PASSWORD, &["-c", sql]);
     let merged = as_writer("select gin_clean_pending_list('ingest.record_text_words') >= 0");
     assert_eq!(merged.stdout, "t\n", "{merged:?}");
     for refused in [
@@ -75,6 +79,9 @@ fn the_roles_that_are_delivered_run_and_read_a_catalog_and_can_do_nothing_else()
         "create role watcher login password '{PASSWORD}-2' in role ingest_reader"
     ));
     let watcher = format!("{PASSWORD}-2");
+    let as_watcher = |sql: &str| as_role(&reader, &watcher, &["-c", sql]);
+    let count = as_watcher("select count(*) > 0 from youtube_video; show statement_timeout");
+    assert_eq!(count.stdout, "t\n1min\n", "{count:?}");
     for arguments in [
         &["status"][..],
         &["history"],
@@ -97,6 +104,45 @@ fn the_roles_that_are_delivered_run_and_read_a_catalog_and_can_do_nothing_else()
         format!("{write:?}").contains("permission denied"),
         "{write:?}"
     );
+}
+
+/// As docs/postgres.md has it, by its own commands.
+#[test]
+fn a_catalog_of_the_delivered_roles_is_backed_up_and_restored() {
+    let (server, world) = (prepared(), World::new());
+    let writer = url(&server, "ingest");
+    let ingest = |arguments: &[&str]| ran(&world, (&writer, PASSWORD), arguments);
+    assert_eq!(ingest(&["--region", "US"]).code, 0);
+    let export = ["export", "--kind", "video"];
+    let before = ingest(&export).stdout;
+    let manual = include_str!("../../../docs/postgres.md");
+    let manual = manual.split("## Backup and restore").nth(1).unwrap();
+    let file = world.directory.path().join("catalog.sql");
+    let shell = |begins: &str, admin: &str| {
+        let line = manual.lines().find(|line| line.starts_with(begins));
+        let line = line
+            .unwrap()
+            .replace("/var/backups/catalog.sql", file.to_str().unwrap());
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).env("PGPASSWORD", PASSWORD);
+        let programs = program("psql").parent().unwrap().display().to_string();
+        let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+        let command = command.env("PATH", path).env("URL", &writer);
+        Ran::of(command.env("ADMIN", admin).output().unwrap())
+    };
+    assert_eq!(shell("pg_dump ", "").code, 0);
+    assert_eq!(ingest(&["--region", "GB"]).code, 0);
+    let later = ingest(&export).stdout;
+    assert_ne!(later, before);
+    let refused = shell("psql ", &writer);
+    assert_eq!(refused.code, 3, "{refused:?}");
+    assert_eq!(ingest(&export).stdout, later);
+    let restored = shell("psql ", &url(&server, "postgres"));
+    assert_eq!(restored.code, 0, "{restored:?}");
+    let repaired = ingest(&["repair"]);
+    assert_eq!(repaired.code, 0, "{repaired:?}");
+    assert_eq!(ingest(&export).stdout, before);
+    assert_eq!(ingest(&["--region", "GB"]).code, 0);
 }
 
 /// As where an administrator owns the tables. Merging words into an index is its owner's.

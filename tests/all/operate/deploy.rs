@@ -579,6 +579,14 @@ fn documents(text: &str) -> Vec<Yaml> {
 #[test]
 fn the_compose_file_is_whole_and_gives_nothing_away() {
     let document = yaml("container/compose.yaml").remove(0);
+    let with_catalog = yaml("container/compose.postgres.yaml").remove(0);
+    let services = document["services"].as_mapping().unwrap();
+    for (name, _) in services.iter().filter(|one| !one.1["configs"].is_null()) {
+        // What reads quotas.toml reads the password of its catalog too.
+        let added = &with_catalog["services"][name];
+        assert_eq!(added["secrets"][0]["target"], "catalog.key", "{name:?}");
+        assert!(added["depends_on"]["postgres"].is_mapping(), "{name:?}");
+    }
     for (kind, used) in [("secrets", "secrets"), ("configs", "configs")] {
         for one in document["services"]["ingest"][used].as_sequence().unwrap() {
             let source = one["source"].as_str().unwrap();

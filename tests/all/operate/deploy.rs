@@ -815,6 +815,30 @@ fn the_workers_of_kubernetes_have_a_name_and_a_volume_each() {
     }
 }
 
+#[test]
+fn a_command_in_kubernetes_gets_its_arguments_as_they_are() {
+    let manual = read("README.md");
+    let (_, function) = manual.split_once("\ningest_in_kubernetes() {").unwrap();
+    let (function, _) = function.split_once("\n}").unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let patch = tools.path().join("patch");
+    let keeps = format!(
+        "while [ $# -gt 0 ]; do [ \"$1\" != -p ] || printf %s \"$2\" >{}; shift; done",
+        patch.display()
+    );
+    stand_ins(tools.path(), &[("kubectl", &keeps)]);
+    let arguments = ["search", "\"state of the art\"", "a\\b"];
+    let ran = Command::new("sh")
+        .args(["-c", function, "sh"])
+        .args(arguments)
+        .env("PATH", format!("{}:/usr/bin:/bin", tools.path().display()))
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let patch: serde_json::Value = serde_json::from_slice(&fs::read(patch).unwrap()).unwrap();
+    assert_eq!(patch[0]["value"], serde_json::json!(arguments));
+}
+
 /// The arguments that a deployment gives are ones that the program has.
 #[test]
 fn the_arguments_of_every_deployment_are_known() {

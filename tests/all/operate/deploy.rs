@@ -263,7 +263,11 @@ fn stand_ins(directory: &Path, scripts: &[(&str, &str)]) {
 fn ingest_as_unit_passes_on_where_the_unit_runs_and_nothing_of_what() {
     let directory = tempfile::tempdir().unwrap();
     let unit = deploy("systemd/ingest.service");
-    let cat = format!("cat {}", unit.display());
+    let changed = directory.path().join("changed.conf");
+    let change =
+        "[Service]\nEnvironment=ONE=1 \\\n    TWO=2\nLoadCredential = redis.key:/etc/redis.key\n";
+    fs::write(&changed, change).unwrap();
+    let cat = format!("cat {} {}", unit.display(), changed.display());
     let print = "for word in \"$@\"; do echo \"$word\"; done";
     stand_ins(
         directory.path(),
@@ -297,6 +301,13 @@ fn ingest_as_unit_passes_on_where_the_unit_runs_and_nothing_of_what() {
             let property = format!("--property={key}={value}");
             assert!(words.contains(&property.as_str()), "{property} {words:#?}");
         }
+    }
+    for property in [
+        "Environment=ONE=1      TWO=2",
+        "LoadCredential=redis.key:/etc/redis.key",
+    ] {
+        let property = format!("--property={property}");
+        assert!(words.contains(&property.as_str()), "{property} {words:#?}");
     }
     assert!(
         !said.contains("ExecStart") && !said.contains("Type="),

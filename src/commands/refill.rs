@@ -15,6 +15,8 @@ use ingest_ledger::LedgerClient;
 use ingest_ledger::refill::{PassSpend, Passes, Refill};
 use ingest_quota::{Account, Timestamp};
 
+pub use claimed::charged_elsewhere;
+
 /// Opens the ledger for charging, in a state directory that need not be there yet.
 pub async fn charging_ledger(environment: &Environment) -> Result<Arc<dyn LedgerClient>, Error> {
     environment.create_state_dir()?;

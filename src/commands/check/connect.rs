@@ -14,6 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::finding::{CheckFinding, Severity, bad, found, good, warning};
 use crate::commands::environment::Environment;
+use crate::commands::refill::charged_elsewhere;
 use ingest_base::clock::{Clock, SystemClock};
 use ingest_catalog::postgres::{self, About};
 use ingest_catalog::{Postgres, PostgresError};
@@ -33,7 +34,7 @@ pub async fn everything(
         findings.extend(shared_ledger(environment, ledger).await);
     }
     if let Some(database) = environment.database() {
-        findings.push(catalog(database).await);
+        findings.push(catalog(environment, database).await);
     }
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
@@ -95,18 +96,27 @@ async fn shared_ledger(environment: &Environment, ledger: &dyn LedgerClient) -> 
 }
 
 /// Reports the server of the catalog, its role and its schema.
-async fn catalog(database: &Postgres) -> CheckFinding {
+async fn catalog(environment: &Environment, database: &Postgres) -> CheckFinding {
     let what = format!("the catalog ({})", database.shown());
-    let of_catalog = of_catalog(database).await;
+    let of_catalog = of_catalog(environment, database).await;
     found(
         what,
         of_catalog.unwrap_or_else(|error| Err(error.to_string())),
     )
 }
 
-/// What the database is, or what its role lacks.
-async fn of_catalog(database: &Postgres) -> Result<Result<String, String>, PostgresError> {
+/// What the database is, or what its role lacks, or why nothing can be charged beside it.
+async fn of_catalog(
+    environment: &Environment,
+    database: &Postgres,
+) -> Result<Result<String, String>, PostgresError> {
     let found = postgres::about(database).await?;
+    if found.catalog.is_some()
+        && found.may_use
+        && let Some(why) = charged_elsewhere(environment, database).await?
+    {
+        return Ok(Err(why));
+    }
     let schema = database.schema();
     let About {
         version,

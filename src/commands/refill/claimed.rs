@@ -96,32 +96,60 @@ async fn claim_all(
         let name = &account.name;
         let recorded = postgres::record_ledger(database, name, &claimed.ledger).await;
         let recorded = recorded.map_err(Rejected::Failed)?;
-        if recorded.ledger == claimed.ledger {
-            continue;
-        }
-        let own = own_file(environment);
-        let is_own = own.as_ref() == Some(&recorded.ledger);
-        if is_own && !environment.config.ledger.store.is_file() {
-            claimed.replaced.push((name.clone(), recorded.ledger));
-        } else {
-            return Err(Rejected::Another(another(
-                name, &recorded, claimed, database,
-            )));
+        match replaces(environment, &recorded, &claimed.ledger) {
+            Some(true) => claimed.replaced.push((name.clone(), recorded.ledger)),
+            Some(false) => {
+                let why = another(name, &recorded, &claimed.ledger, database);
+                return Err(Rejected::Another(why));
+            }
+            None => {}
         }
     }
     Ok(())
 }
 
+/// Whether this machine's ledger may take the place of another one that is recorded; `None` where it is the recorded one.
+fn replaces(environment: &Environment, recorded: &RecordedLedger, ledger: &str) -> Option<bool> {
+    let is_own = own_file(environment).as_ref() == Some(&recorded.ledger);
+    let is_shared = !environment.config.ledger.store.is_file();
+    (recorded.ledger != ledger).then_some(is_own && is_shared)
+}
+
+/// Why an account cannot be charged in this machine's ledger, which a charge would refuse with. Records nothing.
+///
+/// # Errors
+/// The catalog cannot be asked.
+pub async fn charged_elsewhere(
+    environment: &Environment,
+    database: &Postgres,
+) -> Result<Option<String>, PostgresError> {
+    let store = &environment.config.ledger.store;
+    // A file without an identity is a new one.
+    let ledger = match store.redis() {
+        Some(url) => url.identity(),
+        None => own_file(environment).unwrap_or_else(|| FILE.to_owned()),
+    };
+    for account in environment.accounts() {
+        let recorded = postgres::recorded_ledger(database, &account.name).await?;
+        if let Some(recorded) = recorded
+            && replaces(environment, &recorded, &ledger) == Some(false)
+        {
+            return Ok(Some(another(&account.name, &recorded, &ledger, database)));
+        }
+    }
+    Ok(None)
+}
+
 /// Why an account cannot be charged here, with both ledgers and what to do.
-fn another(account: &str, recorded: &RecordedLedger, own: &Claimed, database: &Postgres) -> String {
+fn another(account: &str, recorded: &RecordedLedger, own: &str, database: &Postgres) -> String {
     let (ledger, machine) = (&recorded.ledger, &recorded.machine);
     let there = match ledger.strip_prefix(FILE) {
         Some(_) => format!("the ledger file of {machine}"),
         None => ledger.clone(),
     };
-    let here = match own.ledger.strip_prefix(FILE) {
-        Some(_) => "the ledger file of this machine".to_owned(),
-        None => own.ledger.clone(),
+    let here = match own.strip_prefix(FILE) {
+        Some(_) => "the ledger file of this machine",
+        None => own,
     };
     let remedy = match ledger.strip_prefix(FILE) {
         Some(_) => format!(

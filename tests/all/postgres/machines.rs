@@ -507,6 +507,15 @@ fn machines_that_charge_ledgers_of_their_own_are_refused_and_one_may_move_to_a_s
         "{why}"
     );
     assert!(why.contains("in the ledger file of this machine"), "{why}");
+    // A check says the same before a run is refused, and finds nothing where the run would move.
+    let check = |machine: usize, ledger: &str| {
+        let arguments = ["check", "--connect", "--set", ledger];
+        let ran = ended(machines.command(machine, &arguments).spawn().unwrap());
+        (ran.code, ran.stdout.contains("would be spent twice"))
+    };
+    assert_eq!(check(1, "ledger.url=sqlite"), (1, true));
+    assert_eq!(check(0, "ledger.url=sqlite").1, false);
+    assert_eq!(check(0, "ledger.max_skew=30s").1, false);
     let shared = machines.run(1);
     assert_eq!(shared.code, 1, "{shared:?}");
     assert!(shared.stdout.contains("first on "), "{shared:?}");

@@ -1,6 +1,7 @@
 //! Which ledger each account is charged in. Machines that share a catalog, and charge ledgers of their own, would spend a quota
 //! once each.
 
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::connection::{Parameter, Postgres};
@@ -32,6 +33,29 @@ pub struct RecordedLedger {
     pub machine: String,
 }
 
+/// Returns the ledger that is recorded of an account.
+///
+/// # Errors
+/// The statement failed.
+pub async fn recorded(
+    postgres: &Postgres,
+    account: &str,
+) -> Result<Option<RecordedLedger>, PostgresError> {
+    let parameters: [Parameter<'_>; 1] = [(&account, Type::TEXT)];
+    found(postgres.query(RECORDED, &parameters).await?)
+}
+
+fn found(rows: Vec<Row>) -> Result<Option<RecordedLedger>, PostgresError> {
+    let row = rows.into_iter().next();
+    row.map(|row| {
+        Ok(RecordedLedger {
+            ledger: row.try_get(0)?,
+            machine: row.try_get(1)?,
+        })
+    })
+    .transpose()
+}
+
 /// Records the ledger of an account, unless one is recorded. Returns the one that is.
 ///
 /// # Errors
@@ -41,18 +65,7 @@ pub async fn record(
     account: &str,
     ledger: &str,
 ) -> Result<RecordedLedger, PostgresError> {
-    let parameters: [Parameter<'_>; 1] = [(&account, Type::TEXT)];
-    let found = |rows: Vec<tokio_postgres::Row>| {
-        let row = rows.into_iter().next();
-        row.map(|row| {
-            Ok::<_, PostgresError>(RecordedLedger {
-                ledger: row.try_get(0)?,
-                machine: row.try_get(1)?,
-            })
-        })
-        .transpose()
-    };
-    if let Some(recorded) = found(postgres.query(RECORDED, &parameters).await?)? {
+    if let Some(recorded) = recorded(postgres, account).await? {
         return Ok(recorded);
     }
     let machine = Holder::this_process().machine;
@@ -64,6 +77,7 @@ pub async fn record(
         (&machine, Type::TEXT),
     ];
     transaction.execute(RECORD, &row).await?;
+    let parameters: [Parameter<'_>; 1] = [(&account, Type::TEXT)];
     let recorded = found(transaction.query(RECORDED, &parameters).await?)?;
     transaction.commit().await?;
     recorded.ok_or_else(|| PostgresError::Unusable("an account's ledger vanished".to_owned()))

@@ -22,7 +22,8 @@ pub use connection::{Parameter, Postgres, Session, Transaction};
 pub use error::PostgresError;
 pub use lease::{RowLeases, TABLE as LEASE_TABLE, held};
 pub use ledgers::{
-    RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, replace as replace_ledger,
+    RecordedLedger, TABLE as LEDGER_TABLE, record as record_ledger, recorded as recorded_ledger,
+    replace as replace_ledger,
 };
 pub use merging::Merging;
 pub use schema::{establish, is_there};

@@ -99,8 +99,14 @@ impl Connector {
         Some(proxy.authorization.as_ref())
     }
 
+    /// The proxy that requests go through, in words without its credentials.
+    #[must_use]
+    pub fn proxy(&self) -> Option<String> {
+        self.proxy.as_ref().map(ToString::to_string)
+    }
+
     async fn connect_in_time(&self) -> Result<(Box<dyn Bytes>, Arc<Watch>), String> {
-        let tcp = self.tcp().await?;
+        let tcp = self.tcp().await.map_err(|why| self.failed(&why))?;
         let line = Line::new(tcp, self.tls.is_some());
         let watch = line.watch();
         let Some(tls) = &self.tls else {
@@ -117,7 +123,11 @@ impl Connector {
         Ok((Box::new(sealed), watch))
     }
 
-    async fn tcp(&self) -> Result<TcpStream, String> {
+    /// Makes what TLS and requests go over: a connection to the host, a tunnel to it, or a connection to a proxy that forwards.
+    ///
+    /// # Errors
+    /// Nothing can be reached: the cause alone, without a name.
+    pub async fn tcp(&self) -> Result<TcpStream, String> {
         let mut tcp = self.tcp.clone();
         let to = match &self.proxy {
             None => uri(&self.base)?,
@@ -127,7 +137,7 @@ impl Connector {
         let connected = tcp.call(to).await;
         connected
             .map(TokioIo::into_inner)
-            .map_err(|error| self.failed(&innermost(&error)))
+            .map_err(|error| innermost(&error))
     }
 
     async fn tunnel(&self, proxy: &Proxy) -> Result<TcpStream, String> {
@@ -138,7 +148,7 @@ impl Connector {
         let tunnelled = tunnel.call(uri(&self.base)?).await;
         tunnelled
             .map(TokioIo::into_inner)
-            .map_err(|error| self.failed(&innermost(&error)))
+            .map_err(|error| innermost(&error))
     }
 
     fn failed(&self, why: &str) -> String {

@@ -53,6 +53,7 @@ use ingest_secret::SecretsInUse;
 
 pub use beside::{Beside, is_setback, says_error, says_failure};
 pub use client::{Client, ClientError, Recorder};
+pub use connect::Connector;
 pub use connection::Connection;
 pub use ingest_config::End;
 pub use ingest_secret::{self, Secret};

@@ -21,7 +21,7 @@ use ingest_catalog::{Postgres, PostgresError};
 use ingest_config::{Upstream, Variable};
 use ingest_ledger as ledger;
 use ingest_ledger::LedgerClient;
-use ingest_upstream::{UpstreamClock, http_date};
+use ingest_upstream::{Connector, UpstreamClock, http_date};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -164,26 +164,30 @@ async fn connect(
     environment: &Environment,
     upstream: &Upstream,
 ) -> Result<(String, Option<String>), String> {
-    let (to, host, port) = at(upstream);
-    // A URL writes an IPv6 address in brackets, which are no part of the address.
-    let connected = TcpStream::connect((host.trim_matches(['[', ']']), port)).await;
-    let socket = connected.map_err(|error| format!("{to} cannot be reached: {error}"))?;
-    let asks_clock = uses_its_clock(environment, upstream);
+    let (to, host) = at(upstream);
+    let connector = Connector::new(upstream.into())?;
+    let through = connector.proxy();
+    let through = through.map_or_else(String::new, |proxy| format!(" through {proxy}"));
+    let connected = connector.tcp().await;
+    let socket = connected.map_err(|why| format!("{to} cannot be reached{through}: {why}"))?;
+    // A proxy that forwards requests may answer in place of the upstream.
+    let asks_clock = uses_its_clock(environment, upstream) && connector.forwarded().is_none();
     if upstream.base_url.scheme() != "https" {
         let clock = match asks_clock {
             true => clock(upstream, socket).await,
             false => None,
         };
-        return Ok((format!("{to} can be reached"), clock));
+        return Ok((format!("{to} can be reached{through}"), clock));
     }
     let (version, stream) = speak_tls(host, socket)
         .await
-        .map_err(|why| format!("{to}: the TLS handshake failed: {why}"))?;
+        .map_err(|why| format!("{to}{through}: the TLS handshake failed: {why}"))?;
     let clock = match asks_clock {
         true => clock(upstream, stream).await,
         false => None,
     };
-    Ok((format!("{to} can be reached and speaks {version}"), clock))
+    let spoken = format!("{to} can be reached{through} and speaks {version}");
+    Ok((spoken, clock))
 }
 
 /// The largest head of a response that is read for its `Date`, in bytes.
@@ -215,11 +219,11 @@ async fn clock(
     None
 }
 
-/// `host:port`, and its parts.
-fn at(upstream: &Upstream) -> (String, &str, u16) {
+/// `host:port`, and the host alone.
+fn at(upstream: &Upstream) -> (String, &str) {
     let host = upstream.base_url.host_str().unwrap_or_default();
     let port = upstream.base_url.port_or_known_default().unwrap_or(443);
-    (format!("{host}:{port}"), host, port)
+    (format!("{host}:{port}"), host)
 }
 
 /// Performs a TLS handshake, with the certificate checked as for a request.

@@ -213,7 +213,7 @@ fn secure_requests_go_through_a_tunnel_of_the_proxy() {
     });
     let file = identity.file();
     let trust = [("SSL_CERT_FILE", file.to_str().unwrap())];
-    let (_, ran) = through(
+    let (world, ran) = through(
         "HTTPS_PROXY",
         &proxy.url(),
         "https://api.example.test/v1",
@@ -225,6 +225,15 @@ fn secure_requests_go_through_a_tunnel_of_the_proxy() {
         "CONNECT api.example.test:443 HTTP/1.1"
     );
     assert_eq!(server.requests()[0].line, "GET /v1/things HTTP/1.1");
+    // A check reaches the upstream in the same way.
+    let mut check = world.command(&["check", "--connect"]);
+    check.env("HTTPS_PROXY", proxy.url()).envs(trust);
+    let checked = Ran::of(check.output().unwrap());
+    let reached = format!(
+        "api.example.test:443 can be reached through the proxy {} and speaks TLS",
+        proxy.address()
+    );
+    assert!(checked.stdout.contains(&reached), "{checked:?}");
 }
 
 #[test]

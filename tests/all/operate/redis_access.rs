@@ -168,7 +168,11 @@ fn a_certificate_of_an_unknown_issuer_is_reported_with_the_key_that_names_one() 
 /// What a check with a connection says of the ledger, one finding after another.
 fn findings_of_ledger(server: &RedisServer) -> Vec<String> {
     let url = format!("redis://127.0.0.1:{}", server.port());
-    let answer = world(&url, &[]).json(&["check", "--connect"]);
+    findings_at(&url)
+}
+
+fn findings_at(url: &str) -> Vec<String> {
+    let answer = world(url, &[]).json(&["check", "--connect"]);
     let findings = answer["findings"].as_array().unwrap().iter();
     let of_ledger =
         findings.filter(|one| one["what"].as_str().unwrap().starts_with("the ledger ("));
@@ -188,6 +192,17 @@ fn a_check_says_in_which_way_redis_runs_the_ledger_and_why() {
     assert_eq!(found.len(), 2, "{found:?}");
     assert!(found[1].contains("as a script by EVALSHA"), "{found:?}");
     assert!(found[1].contains("unknown command"), "{found:?}");
+    let nodes = RedisServer::cluster();
+    let url = format!("redis+cluster://127.0.0.1:{}", nodes[0].port());
+    nodes
+        .iter()
+        .for_each(|node| node.tell("CONFIG SET appendonly yes"));
+    assert_eq!(findings_at(&url), way);
+    // What one of them lacks is said once.
+    nodes[2].tell("CONFIG SET appendonly no");
+    let found = findings_at(&url);
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[2].contains("appendonly is off"), "{found:?}");
 }
 
 #[test]

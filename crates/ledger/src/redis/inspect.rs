@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redis::{FromRedisValue, InfoDict, Value, from_redis_value};
+use redis::{FromRedisValue, InfoDict, ParsingError, Value, from_redis_value};
 
 use super::access::Keys;
 use super::call::{Terms, keys_of};
@@ -50,8 +50,8 @@ pub async fn inspect(
     let ledger = RedisLedger::new(url, config)?;
     let link = &ledger.link;
     let mut fitness = Fitness::default();
-    if let Some(info) = fitness.ask(link, "INFO all").await? {
-        fitness.judge(&info);
+    if let Some(servers) = fitness.ask(link, "INFO all").await? {
+        fitness.judge(&servers);
     }
     if let Some((seconds, micros)) = fitness.ask::<(i64, i64)>(link, "TIME").await? {
         let theirs = seconds.saturating_mul(1_000_000).saturating_add(micros);
@@ -109,24 +109,40 @@ impl Fitness {
         ));
     }
 
-    /// Judges by what the server says of itself.
-    fn judge(&mut self, info: &InfoDict) {
-        let field = |name: &str| info.get::<String>(name);
-        if field("master_replid").is_none() {
+    /// Judges by what the servers say of themselves.
+    fn judge(&mut self, Servers(servers): &Servers) {
+        let fields = |name: &'static str| servers.iter().map(move |info| info.get::<String>(name));
+        if fields("master_replid").any(|id| id.is_none()) {
             self.lacks("INFO", "it reports no replication id");
         }
-        if let Some(policy) = field("maxmemory_policy").filter(|policy| policy != "noeviction") {
+        let mut policies = fields("maxmemory_policy").flatten();
+        if let Some(policy) = policies.find(|policy| policy != "noeviction") {
             self.risks.push(format!(
                 "Redis can evict the ledger: maxmemory-policy is `{policy}`; set `maxmemory-policy noeviction` \
                 (deploy/redis/redis.conf)"
             ));
         }
-        if field("aof_enabled").is_some_and(|enabled| enabled != "1") {
+        let mut enabled = fields("aof_enabled").flatten();
+        if enabled.any(|enabled| enabled != "1") {
             self.risks.push(
                 "Redis loses charges in a restart: appendonly is off; set `appendonly yes` (deploy/redis/redis.conf)"
                     .to_owned(),
             );
         }
+    }
+}
+
+/// What INFO says of one server, or of each node of a cluster.
+struct Servers(Vec<InfoDict>);
+
+impl FromRedisValue for Servers {
+    fn from_redis_value(info: Value) -> Result<Self, ParsingError> {
+        let of_each = match info {
+            Value::Map(nodes) => nodes.into_iter().map(|(_, info)| info).collect(),
+            of_one => vec![of_one],
+        };
+        let read = of_each.into_iter().map(from_redis_value);
+        Ok(Self(read.collect::<Result<_, _>>()?))
     }
 }
 

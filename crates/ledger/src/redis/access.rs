@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use redis::{ClientTlsConfig, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
 
 use ingest_base::bounded;
@@ -41,16 +43,30 @@ impl Keys {
 fn certificates(LedgerTls { ca, client }: &LedgerTls) -> Result<Option<TlsCertificates>, String> {
     let client_tls = client.as_ref().map(|client| {
         Ok::<_, String>(ClientTlsConfig {
-            client_cert: file("cert", &client.cert)?,
+            client_cert: certificate("cert", &client.cert)?,
             client_key: file("key", &client.key)?,
         })
     });
     let certificates = TlsCertificates {
         client_tls: client_tls.transpose()?,
-        root_cert: ca.as_ref().map(|path| file("ca", path)).transpose()?,
+        root_cert: ca
+            .as_ref()
+            .map(|path| certificate("ca", path))
+            .transpose()?,
     };
     let is_any = ca.is_some() || client.is_some();
     Ok(is_any.then_some(certificates))
+}
+
+fn certificate(key: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let text = file(key, path)?;
+    match CertificateDer::pem_slice_iter(&text).next() {
+        Some(Ok(_)) => Ok(text),
+        _ => Err(format!(
+            "ledger.tls.{key}: {} contains no certificate (PEM)",
+            path.display()
+        )),
+    }
 }
 
 fn file(key: &str, path: &Path) -> Result<Vec<u8>, String> {

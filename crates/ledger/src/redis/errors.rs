@@ -105,6 +105,11 @@ impl Failure {
                 " (rediss:// requires TLS: does the server support it?)"
             }
             Self::Sentinel(error) | Self::Connecting(error) | Self::Redis(error)
+                if url.is_tls() && may_expect_certificate(error) =>
+            {
+                " (if the server expects a certificate of its clients, set or correct ledger.tls.cert)"
+            }
+            Self::Sentinel(error) | Self::Connecting(error) | Self::Redis(error)
                 if !url.is_tls() && may_expect_tls(error) =>
             {
                 match url.expose().scheme() {
@@ -135,6 +140,13 @@ fn words_of_sentinel(error: &RedisError) -> String {
 fn may_expect_tls(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Parse
         || (error.is_connection_dropped() && !error.is_connection_refusal())
+}
+
+/// Whether the server ended the connection, with or without the alert of TLS that says so: one that does not accept the client's
+/// certificate, or gets none, does so.
+fn may_expect_certificate(error: &RedisError) -> bool {
+    let is_dropped = error.is_connection_dropped() && !error.is_connection_refusal();
+    is_dropped || error.to_string().contains("received fatal alert")
 }
 
 fn is_password_missing(error: &RedisError) -> bool {

@@ -33,13 +33,14 @@ fn server() -> (PostgresServer, PathBuf, TempDir) {
         write("server.crt", &signed.pem()),
         write("server.key", &key.serialize_pem()),
     );
-    for path in [&cert, &key] {
+    for path in [&root, &cert, &key] {
         if let Some((user, group)) = other_user() {
             chown(path, Some(user), Some(group)).unwrap();
         }
     }
     let settings = [
         "ssl=on".to_owned(),
+        format!("ssl_ca_file={}", root.display()),
         format!("ssl_cert_file={}", cert.display()),
         format!("ssl_key_file={}", key.display()),
     ];
@@ -62,6 +63,7 @@ fn a_server_is_verified_by_its_authority_and_by_its_name() {
         !good && said.contains("certificate"),
         "another name: {said}"
     );
+    assert!(!said.contains("sslrootcert"), "another name: {said}");
     for mode in ["require", "verify-ca", "verify-full"] {
         let (good, said) = checked(&world, &at("localhost", &format!("&sslmode={mode}")), &[]);
         assert!(
@@ -77,6 +79,15 @@ fn a_server_is_verified_by_its_authority_and_by_its_name() {
     );
     let (good, said) = checked(&world, &at("localhost", ""), &[]);
     assert!(good && said.contains("no TLS"), "{said}");
+
+    let rules = "hostnossl all all all trust\nhostssl all all all trust clientcert=verify-ca\n";
+    fs::write(server.data().join("pg_hba.conf"), rules).unwrap();
+    server.rows("select pg_reload_conf()");
+    let (good, said) = checked(&world, &at("localhost", &full), &[]);
+    assert!(
+        !good && said.contains("write sslcert=FILE and sslkey=FILE"),
+        "{said}"
+    );
 }
 
 #[test]

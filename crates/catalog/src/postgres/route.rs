@@ -186,6 +186,9 @@ fn refused(error: &tokio_postgres::Error, tls: &Tls) -> PostgresError {
     let why = explained
         .strip_prefix("error connecting to server: ")
         .unwrap_or(&explained);
+    let is_issuer_unknown = ["UnknownIssuer", "CaUsedAsEndEntity"]
+        .iter()
+        .any(|cause| why.contains(cause));
     let remedy = match () {
         () if why.contains("does not support TLS") => {
             "; set up TLS on the server, or write sslmode=disable in catalog.url"
@@ -193,7 +196,10 @@ fn refused(error: &tokio_postgres::Error, tls: &Tls) -> PostgresError {
         () if !tls.is_some() && why.contains("pg_hba.conf") && why.contains("no encryption") => {
             "; write sslmode=verify-full in catalog.url"
         }
-        () if tls.is_some() && why.contains("certificate") => {
+        () if why.contains("requires a valid client certificate") => {
+            "; write sslcert=FILE and sslkey=FILE in catalog.url"
+        }
+        () if tls.is_some() && is_issuer_unknown => {
             "; write sslrootcert=FILE in catalog.url, with the certificate that signed the server's"
         }
         () if why.contains("password missing") => {

@@ -104,7 +104,10 @@ pub fn open(
             let policy = Policy::from(config);
             Arc::new(SharedClient::new(ledger, journal, policy, clock))
         }
-        Mode::ReadOnly => Arc::new(ReadOnlyClient::new(ledger, journal, clock)),
+        Mode::ReadOnly => {
+            let journal = journal.under(config.after_loss);
+            Arc::new(ReadOnlyClient::new(ledger, journal, clock))
+        }
     })
 }
 
@@ -150,7 +153,7 @@ pub(super) async fn open_with(
         }
         LedgerStore::Redis(url) => {
             let journal = Journal::open_read_only(&state_dir.join(JOURNAL_FILE))?;
-            let copy = journal.in_memory().await?;
+            let copy = journal.in_memory().await?.under(config.after_loss);
             for (account, missing) in lacking {
                 // In a journal it is what the ledger does not have yet, which a report adds to its use.
                 copy.add(account, &missing.charges()).await?;

@@ -20,6 +20,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use thiserror::Error;
 
 use ingest_base::apart::apart;
+use ingest_config::AfterLoss;
 use ingest_quota::{Account, Timestamp};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::Database;
@@ -62,6 +63,8 @@ pub struct Journal {
     database: Arc<Mutex<Database>>,
     /// The ledger that the configuration names; `None` when the client did not name one.
     ledger: Option<Arc<str>>,
+    /// Whether a wait after a loss holds (L42).
+    waits: bool,
 }
 
 /// An account at a time of this machine's clock, as the statements take it.
@@ -131,7 +134,22 @@ impl Journal {
         Self {
             database: Arc::new(Mutex::new(database)),
             ledger: None,
+            waits: true,
         }
+    }
+
+    /// Sets what the configuration says now: a wait after a loss holds only while that is "wait".
+    #[must_use]
+    pub fn under(self, after_loss: AfterLoss) -> Self {
+        Self {
+            waits: after_loss == AfterLoss::Wait,
+            ..self
+        }
+    }
+
+    /// Whether a wait until this time is not over.
+    pub fn is_waiting(&self, until: Timestamp, now: Timestamp) -> bool {
+        self.waits && until > now
     }
 
     /// Names the ledger that the journal belongs to; it is recorded with every contact.

@@ -58,7 +58,8 @@ impl Journal {
     ) -> Result<Option<Timestamp>, JournalError> {
         let moment = JournalTime::new(account, now);
         let stored = self.look(move |connection| stored(connection, &moment));
-        Ok(Some(stored.await?.wait_until).filter(|until| *until > now))
+        let until = stored.await?.wait_until;
+        Ok(Some(until).filter(|until| self.is_waiting(*until, now)))
     }
 
     /// Records where the ledger stood when it took an update: a machine that was granted nothing, or nothing lately, must

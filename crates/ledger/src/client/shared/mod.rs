@@ -92,7 +92,7 @@ impl SharedClient {
     ) -> Self {
         Self {
             ledger,
-            journal,
+            journal: journal.under(policy.after_loss),
             policy,
             clock,
             breaker: CircuitBreaker::default(),
@@ -115,7 +115,7 @@ impl SharedClient {
                 state = self.catch_up(attempt, &state, &mut losses).await?;
             }
             // Behind `catch_up`: a machine that waits charges nothing, and still absorbs (L42).
-            if state.wait_until > self.clock.now() {
+            if self.journal.is_waiting(state.wait_until, self.clock.now()) {
                 return self.refuse_while_waiting(attempt).await.map(Some);
             }
             // From here on, an error does not say whether the ledger holds the charge.

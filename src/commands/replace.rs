@@ -24,7 +24,12 @@ impl Replacement {
             _ => {}
         }
         let file = File::create_new(&beside)?;
-        Ok((Self { beside, path }, file))
+        let replacement = Self { beside, path };
+        // Who could not read the former file cannot read this one.
+        if let Ok(former) = fs::metadata(&replacement.path) {
+            file.set_permissions(former.permissions())?;
+        }
+        Ok((replacement, file))
     }
 
     /// Gives it the name of the file that it replaces.

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
@@ -114,16 +115,19 @@ fn a_file_that_cannot_be_written_whole_is_left_as_it_was() {
     ]);
     assert_eq!(failed.code, 1);
     let catalog = world.state_dir().join("catalog.db");
-    fs::write(&catalog, "this is no catalog").unwrap();
     let file = world.directory.path().join("videos.ndjson");
     fs::write(&file, "old").unwrap();
-    assert_eq!(
-        world
-            .ingest(&["export", "--kind", "video", "--to", file.to_str().unwrap()])
-            .code,
-        1
-    );
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let export = || world.ingest(&["export", "--kind", "video", "--to", file.to_str().unwrap()]);
+    let whole = fs::read(&catalog).unwrap();
+    fs::write(&catalog, "this is no catalog").unwrap();
+    assert_eq!(export().code, 1);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    fs::write(&catalog, whole).unwrap();
+    assert_eq!(export().code, 0);
+    assert_ne!(fs::read_to_string(&file).unwrap(), "old");
+    // What others could not read, they still cannot.
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let names: Vec<_> = fs::read_dir(world.directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name())

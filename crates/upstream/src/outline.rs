@@ -49,11 +49,9 @@ pub fn outline(saved: &SavedResponse) -> Result<Outline, Failure> {
         let why = format!("the response is a refusal (status {status}); save one with records");
         return Err(Failure::Skip(why));
     }
-    let format = format_of(saved);
-    let response = Response {
-        format,
-        ..Response::saved(saved, bounded::DOCUMENT)
-    };
+    let mut response = Response::saved(saved, bounded::DOCUMENT);
+    let format = format_of(saved, &response.body);
+    response.format = format;
     let document = response.document()?;
     let at = Pointer::parse(&unread::elsewhere(&document, format).unwrap_or_default());
     let at = at.map_err(|error| Failure::WrongShape(error.to_string()))?;
@@ -98,12 +96,12 @@ fn is_record(object: &Value) -> bool {
     members().any(is_plain) && !members().any(|value| *value == Value::Array(Vec::new()))
 }
 
-/// The format of a body: by its content type, or else by how it begins.
-fn format_of(saved: &SavedResponse) -> Format {
+/// The format of an unpacked body: by its content type, or else by how it begins.
+fn format_of(saved: &SavedResponse, body: &[u8]) -> Format {
     let mut headers = saved.headers.iter();
     let stated = headers.find(|(name, _)| name == "content-type");
     let stated = stated.map_or("", |(_, value)| value);
-    let text = String::from_utf8_lossy(&saved.body);
+    let text = String::from_utf8_lossy(body);
     let text = text.trim_start_matches('\u{feff}').trim();
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
     let is_json = |text: &str| serde_json::from_str::<Value>(text).is_ok();

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::process::Stdio;
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde_json::Value;
 
 use crate::support::world::World;
 
 /// The file that is written for a response, and what `try` then reads in it. The file is checked, and has at most 40 lines.
-fn drafted(response: &str) -> (String, Value) {
+fn drafted(response: impl AsRef<[u8]>) -> (String, Value) {
     let world = World::new();
     let here = world.directory.path();
     let (saved, written) = (here.join("saved"), here.join("drafted.toml"));
@@ -149,6 +151,15 @@ fn a_saved_response_becomes_a_file_that_is_accepted_and_reads_the_response() {
             "{name}: {tried}\n{text}"
         );
     }
+}
+
+#[test]
+fn a_saved_file_is_known_by_what_is_packed_in_it() {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+    packed.write_all(b"code;place\n007;Rome\n").unwrap();
+    let (text, tried) = drafted(packed.finish().unwrap());
+    assert!(text.contains(r#"format = "csv_semicolon""#), "{text}");
+    assert_eq!(tried["record_count"], 1, "{tried}");
 }
 
 #[test]

@@ -189,9 +189,8 @@ fn interval(job: &Job, candidates: &[Candidate], now: Timestamp) -> Option<Durat
 }
 
 fn costs(job: &Job, passes: &[PassEstimate]) -> Costs {
-    let passes: Vec<&PassEstimate> = passes.iter().collect();
     let with = |job: Job| {
-        let cost = expected_cost(&job, &passes);
+        let cost = expected_cost(&job, passes);
         (Arc::clone(&job.credential.account), cost)
     };
     job.by_credential().map(with).collect()

@@ -28,9 +28,6 @@ impl Admission {
     /// Removes the regions that walk next from the front of the queue: at least one. `requests`: the number of requests
     /// of this run so far. Behind an exhausted limit, regions that make none are admitted one by one, and the units are not read
     /// again for each of them.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
     pub async fn next(
         &mut self,
         context: &Context,
@@ -174,8 +171,8 @@ fn costs(front: &[Candidate], estimates: &[(Arc<Job>, Vec<PassEstimate>)]) -> Co
     // nothing of its `leave` yet.
     let jobs = by_job(front).into_iter().zip(estimates);
     let costs = jobs.map(|((job, candidates), (_, passes))| {
-        let passes: Vec<&PassEstimate> = passes.iter().take(candidates.len()).collect();
-        let cost = expected_cost(&job, &passes);
+        let passes = passes.get(..candidates.len()).unwrap_or(passes);
+        let cost = expected_cost(&job, passes);
         (job, cost)
     });
     costs.collect()

@@ -383,10 +383,11 @@ impl<'a> SharedPass<'a> {
             last_pages: 0,
         };
         let at = StepPosition {
+            step: batch.step,
             pages: batch.cursors.len() as u64,
             empty_pages: batch.empty_pages,
             cursor: batch.cursor().map(str::to_owned),
-            ..StepPosition::first(batch.step)
+            ..StepPosition::default()
         };
         let of_step = (self.job, &self.region, step);
         let of = Of::Batch(Batch::new(batch));
@@ -527,5 +528,24 @@ async fn take(context: &Context, resource: &Resource) -> Result<Lease, StopReaso
         let what = "the run that holds them";
         context.waits.on(resource, what, pausing).await;
         pause = (pause * 2).min(SLOWEST_POLL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_batch_without_a_page_is_requested_again_in_halves() {
+        let refused = |why: fn(String) -> StopReason, is_begun| {
+            let ended = Err(why("404".to_owned()));
+            matches!(Fetched::of(ended, is_begun), Fetched::Refused(_))
+        };
+        assert!(refused(StopReason::Unserved, false));
+        assert!(refused(StopReason::Forbidden, false));
+        assert!(refused(StopReason::Unsendable, false));
+        assert!(!refused(StopReason::Unserved, true));
+        assert!(!refused(StopReason::Forbidden, true));
+        assert!(!refused(StopReason::Failed, false));
     }
 }

@@ -12,9 +12,6 @@ use ingest_quota::Timestamp;
 
 /// Returns every selected region with its state at `now`. A job with slices has a candidate for each slice that is left, or one
 /// without a slice where none is.
-///
-/// # Errors
-/// When the catalog cannot be read.
 pub async fn candidates(
     catalog: &CatalogReader,
     selection: &Selection,
@@ -44,9 +41,6 @@ pub async fn candidates(
 }
 
 /// Returns a candidate as the catalog has it at `now`; `None` if its slice is complete.
-///
-/// # Errors
-/// When the catalog cannot be read.
 pub async fn reread(
     catalog: &CatalogReader,
     candidate: &Candidate,

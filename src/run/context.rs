@@ -202,9 +202,6 @@ impl Context {
     }
 
     /// Updates the catalog where the steps of a job were edited since a pass stopped.
-    ///
-    /// # Errors
-    /// When the catalog cannot be written.
     pub async fn fit_to_job(
         &self,
         (job, region): (&Job, &Region),
@@ -222,9 +219,6 @@ impl Context {
 
     /// Makes the next pass request the pages of a call in full: a page that did not change does not show again what speaks against its
     /// list.
-    ///
-    /// # Errors
-    /// When the catalog cannot be written.
     pub async fn forget_tags(&self, job: &Job, call: &Call) -> Result<(), CatalogError> {
         let upstream = &job.credential.upstream.name;
         match call.etag {

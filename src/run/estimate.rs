@@ -61,9 +61,6 @@ struct NamedIds {
 
 impl Estimator<'_> {
     /// Estimates the pass of each candidate, in their order.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
     pub async fn passes(
         self,
         candidates: &[&Candidate],
@@ -90,9 +87,6 @@ impl Estimator<'_> {
 
     /// Returns the most that new passes of these candidates charge; `None` where nothing bounds it, or where an unfinished pass
     /// names ids that only a query could count.
-    ///
-    /// # Errors
-    /// When the catalog cannot be read.
     pub async fn most(self, candidates: &[&Candidate]) -> Result<Option<Cost>, CatalogError> {
         let resumes = candidates
             .iter()
@@ -101,14 +95,12 @@ impl Estimator<'_> {
             return Ok(None);
         }
         let passes = self.listings(candidates);
-        let passes: Vec<&PassEstimate> = passes.iter().collect();
         Ok(cost_of(self.job, &passes, |range| range.max))
     }
 
     /// Returns the least that passes of these candidates charge, whatever ids their pages name.
     pub fn least(self, candidates: &[&Candidate]) -> Cost {
         let passes = self.listings(candidates);
-        let passes: Vec<&PassEstimate> = passes.iter().collect();
         cost_of(self.job, &passes, |range| Some(range.min)).unwrap_or_default()
     }
 
@@ -252,11 +244,7 @@ pub const ONE_GROUP: u64 = 1;
 /// Returns the requests of each step, by its index, of these passes of a job. The passes of one admitted group share batches, so
 /// that each group can end with a partial one. The bounds include no retries.
 #[must_use]
-pub fn requests(
-    job: &Job,
-    estimates: &[&PassEstimate],
-    most_groups: u64,
-) -> BTreeMap<usize, Range> {
+pub fn requests(job: &Job, estimates: &[PassEstimate], most_groups: u64) -> BTreeMap<usize, Range> {
     let mut requests = BTreeMap::new();
     for (index, step) in job.steps.iter().enumerate() {
         let range = match &step.ids {
@@ -277,7 +265,7 @@ pub fn requests(
 
 /// Returns what these passes of a job are expected to charge.
 #[must_use]
-pub fn expected_cost(job: &Job, estimates: &[&PassEstimate]) -> Cost {
+pub fn expected_cost(job: &Job, estimates: &[PassEstimate]) -> Cost {
     cost_of(job, estimates, |range| Some(range.expected)).unwrap_or_default()
 }
 
@@ -285,7 +273,7 @@ pub fn expected_cost(job: &Job, estimates: &[&PassEstimate]) -> Cost {
 /// the requests of a step. Pages charge limits of their region, and batches those of all regions.
 fn cost_of(
     job: &Job,
-    estimates: &[&PassEstimate],
+    estimates: &[PassEstimate],
     count: impl Fn(&Range) -> Option<u64>,
 ) -> Option<Cost> {
     let (mut cost, shared) = (Cost::none(), Region::shared());
@@ -508,7 +496,7 @@ mod tests {
             steps: vec![StepPosition {
                 pages,
                 cursor: cursor.map(str::to_owned),
-                ..StepPosition::first(0)
+                ..StepPosition::default()
             }],
             batches: Vec::new(),
             landed: 0,

@@ -39,9 +39,6 @@ impl KnownCall {
 
 impl KnownCalls {
     /// Reads what the catalog has.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub async fn load(&self, catalog: &CatalogReader) -> Result<(), CatalogError> {
         let facts = catalog.call_facts().await?;
         let mut known = self.0.lock();

@@ -37,9 +37,6 @@ impl LearnedCosts {
 }
 
 /// Returns the selection with its calls at the costs that earlier runs learned.
-///
-/// # Errors
-/// When the catalog cannot be read.
 pub async fn learned(
     catalog: &CatalogReader,
     selection: Selection,
@@ -76,46 +73,40 @@ pub async fn learned(
 /// Returns the true cost of a page: the reported units, and the charged ones of limits without a report.
 #[must_use]
 pub fn truth(charged: &Cost, reported: &BTreeMap<LimitName, Units>) -> Cost {
-    let of = |(limit, units): (&LimitName, Units)| {
-        (limit.clone(), reported.get(limit).copied().unwrap_or(units))
-    };
-    charged.iter().map(of).collect()
+    of_each(charged, |limit, units| {
+        reported.get(limit).copied().unwrap_or(units)
+    })
 }
 
 /// Returns the true cost of a request without a page. It can have cost more than its charge. A report of less is not used, since it
 /// is not certain.
 #[must_use]
 pub fn truth_of_a_refusal(charged: &Cost, reported: &BTreeMap<LimitName, Units>) -> Cost {
-    charged
-        .iter()
-        .map(|(limit, units)| {
-            (
-                limit.clone(),
-                reported
-                    .get(limit)
-                    .map_or(units, |reported| units.max(*reported)),
-            )
-        })
-        .collect()
+    of_each(charged, |limit, units| {
+        reported.get(limit).copied().unwrap_or(units).max(units)
+    })
 }
 
 /// Returns the smaller of two costs of one call, for each limit.
 #[must_use]
 pub fn lower_of(charged: &Cost, configured: &Cost) -> Cost {
-    charged
-        .iter()
-        .map(|(limit, units)| (limit.clone(), units.min(configured.of(limit))))
-        .collect()
+    of_each(charged, |limit, units| units.min(configured.of(limit)))
 }
 
 /// Returns the next estimate: it rises at once and falls slowly, since a request that costs more than its estimate overspends a
 /// limit. It is at least one unit of each limit, so that an exhausted limit is noticed.
 fn next(estimate: &Cost, truth: &Cost) -> Cost {
-    let learned = |(limit, units): (&LimitName, Units)| {
+    of_each(estimate, |limit, units| {
         let slow = Units::new((units.times(3) + truth.of(limit)).get() / 4);
-        (limit.clone(), truth.of(limit).max(slow).max(Units::new(1)))
-    };
-    estimate.iter().map(learned).collect()
+        truth.of(limit).max(slow).max(Units::new(1))
+    })
+}
+
+/// Changes the units of each limit.
+fn of_each(cost: &Cost, change: impl Fn(&LimitName, Units) -> Units) -> Cost {
+    cost.iter()
+        .map(|(limit, units)| (limit.clone(), change(limit, units)))
+        .collect()
 }
 
 /// Returns the call at another cost, up to the most that the job's limits could grant: above it no charge could ever be
@@ -123,16 +114,15 @@ fn next(estimate: &Cost, truth: &Cost) -> Cost {
 fn at(job: &Job, call: &Arc<Call>, cost: &Cost) -> Arc<Call> {
     let leave = job.leave.of(&job.credential);
     let most = |limit: &str| most(&job.credential, limit).saturating_sub(leave.of(limit));
-    let settled = call.cost.iter().map(|(limit, configured)| {
-        let learned = if call.settle.contains_key(limit) {
-            cost.of(limit)
-        } else {
-            configured
+    let settled = |limit: &LimitName, configured| {
+        let learned = match call.settle.contains_key(limit) {
+            true => cost.of(limit),
+            false => configured,
         };
-        (limit.clone(), learned.min(most(limit)).max(Units::new(1)))
-    });
+        learned.min(most(limit)).max(Units::new(1))
+    };
     Arc::new(Call {
-        cost: settled.collect(),
+        cost: of_each(&call.cost, settled),
         ..Call::clone(call)
     })
 }

@@ -37,6 +37,7 @@ use thiserror::Error;
 
 use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
+use ingest_quota::Timestamp;
 
 pub use attempt::fetch_once;
 pub use blocked::Blocked;
@@ -98,7 +99,7 @@ pub async fn run_over(
     let now = context.clock.now();
     let known = context.known_calls.load(&context.catalog);
     context.waits.on("the run", "the catalog", known).await?;
-    let (mut due, not_due): (Vec<Candidate>, Vec<Candidate>) =
+    let (due, not_due): (Vec<Candidate>, Vec<Candidate>) =
         candidates.into_iter().partition(|one| one.is_due(now));
     // Asked once before anything walks: otherwise each region would fail with the same message.
     if let Err(error) = some_credential(context, &due).await {
@@ -106,12 +107,35 @@ pub async fn run_over(
         context.store_not_walked(&due, Some(&reason)).await;
         return Err(error);
     }
+    let queue = in_order(context, due, now);
+    let mut walked = Walked::default();
+    context.progress.planned(queue.len());
+    let left = walk_all(context, queue, &mut walked).await;
+    walked.add_not_walked(&left, PassOutcome::Interrupted, None);
+    walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
+    // A signal asks for a quick end, and the next run deletes the same records.
+    if context.stop.signal().is_none() {
+        delete_unseen(context, selection, &mut walked.deletions).await;
+    }
+    let report = report(context, selection, walked);
+    Ok(context.waits.on("the report", "the ledger", report).await)
+}
+
+/// Returns the regions in the order in which they walk: fairest first, behind them those at which their credential was rejected.
+fn in_order(context: &Context, mut due: Vec<Candidate>, now: Timestamp) -> VecDeque<Candidate> {
     fairest_first(&mut due, now);
     let credentials = &context.blocked.credentials;
     due.sort_by_cached_key(|one| credentials.was_rejected_at(&one.job, &one.region.key()));
-    let mut queue = VecDeque::from(due);
-    let (mut walked, mut admission) = (Walked::default(), Admission::default());
-    context.progress.planned(queue.len());
+    due.into()
+}
+
+/// Admits and walks regions until none is left, or a signal ends the run. Returns those that are left then.
+async fn walk_all(
+    context: &Context,
+    mut queue: VecDeque<Candidate>,
+    walked: &mut Walked,
+) -> Vec<Candidate> {
+    let mut admission = Admission::default();
     while !queue.is_empty() && context.stop.signal().is_none() {
         // For each group anew: what the regions before it really used is known by now.
         let admitted = admission.next(context, &mut queue, walked.requests());
@@ -119,7 +143,7 @@ pub async fn run_over(
             .waits
             .on("the choice of regions", "catalog and ledger", admitted);
         match admitted.await {
-            Ok(admitted) => walk_admitted(context, admitted, &mut walked).await,
+            Ok(admitted) => walk_admitted(context, admitted, walked).await,
             Err(reason) => {
                 // The catalog cannot be read, which concerns all that are left.
                 let left = Vec::from(std::mem::take(&mut queue));
@@ -128,25 +152,19 @@ pub async fn run_over(
             }
         }
     }
-    let left = Vec::from(queue);
-    walked.add_not_walked(&left, PassOutcome::Interrupted, None);
-    walked.add_not_walked(&not_due, PassOutcome::NotDue, None);
-    // A signal asks for a quick end, and the next run deletes the same records.
-    if context.stop.signal().is_none()
-        && let Err(error) = context
-            .waits
-            .on(
-                "the deletion of old records",
-                "the catalog",
-                retention::drop_unseen(context, selection, &mut walked.deletions),
-            )
-            .await
-    {
+    queue.into()
+}
+
+/// Deletes records that no response contained within `keep`.
+async fn delete_unseen(context: &Context, selection: &Selection, deletions: &mut Vec<Deletion>) {
+    let deleted = retention::drop_unseen(context, selection, deletions);
+    let deleted = context
+        .waits
+        .on("the deletion of old records", "the catalog", deleted);
+    if let Err(error) = deleted.await {
         tracing::error!(%error, "cannot delete records that were not seen within `keep`; the next \
             run tries again");
     }
-    let report = report(context, selection, walked);
-    Ok(context.waits.on("the report", "the ledger", report).await)
 }
 
 /// Checks that at least one credential of the due jobs can be used. Where only some cannot, their regions fail and say why.

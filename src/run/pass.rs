@@ -63,6 +63,10 @@ impl PassList {
     fn new(candidate: &Candidate, (index, step): (usize, &Step), now: Timestamp) -> Self {
         let (state, open) = (&candidate.state, candidate.resumable(now));
         let at = open.and_then(|pass| pass.steps.iter().find(|at| at.step == index));
+        let before_its_first_page = || StepPosition {
+            step: index,
+            ..StepPosition::default()
+        };
         let known = candidate.known_list(step).copied();
         let filled = state.last_filled.iter().find(|(step, _)| *step == index);
         let is_last = |list: &KnownList| {
@@ -70,7 +74,7 @@ impl PassList {
             list.is_whole && is_of_last && !step.call.names_changes()
         };
         Self {
-            at: at.cloned().unwrap_or_else(|| StepPosition::first(index)),
+            at: at.cloned().unwrap_or_else(before_its_first_page),
             lasting: candidate.lasting.get(&index).cloned(),
             last_filled: match step.stop_at_known {
                 Some(_) => known.map_or(0, |list| list.filled),
@@ -172,9 +176,6 @@ impl Pass {
     }
 
     /// Ends it: as doubtful, or as complete, and marks the records as gone that its lists lost.
-    ///
-    /// # Errors
-    /// When the catalog cannot be written.
     pub async fn complete(&mut self, context: &Context) -> Result<(), StopReason> {
         for (step, PassList { at, .. }) in self.steps() {
             // One that `max_pages` cut did not end.

@@ -81,8 +81,8 @@ pub struct OpenPass {
     pub landed: i64,
 }
 
-/// How far a step of a pass got.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How far a step of a pass got; by default, a step before its first page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StepPosition {
     /// The step's index in its job.
     pub step: usize,
@@ -96,21 +96,6 @@ pub struct StepPosition {
     pub empty_pages: u64,
     /// What its pages showed of the list.
     pub list: ListSoFar,
-}
-
-impl StepPosition {
-    /// Before the first page of a step.
-    #[must_use]
-    pub fn first(step: usize) -> Self {
-        Self {
-            step,
-            pages: 0,
-            cursor: None,
-            request: None,
-            empty_pages: 0,
-            list: ListSoFar::default(),
-        }
-    }
 }
 
 /// How the steps of an unfinished pass differ from the steps that its job has now.

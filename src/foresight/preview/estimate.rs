@@ -136,7 +136,7 @@ fn batch_steps(
     most_groups: u64,
     due_jobs: &[Arc<Job>],
 ) -> Vec<Estimated> {
-    let requests = requests(job, &passes.iter().collect::<Vec<_>>(), most_groups);
+    let requests = requests(job, passes, most_groups);
     let mut steps = Vec::new();
     for (index, step) in job.steps.iter().enumerate() {
         if step.ids.is_none() {

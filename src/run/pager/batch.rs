@@ -125,9 +125,6 @@ impl List<'_> {
     }
 
     /// Lands that the upstream refused the only id of a batch: it counts as fetched at `absent_at`; `None`: now.
-    ///
-    /// # Errors
-    /// When the catalog cannot be written.
     pub async fn leave_out_id(&mut self, absent_at: Option<Timestamp>) -> Result<(), StopReason> {
         self.advance(None, false);
         let pass = self.pass.lock().await;

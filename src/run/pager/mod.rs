@@ -1,6 +1,7 @@
 //! One list, page after page: a step of a region's pass, or a batch of ids.
 
 mod batch;
+mod proof;
 mod step;
 
 use std::sync::OnceLock;
@@ -245,7 +246,7 @@ impl<'a> List<'a> {
         let notes = self.start.greatest.see(self.job, self.step, since, &page);
         notes.into_iter().for_each(|note| self.said.note(note));
         match self.of {
-            Of::Step(_) => self.land_in_step(page, verdict, lacks_some).await?,
+            Of::Step(of) => self.land_in_step(of, page, verdict, lacks_some).await?,
             Of::Batch(_) => self.land_in_batch(page, verdict).await?,
         }
         if has_proved {
@@ -395,49 +396,6 @@ impl<'a> List<'a> {
         true
     }
 
-    /// Waits for the turn to request a further page that tells how lists of the call end, unless another list has found out
-    /// meanwhile.
-    async fn ask(&mut self) -> Result<(), StopReason> {
-        let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
-        let known = &self.context.known_calls;
-        let turn = known.prove(upstream, call);
-        let (waits, job) = (&self.context.waits, &self.job.name);
-        let task = format_args!("{} of {job}", self.region.key());
-        let listed = waits.begin(task, "how other lists of the call end");
-        let mut stop = self.context.stop.clone();
-        self.proof = tokio::select! {
-            // A run that is told to stop sends no further page, even where its turn came at the same moment.
-            biased;
-            () = stop.wait() => return Err(StopReason::Interrupted(None)),
-            turn = turn => Some(turn),
-        };
-        drop(listed);
-        if self.review.learn(known.of(upstream, call)) {
-            self.proof = None;
-            return self.end(true, false, Vec::new()).await;
-        }
-        Ok(())
-    }
-
-    /// Keeps what the list shows of its call; of a doubtful one the errors alone.
-    async fn learn(&mut self) -> Result<(), StopReason> {
-        let (upstream, call) = (&self.job.credential.upstream, &self.step.call);
-        if !self.review.has_begun() {
-            return Ok(());
-        }
-        let shown = self.review.shown();
-        let alone = self.said.is_doubtful().then(|| shown.errors_alone());
-        let shown = alone.as_ref().unwrap_or(shown);
-        if let Some(facts) = self.context.known_calls.add(upstream, call, shown) {
-            let stored = self.context.catalog.store_call_facts(facts);
-            self.context
-                .waits
-                .on("what a call shows", "the catalog", stored)
-                .await?;
-        }
-        Ok(())
-    }
-
     /// Ends the list behind its last landed page, with the doubts that this shows. `cut`: the next pass has to begin where it did.
     async fn end(
         &mut self,
@@ -477,7 +435,10 @@ impl<'a> List<'a> {
             self.said.note(note);
         }
         // The list is read from its beginning.
-        self.at = StepPosition::first(self.at.step);
+        self.at = StepPosition {
+            step: self.at.step,
+            ..StepPosition::default()
+        };
         let (job, step, last_pages) = (self.job, self.step, self.start.last_pages);
         let known = &self.context.known_calls;
         let known = known.of(&job.credential.upstream, &step.call);

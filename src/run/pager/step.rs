@@ -12,6 +12,7 @@ const ENDS_EARLY: &str = "the list ended before any record that earlier passes k
                           next one reads on to what the passes before this one knew (`--relist` reads everything)";
 
 /// A step of a region's pass.
+#[derive(Clone, Copy)]
 pub struct StepOfPass {
     /// Whether the pass has doubts about its lists.
     pub is_doubtful: bool,
@@ -27,13 +28,11 @@ impl List<'_> {
     /// Lands a page of a step. `lacks_some`: some of its records have no id, or are not stored.
     pub(super) async fn land_in_step(
         &mut self,
+        of: StepOfPass,
         mut page: Page,
         verdict: Verdict,
         lacks_some: bool,
     ) -> Result<(), StopReason> {
-        let Of::Step(of) = &self.of else {
-            return Ok(());
-        };
         let is_doubtful = self.said.is_doubtful() || of.is_doubtful;
         if is_doubtful {
             // What speaks against the list is not shown again for a page that did not change.
@@ -144,9 +143,6 @@ impl List<'_> {
 
     /// Judges a step's list by what all its pages showed, those of earlier runs included, once its end is proved or it reached what
     /// is known.
-    ///
-    /// # Errors
-    /// When the catalog cannot be written.
     pub async fn judge(&mut self) -> Result<(), StopReason> {
         let list = &self.at.list;
         if !(list.is_ended || list.is_known) || self.said.is_doubtful() {

@@ -113,19 +113,12 @@ impl Forecast {
 }
 
 fn headline(forecast: &Forecast) -> Vec<String> {
-    let mut lines = vec![match forecast.stopped_runs {
-        0 => format!(
-            "{} runs until {}; no limit stops any.",
-            count(forecast.runs),
-            instant(forecast.until)
-        ),
-        stopped => format!(
-            "{} runs until {}; a limit stops {} of them.",
-            count(forecast.runs),
-            instant(forecast.until),
-            count(stopped)
-        ),
-    }];
+    let (runs, until) = (count(forecast.runs), instant(forecast.until));
+    let stopped = match forecast.stopped_runs {
+        0 => "no limit stops any".to_owned(),
+        stopped => format!("a limit stops {} of them", count(stopped)),
+    };
+    let mut lines = vec![format!("{runs} runs until {until}; {stopped}.")];
     lines.extend(forecast.closed.iter().map(|closed| {
         format!(
             "{}/{} is closed by the upstream until {}, or by hand; MIN INTERVAL and MAX REGIONS are for when it is open.",

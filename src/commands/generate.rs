@@ -1,10 +1,8 @@
 //! `ingest completions`, `ingest man` and `ingest schema`: generated from the definitions of the command line and of quotas.toml.
 
-use std::io;
-
 use clap_complete::Shell;
 
-use super::{Error, completion};
+use super::{Error, completion, output};
 use crate::cli::command;
 use crate::exit::Exit;
 use ingest_config as config;
@@ -53,10 +51,6 @@ pub fn schema() -> Result<Exit, Error> {
 }
 
 fn write(bytes: &[u8]) -> Result<Exit, Error> {
-    match io::Write::write_all(&mut io::stdout().lock(), bytes) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::io("cannot write to stdout")(error))
-        }
-        _ => Ok(Exit::Success),
-    }
+    output::bytes(bytes)?;
+    Ok(Exit::Success)
 }

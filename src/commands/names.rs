@@ -1,6 +1,6 @@
 //! Errors about names that the configuration lacks, each with the one that is probably meant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Error;
@@ -15,6 +15,12 @@ pub fn account_named(accounts: &[Arc<Account>], name: &str) -> Result<Arc<Accoun
     found
         .cloned()
         .ok_or_else(|| unknown("account", name, known))
+}
+
+/// What has a name that the command line, or a request, has.
+pub fn named<'m, V>(what: &str, map: &'m BTreeMap<String, V>, name: &str) -> Result<&'m V, Error> {
+    let known = map.keys().map(String::as_str);
+    map.get(name).ok_or_else(|| unknown(what, name, known))
 }
 
 /// Returns an error about an unknown name.

@@ -18,9 +18,9 @@ pub fn json(value: &impl Serialize) -> Result<(), Error> {
     text_line(&json_safe(&text))
 }
 
-/// Writes text unchanged.
-pub fn text(text: &str) -> Result<(), Error> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+/// Writes what is ready, unchanged.
+pub fn bytes(bytes: &[u8]) -> Result<(), Error> {
+    match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.map_err(Error::io("cannot write to stdout")),
     }
@@ -28,10 +28,7 @@ pub fn text(text: &str) -> Result<(), Error> {
 
 /// Writes text and a newline. Text from upstreams and files goes through [`shown`] first.
 pub fn text_line(text: &str) -> Result<(), Error> {
-    match writeln!(io::stdout().lock(), "{text}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(Error::io("cannot write to stdout")),
-    }
+    bytes(format!("{text}\n").as_bytes())
 }
 
 /// Writes text and a newline to stderr. A failure to write is no failure of the run.

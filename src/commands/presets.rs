@@ -91,7 +91,7 @@ pub fn init(global: &Global, args: &InitArgs) -> Result<Exit, Error> {
     };
     let text = format!("{SCHEMA}./quotas.schema.json\n{}", without_schema(&text));
     if args.file == Path::new(STDOUT) {
-        output::text(&text)?;
+        output::bytes(text.as_bytes())?;
         return Ok(Exit::Success);
     }
     write(&args.file, &text)?;

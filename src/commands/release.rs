@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::charge::id_of;
 use super::environment::Environment;
-use super::names::{account_named, unknown};
+use super::names::{account_named, named};
 use super::output::Message;
 use super::refill::charging_ledger;
 use super::{Error, output};
@@ -59,15 +59,13 @@ pub async fn release(global: &Global, args: &ReleaseArgs) -> Result<Exit, Error>
 /// No account or several have the id, or the account has no such limit.
 pub async fn correct(
     ledger: &dyn LedgerClient,
-    (accounts, named): (&[Arc<Account>], Option<&str>),
+    (accounts, chosen): (&[Arc<Account>], Option<&str>),
     id: &ChargeId,
     units: &Cost,
 ) -> Result<Correction, Error> {
-    let (account, located) = locate(ledger, accounts, named, id).await?;
-    let known = || account.limits.keys().map(String::as_str);
-    let mut limits = units.limits();
-    if let Some(limit) = limits.find(|limit| !account.limits.contains_key(*limit)) {
-        return Err(unknown("limit", limit, known()));
+    let (account, located) = locate(ledger, accounts, chosen, id).await?;
+    for limit in units.limits() {
+        named("limit", &account.limits, limit)?;
     }
     // Found again with the correction: another process may have released it meanwhile, and a release is final.
     let found = match &located {
@@ -90,19 +88,10 @@ async fn locate(
     account: Option<&str>,
     id: &ChargeId,
 ) -> Result<(Arc<Account>, Found), Error> {
-    match account {
-        Some(name) => one_of(ledger, account_named(accounts, name)?, id).await,
-        None => find(ledger, accounts, id).await,
-    }
-}
-
-/// Returns the charge in a named account: another machine can have charged an id that this one does not have.
-async fn one_of(
-    ledger: &dyn LedgerClient,
-    account: Arc<Account>,
-    id: &ChargeId,
-) -> Result<(Arc<Account>, Found), Error> {
-    let name = &account.name;
+    let Some(name) = account else {
+        return find(ledger, accounts, id).await;
+    };
+    let account = account_named(accounts, name)?;
     match ledger.find(&account, id).await? {
         Found::Unknown => Err(unknown_charge(&format!("account {name} has no"), id)),
         found => Ok((account, found)),

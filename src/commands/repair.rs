@@ -1,10 +1,10 @@
 //! `ingest repair`: checks the files of the state directory completely, and rebuilds what can be derived from the rest. It
 //! never changes a record, a charge or a cursor.
 
+use std::io;
 use std::path::Path;
 
 use serde::Serialize;
-
 use serde_json::json;
 
 use super::environment::{CATALOG_FILE, Environment};
@@ -53,25 +53,24 @@ pub async fn repair(global: &Global) -> Result<Exit, Error> {
     let mut repaired = Vec::new();
     for (file, name) in FILES {
         let path = environment.state_dir.join(file);
-        if let Some(lost) = lost(&environment, file).await {
-            repaired.push(Repaired {
-                file: path.display().to_string(),
-                outcome: Outcome::Damaged,
-                detail: lost,
-            });
-            working.count(1);
-        } else if sqlite::is_there(&path, name)? {
-            let mut one = one(path).await?;
-            if file == file_of(&environment.config.ledger.store)
-                && one.outcome != Outcome::Damaged
-                && let Ok(ledger) = recorded_ledger(&environment)
-                && let Some(restored) = restored(&environment, &*ledger).await
-            {
-                one.detail = format!("{}; {restored}", one.detail);
-            }
-            repaired.push(one);
-            working.count(1);
+        let (outcome, mut detail) = match lost(&environment, file).await {
+            Some(lost) => (Outcome::Damaged, lost),
+            None if !sqlite::is_there(&path, name)? => continue,
+            None => mended(&path).await?,
+        };
+        if file == file_of(&environment.config.ledger.store)
+            && outcome != Outcome::Damaged
+            && let Ok(ledger) = recorded_ledger(&environment)
+            && let Some(restored) = restored(&environment, &*ledger).await
+        {
+            detail = format!("{detail}; {restored}");
         }
+        repaired.push(Repaired {
+            file: path.display().to_string(),
+            outcome,
+            detail,
+        });
+        working.count(1);
     }
     if let Some(database) = environment.database() {
         repaired.push(shared(&environment, database).await?);
@@ -97,22 +96,16 @@ async fn lost(environment: &Environment, file: &str) -> Option<String> {
     no_catalog.lost(environment, &*ledger).await
 }
 
-async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
-    let file = path.display().to_string();
-    if let Some(detail) = foreign(&path) {
-        return Ok(Repaired {
-            detail: output::without_path(&detail, &file),
-            file,
-            outcome: Outcome::Damaged,
-        });
+/// Mends a file, and returns what became of it.
+async fn mended(path: &Path) -> Result<(Outcome, String), Error> {
+    let shown = path.display().to_string();
+    if let Some(why) = foreign(path) {
+        return Ok((Outcome::Damaged, output::without_path(&why, &shown)));
     }
-    let looked = {
-        let path = path.clone();
-        apart(move || sqlite::mend(&path)).await
-    };
-    let looked =
-        looked.map_err(|error| Error::io("cannot repair")(std::io::Error::other(error)))?;
-    let (outcome, mut detail) = match looked {
+    let file = path.to_owned();
+    let looked = apart(move || sqlite::mend(&file)).await;
+    let looked = looked.map_err(|error| Error::io("cannot repair")(io::Error::other(error)))?;
+    let (outcome, detail) = match looked {
         Ok(Integrity::Whole) => (Outcome::Whole, "is intact".to_owned()),
         Ok(Integrity::Mended) => (
             Outcome::Mended,
@@ -121,23 +114,15 @@ async fn one(path: std::path::PathBuf) -> Result<Repaired, Error> {
         Ok(Integrity::Damaged(complaints)) => (Outcome::Damaged, damaged(&complaints.join("; "))),
         Err(error) => (Outcome::Damaged, sqlite::explain(&error)),
     };
-    if outcome != Outcome::Damaged && path.ends_with(CATALOG_FILE) {
-        match rebuilt(&path).await {
-            Ok(done) => detail = format!("{detail}; {done}"),
-            Err(error) => {
-                let detail = output::without_path(&error.to_string(), &file);
-                return Ok(Repaired {
-                    file,
-                    outcome: Outcome::Damaged,
-                    detail,
-                });
-            }
-        }
+    if outcome == Outcome::Damaged || !path.ends_with(CATALOG_FILE) {
+        return Ok((outcome, detail));
     }
-    Ok(Repaired {
-        file,
-        outcome,
-        detail,
+    Ok(match rebuilt(path).await {
+        Ok(done) => (outcome, format!("{detail}; {done}")),
+        Err(error) => {
+            let why = output::without_path(&error.to_string(), &shown);
+            (Outcome::Damaged, why)
+        }
     })
 }
 

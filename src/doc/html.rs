@@ -210,7 +210,7 @@ fn bar(bar: &Bar) -> String {
     )
 }
 
-/// The most columns of a chart; of more, each shown one has the most units of a few.
+/// The most columns of a chart.
 const MOST_COLUMNS: usize = 120;
 /// The colours of the style sheet. The series beyond them share the last one.
 const COLOURS: usize = 8;
@@ -218,18 +218,9 @@ const COLOURS: usize = 8;
 /// Series upon series in each column, with the values in words: a screen reader and a touch of a column get those of each.
 fn chart(chart: &Chart) -> String {
     let series = in_colours(&chart.series);
-    let few = chart.times.len().div_ceil(MOST_COLUMNS).max(1);
-    // Of a few columns, the one with the most units stands for all.
-    let places: Vec<usize> = (0..chart.times.len()).collect();
-    let places: Vec<usize> = places
-        .chunks(few)
-        .filter_map(|few| few.iter().copied().max_by_key(|at| chart.total(*at)))
-        .collect();
-    let most = places
-        .iter()
-        .map(|at| chart.total(*at))
-        .max()
-        .unwrap_or_default();
+    let places = chart.gathered(MOST_COLUMNS);
+    let most = places.iter().map(|at| chart.total(*at)).max();
+    let most = most.unwrap_or_default();
     let top = most.max(chart.line.unwrap_or_default()).max(1);
     let last = series.iter().map(|(name, units)| {
         let last = units.last().copied().unwrap_or_default();

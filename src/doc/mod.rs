@@ -376,6 +376,23 @@ impl Head {
     }
 }
 
+impl Chart {
+    /// At most so many columns: of each few, the one with the most units stands for all.
+    pub fn gathered(&self, most: usize) -> Vec<usize> {
+        let few = self.times.len().div_ceil(most).max(1);
+        let columns: Vec<usize> = (0..self.times.len()).collect();
+        let greatest = |few: &[usize]| few.iter().copied().max_by_key(|at| self.total(*at));
+        columns.chunks(few).filter_map(greatest).collect()
+    }
+
+    /// The units of all series in a column.
+    pub fn total(&self, column: usize) -> u64 {
+        let units = self.series.iter();
+        let units = units.filter_map(|(_, units)| units.get(column));
+        units.copied().fold(0, u64::saturating_add)
+    }
+}
+
 impl Share {
     /// Its word, which is its name in the style sheet too where it is one.
     pub const fn word(self) -> &'static str {

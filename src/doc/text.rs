@@ -353,7 +353,9 @@ const SCALE: usize = 11;
 
 impl Chart {
     fn text(&self, screen: Screen) -> String {
-        let columns = self.gathered(screen);
+        let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
+        let columns = self.gathered(width).into_iter();
+        let columns: Vec<u64> = columns.map(|at| self.total(at)).collect();
         let most = columns.iter().copied().max().unwrap_or_default();
         let top = most.max(self.line.unwrap_or_default()).max(1);
         let row = |row: u64| {
@@ -380,25 +382,6 @@ impl Chart {
             "─".repeat(columns.len()),
             ""
         )
-    }
-
-    /// The most of each few columns, so that the chart fits a line.
-    fn gathered(&self, screen: Screen) -> Vec<u64> {
-        let width = screen.width.unwrap_or(80).saturating_sub(SCALE + 1).max(24);
-        let few = self.times.len().div_ceil(width).max(1);
-        let all: Vec<u64> = (0..self.times.len()).map(|at| self.total(at)).collect();
-        all.chunks(few)
-            .map(|few| few.iter().copied().max().unwrap_or_default())
-            .collect()
-    }
-
-    /// The units of all series in a column.
-    pub fn total(&self, column: usize) -> u64 {
-        let units = self
-            .series
-            .iter()
-            .filter_map(|(_, units)| units.get(column));
-        units.copied().fold(0, u64::saturating_add)
     }
 }
 

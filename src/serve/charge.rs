@@ -13,9 +13,8 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::LengthLimitError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Handle;
-use tokio::sync::{OnceCell, Semaphore};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::sync::OnceCell;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::App;
@@ -23,6 +22,7 @@ use super::api::{JSON, json_text};
 use super::auth::{TokenClient, only};
 use super::fields::whole_seconds;
 use super::problem::{Problem, RETRY};
+use super::turns::{Turns, apart};
 use crate::commands::Error;
 use crate::commands::charge::{
     ChargeOrder, ChargeReport, Charging, OrderedCost, WhyRefused, Word, id_of,
@@ -40,22 +40,20 @@ const LONGEST_BODY: usize = 64 * 1024;
 const BODY: Duration = Duration::from_secs(10);
 /// The most charges of a ledger in a file at once. They take turns there anyway, and each opens the file.
 const MOST_IN_FILE: usize = 8;
-/// How long a charge waits for its turn.
-const TURN: Duration = Duration::from_secs(10);
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The ledger, while the server charges it.
 pub struct Charges {
     /// A shared ledger stays open, so that a charge needs no new connection.
     shared: OnceCell<Arc<dyn LedgerClient>>,
-    turns: Arc<Semaphore>,
+    turns: Turns,
 }
 
 impl Default for Charges {
     fn default() -> Self {
         Self {
             shared: OnceCell::new(),
-            turns: Arc::new(Semaphore::new(MOST_IN_FILE)),
+            turns: Turns::of(MOST_IN_FILE),
         }
     }
 }
@@ -377,14 +375,11 @@ impl App {
             let ledger = self.charges.shared.get_or_try_init(open).await?;
             return work(Arc::clone(ledger)).await;
         }
-        let turn = timeout(TURN, Arc::clone(&self.charges.turns).acquire_owned());
-        let turn = turn.await.map_err(|_| Problem::busy())?;
-        let (environment, runtime) = (Arc::clone(&self.environment), Handle::current());
-        // Away from the threads that answer, since a file waits for its disk. The turn goes with the work: a client that hangs
-        // up ends its request, and the file is still open.
-        let worked = spawn_blocking(move || {
+        let turn = self.charges.turns.take().await?;
+        let environment = Arc::clone(&self.environment);
+        let worked = apart(move || async move {
             let _turn = turn;
-            runtime.block_on(async { work(open(&environment).await?).await })
+            work(open(&environment).await?).await
         });
         worked.await.map_err(unfinished)?
     }

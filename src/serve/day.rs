@@ -15,7 +15,7 @@ const HOURS: u32 = 24;
 
 /// The units in a limit's window at the end of each hour, oldest first, by job. A window that is shorter than an hour would show
 /// the last minute of each alone: then they are the units of the whole hour.
-type ByJob = BTreeMap<String, Vec<u64>>;
+type ByJob<'c> = BTreeMap<&'c str, Vec<u64>>;
 
 /// A chart for each limit that was charged, by account and limit.
 pub struct DayCharts(BTreeMap<(String, LimitName), Chart>);
@@ -42,18 +42,18 @@ pub async fn charts(environment: &Environment, now: Timestamp) -> Result<DayChar
             windows.add(charge, &mut limits);
         }
         for (limit, spent) in limits {
-            let Some(counted) = account.limits.get(&limit) else {
+            let Some(counted) = account.limits.get(limit) else {
                 continue;
             };
             let chart = chart(&format!("{}/{limit}", account.name), counted, spent);
-            charts.insert((account.name.clone(), limit), chart);
+            charts.insert((account.name.clone(), limit.clone()), chart);
         }
     }
     Ok(DayCharts(charts))
 }
 
 /// Of a window that is shorter than an hour, an hour has more units than the limit counts at once.
-fn chart(name: &str, limit: &Limit, spent: ByJob) -> Chart {
+fn chart(name: &str, limit: &Limit, spent: ByJob<'_>) -> Chart {
     let window = limit.window().longest();
     let is_short = window < HOUR;
     let counted = match is_short {
@@ -67,9 +67,11 @@ fn chart(name: &str, limit: &Limit, spent: ByJob) -> Chart {
         0 => "now".to_owned(),
         hours => format!("{hours} h ago"),
     };
+    let series = spent.into_iter();
+    let series = series.map(|(job, units)| (job.to_owned(), units));
     Chart {
         caption: format!("{name}: {counted}"),
-        series: spent.into_iter().collect(),
+        series: series.collect(),
         times: (0..HOURS).rev().map(ago).collect(),
         line: (!is_short).then(|| limit.enforced().get()),
     }
@@ -99,7 +101,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Adds a charge to the hours in whose window it is.
-    fn add(&self, charge: &Spent, limits: &mut BTreeMap<LimitName, ByJob>) {
+    fn add<'c>(&self, charge: &'c Spent, limits: &mut BTreeMap<&'c LimitName, ByJob<'c>>) {
         let Some(hours) = self.0.get(&charge.limit) else {
             return;
         };
@@ -109,21 +111,10 @@ impl<'a> Windows<'a> {
         if begin >= end {
             return;
         }
-        // Not `entry`, which would copy both names for each charge of a day.
-        if !limits.contains_key(&charge.limit) {
-            limits.insert(charge.limit.clone(), ByJob::new());
-        }
-        let Some(by_job) = limits.get_mut(&charge.limit) else {
-            return;
-        };
         let job = charge.origin.whose(charge.purpose.job.as_deref());
-        if !by_job.contains_key(job) {
-            by_job.insert(job.to_owned(), vec![0; hours.len()]);
-        }
-        let units = by_job
-            .get_mut(job)
-            .and_then(|units| units.get_mut(begin..end));
-        for units in units.into_iter().flatten() {
+        let by_job = limits.entry(&charge.limit).or_default();
+        let hourly = by_job.entry(job).or_insert_with(|| vec![0; hours.len()]);
+        for units in hourly.get_mut(begin..end).into_iter().flatten() {
             *units = units.saturating_add(charge.units.get());
         }
     }

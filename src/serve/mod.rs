@@ -6,7 +6,7 @@
 //! | `patient`, `rest` | clients that read slowly, and bodies that nobody read |
 //! | `guard`, `auth` | which requests are answered, and whose they are |
 //! | `limiter`, `fields` | how many requests a client may send |
-//! | `reads`, `unread` | how much is read at once, and how much of it is in memory |
+//! | `turns`, `reads`, `unread` | how much is done at once, and how much of what was read is in memory |
 //! | `api`, `charge`, `query` | the answers for programs, and what their requests ask for |
 //! | `page`, `day` | the answers for people: the documents of the commands |
 
@@ -27,6 +27,7 @@ mod query;
 mod reads;
 mod rest;
 mod router;
+mod turns;
 mod unread;
 
 use std::net::SocketAddr;

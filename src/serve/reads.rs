@@ -4,28 +4,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::App;
 use super::problem::Problem;
+use super::turns::{Turns, WAIT, apart};
 use crate::commands::Error;
 use crate::commands::environment::Environment;
 
 /// The most reads at once. They wait for disks or a server more than for processors, but a run beside needs those too.
 const MOST: usize = 4;
-/// How long a read waits for its turn, before its own time begins: many clients at once wait a little, and are not refused.
-const WAIT: Duration = Duration::from_secs(10);
 /// How long a read that was cancelled may take to end.
 const TO_END: Duration = Duration::from_millis(250);
 
 /// The turns and the deadline of reads.
 pub struct Reads {
-    turns: Arc<Semaphore>,
+    turns: Turns,
     /// One simulation at a time: it holds its charges and passes in memory.
-    simulations: Arc<Semaphore>,
+    simulations: Turns,
     within: Duration,
 }
 
@@ -33,8 +29,8 @@ impl Reads {
     /// Reads that may take this long each, once it is their turn.
     pub fn new(within: Duration) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(MOST)),
-            simulations: Arc::new(Semaphore::new(1)),
+            turns: Turns::of(MOST),
+            simulations: Turns::of(1),
             within,
         }
     }
@@ -50,8 +46,7 @@ impl App {
         T: Send + 'static,
         F: Future<Output = Result<T, Error>>,
     {
-        let turn = timeout(WAIT, Arc::clone(&self.reads.simulations).acquire_owned()).await;
-        let turn = turn.map_err(|_| Problem::busy())?;
+        let turn = self.reads.simulations.take().await?;
         // Held by the read itself, which may outlast its answer.
         self.read(move |environment| async move {
             let _turn = turn;
@@ -71,19 +66,17 @@ impl App {
         F: Future<Output = Result<T, Error>>,
     {
         let turn = timeout(WAIT, async {
-            let turn = Arc::clone(&self.reads.turns).acquire_owned().await;
+            let turn = self.reads.turns.take().await;
             // Behind the wait for a turn, so that it holds when the read begins.
             self.unread.are_few().await;
             turn
         });
-        let turn = turn.await.map_err(|_| Problem::busy())?;
+        let turn = turn.await.map_err(|_| Problem::busy())??;
         let until = Instant::now() + self.reads.within;
         let environment = Arc::clone(&self.environment);
-        let runtime = Handle::current();
-        // Opening a file waits for its disk and its writers.
-        let reading = spawn_blocking(move || {
+        let reading = apart(move || async move {
             let _turn = turn;
-            runtime.block_on(async { timeout_at(until, read(environment)).await })
+            timeout_at(until, read(environment)).await
         });
         // A read that does not end when it is cancelled is answered all the same, and keeps its turn until it ends.
         let rest = until.saturating_duration_since(Instant::now()) + TO_END;

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::finding::{CheckFinding, Severity, bad, found, good, warning};
+use super::finding::{CheckFinding, bad, found, good, warning};
 use crate::commands::environment::Environment;
 use crate::commands::refill::charged_elsewhere;
 use ingest_base::clock::{Clock, SystemClock};
@@ -38,24 +38,16 @@ pub async fn everything(
     }
     for upstream in environment.config.upstreams.values() {
         let what = format!("upstream {}", upstream.name);
-        findings.push(
-            match tokio::time::timeout(PATIENCE, connect(environment, upstream)).await {
-                Ok(Ok((spoken, None))) => good(what, spoken),
-                Ok(Ok((spoken, Some(differs)))) => CheckFinding {
-                    what,
-                    verdict: Severity::Warning,
-                    detail: format!("{spoken}; {differs}"),
-                },
-                Ok(Err(why)) => bad(what, format!("{why}; check base_url and the network")),
-                Err(_) => bad(
-                    what,
-                    format!(
-                        "{} did not respond within {PATIENCE:?}; check base_url and the network",
-                        at(upstream).0
-                    ),
-                ),
-            },
-        );
+        let connected = tokio::time::timeout(PATIENCE, connect(environment, upstream)).await;
+        let late = |_| {
+            let to = at(upstream).0;
+            Err(format!("{to} did not respond within {PATIENCE:?}"))
+        };
+        findings.push(match connected.unwrap_or_else(late) {
+            Ok((spoken, None)) => good(what, spoken),
+            Ok((spoken, Some(differs))) => warning(what, format!("{spoken}; {differs}")),
+            Err(why) => bad(what, format!("{why}; check base_url and the network")),
+        });
     }
     findings
 }

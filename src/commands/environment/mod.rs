@@ -73,43 +73,41 @@ impl Environment {
     /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
     pub fn missing_state_dir(&self) -> Option<String> {
         let is_missing = is_missing(&self.state_dir) && self.database().is_none();
-        is_missing.then(|| self.nothing_stored("the state directory", &self.state_dir))
+        is_missing.then(|| self.nothing_stored(DIRECTORY, &self.state_dir))
     }
 
     /// Rejects a state directory that the command line names and that does not exist: nothing can be found there.
     pub fn expect_state_dir(&self, global: &Global) -> Result<(), Error> {
-        // The usual directory is missing until the first run: that is no mistake of the command line.
-        let missing = self.missing_state_dir();
-        missing
-            .filter(|_| self.is_named(global))
-            .map_or(Ok(()), |missing| Err(Error::Usage(missing)))
+        match self.database() {
+            None => self.expect(global, DIRECTORY, &self.state_dir),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Rejects such a directory for a command that only uses the ledger, unless that is a server.
     pub fn expect_ledger(&self, global: &Global) -> Result<(), Error> {
-        if self.config.ledger.store.is_file()
-            && self.is_named(global)
-            && is_missing(&self.state_dir)
-        {
-            let missing = self.nothing_stored("the state directory", &self.state_dir);
-            return Err(Error::Usage(missing));
+        match self.config.ledger.store.is_file() {
+            true => self.expect(global, DIRECTORY, &self.state_dir),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Rejects such a directory, and one without a catalog, for a command that reads records.
     pub fn expect_catalog(&self, global: &Global) -> Result<(), Error> {
         self.expect_state_dir(global)?;
-        let file = self.state_dir.join(CATALOG_FILE);
-        if self.is_named(global) && self.database().is_none() && is_missing(&file) {
-            return Err(Error::Usage(self.nothing_stored("the catalog", &file)));
+        match self.database() {
+            None => self.expect(global, "the catalog", &self.state_dir.join(CATALOG_FILE)),
+            Some(_) => Ok(()),
         }
-        Ok(())
     }
 
-    /// Whether the command line names the state directory.
-    fn is_named(&self, global: &Global) -> bool {
-        global.state_dir.is_some() || self.practising
+    fn expect(&self, global: &Global, what: &str, path: &Path) -> Result<(), Error> {
+        // The usual directory is missing until the first run: that is no mistake of the command line.
+        let is_named = global.state_dir.is_some() || self.practising;
+        match is_named && is_missing(path) {
+            true => Err(Error::Usage(self.nothing_stored(what, path))),
+            false => Ok(()),
+        }
     }
 
     fn nothing_stored(&self, what: &str, path: &Path) -> String {
@@ -146,6 +144,9 @@ impl Environment {
     }
 }
 
+/// What a message calls the state directory.
+const DIRECTORY: &str = "the state directory";
+
 pub const CATALOG_FILE: &str = "catalog.db";
 /// The directory of `--sandbox` in the state directory.
 pub const PRACTICE: &str = "sandbox";
@@ -158,30 +159,18 @@ fn is_missing(path: &Path) -> bool {
 /// The first of `--state-dir`, `$INGEST_STATE_DIR`, `$STATE_DIRECTORY`, `$XDG_STATE_HOME/ingest` and
 /// `~/.local/state/ingest`.
 fn state_dir(global: &Global) -> Result<PathBuf, Error> {
-    let set = |name| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    let first_of_systemd = || {
-        let directories = env::var_os("STATE_DIRECTORY").filter(|value| !value.is_empty())?;
-        // systemd separates the directories of `StateDirectory=` with colons.
-        env::split_paths(&directories).next()
-    };
-    global
-        .state_dir
-        .clone()
-        .or_else(|| set("INGEST_STATE_DIR"))
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let path = |name| set(name).map(PathBuf::from);
+    // systemd separates the directories of `StateDirectory=` with colons.
+    let first_of_systemd = || env::split_paths(&set("STATE_DIRECTORY")?).next();
+    // The XDG specification says that a relative path is ignored.
+    let xdg = || path("XDG_STATE_HOME").filter(|home| home.is_absolute());
+    let found = global.state_dir.clone();
+    let found = found.or_else(|| path("INGEST_STATE_DIR"));
+    found
         .or_else(first_of_systemd)
-        // The XDG specification says that a relative path is ignored.
-        .or_else(|| {
-            Some(
-                set("XDG_STATE_HOME")
-                    .filter(|home| home.is_absolute())?
-                    .join("ingest"),
-            )
-        })
-        .or_else(|| Some(set("HOME")?.join(".local/state/ingest")))
+        .or_else(|| Some(xdg()?.join("ingest")))
+        .or_else(|| Some(path("HOME")?.join(".local/state/ingest")))
         .ok_or_else(|| {
             Error::Usage(
                 "no state directory: set --state-dir, $INGEST_STATE_DIR or $HOME".to_owned(),

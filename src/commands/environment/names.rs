@@ -7,7 +7,7 @@ use super::Environment;
 use crate::cli::{RunArgs, Shown};
 use crate::commands::Error;
 use crate::commands::names::{
-    account_named, unknown, unknown_region, unknown_region_to_both, unknown_to_both,
+    account_named, named, unknown, unknown_region, unknown_region_to_both, unknown_to_both,
 };
 use crate::run::{Selection, accounts};
 use ingest_config::{Call, Credential, Etag, Ids, Job, Region, Step};
@@ -20,27 +20,19 @@ const NO_REGIONS: &str = "no regions given; write --region all, or name some: --
 impl Environment {
     /// The credential of a name that the command line has.
     pub fn credential(&self, name: &str) -> Result<&Arc<Credential>, Error> {
-        let credentials = &self.config.credentials;
-        let known = credentials.keys().map(String::as_str);
-        let found = credentials.get(name);
-        found.ok_or_else(|| unknown("credential", name, known))
+        named("credential", &self.config.credentials, name)
     }
 
     /// The call of a name that the command line has.
     pub fn call<'a>(&self, credential: &'a Credential, name: &str) -> Result<&'a Arc<Call>, Error> {
-        let calls = &credential.upstream.calls;
-        let known = calls.keys().map(String::as_str);
-        calls.get(name).ok_or_else(|| unknown("call", name, known))
+        named("call", &credential.upstream.calls, name)
     }
 
     /// The account of a name that the command line has, and that has the limit that it names.
     pub fn account_with(&self, name: &str, limit: &str) -> Result<Arc<Account>, Error> {
         let account = account_named(&self.accounts(), name)?;
-        let known = account.limits.keys().map(String::as_str);
-        match account.limits.contains_key(limit) {
-            true => Ok(account),
-            false => Err(unknown("limit", limit, known)),
-        }
+        named("limit", &account.limits, limit)?;
+        Ok(account)
     }
 
     /// Returns the accounts of all credentials, each once.

@@ -50,6 +50,12 @@ impl Filled {
         self.0.as_deref().filter(|text| !text.is_empty())
     }
 
+    /// Whether it is absent, or one of these.
+    pub fn admits<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> bool {
+        let wanted = self.get();
+        wanted.is_none_or(|wanted| names.into_iter().any(|name| name == wanted))
+    }
+
     pub fn owned(&self) -> Option<String> {
         self.get().map(str::to_owned)
     }

@@ -43,18 +43,12 @@ impl HistoryFilter {
         &self,
         account: &str,
         (job, region): (Option<&str>, Option<&str>),
-        mut limits: impl Iterator<Item = &'u String>,
+        limits: impl Iterator<Item = &'u String>,
     ) -> bool {
-        self.job.get().is_none_or(|wanted| job == Some(wanted))
-            && self
-                .region
-                .get()
-                .is_none_or(|wanted| region == Some(wanted))
-            && self.account.get().is_none_or(|wanted| account == wanted)
-            && self
-                .limit
-                .get()
-                .is_none_or(|wanted| limits.any(|limit| limit == wanted))
+        self.job.admits(job)
+            && self.region.admits(region)
+            && self.account.admits([account])
+            && self.limit.admits(limits.map(String::as_str))
     }
 
     fn is_of_some(&self) -> bool {

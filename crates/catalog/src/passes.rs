@@ -96,7 +96,9 @@ const FINISH: &str =
     notes = case when ?2 <> 'complete' then notes end,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = true)
     where id = ?1 and finished_at is null";
-const STORE_OUTCOME: &str = "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1";
+// What another process took up says how that one left it.
+const STORE_OUTCOME: &str =
+    "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1 and token = ?5";
 // Both are lists in JSON.
 const STORE_DOUBTS: &str = "update pass set doubts = coalesce(substr(doubts, 1, length(doubts) - 1) || ',' || substr(?2, 2), ?2) where id = ?1";
 const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
@@ -106,7 +108,8 @@ const FAILED: &str = "select id from pass
     where job = ?1 and region = ?2 and slice_from is not distinct from ?3 and outcome = 'failed'
         and (started_at = ?4 or (?5 and requests = 0))
     order by started_at desc, id desc limit 1{lock}";
-const FAIL_AGAIN: &str = "update pass set started_at = ?2, finished_at = ?3 where id = ?1";
+const FAIL_AGAIN: &str =
+    "update pass set started_at = ?2, finished_at = ?3, token = ?4 where id = ?1";
 pub const STATEMENTS: &[&str] = &[
     OPEN,
     OPEN_OF_REGION,
@@ -565,7 +568,7 @@ pub fn count_unproductive(
     Ok(pass)
 }
 
-/// Stores whether the run of a pass failed, and its notes.
+/// Stores whether the run of a pass failed, and its notes. A pass that another process took up stays as it is.
 pub fn store_outcome(
     tx: &Tx<'_>,
     pass: &PassRef,
@@ -578,7 +581,10 @@ pub fn store_outcome(
         None => without_page(tx, pass, failed, now)?,
     };
     match stored {
-        Some(pass) => tx.later(STORE_OUTCOME, values![pass.0, now, failed, notes]),
+        Some(id) => {
+            let token = pass.token.to_string();
+            tx.later(STORE_OUTCOME, values![id.0, now, failed, notes, token])
+        }
         None => Ok(()),
     }
 }
@@ -605,7 +611,8 @@ fn without_page(
     let of = values![job, region, edges(*slice).0, *started_at, failed];
     if let Some(row) = tx.first(FAILED, of)? {
         let id = row.integer(0)?;
-        tx.later(FAIL_AGAIN, values![id, *started_at, now])?;
+        let token = pass.token.to_string();
+        tx.later(FAIL_AGAIN, values![id, *started_at, now, token])?;
         return Ok(Some(PassId(id)));
     }
     let store = || end_without_page(tx, pass, PassEnd::Failed, now);

@@ -484,6 +484,8 @@ pub(crate) async fn a_holder_writes_nothing_to_a_pass_that_another_one_took_up(f
         let error = error.unwrap_or_else(|| panic!("the write {number} took place"));
         assert!(error.to_string().contains("took over"), "{error}");
     }
+    let stored = store.store_outcome(&mine, true, Some("it failed"), now);
+    stored.await.unwrap();
     let after = (f.store.open_passes(JOB).await.unwrap(), f.history().await);
     assert_eq!(after, before);
     let late = Page {

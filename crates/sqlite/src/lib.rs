@@ -264,9 +264,11 @@ pub fn explain(error: &rusqlite::Error) -> String {
     format!("{}{advice}", plain(&error.to_string()))
 }
 
-/// The same, found out by opening another file: SQLite does not say why it cannot open one.
+/// The same, found out by opening as many files as a database has: SQLite does not say why it cannot open one, and has closed the
+/// others by then.
 fn is_shortage_now() -> bool {
-    fs::File::open("/dev/null").is_err_and(|error| is_shortage(&error))
+    let opened: io::Result<Vec<fs::File>> = (0..4).map(|_| fs::File::open("/dev/null")).collect();
+    opened.is_err_and(|error| is_shortage(&error))
 }
 
 /// Whether this process, or the machine, has no file left to open.

@@ -24,7 +24,11 @@ impl Words for Format {
             Format::Csv(b';'),
             "The same with semicolons.",
         ),
-        ("tsv", Format::Csv(b'\t'), "The same with tabs."),
+        (
+            "tsv",
+            Format::Csv(b'\t'),
+            "The same with tabs. Quotation marks are a part of the value, unless each closes in its line.",
+        ),
         (
             "xml",
             Format::Xml,

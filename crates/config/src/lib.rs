@@ -75,7 +75,7 @@ pub use paging::{
     CursorText, End, Lasting, Lead, MOST_EMPTY_PAGES, NextPage, NotANumber, PageKind, Paging,
     Place, SeenPage, Then, Turn, place_in_json,
 };
-pub use pointer::Pointer;
+pub use pointer::{Pointer, text_of};
 pub use postgres_url::{PostgresAddress, PostgresHost, PostgresTls, PostgresUrl, PostgresUrlError};
 pub use redis_url::{RedisUrl, RedisUrlError};
 pub use region::Region;

@@ -88,20 +88,20 @@ impl Pointer {
         })
     }
 
-    /// The first value that it points at, as text, if it is a string, a number or a boolean.
+    /// The first value that it points at, as text, if it is a string, a number, a boolean, or an element of XML with a text.
     #[must_use]
     pub fn text_in(&self, document: &Value) -> Option<String> {
         self.find(document).and_then(scalar)
     }
 
-    /// Whether it points at a string, a number or a boolean. Copies nothing: a text can be as large as a response.
+    /// Whether it points at such a value. Copies nothing: a text can be as large as a response.
     #[must_use]
     pub fn has_text_in(&self, document: &Value) -> bool {
-        let mut found = self.find_all(document).into_iter();
+        let mut found = self.find_all(document).into_iter().map(text_of);
         found.any(|value| value.is_string() || value.is_number() || value.is_boolean())
     }
 
-    /// Every string, number or boolean that it points at, as text.
+    /// The texts of all such values that it points at.
     #[must_use]
     pub fn texts_in(&self, document: &Value) -> Vec<String> {
         self.find_all(document)
@@ -157,12 +157,23 @@ fn step<'a>(value: &'a Value, token: &str) -> Vec<&'a Value> {
             members.values().collect()
         }
         Value::Object(members) => members.get(token).into_iter().collect(),
+        // An element of XML is its text where it has no attributes.
+        Value::String(_) if token == TEXT => vec![value],
         _ => Vec::new(),
     }
 }
 
+/// The member that is the text of an element of XML with attributes.
+const TEXT: &str = "#text";
+
+/// Returns the text of an element of XML that has attributes, and any other value as it is.
+#[must_use]
+pub fn text_of(value: &Value) -> &Value {
+    value.get(TEXT).unwrap_or(value)
+}
+
 fn scalar(value: &Value) -> Option<String> {
-    match value {
+    match text_of(value) {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(truth) => Some(truth.to_string()),

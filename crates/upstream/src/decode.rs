@@ -119,12 +119,14 @@ enum At {
 }
 
 /// Checks the quotes of a CSV. Its reader takes the end for the end of a quoted field, and what follows a closing quote for a part of
-/// the field: an unquoted text that begins with a quote would take up the rows behind it.
-fn check_quotes(text: &str, delimiter: u8) -> Result<(), DecodeError> {
-    let (mut at, mut line) = (At::Begin, 1);
+/// the field: an unquoted text that begins with a quote would take up the rows behind it. Returns whether a quoted field goes over the
+/// end of a line.
+fn check_quotes(text: &str, delimiter: u8) -> Result<bool, DecodeError> {
+    let (mut at, mut line, mut spans_lines) = (At::Begin, 1, false);
     for byte in text.bytes() {
         let ends = byte == delimiter || matches!(byte, b'\n' | b'\r');
         line += usize::from(byte == b'\n');
+        spans_lines |= byte == b'\n' && matches!(at, At::Quoted);
         at = match (at, byte) {
             (At::Quoted, b'"') => At::Closed,
             (At::Quoted, _) | (At::Begin | At::Closed, b'"') => At::Quoted,
@@ -136,14 +138,24 @@ fn check_quotes(text: &str, delimiter: u8) -> Result<(), DecodeError> {
     }
     match at {
         At::Quoted => Err(DecodeError::Quoted),
-        At::Begin | At::Plain | At::Closed => Ok(()),
+        At::Begin | At::Plain | At::Closed => Ok(spans_lines),
+    }
+}
+
+/// Whether fields can be quoted. Text that is separated by tabs has no quotes by its definition (IANA), and spreadsheets write it with
+/// them: there they are quotes only if each closes in its line.
+fn has_quotes(text: &str, delimiter: u8) -> Result<bool, DecodeError> {
+    let spans_lines = check_quotes(text, delimiter);
+    match delimiter {
+        b'\t' => Ok(spans_lines.is_ok_and(|spans_lines| !spans_lines)),
+        _ => spans_lines.map(|_| true),
     }
 }
 
 fn rows(text: &str, delimiter: u8) -> Result<Value, DecodeError> {
-    check_quotes(text, delimiter)?;
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(delimiter)
+        .quoting(has_quotes(text, delimiter)?)
         .from_reader(text.as_bytes());
     let names = reader.headers().map_err(DecodeError::Csv)?.clone();
     let mut seen = HashSet::new();

@@ -9,7 +9,7 @@ use super::records::name_of;
 use super::request::RequestParts;
 use super::response::Response;
 use ingest_config::{
-    Auth, End, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage,
+    Auth, End, Lasting, Lead, NextPage, NotANumber, PageKind, Paging, Pointer, SeenPage, text_of,
 };
 
 impl From<NotANumber> for Failure {
@@ -260,7 +260,7 @@ fn is_full(parts: &RequestParts<'_>, listed: u64) -> bool {
 
 /// The token at a place, as it is stored. Nothing, null, false and blank texts are the end.
 fn token(paging: &Paging, at: &Pointer, document: &Value) -> Result<Option<String>, Failure> {
-    match at.find(document) {
+    match at.find(document).map(text_of) {
         None | Some(Value::Null | Value::Bool(false)) => Ok(None),
         Some(Value::String(token)) if token.trim().is_empty() => Ok(None),
         Some(token) => {

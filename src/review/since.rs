@@ -185,8 +185,11 @@ impl SeenValues {
         let (read, unread): (Vec<_>, Vec<_>) =
             values.partition(|value| !must_be_times || value.moment().is_some());
         let unread = unread.first().and_then(SinceValue::text);
+        let unread = unread.map(|text| not_a_time(job, step, text));
+        let mut odd = read.iter().filter(|value| value.moment().is_none());
+        let odd = odd.find_map(|value| value.text().filter(|text| has_clock(text)));
         Self {
-            unread: unread.map(|text| not_a_time(job, step, text)),
+            unread: unread.or_else(|| Some(an_unread_time(job, step, odd?))),
             read,
         }
     }
@@ -196,6 +199,28 @@ impl SeenValues {
     pub fn greatest(self) -> Option<SinceValue> {
         self.read.into_iter().max_by(SinceValue::compare)
     }
+}
+
+/// Whether a text has the time of a day, such as `9:30`.
+fn has_clock(text: &str) -> bool {
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    let mut colons = bytes.iter().enumerate().filter(|(_, byte)| **byte == b':');
+    colons.any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+        is_digit(before) && is_digit(bytes.get(at + 1)) && is_digit(bytes.get(at + 2))
+    })
+}
+
+/// The note on a value that looks like a time and is not read as one: it is not compared with the start of the pass.
+fn an_unread_time(job: &Job, step: &Step, text: &str) -> String {
+    let at = job.since.at.clone().unwrap_or_default();
+    let value = value_in_words(step, text, "a value");
+    format!(
+        "{}: {value} at `{at}` looks like a time and is not read as one, so {{since}} can pass what changes while the list is read; name \
+        its form by `format` in the job's `since`, such as format = \"%d.%m.%Y %H:%M\"",
+        step.call.name
+    )
 }
 
 /// The note on a value that is no time.

@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::{Review, Said, Turn};
 use ingest_base::plain::plain;
 use ingest_base::record::Record;
-use ingest_config::{Doubt, Field, Lasting};
-use ingest_upstream::{End, Page, is_setback, says_error, says_failure};
+use ingest_config::{Doubt, Field, Format, Lasting};
+use ingest_upstream::{End, Page, is_setback, says_error, says_failure, says_part};
 
 /// The place of a message, in words.
 const MESSAGE: &str = "a message beside an empty list";
@@ -27,8 +27,10 @@ impl Review<'_> {
         }
         self.check_page_without_list(page, said);
         let errors = page.unread.beside.errors.iter();
-        let mut unknown =
-            errors.filter(|error| page.listed == 0 || !self.known.always_says(*error));
+        let mut unknown = errors.filter(|(place, said)| {
+            let is_part = page.listed == 0 || says_part(place, said);
+            is_part || !self.known.always_says((place, said))
+        });
         let values = page.unread.beside.values.iter();
         let list = self.call.records.as_ref().map(|records| &records.at);
         let mut setback = values.filter(|(place, now)| {
@@ -37,10 +39,13 @@ impl Review<'_> {
                 .is_some_and(|(was, list)| is_setback((place, list), was, now))
         });
         let message = page.unread.beside.message.as_ref();
-        let refusal = message.filter(|words| self.refuses(page, words));
-        let refusal = refusal.map(|words| (MESSAGE, words));
+        let refusal = message.filter(|message| self.refuses(page, message));
+        let refusal = refusal.map(|(name, words)| match page.listed {
+            0 => (MESSAGE.to_owned(), words),
+            _ => (format!("/{name}"), words),
+        });
         let error = unknown.next().or_else(|| setback.next());
-        let error = error.map(|(place, words)| (place.as_str(), words));
+        let error = error.map(|(place, words)| (place.clone(), words));
         if let Some((place, words)) = error.or(refusal).filter(|_| !self.has_error) {
             let text = format!(
                 "{name}: a response has an error at `{place}`: \"{words}\"; match it in `errors` if the upstream refuses the \
@@ -52,20 +57,32 @@ impl Review<'_> {
         self.check_records(page, said);
     }
 
-    /// Adds the doubt about a page with a record that is an error, and learns of the others what records have.
+    /// Adds the doubt about a page with a record that is an error, and after it learnt of the others what records have.
     fn check_records(&mut self, page: &Page, said: &mut Said) {
+        self.learn_members(page);
         if let Some((id, words)) = self.errors_in(page).into_iter().next() {
             let text = self.text(&format!(
                 "the record `{}` has an error and nothing that earlier ones had, so it is not landed: \"{words}\"; match it in \
                 `errors` if the upstream refuses the request with it",
                 plain(&id)
             ));
-            return said.add(self.find(Doubt::ErrorReported, text));
+            said.add(self.find(Doubt::ErrorReported, text));
         }
-        if let Some(first) = page.records.first().filter(|_| !page.unchanged) {
+    }
+
+    /// Learns what records have, of the first one of a page that is no error.
+    fn learn_members(&mut self, page: &Page) {
+        let is_record = |one: &&Record| says_error(&one.body, self.key()).is_none();
+        let mut records = page.records.iter().filter(|_| !page.unchanged);
+        if let Some(first) = records.find(is_record) {
             let members = self.own_members(&first.body).cloned().collect::<Vec<_>>();
             self.shown.add_members(members);
         }
+    }
+
+    /// Returns the member that has the name of a record by name.
+    fn key(&self) -> Option<&str> {
+        self.call.records.as_ref()?.key.as_deref()
     }
 
     /// Returns the ids of records that are errors, as one of several or in place of all, and what they say: they have nothing of what
@@ -78,7 +95,15 @@ impl Review<'_> {
         let records = page.records.iter();
         let errors = records.filter_map(|one| Some((one.id.clone(), self.error_in(one)?)));
         let errors: Vec<_> = errors.collect();
-        match self.step.ids.is_some() || errors.len() == page.records.len() {
+        // A stream that fails ends with a line that says so.
+        let read = self.call.records.as_ref();
+        let is_stream = read.is_some_and(|read| read.format == Format::Ndjson);
+        let ends_with_one = || {
+            let (last, error) = (page.records.last(), errors.last());
+            last.is_some_and(|last| error.is_some_and(|(id, _)| *id == last.id))
+        };
+        let are_all = errors.len() == page.records.len();
+        match self.step.ids.is_some() || are_all || (is_stream && ends_with_one()) {
             true => errors,
             false => Vec::new(),
         }
@@ -91,8 +116,7 @@ impl Review<'_> {
         if !are_known || own.any(|name| known.iter().any(|one| one.may_have(name))) {
             return None;
         }
-        let key = self.call.records.as_ref()?.key.as_ref();
-        says_error(&record.body, key.map(String::as_str))
+        says_error(&record.body, self.key())
     }
 
     /// The members of a record that neither are its id nor come from the configuration.
@@ -165,9 +189,30 @@ impl Review<'_> {
         })
     }
 
-    /// Whether a message beside a list without records says why it has none, in a step that lists.
-    fn refuses(&self, page: &Page, said: &str) -> bool {
-        page.listed == 0 && !page.lacks_list && self.step.ids.is_none() && says_failure(said)
+    /// Whether a message says why a list has no record, in a step that lists, or why it has fewer: no response with a list had one.
+    fn refuses(&self, page: &Page, (name, words): &(String, String)) -> bool {
+        let is_empty = page.listed == 0 && !page.lacks_list && self.step.ids.is_none();
+        let is_new = page.listed > 0 && self.known.is_new(name);
+        (is_empty || is_new) && says_failure(words)
+    }
+
+    /// Adds the doubt about a list without records, of a region that had some, whose response says something that none with records
+    /// says: upstreams answer so while they fail.
+    pub fn check_empty(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
+        let is_empty = page.listed == 0 && page.is_first && !page.lacks_list && !page.is_blank;
+        let had_records = (1..u64::MAX).contains(&self.last_pages) && !self.names_since();
+        let lists = turn.ids.is_empty() && self.step.ids.is_none();
+        if !is_empty || !had_records || !lists {
+            return;
+        }
+        let mut names = page.unread.telling.iter();
+        let is_news = |name: &&String| self.known.is_new(name) && !self.is_of_paging(name);
+        if let Some(new) = names.find(is_news) {
+            let text = self.text(&format!(
+                "the list is empty, and its response has `/{new}`, which none with records had"
+            ));
+            said.add(self.find(Doubt::NoRecords, text));
+        }
     }
 
     /// Adds the doubt about a page that ends its list and has none where the configuration looks for it: a typing error there, or a
@@ -208,7 +253,7 @@ impl Review<'_> {
             return;
         }
         let words = page.unread.beside.message.as_ref();
-        let words = words.map_or_else(String::new, |words| format!(", and says \"{words}\""));
+        let words = words.map_or_else(String::new, |(_, words)| format!(", and says \"{words}\""));
         let text = match self.without_list == self.fetched {
             true => format!(
                 "no response of {name} has a list at `{}`{words}; check its records.at",

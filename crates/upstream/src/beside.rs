@@ -19,8 +19,8 @@ pub struct Beside {
     pub errors: BTreeMap<String, String>,
     /// Its flags and words, by their place. Numbers, ids and times differ from response to response.
     pub values: BTreeMap<String, String>,
-    /// What a member for messages says.
-    pub message: Option<String>,
+    /// The name of a member for messages, and what it says.
+    pub message: Option<(String, String)>,
     /// Whether it says that there is no record: a number of all records that is 0.
     pub says_none: bool,
 }
@@ -39,6 +39,16 @@ const GOOD: [&str; 9] = [
     "success",
     "successful",
     "succeeded",
+];
+
+/// Words of one that found nothing, or that was answered from older data.
+const NEUTRAL: [&str; 6] = [
+    "cached",
+    "delayed",
+    "empty",
+    "no_results",
+    "noresults",
+    "zero_results",
 ];
 
 /// What such a word contains where the request failed.
@@ -91,7 +101,8 @@ impl Beside {
         let is_message = name.plain.ends_with("message") || name.plain.ends_with("msg");
         let is_meaning = path.len() == 1 && name.says(Sign::Meaning);
         if let (Value::String(text), true) = (value, is_meaning || is_of_request && is_message) {
-            self.message.get_or_insert_with(|| shown(text));
+            self.message
+                .get_or_insert_with(|| (path.join("/"), shown(text)));
         }
         // Within an error, and within what was requested, names mean something else.
         let is_within = |name: &String| {
@@ -145,6 +156,14 @@ fn is_refusal(code: &str) -> bool {
     (400..600).contains(&code) && !matches!(code, 404 | 410)
 }
 
+/// Whether what a response says at a place never means a whole list, however often it is said: that it is a part, or a failure that
+/// passes.
+#[must_use]
+pub fn says_part(place: &str, said: &str) -> bool {
+    let name = MemberName::of(place.rsplit('/').next().unwrap_or(place));
+    name.says(Sign::NotWhole) || says_transient(said)
+}
+
 /// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there. `list`: the
 /// place of the records.
 #[must_use]
@@ -158,6 +177,7 @@ pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool
         let is_number = text.bytes().all(|byte| byte == b'0') || is_success;
         is_number || text == "true" || GOOD.contains(&text.as_str())
     };
+    let is_neutral = |text: &str| NEUTRAL.contains(&text.to_ascii_lowercase().as_str());
     let is_no = |text: &str| ["0", "n", "no"].contains(&text.to_ascii_lowercase().as_str());
     if name.says(Sign::Succeeded) {
         return was != now && is_no(now);
@@ -166,7 +186,8 @@ pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool
         || ((name.says(Sign::State) || name.says(Sign::StateCode))
             && is_of_request(&path, list)
             && is_good(was)
-            && !is_good(now))
+            && !is_good(now)
+            && !is_neutral(now))
 }
 
 fn is_error(name: &MemberName, value: &Value, (path, is_of_request): (&[String], bool)) -> bool {

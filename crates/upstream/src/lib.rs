@@ -51,7 +51,7 @@ use ingest_config::{Free, NoNumber, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
 use ingest_secret::SecretsInUse;
 
-pub use beside::{Beside, is_setback, says_error, says_failure};
+pub use beside::{Beside, is_setback, says_error, says_failure, says_part};
 pub use client::{Client, ClientError, Recorder};
 pub use connect::Connector;
 pub use connection::Connection;

@@ -15,6 +15,8 @@ pub enum Sign {
     More,
     /// A flag: the response is cut, so that there is more.
     Cut,
+    /// What of the request the response does not answer.
+    Rest,
     /// A flag: this is the last page.
     Done,
     /// One of those which says that there is more where it is false: a list can be complete or not in other ways.
@@ -43,14 +45,17 @@ pub enum Sign {
     Meaning,
     /// What was requested, once more.
     Echo,
+    /// What the credential has or spent.
+    Account,
 }
 
 /// The names, in lower case without marks between words.
-const NAMES: [(Sign, &str); 18] = [
+const NAMES: [(Sign, &str); 20] = [
     (
         Sign::Next,
-        "lastevaluatedkey next nextcursor nexthref nextid nextkey nextlink nextmarker nextoffset nextpage nextpagetoken nextpageuri \
-        nextpageurl nextrecordsurl nexttoken nexturi nexturl continuationtoken odatanextlink",
+        "lastevaluatedkey next nextbatch nextcontinuationtoken nextcursor nexthref nextid nextindex nextkey nextlink nextmarker nextmaxid \
+        nextoffset nextpage nextpagecursor nextpageid nextpagelink nextpagenumber nextpagetoken nextpageuri nextpageurl nextposition \
+        nextrecordsurl nextresults nextskiptoken nextstart nextstartindex nexttoken nexturi nexturl continuationtoken odatanextlink",
     ),
     (
         Sign::Token,
@@ -58,26 +63,38 @@ const NAMES: [(Sign, &str); 18] = [
     ),
     (
         Sign::More,
-        "exceededtransferlimit hasmore hasmoreitems hasmorepages hasmorerecords hasmoreresults hasnext hasnextpage ismore \
-        ismoreavailable moreavailable morepages moreresults",
+        "exceededtransferlimit hasmore hasmoredata hasmoreitems hasmorepages hasmorerecords hasmoreresults hasmorerows hasnext \
+        hasnextpage ismore ismoreavailable more moreavailable moredataavailable moreitemsavailable morepages moreresults \
+        moreresultsavailable",
     ),
     (
         Sign::Cut,
         "capped hastruncatedresults istruncated limitreached listtruncated maxresultsreached overflow responsetruncated \
-        resultlimitreached resultstruncated truncated truncatedresults",
+        resultlimitreached resultstruncated resulttruncated truncated truncatedresults",
+    ),
+    (
+        Sign::Rest,
+        "unprocessed unprocessedentries unprocessedids unprocesseditems unprocessedkeys",
     ),
     (
         Sign::Done,
-        "complete done endofstream finished islast islastpage lastpage",
+        "complete done endofdata endoflist endofrecords endofresults endofstream finished isend isfinal islast islastpage last lastpage \
+        nomore nomorepages nomoreresults",
     ),
-    (Sign::NotDone, "done endofstream islast islastpage lastpage"),
+    (
+        Sign::NotDone,
+        "done endofdata endoflist endofrecords endofresults endofstream isend isfinal islast islastpage last lastpage nomore \
+        nomorepages nomoreresults",
+    ),
     (
         Sign::Pages,
-        "lastpage numpages pagecount pages pagestotal totalpages",
+        "lastpage nbpages numpages pagecount pages pagestotal totalpages",
     ),
     (
         Sign::Total,
-        "count found numfound odatacount rowcount total totalcount totalitems totalrecords totalresults",
+        "count found nbhits numberofrecords numberofresults numbermatched numfound odatacount recordsfiltered recordstotal rowcount \
+        total totalcount totaldocs totalelements totalentries totalhits totalitems totalmatches totalobjects totalrecords \
+        totalresults totalrows totalsize",
     ),
     (
         Sign::Error,
@@ -96,28 +113,36 @@ const NAMES: [(Sign, &str); 18] = [
     ),
     (
         Sign::Whole,
-        "complete datacomplete iscomplete resultcomplete resultscomplete searchcomplete whole",
+        "complete datacomplete executionfinished iscomplete isdone isexecutionfinished isfinished jobdone jobfinished resultcomplete \
+        resultscomplete searchcomplete whole",
     ),
     (
         Sign::Succeeded,
         "isok issuccess jobcomplete ok succeeded success successful",
     ),
-    (Sign::State, "ack result responsestatus stat status"),
+    (
+        Sign::State,
+        "ack executionstate executionstatus jobstate jobstatus querystate querystatus result responsestatus stat state status",
+    ),
     (
         Sign::StateCode,
         "cod code httpcode httpstatus ok rc responsecode responsestatus resultcode ret retcode returncode status statuscode success",
     ),
     (
         Sign::Envelope,
-        "header info meta metadata response responseheader responsemetadata rsp",
+        "header info job meta metadata response responseheader responsemetadata rsp stats",
     ),
     (
         Sign::Meaning,
-        "code description detail details message messages msg reason text title type",
+        "code description detail details information message messages msg note notice reason remark text title type warning",
     ),
     (
         Sign::Echo,
         "filter filters input parameters params query request",
+    ),
+    (
+        Sign::Account,
+        "account billing credits limits plan quota quotas ratelimit ratelimits usage",
     ),
 ];
 
@@ -141,7 +166,9 @@ pub struct MemberName {
 
 impl MemberName {
     pub fn of(name: &str) -> Self {
-        let letters = name.chars().filter(char::is_ascii_alphanumeric);
+        // Without its namespace: `hydra:next`.
+        let (_, local) = name.rsplit_once(':').unwrap_or(("", name));
+        let letters = local.chars().filter(char::is_ascii_alphanumeric);
         let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
         Self {
             signs: SIGNS.get(plain.as_str()).copied().unwrap_or_default(),
@@ -165,10 +192,7 @@ impl MemberName {
         let counts_other = ["err", "fail", "retr", "warn"];
         let counts_other = counts_other.iter().any(|other| plain.starts_with(other));
         let is_count = plain.ends_with("count") || plain.starts_with("total");
-        let is_usual = matches!(
-            plain,
-            "numresults" | "resultsizeestimate" | "nbhits" | "hits"
-        );
+        let is_usual = matches!(plain, "numresults" | "resultsizeestimate" | "hits");
         !counts_other && (self.says(Sign::Total) || is_count || is_usual)
     }
 }

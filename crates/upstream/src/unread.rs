@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::beside::{Beside, says_failure, says_transient};
+use super::beside::{Beside, has_content, says_failure, says_transient};
 use super::link::{is_no_link, is_other_page, is_usual, link_values, next_link, unusual_relation};
 use super::paging::truth;
 use super::response::Response;
@@ -35,6 +35,8 @@ pub struct Unread {
     pub ends_before_next: bool,
     /// The names of its members beside the records.
     pub names: Vec<String>,
+    /// Those of them that have content. What messages and errors say is read where they are.
+    pub telling: Vec<String>,
     /// What it says of the whole list.
     pub beside: Beside,
 }
@@ -61,13 +63,19 @@ const FEWEST: usize = 4;
 pub const LINK: &str = "the header `link`";
 
 /// Headers that lead on, beside `link`.
-const NEXT_HEADERS: [&str; 5] = [
+const NEXT_HEADERS: [&str; 8] = [
+    "opc-next-page",
     "x-continuation-token",
     "x-ms-continuation",
+    "x-ms-continuationtoken",
     "x-next-cursor",
     "x-next-page",
+    "x-next-page-token",
     "x-next-token",
 ];
+
+/// Headers that are `true` where there are more pages.
+const MORE_HEADERS: [&str; 3] = ["x-has-more", "x-has-next", "x-has-next-page"];
 
 /// Headers with the number of all records.
 const TOTAL_HEADERS: [&str; 8] = [
@@ -139,13 +147,21 @@ fn objects_of_totals(paging: &Paging, records: &Records, document: &Value) -> Op
     let is_reported = configured
         .find(document)
         .is_some_and(|value| !value.is_null());
-    let object = |at: &Pointer| {
-        at.as_str()
-            .rsplit_once('/')
-            .map_or("", |(object, _)| object)
-            .to_owned()
-    };
-    is_reported.then(|| vec![String::new(), object(&records.at), object(configured)])
+    is_reported.then(|| vec![String::new(), object_of(&records.at), object_of(configured)])
+}
+
+/// The place of the object that has the member at a place.
+fn object_of(at: &Pointer) -> String {
+    let object = at.as_str().rsplit_once('/');
+    object.map_or("", |(object, _)| object).to_owned()
+}
+
+/// Whether a link leads to the next page: `{ "rel": "next", "href": "…" }`, also as FHIR and XML have it.
+fn is_next_link(link: &Value) -> bool {
+    let names = ["rel", "relation", "@rel"];
+    let is_next = names.iter().any(|name| link[*name] == "next");
+    let mut places = ["href", "url", "uri", "@href"].iter();
+    is_next && places.any(|name| link[*name].is_string())
 }
 
 /// Reads what a response says beside its records where nothing is configured.
@@ -203,6 +219,13 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
     if paging.next_header.is_none()
         && let Some(name) = NEXT_HEADERS.iter().find(|name| leads(name))
     {
+        return Some(format!("the header `{name}`"));
+    }
+    let says_more = |name: &&&str| {
+        let stated = response.header(name);
+        stated.is_some_and(|stated| stated.trim().eq_ignore_ascii_case("true"))
+    };
+    if let Some(name) = MORE_HEADERS.iter().find(says_more) {
         return Some(format!("the header `{name}`"));
     }
     let is_read = paging.kind == PageKind::Link;
@@ -330,16 +353,30 @@ impl<'a> PlaceSearch<'a> {
         let Ok(within) = Pointer::parse(&format!("/{within}")) else {
             return;
         };
-        let parts = document.pointer(above).and_then(Value::as_array);
-        for part in parts.into_iter().flatten() {
+        let parts: Vec<&Value> = match document.pointer(above) {
+            Some(Value::Array(parts)) => parts.iter().collect(),
+            Some(Value::Object(parts)) => parts.values().collect(),
+            _ => Vec::new(),
+        };
+        for part in parts.into_iter().filter(|part| part.is_object()) {
             let mut search = PlaceSearch::of(&within, None, self.requested);
+            search.totals_in = Some(vec![String::new(), object_of(&within)]);
             search.walk(part, &mut Vec::new());
             search.see_parts(part);
             let place = |at: &str| format!("`{above}/*{}`", at.trim_matches('`'));
             let found = search.found;
             // A group of tasks can be done, too.
             let says_more = search.says_more.filter(|at| at != "`/done`");
-            let goes_on = found.cut_part.or(found.next).or(says_more);
+            let elements = within.find(part).and_then(Value::as_array);
+            let has_more = |at: &str, total| {
+                let name = at.trim_matches('`').rsplit('/').next().unwrap_or(at);
+                // The total of a group can be a sum of money.
+                let is_of_records = !["count", "found", "total"].contains(&name);
+                is_of_records && elements.is_some_and(|elements| total > elements.len() as u64)
+            };
+            let total = found.total.filter(|(at, total)| has_more(at, *total));
+            let total = total.map(|(at, _)| at);
+            let goes_on = found.cut_part.or(found.next).or(says_more).or(total);
             if let Some(at) = goes_on {
                 self.found.cut_part.get_or_insert_with(|| place(&at));
             }
@@ -348,8 +385,8 @@ impl<'a> PlaceSearch<'a> {
             let words = found
                 .beside
                 .message
-                .filter(|words| lacks_list && says_failure(words));
-            let words = words.map(|words| ("/message".to_owned(), words));
+                .filter(|(_, words)| lacks_list && says_failure(words));
+            let words = words.map(|(name, words)| (format!("/{name}"), words));
             let errors = found.beside.errors.into_iter().chain(words);
             let errors = errors.filter(|(_, said)| lacks_list || says_transient(said));
             let errors = errors.map(|(at, said)| (format!("{above}/*{at}"), said));
@@ -386,11 +423,34 @@ impl<'a> PlaceSearch<'a> {
             .is_none_or(|objects| objects.contains(&object))
     }
 
+    /// Whether a path is within what was requested or what the credential has, and not beside the list.
+    fn is_of_other(&self, path: &[String]) -> bool {
+        let list = self.records.tokens();
+        let is_other = |(depth, name): (usize, &String)| {
+            let name = MemberName::of(name);
+            let is_other = name.says(Sign::Echo) || name.says(Sign::Account);
+            is_other
+                && path
+                    .get(..=depth)
+                    .is_none_or(|above| !list.starts_with(above))
+        };
+        let above = path.split_last().map_or(&[][..], |(_, above)| above);
+        above.iter().enumerate().any(is_other)
+    }
+
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
         let plain = MemberName::of(name);
         self.found.beside.see(&plain, value, (path, self.records));
         let at = || format!("`/{}`", path.join("/"));
         self.found.names.push(path.join("/"));
+        let is_message = plain.plain.ends_with("message") || plain.plain.ends_with("msg");
+        let is_error = |name: &String| MemberName::of(name).says(Sign::Error);
+        if has_content(value) && !is_message && !path.iter().any(is_error) {
+            self.found.telling.push(path.join("/"));
+        }
+        if self.is_of_other(path) {
+            return;
+        }
         let names_next = match value {
             Value::String(text) => !text.trim().is_empty() && plain.says(Sign::Next),
             Value::Number(number) => {
@@ -401,20 +461,20 @@ impl<'a> PlaceSearch<'a> {
                     .iter()
                     .filter_map(|name| link.get(*name)?.as_str());
                 let is_key = plain.plain == "lastevaluatedkey" && !link.is_empty();
-                is_key || texts.any(|text| !text.is_empty()) && plain.says(Sign::Next)
+                let leads = texts.any(|text| !text.is_empty()) && plain.says(Sign::Next);
+                is_key || leads || plain.plain == "link" && is_next_link(value)
             }
-            // `[{ "rel": "next", "href": "…" }]`
             Value::Array(links) => {
-                let is_next = |link: &Value| link["rel"] == "next" && link["href"].is_string();
-                matches!(plain.plain.as_str(), "links" | "link") && links.iter().any(is_next)
+                matches!(plain.plain.as_str(), "links" | "link") && links.iter().any(is_next_link)
             }
             Value::Null | Value::Bool(_) => false,
         };
-        if *value == Value::Bool(true) || value == "true" {
-            let is_cut = plain.says(Sign::Cut);
-            note(&mut self.says_more, is_cut || plain.says(Sign::More), at);
-            note(&mut self.found.cut, is_cut, at);
-        }
+        let is_yes = *value == Value::Bool(true) || value == "true";
+        let is_cut =
+            is_yes && plain.says(Sign::Cut) || plain.says(Sign::Rest) && has_content(value);
+        let says_more = is_cut || is_yes && plain.says(Sign::More);
+        note(&mut self.says_more, says_more, at);
+        note(&mut self.found.cut, is_cut, at);
         // An order can be done, too.
         let is_done = plain.plain == "done" && !matches!(path, [_]);
         let above = path.iter().rev().nth(1);

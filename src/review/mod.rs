@@ -126,6 +126,8 @@ pub struct Review<'a> {
     names_without_list: BTreeSet<String>,
     /// Whether an error beside the records was found.
     has_error: bool,
+    /// Whether records of a page that led on have the same value at `page.last`.
+    has_ties: bool,
     /// Whether the upstream named the next page, or said that there is one.
     is_named: bool,
     /// The same of the page before.
@@ -260,6 +262,7 @@ impl<'a> Review<'a> {
             cut_at: None,
             names_without_list: BTreeSet::new(),
             has_error: false,
+            has_ties: false,
             is_named: false,
             was_named: false,
         }
@@ -334,6 +337,7 @@ impl<'a> Review<'a> {
             // Only at the end: a page before it may lack a list that a later one has.
             if !said.is_doubtful() {
                 self.check_list(page, turn, asked.is_some(), &mut said);
+                self.check_empty(page, turn, &mut said);
             }
             if said.is_doubtful() {
                 onward = Onward::End { is_proved: false };
@@ -442,6 +446,7 @@ impl<'a> Review<'a> {
         };
         if matches!(onward, Onward::Next(_)) {
             self.shown.led_on = true;
+            self.has_ties |= self.shows_ties(page);
             if page.listed > 0 {
                 self.shown.least = self.shown.least.into_iter().chain([page.listed]).min();
                 self.sizes.insert(page.listed);
@@ -449,6 +454,17 @@ impl<'a> Review<'a> {
             }
         }
         onward
+    }
+
+    /// Whether two records of a page that follow each other have the same value at `page.last`.
+    fn shows_ties(&self, page: &Page) -> bool {
+        let Some(at) = &self.call.paging.last else {
+            return false;
+        };
+        let values = page.records.iter().map(|record| at.text_in(&record.body));
+        let values: Vec<Option<String>> = values.collect();
+        let mut pairs = values.windows(2);
+        pairs.any(|pair| pair.first().is_some_and(Option::is_some) && pair.first() == pair.last())
     }
 
     /// Returns the doubt after which no further page is worth its cost.

@@ -61,6 +61,7 @@ impl Review<'_> {
         list.overlapping = list.overlapping.saturating_add(self.previous.overlapping());
         list.skipped = list.skipped.saturating_add(page.skipped);
         list.is_named = self.is_named;
+        list.is_counted |= page.next.as_deref().is_some_and(counts_pages);
         if page.listed > 0 {
             list.cut_at.clone_from(&page.unread.cut);
         }
@@ -118,6 +119,8 @@ impl Review<'_> {
             ));
         }
         self.judge_order(list, marks_gone, &mut judged);
+        self.judge_ties(list, &mut judged);
+        self.judge_length(list, marks_gone, &mut judged);
         judged
     }
 
@@ -182,10 +185,12 @@ impl Review<'_> {
     ) {
         let (reached, least, at) = (list.reached(), total.least, &total.at);
         let is_accepted = self.call.trust.contains(&Doubt::FewerThanTotal);
-        if least <= reached || is_accepted || !marks_gone {
+        let loses = self.reads_what_is_new() || self.is_last_chance();
+        if least <= reached || is_accepted || !(marks_gone || loses) {
             return;
         }
         judged.is_partial = true;
+        judged.is_cut |= self.reads_what_is_new();
         // A header cannot be read as `total`.
         let remedy = match at.starts_with('`') {
             true => {
@@ -193,10 +198,16 @@ impl Review<'_> {
             }
             false => "; if that is not the number of all records, ",
         };
+        let text = self.text(&format!(
+            "the list ended after {reached} records, and the response has {least} at {at}"
+        ));
+        if self.is_last_chance() {
+            let text = format!("{text}, and no other pass lists the slice");
+            judged.said.add(self.find(Doubt::FewerThanTotal, text));
+            return;
+        }
         judged.said.note(format!(
-            "{}: the list ended after {reached} records, and the response has {least} at {at}, so {}{remedy}write trust = [\"{}\"] into \
-            the call",
-            self.call.name,
+            "{text}, so {}{remedy}write trust = [\"{}\"] into the call",
             self.consequence(),
             Doubt::FewerThanTotal.name()
         ));
@@ -219,7 +230,8 @@ impl Review<'_> {
         // A record that moved to a later page, or went, moved those behind it to pages that were read already. What moves to the front
         // only repeats the end of the page before.
         // In a list that has its newest records first, what comes and what changes moves the others back, and passes over none.
-        let moves_back = self.call.paging.counts_itself() && self.step.stop_at_known.is_none();
+        let is_counted = self.call.paging.counts_itself() || list.is_counted;
+        let moves_back = is_counted && self.step.stop_at_known.is_none();
         let moved_back = moves_back && again > list.overlapping;
         let fell = total.is_some_and(|total| total.fell) && !self.is_likely_total();
         let passed_over = fell || moved_back;
@@ -235,6 +247,43 @@ impl Review<'_> {
         if marks_gone || is_cut {
             judged.said.note(format!("{why}; {}", self.consequence()));
         }
+    }
+
+    /// Whether several records have the value by which the next page begins, so that it can pass over those that are not on this one.
+    fn judge_ties(&self, list: &ListSoFar, judged: &mut Judged) {
+        let Some(at) = self.call.paging.last.as_ref().filter(|_| self.has_ties) else {
+            return;
+        };
+        // A next page that begins with the value itself has the last record again.
+        if list.again() > 0 {
+            return;
+        }
+        judged.is_partial = true;
+        judged.is_cut |= self.reads_what_is_new();
+        judged.said.note(self.text(&format!(
+            "records have the same value at `{at}` (`page.last`), so a next page that begins behind it may pass over others; name a value \
+            that no two records share; {}",
+            self.consequence()
+        )));
+    }
+
+    /// Whether it has less than half of the pages of the last one: an upstream that answers with an empty page or without a next one
+    /// while it fails shows no more than that, unless it reports how many there are. A next list that is as short is the second one
+    /// that says so.
+    fn judge_length(&self, list: &ListSoFar, marks_gone: bool, judged: &mut Judged) {
+        let read = self.landed_before.saturating_add(self.with_records);
+        let last = self.last_pages;
+        let is_known = last < u64::MAX && marks_gone && !self.names_since();
+        let is_half = read.saturating_mul(2) < last && read.saturating_add(2) <= last;
+        if !is_known || !is_half || list.total.is_some() || judged.is_partial {
+            return;
+        }
+        judged.is_partial = true;
+        judged.said.note(self.text(&format!(
+            "the list has {read} {} with records, and the last one had {last}; this pass marks no record as gone, and the next one does if \
+            its list is as short",
+            if read == 1 { "page" } else { "pages" }
+        )));
     }
 
     /// Whether no later pass lists what this one passed over.
@@ -274,6 +323,30 @@ fn why(call: &str, of: &str, total: Option<&Totals>, again: u64) -> Option<Strin
             "{call}: the list moved while it was read ({})",
             signs.join(", ")
         )
+    })
+}
+
+/// Whether a URL names its page by number, or by the number of records before it.
+fn counts_pages(url: &str) -> bool {
+    const NAMES: [&str; 12] = [
+        "from",
+        "offset",
+        "p",
+        "page",
+        "pageno",
+        "pagenumber",
+        "pageoffset",
+        "pg",
+        "skip",
+        "start",
+        "startat",
+        "startindex",
+    ];
+    let (_, query) = url.split_once('?').unwrap_or_default();
+    url::form_urlencoded::parse(query.as_bytes()).any(|(name, value)| {
+        let letters = name.chars().filter(char::is_ascii_alphabetic);
+        let plain: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+        NAMES.contains(&plain.as_str()) && value.len() < 8 && value.parse::<u32>().is_ok()
     })
 }
 

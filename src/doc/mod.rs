@@ -377,7 +377,7 @@ impl Head {
 }
 
 impl Chart {
-    /// At most so many columns: of each few, the one with the most units stands for all.
+    /// Returns at most `most` columns: of each group of neighbours, the one with the most units.
     pub fn gathered(&self, most: usize) -> Vec<usize> {
         let few = self.times.len().div_ceil(most).max(1);
         let columns: Vec<usize> = (0..self.times.len()).collect();

@@ -353,7 +353,9 @@ impl<'a> PlaceSearch<'a> {
         let Ok(within) = Pointer::parse(&format!("/{within}")) else {
             return;
         };
-        let parts: Vec<&Value> = match document.pointer(above) {
+        let parts = document.pointer(above);
+        let is_list = parts.is_some_and(Value::is_array);
+        let parts: Vec<&Value> = match parts {
             Some(Value::Array(parts)) => parts.iter().collect(),
             Some(Value::Object(parts)) => parts.values().collect(),
             _ => Vec::new(),
@@ -367,6 +369,7 @@ impl<'a> PlaceSearch<'a> {
             let found = search.found;
             // A group of tasks can be done, too.
             let says_more = search.says_more.filter(|at| at != "`/done`");
+            let lacks_list = within.find(part).is_none_or(Value::is_null);
             let elements = within.find(part).and_then(Value::as_array);
             let has_more = |at: &str, total| {
                 let name = at.trim_matches('`').rsplit('/').next().unwrap_or(at);
@@ -377,11 +380,12 @@ impl<'a> PlaceSearch<'a> {
             let total = found.total.filter(|(at, total)| has_more(at, *total));
             let total = total.map(|(at, _)| at);
             let goes_on = found.cut_part.or(found.next).or(says_more).or(total);
-            if let Some(at) = goes_on {
+            // In a map, a member without a list can be what the response says of its pages.
+            let is_part = is_list || !lacks_list;
+            if let Some(at) = goes_on.filter(|_| is_part) {
                 self.found.cut_part.get_or_insert_with(|| place(&at));
             }
             // A part that is there can have an error of its own, such as a build that failed.
-            let lacks_list = within.find(part).is_none_or(Value::is_null);
             let words = found
                 .beside
                 .message
@@ -438,87 +442,107 @@ impl<'a> PlaceSearch<'a> {
         above.iter().enumerate().any(is_other)
     }
 
+    /// Takes up a member. `path` ends with its name.
     fn see(&mut self, name: &str, value: &Value, path: &[String]) {
-        let plain = MemberName::of(name);
-        self.found.beside.see(&plain, value, (path, self.records));
-        let at = || format!("`/{}`", path.join("/"));
+        let name = MemberName::of(name);
+        self.found.beside.see(&name, value, (path, self.records));
+        self.see_name(&name, value, path);
+        if self.is_of_other(path) {
+            return;
+        }
+        self.see_flag(&name, value, path);
+        if !self.is_lasting(path) {
+            self.see_next(&name, value, path);
+        }
+        self.see_number(&name, value, path);
+    }
+
+    fn see_name(&mut self, name: &MemberName, value: &Value, path: &[String]) {
         self.found.names.push(path.join("/"));
-        let is_message = plain.plain.ends_with("message") || plain.plain.ends_with("msg");
+        let is_message = name.plain.ends_with("message") || name.plain.ends_with("msg");
         let is_error = |name: &String| MemberName::of(name).says(Sign::Error);
         if has_content(value) && !is_message && !path.iter().any(is_error) {
             self.found.telling.push(path.join("/"));
         }
-        if self.is_of_other(path) {
-            return;
-        }
-        let names_next = match value {
-            Value::String(text) => !text.trim().is_empty() && plain.says(Sign::Next),
-            Value::Number(number) => {
-                number.as_u64().is_some_and(|number| number > 0) && plain.says(Sign::Next)
-            }
-            Value::Object(link) => {
-                let mut texts = WITHIN_NEXT
-                    .iter()
-                    .filter_map(|name| link.get(*name)?.as_str());
-                let is_key = plain.plain == "lastevaluatedkey" && !link.is_empty();
-                let leads = texts.any(|text| !text.is_empty()) && plain.says(Sign::Next);
-                is_key || leads || plain.plain == "link" && is_next_link(value)
-            }
-            Value::Array(links) => {
-                matches!(plain.plain.as_str(), "links" | "link") && links.iter().any(is_next_link)
-            }
-            Value::Null | Value::Bool(_) => false,
-        };
+    }
+
+    /// Takes up what says that there are more pages, or that this is the last one.
+    fn see_flag(&mut self, name: &MemberName, value: &Value, path: &[String]) {
+        let at = || place(path);
         let is_yes = *value == Value::Bool(true) || value == "true";
-        let is_cut =
-            is_yes && plain.says(Sign::Cut) || plain.says(Sign::Rest) && has_content(value);
-        let says_more = is_cut || is_yes && plain.says(Sign::More);
-        note(&mut self.says_more, says_more, at);
-        note(&mut self.found.cut, is_cut, at);
+        let is_cut = is_yes && name.says(Sign::Cut) || name.says(Sign::Rest) && has_content(value);
         // An order can be done, too.
-        let is_done = plain.plain == "done" && !matches!(path, [_]);
+        let is_done = name.plain == "done" && !matches!(path, [_]);
         let above = path.iter().rev().nth(1);
         let is_thing = is_done && !above.is_some_and(|above| MemberName::of(above).is_envelope());
-        let is_open = *value == Value::Bool(false) && plain.says(Sign::NotDone) && !is_thing;
-        note(&mut self.says_more, is_open, at);
-        let is_next = names_next && !self.is_lasting(path);
-        note(&mut self.found.next, is_next, at);
-        if let Value::String(text) = value
-            && !self.is_lasting(path)
-        {
-            let is_usual = path.iter().any(|name| is_usual(name));
-            let is_other = |requested| is_other_page(text, requested);
-            let is_other = self.requested.is_some_and(is_other) && !is_usual;
-            note(&mut self.found.url, is_other, at);
-            let is_token = !text.trim().is_empty() && plain.says(Sign::Token);
-            note(&mut self.found.token, is_token, at);
-        }
-        note(
-            &mut self.found.more,
-            value.is_boolean() && plain.says(Sign::More),
-            at,
-        );
-        note(
-            &mut self.found.done,
-            value.is_boolean() && plain.says(Sign::Done),
-            at,
-        );
+        let is_open = *value == Value::Bool(false) && name.says(Sign::NotDone) && !is_thing;
+        let says_more = is_cut || is_open || is_yes && name.says(Sign::More);
+        note(&mut self.says_more, says_more, at);
+        note(&mut self.found.cut, is_cut, at);
+        let is_flag = |sign| value.is_boolean() && name.says(sign);
+        note(&mut self.found.more, is_flag(Sign::More), at);
+        note(&mut self.found.done, is_flag(Sign::Done), at);
+    }
+
+    /// Takes up what leads to the next page, or can.
+    fn see_next(&mut self, name: &MemberName, value: &Value, path: &[String]) {
+        let at = || place(path);
+        note(&mut self.found.next, names_next_page(name, value), at);
+        let Value::String(text) = value else {
+            return;
+        };
+        let is_usual = path.iter().any(|name| is_usual(name));
+        let is_other = |requested| is_other_page(text, requested);
+        let is_other = self.requested.is_some_and(is_other) && !is_usual;
+        note(&mut self.found.url, is_other, at);
+        let is_token = !text.trim().is_empty() && name.says(Sign::Token);
+        note(&mut self.found.token, is_token, at);
+    }
+
+    /// Takes up the number of all pages, or of all records.
+    fn see_number(&mut self, name: &MemberName, value: &Value, path: &[String]) {
         let number = match value {
             Value::Number(number) => number.as_u64(),
             Value::String(text) => text.parse().ok(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         };
-        let are_several = number.is_some_and(|pages| pages > 1) && plain.says(Sign::Pages);
-        note(&mut self.has_pages, are_several, at);
-        self.found.beside.says_none |= number == Some(0) && plain.is_total();
-        let is_total = plain.says(Sign::Total) && self.can_have_total(path);
+        let are_several = number.is_some_and(|pages| pages > 1) && name.says(Sign::Pages);
+        note(&mut self.has_pages, are_several, || place(path));
+        self.found.beside.says_none |= number == Some(0) && name.is_total();
+        let is_total = name.says(Sign::Total) && self.can_have_total(path);
         if let Some(number) = number.filter(|_| is_total) {
             let known = self.found.total.as_ref().map_or(0, |(_, known)| *known);
             // A response can have the number of records on the page under such a name too, which is smaller.
             if number > known {
-                self.found.total = Some((at(), number));
+                self.found.total = Some((place(path), number));
             }
         }
+    }
+}
+
+/// A path as messages have it.
+fn place(path: &[String]) -> String {
+    format!("`/{}`", path.join("/"))
+}
+
+/// Whether a member names the next page: by a text, a number above 0, or a link.
+fn names_next_page(name: &MemberName, value: &Value) -> bool {
+    let is_next = name.says(Sign::Next);
+    match value {
+        Value::String(text) => is_next && !text.trim().is_empty(),
+        Value::Number(number) => is_next && number.as_u64().is_some_and(|number| number > 0),
+        Value::Object(link) => {
+            let within = WITHIN_NEXT.iter();
+            let mut texts = within.filter_map(|name| link.get(*name)?.as_str());
+            let is_key = name.plain == "lastevaluatedkey" && !link.is_empty();
+            let leads = is_next && texts.any(|text| !text.is_empty());
+            is_key || leads || name.plain == "link" && is_next_link(value)
+        }
+        Value::Array(links) => {
+            let are_links = matches!(name.plain.as_str(), "links" | "link");
+            are_links && links.iter().any(is_next_link)
+        }
+        Value::Null | Value::Bool(_) => false,
     }
 }
 

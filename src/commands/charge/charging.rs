@@ -39,7 +39,7 @@ pub struct ChargeOrder<'a> {
 
 /// A call or units.
 pub enum OrderedCost<'a> {
-    /// A call, so many times.
+    /// A call, and how many requests of it.
     Calls(&'a str, u64),
     /// Units, by the names of the limits in the configuration or in the ledger.
     #[cfg(feature = "serve")]

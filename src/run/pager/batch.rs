@@ -34,7 +34,7 @@ impl Batch {
         }
     }
 
-    /// Goes back to its first page. Where it does not begin anew without the cursor of the last list, it does so once.
+    /// Goes back to its first page: once, or again where `begins_anew`, without the cursor of the last list.
     pub(super) fn start_over(&mut self, begins_anew: bool, why: &str) -> Result<(), StopReason> {
         if !begins_anew && std::mem::replace(&mut self.is_restarted, true) {
             return Err(StopReason::BadCursor(why.to_owned()));

@@ -206,7 +206,7 @@ impl<'a> List<'a> {
         goes_on && self.step.call.paging.counts_itself()
     }
 
-    /// Checks that a list may continue behind so many empty pages in a row. The upstream's cursor can lead past any number
+    /// Refuses to go on behind more than [`MOST_EMPTY_PAGES`] empty pages in a row. The upstream's cursor can lead past any number
     /// of them, and each is paid for. Beyond the bound the list is not complete, and its cursor is kept.
     fn check_empty_pages(&self) -> Result<(), StopReason> {
         let (call, empty_pages) = (&self.step.call, self.at.empty_pages);
@@ -422,7 +422,7 @@ impl<'a> List<'a> {
             self.forget_lasting(&why).await?;
         }
         match &mut self.of {
-            // A step restarts once, and so does a batch; one that begins anew was not read to the cursor.
+            // A second restart would pay for the same pages again. A list that begins anew has no pages behind it.
             Of::Step(_) if is_begun || !begins_anew => self.restart_step(&why).await?,
             Of::Step(_) => {}
             Of::Batch(_) if !is_begun && !begins_anew => return Err(StopReason::BadCursor(why)),

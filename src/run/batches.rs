@@ -218,7 +218,7 @@ impl<'a> SharedPass<'a> {
             one.began = self.oldest;
         }
         let own: HashSet<PassId> = passes.iter().copied().chain(shared).collect();
-        let fresh = fill(self.job, step, &pending, &own).into_iter();
+        let fresh = fill(self.job, step, pending, &own).into_iter();
         let fresh = fresh.map(|(began, ids)| OpenBatch::new(index, ids, began));
         Ok(begun.iter().cloned().chain(fresh).collect())
     }
@@ -253,10 +253,10 @@ impl<'a> SharedPass<'a> {
         let (mut has_served, mut is_first) = (false, true);
         while !work.is_empty() {
             let mut refused = Vec::new();
-            for (batch, fetched) in self.fetch_round(step, work, sinces, batches).await {
+            for fetched in self.fetch_round(step, work, sinces, batches).await {
                 match fetched {
                     Fetched::Served => has_served = true,
-                    Fetched::Refused(reason) => refused.push((batch, reason)),
+                    Fetched::Refused(batch, reason) => refused.push((batch, reason)),
                     Fetched::Failed(reason) => batches.give_up(reason),
                 }
             }
@@ -288,23 +288,20 @@ impl<'a> SharedPass<'a> {
         work: Vec<OpenBatch>,
         sinces: &Sinces,
         batches: &mut Batches,
-    ) -> Vec<(OpenBatch, Fetched)> {
+    ) -> Vec<Fetched> {
+        // A list holds its ids several times, and of those that have ended there can be very many.
         let round = work.into_iter().map(async |batch| {
             let mut list = self.list(step, batch, sinces);
             let ended = list.run().await;
-            (list, ended)
+            (Fetched::of(ended, list.of, &list.at), list.stats, list.said)
         });
         let round = all(self.context.concurrency, round).await;
-        let mut fetched = Vec::with_capacity(round.len());
-        for (list, ended) in round {
-            batches.stats.add(&list.stats);
-            batches.said.add(list.said);
-            let is_begun = list.at.cursor.is_some();
-            if let Of::Batch(Batch { batch, .. }) = list.of {
-                fetched.push((batch, Fetched::of(ended, is_begun)));
-            }
-        }
-        fetched
+        let ended = round.into_iter().map(|(fetched, stats, said)| {
+            batches.stats.add(&stats);
+            batches.said.add(said);
+            fetched
+        });
+        ended.collect()
     }
 
     /// Returns where the lists of these ids continue; empty for a step that uses neither `{since}` nor `page.lasting`. A list that
@@ -450,28 +447,31 @@ impl<'a> SharedPass<'a> {
 enum Fetched {
     Served,
     /// It was refused as a whole, so its halves can be requested.
-    Refused(StopReason),
+    Refused(OpenBatch, StopReason),
     Failed(StopReason),
 }
 
 impl Fetched {
-    /// `is_begun`: whether it has landed a page. Half of the pages of such a batch would be paid for again.
-    fn of(ended: Result<(), StopReason>, is_begun: bool) -> Self {
-        match ended {
-            Ok(()) => Self::Served,
-            Err(StopReason::Unserved(why)) if is_begun => {
+    /// How a batch ended at this position. Half of the pages of one that has landed a page would be paid for again.
+    fn of(ended: Result<(), StopReason>, of: Of, at: &StepPosition) -> Self {
+        match (ended, of) {
+            (Ok(()), _) => Self::Served,
+            (Err(StopReason::Unserved(why)), _) if at.cursor.is_some() => {
                 let why = format!("the upstream refused the next page: {why}");
                 Self::Failed(StopReason::Failed(why))
             }
-            Err(reason @ StopReason::Forbidden(_)) if is_begun => {
+            (Err(reason @ StopReason::Forbidden(_)), _) if at.cursor.is_some() => {
                 Self::Failed(StopReason::Failed(reason.to_string()))
             }
-            Err(
-                reason @ (StopReason::Unserved(_)
-                | StopReason::Unsendable(_)
-                | StopReason::Forbidden(_)),
-            ) => Self::Refused(reason),
-            Err(reason) => Self::Failed(reason),
+            (
+                Err(
+                    reason @ (StopReason::Unserved(_)
+                    | StopReason::Unsendable(_)
+                    | StopReason::Forbidden(_)),
+                ),
+                Of::Batch(Batch { batch, .. }),
+            ) => Self::Refused(batch, reason),
+            (Err(reason), _) => Self::Failed(reason),
         }
     }
 }
@@ -537,9 +537,15 @@ mod tests {
 
     #[test]
     fn only_a_batch_without_a_page_is_requested_again_in_halves() {
-        let refused = |why: fn(String) -> StopReason, is_begun| {
+        let refused = |why: fn(String) -> StopReason, is_begun: bool| {
             let ended = Err(why("404".to_owned()));
-            matches!(Fetched::of(ended, is_begun), Fetched::Refused(_))
+            let batch = OpenBatch::new(1, vec!["a".to_owned()], Timestamp::from_micros(0));
+            let at = StepPosition {
+                cursor: is_begun.then(|| "2".to_owned()),
+                ..StepPosition::default()
+            };
+            let fetched = Fetched::of(ended, Of::Batch(Batch::new(batch)), &at);
+            matches!(fetched, Fetched::Refused(..))
         };
         assert!(refused(StopReason::Unserved, false));
         assert!(refused(StopReason::Forbidden, false));

@@ -15,13 +15,13 @@ use ingest_quota::Timestamp;
 pub fn fill(
     job: &Job,
     step: &Step,
-    pending: &[PendingId],
+    pending: Vec<PendingId>,
     own: &HashSet<PassId>,
 ) -> Vec<(Timestamp, Vec<String>)> {
     let size = step.ids.as_ref().map_or(1, |ids| ids.batch);
     let size = usize::try_from(size).unwrap_or(usize::MAX).max(1);
     let (mine, others) = each_once(pending, own);
-    let others = alike(job, step, others);
+    let mut others = alike(job, step, others);
     let mut batches = Vec::new();
     for Alike {
         request,
@@ -30,53 +30,57 @@ pub fn fill(
     } in alike(job, step, mine)
     {
         let free = ids.len().next_multiple_of(size) - ids.len();
-        let same = others.iter().find(|others| others.request == request);
-        ids.extend(same.iter().flat_map(|others| &others.ids).take(free));
-        let full = ids
-            .chunks(size)
-            .map(|ids| ids.iter().map(ToString::to_string));
-        batches.extend(full.map(|ids| (began, ids.collect())));
+        if let Some(same) = others.iter_mut().find(|others| others.request == request) {
+            ids.extend(same.ids.drain(..free.min(same.ids.len())));
+        }
+        let mut ids = ids.into_iter().peekable();
+        while ids.peek().is_some() {
+            batches.push((began, ids.by_ref().take(size).collect()));
+        }
     }
     batches
 }
 
 /// Returns each id once, in the order of the passes: those that `own` passes name, and those that only others name.
-fn each_once<'p>(
-    pending: &'p [PendingId],
-    own: &HashSet<PassId>,
-) -> (Vec<&'p PendingId>, Vec<&'p PendingId>) {
+fn each_once(pending: Vec<PendingId>, own: &HashSet<PassId>) -> (Vec<PendingId>, Vec<PendingId>) {
+    let is_own = |one: &PendingId| own.contains(&one.pass);
     let mut seen = HashSet::with_capacity(pending.len());
-    let (mine, others): (Vec<&PendingId>, Vec<&PendingId>) =
-        pending.iter().partition(|one| own.contains(&one.pass));
-    let mut each_once = |all: Vec<&'p PendingId>| -> Vec<&'p PendingId> {
-        all.into_iter().filter(|one| seen.insert(&one.id)).collect()
-    };
-    // In this order: an id that both name is one of ours, which must be fetched, and not one that only fills a batch.
-    (each_once(mine), each_once(others))
+    let mut is_first = vec![false; pending.len()];
+    // An id that both name is one of ours, which must be fetched, and not one that only fills a batch.
+    for ours in [true, false] {
+        let of_them = pending.iter().zip(&mut is_first);
+        for (one, is_first) in of_them.filter(|(one, _)| is_own(one) == ours) {
+            *is_first = seen.insert(&one.id);
+        }
+    }
+    drop(seen);
+    let pending = pending.into_iter().zip(is_first);
+    let once = pending.filter_map(|(one, is_first)| is_first.then_some(one));
+    once.partition(is_own)
 }
 
 /// Ids whose requests are rendered the same.
-struct Alike<'p> {
+struct Alike {
     /// What their requests have in common.
     request: String,
     /// A time with which they are rendered so.
     began: Timestamp,
     /// In the order of their passes.
-    ids: Vec<&'p str>,
+    ids: Vec<String>,
 }
 
 /// Groups the ids of a step by requests that are rendered the same: one group, unless the step names a time and the passes began at
 /// different ones.
-fn alike<'p>(job: &Job, step: &Step, pending: Vec<&'p PendingId>) -> Vec<Alike<'p>> {
+fn alike(job: &Job, step: &Step, pending: Vec<PendingId>) -> Vec<Alike> {
     let (region, times) = (Region::shared(), [Variable::Now, Variable::Date]);
     let names_time = times.iter().any(|variable| job.names(step, variable));
     let mut requests: HashMap<Timestamp, String> = HashMap::new();
-    let mut groups: Vec<Alike<'_>> = Vec::new();
+    let mut groups: Vec<Alike> = Vec::new();
     for PendingId { id, began, .. } in pending {
         let request = match names_time {
             true => {
-                let request = requests.entry(*began);
-                let render = || request_at(job, step, &region, *began);
+                let request = requests.entry(began);
+                let render = || request_at(job, step, &region, began);
                 request.or_insert_with(render).clone()
             }
             false => String::new(),
@@ -85,7 +89,7 @@ fn alike<'p>(job: &Job, step: &Step, pending: Vec<&'p PendingId>) -> Vec<Alike<'
             Some(group) => group.ids.push(id),
             None => groups.push(Alike {
                 request,
-                began: *began,
+                began,
                 ids: vec![id],
             }),
         }
@@ -137,7 +141,7 @@ mod tests {
         let batches = fill(
             job,
             &job.steps[1],
-            &pending,
+            pending,
             &HashSet::from_iter([PassId(1)]),
         );
         batches.into_iter().map(|(_, ids)| ids).collect()

@@ -145,7 +145,10 @@ pub fn land(tx: &Tx<'_>, page: &LandingPage) -> Result<LandedPage, StoreError> {
     let texts = store(tx, page, &before)?;
     let words = index::store(tx, &texts)?;
     let landed = match &before.held {
-        Some(held) => advance(tx, page, &before, held, page.is_known(&before.versions))?,
+        Some(held) => {
+            store_absent(tx, page)?;
+            advance(tx, page, &before, held, page.is_known(&before.versions))?
+        }
         None => {
             // It is paid for. The cursor and the listing are the next holder's, who may request it again.
             let Landing { requests, now, .. } = *landing;
@@ -434,7 +437,6 @@ fn advance(
     let listed = u64::try_from(before.last_position).unwrap_or(0) + records;
     wanted::store(tx, page, pass)?;
     gone::remove(tx, page, pass)?;
-    store_absent(tx, page)?;
     lasting::store(tx, page, pass, is_known)?;
     if let Some(batch) = &landing.batch {
         store_batch(tx, pass, page.step, batch)?;

@@ -82,6 +82,15 @@ impl LandingPage {
         }
     }
 
+    /// The page of a simulation, which stores no records.
+    pub fn without_records(landing: Arc<Landing>) -> Self {
+        Self {
+            step: values::integer(landing.step as u64),
+            rows: Vec::new(),
+            landing,
+        }
+    }
+
     /// The kind of its records.
     pub fn kind(&self) -> &str {
         &self.landing.kind.kind

@@ -230,11 +230,7 @@ impl SimulatedRecords {
     /// Lands a page, without its records.
     pub fn land(&self, tx: &Tx<'_>, landing: &Arc<Landing>) -> Result<Landed, StoreError> {
         let is_known = landing.can_stop() && is_known(tx, landing)?;
-        let page = LandingPage::new(Arc::new(Landing {
-            records: Vec::new(),
-            requested: Vec::new(),
-            ..Landing::clone(landing)
-        }));
+        let page = LandingPage::without_records(Arc::clone(landing));
         let landed = land::without_records(tx, &page, is_known)?;
         self.state.lock().list(landing, landed.pass);
         Ok(landed)

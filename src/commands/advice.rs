@@ -55,12 +55,20 @@ pub fn same_for_all(job: &Job, step: &Step, region: &Region) -> Option<String> {
 /// Advice where `keep` deletes records that are not requested again before that.
 fn kept(job: &Job, step: &Step) -> Option<String> {
     let keep = job.credential.upstream.keep?;
+    let fresh_for = step.ids.as_ref().and_then(|ids| ids.fresh_for);
     let (why, instead) = match job.every {
         _ if step.call.paging.lasting.is_some() => (
             "a list with `page.lasting` returns what changed only",
             "remove `keep`, or run the job with --relist more often",
         ),
         _ if job.slices.is_some() => ("each slice is fetched once", "remove `keep`"),
+        _ if job.names(step, &Variable::Since) && step.ids.is_none() => (
+            "a list with {since} returns what is new only",
+            "remove `keep`, or run the job with --relist more often",
+        ),
+        _ if fresh_for.is_some_and(|fresh_for| fresh_for >= keep) => {
+            ("`fresh_for` is as long", "raise `keep`")
+        }
         Some(every) if every >= keep => ("`every` is as long", "raise `keep`"),
         Some(_) | None => return None,
     };

@@ -6,7 +6,7 @@ use super::{Review, Said, Turn};
 use ingest_base::plain::plain;
 use ingest_base::record::Record;
 use ingest_config::{Doubt, Field, Format, Lasting};
-use ingest_upstream::{End, Page, is_setback, says_error, says_failure, says_part};
+use ingest_upstream::{End, Page, is_setback, says_error, says_failure, says_part, says_refusal};
 
 /// The place of a message, in words.
 const MESSAGE: &str = "a message beside an empty list";
@@ -193,7 +193,10 @@ impl Review<'_> {
     fn refuses(&self, page: &Page, (name, words): &(String, String)) -> bool {
         let is_empty = page.listed == 0 && !page.lacks_list && self.step.ids.is_none();
         let is_new = page.listed > 0 && self.known.is_new(name);
+        // Before any list was seen, nothing shows which codes are those of a success.
+        let is_first = is_empty && !self.known.has_lists && self.with_records == 0;
         (is_empty || is_new) && says_failure(words)
+            || is_first && says_refusal(&page.unread.beside.values, words)
     }
 
     /// Adds the doubt about a list without records, of a region that had some, whose response says something that none with records

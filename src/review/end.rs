@@ -30,6 +30,13 @@ impl Review<'_> {
             }
             End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => {}
         }
+        if self.is_unbounded {
+            is_open = true;
+            said.note(self.text(
+                "only the end of the connection ended a response (it has neither `Content-Length` nor chunks), so a part of it would \
+                look like the whole; this pass marks no record as gone",
+            ));
+        }
         let has_next = |place: &(&str, bool)| place.1 && NEXT.contains(&place.0);
         self.shown.names_end |= page.listed > 0 && page.places.iter().any(has_next);
         if page.dead_end.is_none() {
@@ -252,8 +259,12 @@ impl Review<'_> {
         let lacking = lacking.map(|(key, _)| key.as_str());
         for key in lacking.chain(of_empty) {
             // Many upstreams leave it out on the last page, and a list that `max_pages` cut never shows one.
-            let can_lack = NEXT.contains(&key) && !self.known.names_end;
-            if !can_lack && self.known.places.get(key) == Some(&true) {
+            // Nor does one page alone need one that is shorter than those that led on.
+            let least = self.known.least.filter(|_| !self.shown.led_on);
+            let is_short = least.is_some_and(|least| page.listed < least);
+            let can_lack = NEXT.contains(&key) && (!self.known.names_end || is_short);
+            let known = self.known.places.get(key).or(self.shown.places.get(key));
+            if !can_lack && known == Some(&true) {
                 let text = format!(
                     "{name}: responses lack the value of `page.{key}`, which every earlier response had; the upstream may have \
                     renamed it"

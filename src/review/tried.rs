@@ -58,7 +58,7 @@ impl Tried<'_> {
             ids: self.ids,
         };
         let verdict = review.see(page, turn);
-        let is_empty = page.records.is_empty() && !page.lacks_list && page.skipped == 0;
+        let is_empty = page.is_empty() && !page.lacks_list && page.skipped == 0;
         let goes_on_empty = page.listed == 0 && page.next.is_some();
         let doubts = verdict.said.doubts.clone();
         let notes = unread
@@ -66,6 +66,7 @@ impl Tried<'_> {
             .chain(doubts.iter().map(doubt_in_words))
             .chain(self.note_size(page))
             .chain(self.likely_total(&review, page))
+            .chain(self.all_removed(page))
             .chain(is_empty.then(|| EMPTY.to_owned()))
             .chain(goes_on_empty.then(|| EMPTY_GOES_ON.to_owned()))
             .chain(page.dead_end.clone())
@@ -153,6 +154,21 @@ impl Tried<'_> {
             format!(
                 "the response has {total} at {at}: if that is the number of all records of the list, write total = \"{place}\" in \
                 `page`, and a run compares it with the records that it got"
+            )
+        })
+    }
+
+    /// A note if each record of the page says that it was removed.
+    fn all_removed(&self, page: &Page) -> Option<String> {
+        let removed = self.step.call.records.as_ref()?.removed.as_ref()?;
+        let are_all = page.records.is_empty() && !page.removed.is_empty();
+        are_all.then(|| {
+            format!(
+                "each of the {} records says at `{}` that it was removed (`records.removed`): if they were not, write the values that say \
+                so: removed = {{ at = \"{}\", is = \"VALUE\" }}",
+                page.removed.len(),
+                removed.at,
+                removed.at
             )
         })
     }

@@ -295,7 +295,7 @@ impl Call {
 pub struct Removed {
     /// The place.
     pub at: Pointer,
-    /// The values there; empty: any but null and false.
+    /// The values there; empty: any but null, false, 0, an empty text or list, and these as text.
     pub is: Vec<String>,
 }
 
@@ -305,7 +305,7 @@ impl Removed {
     pub fn is_said_by(&self, record: &Value) -> bool {
         match self.at.find(record) {
             None | Some(Value::Null | Value::Bool(false)) => false,
-            Some(_) if self.is.is_empty() => true,
+            Some(value) if self.is.is_empty() => !says_no(value),
             Some(_) => self
                 .at
                 .texts_in(record)
@@ -315,12 +315,25 @@ impl Removed {
     }
 }
 
+/// Whether a value says no. An empty object does not: some upstreams mark a removed record with one.
+fn says_no(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) | Value::Object(_) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => {
+            ["", "0", "false"].contains(&text.trim().to_ascii_lowercase().as_str())
+        }
+        Value::Array(elements) => elements.is_empty(),
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RemovedKeys {
     /// The place in a record. Example: `at = "/status"`.
     pub at: Pointer,
-    /// The values at that place. If unset, any but null and false. Example: `is = "cancelled"`.
+    /// The values at that place. If unset, any but null, false, 0 and an empty text or list. Example: `is = "cancelled"`.
     #[serde(default, with = "As::<Option<OneOrMore<Scalar>>>")]
     pub is: Option<Vec<String>>,
 }

@@ -334,6 +334,14 @@ leaf!(
     Filled::schema(),
 );
 
+/// Whether a text is more likely the secret than the name of the variable that has it. A name is in messages, logs and reports.
+fn is_like_a_secret(text: &str) -> bool {
+    /// The fewest characters of a key, in practice.
+    const FEWEST: usize = 20;
+    let has = |is: fn(&u8) -> bool| text.bytes().any(|byte| is(&byte));
+    text.len() >= FEWEST && has(u8::is_ascii_lowercase) && has(u8::is_ascii_digit)
+}
+
 leaf!(
     EnvName,
     Filled,
@@ -341,7 +349,7 @@ leaf!(
     |text| {
         let is_right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let begins_well = !text.starts_with(|first: char| first.is_ascii_digit());
-        (begins_well && text.chars().all(is_right)).then_some(text)
+        (begins_well && text.chars().all(is_right) && !is_like_a_secret(&text)).then_some(text)
     },
     "expected the name of an environment variable",
     "write for example \"API_KEY\"",

@@ -67,8 +67,10 @@ const FAILED: [&str; 12] = [
     "unavailable",
 ];
 
-/// Such words for a part. An order can be `partially_paid`.
-const PARTIAL: [&str; 4] = [
+/// Such words as a whole: for a failure, and for a part. An order can be `partially_paid`.
+const PARTIAL: [&str; 6] = [
+    "ko",
+    "nok",
     "partial",
     "partial_content",
     "partial_results",
@@ -191,7 +193,10 @@ pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool
 }
 
 fn is_error(name: &MemberName, value: &Value, (path, is_of_request): (&[String], bool)) -> bool {
-    let is_no = |value: &Value| matches!(value, Value::Bool(false)) || value == "false";
+    let says_false = |text: &str| text.eq_ignore_ascii_case("false");
+    let is_no = |value: &Value| {
+        matches!(value, Value::Bool(false)) || value.as_str().is_some_and(says_false)
+    };
     let is_yes = |value: &Value| matches!(value, Value::Bool(true)) || value == "true";
     if name.says(Sign::Error) {
         // A number below other members can be that of the records with this state.
@@ -272,20 +277,45 @@ fn said(value: &Value) -> String {
 /// Whether a message says that a request failed, so that a list without records is no empty one.
 #[must_use]
 pub fn says_failure(message: &str) -> bool {
-    const WORDS: [&str; 8] = [
+    const WORDS: [&str; 13] = [
         "blocked",
         "busy",
+        "call frequency",
         "denied",
         "error",
+        "expired",
         "failed",
         "failure",
         "forbidden",
+        "invalid",
+        "not valid",
+        "rate limit",
         "unauthorized",
     ];
     let text = message.to_ascii_lowercase();
     // That there are no failed payments is no failure.
     let says = |word: &&str| text.replace(&format!("no {word}"), "").contains(word);
     !text.contains("no error") && (WORDS.iter().any(says) || says_transient(&text))
+}
+
+/// Whether a response without records has a code that no success has, beside a message that is not about finding nothing.
+#[must_use]
+pub fn says_refusal(values: &BTreeMap<String, String>, message: &str) -> bool {
+    let is_code = |place: &String| {
+        let name = place.rsplit('/').next().unwrap_or(place);
+        MemberName::of(name).says(Sign::StateCode)
+    };
+    let is_unusual = |code: &str| {
+        let number = code.parse::<u64>();
+        number.is_ok_and(|number| number > 1 && !(200..300).contains(&number))
+    };
+    let text = message.trim().trim_end_matches('.').to_ascii_lowercase();
+    let finds_nothing = ["not found", "empty", "none"];
+    let is_empty =
+        text.starts_with("no ") || finds_nothing.iter().any(|words| text.contains(words));
+    let is_good = text.is_empty() || NO_ERROR.iter().chain(&GOOD).any(|word| *word == text);
+    let mut codes = values.iter().filter(|(place, _)| is_code(place));
+    !is_empty && !is_good && codes.any(|(_, code)| is_unusual(code))
 }
 
 fn shown(text: &str) -> String {

@@ -112,6 +112,11 @@ impl Body {
         self.bytes.len()
     }
 
+    /// Whether it arrives compressed, in a form that has an end of its own.
+    pub const fn is_packed(&self) -> bool {
+        matches!(self.form, Form::Gzip(_))
+    }
+
     /// Reserves capacity for a long body at once: a buffer that grows leaves fragments of memory behind.
     pub fn reserve(&mut self) {
         let most = self.most.min(LONG_BODY);

@@ -8,7 +8,8 @@ use hyper::Uri;
 use hyper::body::{Bytes, Incoming};
 use reqwest::Request;
 use reqwest::header::{
-    ACCEPT, ACCEPT_ENCODING, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, PROXY_AUTHORIZATION,
+    TRANSFER_ENCODING, USER_AGENT,
 };
 use tokio::time::Instant;
 
@@ -103,8 +104,11 @@ impl Http {
         if end == End::Whole {
             open.keep_after_answer();
         }
+        let bounds = [CONTENT_LENGTH, TRANSFER_ENCODING];
+        let has_bound = bounds.iter().any(|name| head.headers.contains_key(name));
         Ok(Response {
             end,
+            is_unbounded: !has_bound && !reading.body.is_packed(),
             redactor,
             slot: reading.slot,
             ..Response::new(head.status, head.headers, reading.body.into_bytes())

@@ -51,7 +51,7 @@ use ingest_config::{Free, NoNumber, Region, SinceValue, Step};
 use ingest_quota::{LimitName, Timestamp, Units};
 use ingest_secret::SecretsInUse;
 
-pub use beside::{Beside, is_setback, says_error, says_failure, says_part};
+pub use beside::{Beside, is_setback, says_error, says_failure, says_part, says_refusal};
 pub use client::{Client, ClientError, Recorder};
 pub use connect::Connector;
 pub use connection::Connection;
@@ -176,6 +176,8 @@ pub struct Page {
     pub lacks_elements: bool,
     /// Whether a table has no byte, not even the names of its columns.
     pub is_blank: bool,
+    /// Whether a connection that broke would have looked like its end.
+    pub is_unbounded: bool,
     /// What says that it is a part of what was requested; `None`: it is whole.
     pub part: Option<String>,
     /// Where the next page is; `None` at the end.

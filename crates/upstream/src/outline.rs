@@ -142,7 +142,12 @@ fn next_place(place: &str, document: &Value) -> Option<NextPlace> {
         }
         value => (at.to_owned(), value),
     };
-    let text = value.as_str().unwrap_or_default();
+    let text = match value {
+        Value::String(text) => text,
+        Value::Number(_) => "",
+        // No token: a list of links, for example.
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
     let is_url = Url::parse(text).is_ok_and(|url| url.has_host()) || text.starts_with(['/', '?']);
     Some(match is_url {
         true => NextPlace::Url(at),

@@ -131,7 +131,8 @@ fn encoded(secret: &SecretString) -> Vec<Hidden> {
         json.to_owned(),
     ];
     texts.extend(QUOTES.map(|quotes| in_html(secret, quotes)));
-    for percent in [all, reserved] {
+    let partly = KEPT.map(|kept| kept.bytes().fold(reserved.clone(), keep));
+    for percent in [all, reserved].into_iter().chain(partly) {
         // The digits of `%2F` are written in small letters as well.
         texts.push(in_small_digits(&percent));
         texts.push(percent);
@@ -142,6 +143,17 @@ fn encoded(secret: &SecretString) -> Vec<Hidden> {
     let is_telltale = secret.len() >= TELLTALE_BYTES;
     let hidden = texts.into_iter().map(SecretString::from);
     hidden.map(|text| Hidden { text, is_telltale }).collect()
+}
+
+/// What encoders leave as it is, besides letters, digits and `-._~`: of paths, of a query, and `encodeURI` of browsers.
+const KEPT: [&str; 8] = ["/", "=", "+", "/=", "/+", "=+", "/=+", "/=+:@,;$&?!'()*#"];
+
+/// An encoded text in which this byte is as it was.
+fn keep(encoded: String, kept: u8) -> String {
+    encoded.replace(
+        &format!("%{kept:02X}"),
+        char::from(kept).encode_utf8(&mut [0; 4]),
+    )
 }
 
 /// What stands for a quotation mark and an apostrophe in HTML: in texts between tags, and as several languages write them.
@@ -173,6 +185,20 @@ fn in_small_digits(percent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_however_much_of_it_an_encoder_leaves_as_it_is() {
+        let redactor = Redactor::new([SecretString::from("a/b+c==")]);
+        for encoded in [
+            "a/b%2Bc%3D%3D",
+            "a%2Fb%2Bc==",
+            "a/b%2bc==",
+            "a%2fb+c%3d%3d",
+            "a/b+c==",
+        ] {
+            assert_eq!(redactor.clean(&format!("?key={encoded}&x")), "?key=***&x");
+        }
+    }
 
     #[test]
     fn a_secret_is_hidden_as_html_escapes_it() {

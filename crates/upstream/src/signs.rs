@@ -118,7 +118,7 @@ const NAMES: [(Sign, &str); 20] = [
     ),
     (
         Sign::Succeeded,
-        "isok issuccess jobcomplete ok succeeded success successful",
+        "isok issuccess jobcomplete ok response succeeded success successful",
     ),
     (
         Sign::State,

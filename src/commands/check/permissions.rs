@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::finding::{CheckFinding, bad, warning};
 use ingest_base::bounded;
-use ingest_config::{Config, RedisUrl, SecretSource};
+use ingest_config::{CatalogStore, Config, RedisUrl, SecretSource};
+use secrecy::ExposeSecret;
 
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_WRITE: u32 = 0o002;
@@ -29,12 +30,21 @@ pub fn secrets_for_all(config: &Config) -> Option<CheckFinding> {
 
 /// The secret that the file itself holds: a `--set` is not in it.
 fn held(config: &Config, text: &str) -> Option<&'static str> {
-    let url = config.ledger.store.redis();
-    let password = url
-        .and_then(RedisUrl::expose_password)
-        .filter(|password| !password.is_empty());
-    let is_held = password.is_some_and(|password| text.contains(password));
-    is_held.then_some("the password of the ledger")
+    let ledger = config.ledger.store.redis();
+    let ledger = ledger.and_then(RedisUrl::expose_password);
+    let catalog = match &config.catalog.store {
+        CatalogStore::Postgres(url) => url.password().map(ExposeSecret::expose_secret),
+        CatalogStore::Sqlite => None,
+    };
+    let passwords = [
+        (ledger, "the password of the ledger"),
+        (catalog, "the password of the catalog"),
+    ];
+    let is_held = |password: &str| !password.is_empty() && text.contains(password);
+    let mut held = passwords
+        .into_iter()
+        .filter(|(password, _)| password.is_some_and(is_held));
+    held.next().map(|(_, what)| what)
 }
 
 /// The files that others can write, each with what that lets them do.

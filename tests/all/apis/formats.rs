@@ -50,3 +50,39 @@ fn a_refusal_in_xml_is_shown_in_its_declared_charset() {
     let run = run(&world).to_string();
     assert!(run.contains("acc\u{e8}s refus\u{e9}"), "{run}");
 }
+
+#[test]
+fn a_table_that_only_the_end_of_its_connection_ends_marks_nothing_as_gone_and_says_so() {
+    for (bound, gone) in [("", 0), ("content-length: 5\r\n", 1)] {
+        let answer = |body: &str| {
+            StubAnswer::raw(format!(
+                "HTTP/1.1 200 OK\r\n{bound}connection: close\r\n\r\n{body}"
+            ))
+        };
+        let stub = StubUpstream::answering([
+            StubAnswer::status(200).body("id\n1\n2\n"),
+            answer("id\n1\n"),
+        ]);
+        let world = Api {
+            call: r#"records = { format = "csv", kind = "row", id = "/id" }"#,
+            ..Api::default()
+        }
+        .world(&stub);
+        run(&world);
+        let pass = run(&world)["passes"][0].clone();
+        let is_said = pass["detail"]
+            .to_string()
+            .contains("the end of the connection");
+        assert_eq!(
+            (&pass["outcome"], is_said),
+            (&json!("complete"), gone == 0),
+            "{pass}"
+        );
+        let marked = "select count(*) from record where gone_at is not null";
+        let marked: i64 = world
+            .catalog()
+            .query_row(marked, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(marked, gone, "{bound}");
+    }
+}

@@ -374,3 +374,20 @@ fn a_region_value_in_doubled_braces_is_refused_wherever_templates_are() {
     let sets = [format!("{call}.json={{ a = '{{{{ town }}}} is text' }}")];
     assert!(parse(&text, &[&sets[0]]).is_ok());
 }
+
+#[test]
+fn a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_repeated() {
+    for key in ["sk_live_4eC39HqLyjWDarjt", "0a1b2c3d4e5f6a7b8c9d_x"] {
+        let text = SMALL.replace(
+            "{ env = \"THINGS_KEY\" }",
+            &format!("{{ env = \"{key}\" }}"),
+        );
+        assert!(text.contains(key));
+        let said = said(&text, &[]);
+        assert!(
+            said.contains("expected the name of an environment variable"),
+            "{said}"
+        );
+        assert!(!said.contains(key), "{said}");
+    }
+}

@@ -45,6 +45,8 @@ pub struct Response {
     pub body: Vec<u8>,
     /// How it ended.
     pub end: End,
+    /// Whether nothing but the end of its connection ended it: it has no length, no chunks and is not compressed.
+    pub is_unbounded: bool,
     /// Hides secrets in whatever is shown of this response.
     pub redactor: Redactor,
     /// Held while it is processed, if it is large.
@@ -81,6 +83,7 @@ impl Response {
             headers,
             body,
             end: End::Whole,
+            is_unbounded: false,
             redactor: Redactor::default(),
             slot: LargeBodySlot::default(),
             format: Format::default(),
@@ -289,6 +292,14 @@ impl Response {
     /// Whether it is a table without a byte.
     fn is_blank_table(&self) -> bool {
         matches!(self.format, Format::Csv(_)) && self.text_to_show().trim().is_empty()
+    }
+
+    /// Whether a part of the body, cut between two records, looks like the whole.
+    const fn can_end_anywhere(&self) -> bool {
+        match self.format {
+            Format::Csv(_) | Format::Ndjson => true,
+            Format::Json | Format::Xml => false,
+        }
     }
 
     /// The names of the columns, if the body is a table.

@@ -143,6 +143,9 @@ fn batch_steps(
             continue;
         }
         let mut count = requests.get(&index).copied().unwrap_or_default();
+        if passes.is_empty() {
+            count.max = Some(0);
+        }
         if others_bring_them(job, index, step, due_jobs) {
             count.min = 0;
         }

@@ -20,7 +20,7 @@ use ingest_ledger::LedgerClient;
 use ingest_quota::{LimitName, Timestamp, Units};
 
 use estimate::estimate;
-use simulations::{Simulated, Simulations};
+use simulations::{JobUnits, Simulated, Simulations};
 
 /// What a run would spend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -229,6 +229,14 @@ pub async fn preview(
     let mut steps = estimate(&beginning, selection, &first_admitted, now).await?;
     estimate::add_previous(catalog, &mut steps).await?;
     let steps = simulations.steps(steps);
+    let mut units = JobUnits::new();
+    for step in &steps {
+        for (limit, range) in &step.units {
+            let of_job = units.entry((step.job.clone(), limit.clone()));
+            let of_job = of_job.or_insert(Range::exactly(0));
+            *of_job = of_job.plus(*range);
+        }
+    }
     let mut previews = Vec::new();
     for limit in &limits {
         let first_unfit = simulations
@@ -236,7 +244,7 @@ pub async fn preview(
             .await;
         previews.push(LimitPreview {
             first_unfit,
-            ..simulations.limit(limit, selection, &steps)
+            ..simulations.limit(limit, selection, &units)
         });
     }
     Ok(Preview {

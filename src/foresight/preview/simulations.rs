@@ -6,20 +6,26 @@ use std::sync::Arc;
 use super::estimate::{Estimated, units};
 use super::{FirstUnfit, Fits, LimitPreview, PassPreview, StepPreview};
 use crate::foresight::simulation::{LimitFit, Refused, RequestCounts, Simulation};
-use crate::run::{LimitReport, PassOutcome, PassReport, Range, RunReport, Selection};
+use crate::run::{LimitReport, PassOutcome, PassReport, Range, RunReport, Selection, accounts};
 use ingest_catalog::CatalogError;
 use ingest_config::{Job, Region};
 use ingest_ledger::LedgerClient;
 use ingest_quota::{Account, LimitName, Timestamp, Units};
 
+/// The names of an account and of its limit.
+type LimitKey = (String, LimitName);
+
+/// The units that the steps of each job charge to a limit, by the names of both.
+pub type JobUnits = HashMap<(String, LimitName), Range>;
+
 /// A simulated run and its report.
 pub struct Simulated {
     pub simulation: Simulation,
     report: RunReport,
-    /// The units charged to each limit of an account.
-    charged: HashMap<(String, LimitName), Units>,
-    /// The first charge that each limit of an account refused.
-    first_refused: HashMap<(String, LimitName), Refused>,
+    /// The units charged to each limit of an account, by job.
+    charged: HashMap<LimitKey, HashMap<String, Units>>,
+    /// The charges that each limit of an account refused, in their order.
+    refused: HashMap<LimitKey, Vec<Refused>>,
 }
 
 impl Simulated {
@@ -29,24 +35,24 @@ impl Simulated {
         concurrency: usize,
     ) -> Result<Self, CatalogError> {
         let report = simulation.run(now, concurrency).await?;
-        let mut charged = HashMap::new();
+        let mut charged: HashMap<LimitKey, HashMap<String, Units>> = HashMap::new();
         for granted in simulation.granted() {
             for (limit, units) in granted.cost.iter() {
-                *charged
-                    .entry((granted.account.clone(), limit.clone()))
-                    .or_insert(Units::ZERO) += units;
+                let limit = (granted.account.clone(), limit.clone());
+                let job = granted.purpose.job.clone().unwrap_or_default();
+                *charged.entry(limit).or_default().entry(job).or_default() += units;
             }
         }
-        let mut first_refused = HashMap::new();
-        for refused in simulation.refused() {
-            let limit = (refused.account.clone(), refused.limit.clone());
-            first_refused.entry(limit).or_insert(refused);
+        let mut refused: HashMap<LimitKey, Vec<Refused>> = HashMap::new();
+        for one in simulation.refused() {
+            let limit = (one.account.clone(), one.limit.clone());
+            refused.entry(limit).or_default().push(one);
         }
         Ok(Self {
             simulation,
             report,
             charged,
-            first_refused,
+            refused,
         })
     }
 
@@ -75,14 +81,55 @@ impl Simulated {
 
     /// Returns the units charged to a limit.
     fn charged(&self, limit: &LimitReport) -> Units {
-        self.charged
-            .get(&key(limit))
-            .copied()
-            .unwrap_or(Units::ZERO)
+        let by_job = self.charged.get(&key(limit));
+        by_job.into_iter().flat_map(HashMap::values).copied().sum()
+    }
+
+    /// Returns the units that a job charged to a limit of this name of an account.
+    fn charged_by(&self, job: &Job, account: &Account, limit: &LimitName) -> Units {
+        let by_job = self.charged.get(&(account.name.clone(), limit.clone()));
+        let charged = by_job.and_then(|by_job| by_job.get(&job.name));
+        charged.copied().unwrap_or_default()
+    }
+
+    /// The passes of a job that a limit stopped.
+    fn stopped<'s>(&'s self, job: &'s str) -> impl Iterator<Item = &'s PassReport> {
+        let passes = self.report.passes.iter();
+        passes.filter(move |pass| pass.job == job && pass.outcome == PassOutcome::Stopped)
+    }
+
+    /// Returns the first refusal of a limit at which a pass stopped. A pass that went on with another credential did not.
+    fn stop(&self, limit: &LimitReport, selection: &Selection) -> Option<Refused> {
+        let refused = self.refused.get(&key(limit))?;
+        let stopped_at = |one: &&Refused| {
+            let job = one.purpose.job.as_deref().unwrap_or_default();
+            let region = one.purpose.region.as_deref().unwrap_or_default();
+            let is_alone = |(known, _): &(Arc<Job>, _)| known.name == job && !is_shared(known);
+            let mut stopped = self.stopped(job);
+            selection.iter().any(is_alone)
+                || stopped.any(|pass| region == Region::SHARED || pass.region == region)
+        };
+        if let Some(first) = refused.iter().find(stopped_at) {
+            return Some(first.clone());
+        }
+        // The refusal of an equal charge is known, and not decided again.
+        let first = refused.first()?;
+        let is_equal = |job: &&Arc<Job>| {
+            let mut steps = job.steps.iter();
+            draws_on(job, &limit.account) && steps.any(|step| step.call.name == first.purpose.call)
+        };
+        let jobs = selection.iter().map(|(job, _)| job).filter(is_equal);
+        let mut stopped = jobs.flat_map(|job| self.stopped(&job.name));
+        stopped.next().map(|pass| {
+            let mut stop = first.clone();
+            stop.purpose.job = Some(pass.job.clone());
+            stop.purpose.region = Some(pass.region.clone());
+            stop
+        })
     }
 }
 
-fn key(limit: &LimitReport) -> (String, LimitName) {
+fn key(limit: &LimitReport) -> LimitKey {
     (limit.account.clone(), limit.limit.clone())
 }
 
@@ -157,109 +204,82 @@ impl Simulations {
         &self,
         limit: &LimitReport,
         selection: &Selection,
-        steps: &[StepPreview],
+        units: &JobUnits,
     ) -> LimitPreview {
-        let jobs = selection
-            .iter()
-            .filter(|(job, _)| job.credential.account.name == limit.account);
-        let jobs: Vec<&str> = jobs.map(|(job, _)| job.name.as_str()).collect();
-        let of_account = steps.iter().filter(|step| jobs.contains(&&*step.job));
-        let units = of_account
-            .filter_map(|step| step.units.get(&limit.limit))
-            .copied();
-        let units = units.fold(Range::exactly(0), Range::plus);
+        let jobs = selection.iter().map(|(job, _)| job);
+        let jobs = jobs.filter(|job| draws_on(job, &limit.account));
+        let of_jobs = jobs.map(|job| self.units(limit, job, units));
+        let units = of_jobs.fold(Range::exactly(0), Range::plus);
         LimitPreview {
             account: limit.account.clone(),
             limit: limit.limit.clone(),
             remaining: limit.remaining,
-            units: self.shared(limit, selection, units),
+            units,
             spends: self.fitting.as_ref().map(|fitting| fitting.charged(limit)),
-            fits: match self.continues_elsewhere(limit, selection) {
-                true => Fits::All,
-                false => self.fits(limit, selection),
-            },
+            fits: self.fits(limit, selection, units),
             first_unfit: None,
         }
     }
 
-    /// Returns the units of a limit of which other credentials of a job charge a part.
-    fn shared(&self, limit: &LimitReport, selection: &Selection, units: Range) -> Range {
-        let Some(fitting) = &self.fitting else {
-            return units;
-        };
-        let mut jobs = of_several(selection, &limit.account);
-        let Some(job) = jobs.next() else {
-            return units;
-        };
-        let own = fitting.charged(limit);
+    /// Returns the units of a limit that a job charges, of which other accounts of the job charge a part.
+    fn units(&self, limit: &LimitReport, job: &Job, units: &JobUnits) -> Range {
+        let units = units.get(&(job.name.clone(), limit.limit.clone()));
+        let units = units.copied().unwrap_or(Range::exactly(0));
         let is_first = job.credential.account.name == limit.account;
-        let expected = match is_first {
-            true => {
-                let accounts = job.fallbacks.iter().map(|credential| &credential.account);
-                let elsewhere = accounts.map(|account| {
-                    let account = account.name.clone();
-                    fitting.charged(&LimitReport {
-                        account,
-                        ..limit.clone()
-                    })
-                });
-                let elsewhere: Units = elsewhere.sum();
-                units
-                    .expected
-                    .saturating_sub(elsewhere.get())
-                    .max(own.get())
-            }
-            false => own.get(),
+        if !is_shared(job) || (is_first && self.fitting.is_none()) {
+            return units;
+        }
+        let by_account = |account: &Account| {
+            let fitting = self.fitting.as_ref();
+            fitting.map_or(0, |fitting| {
+                fitting.charged_by(job, account, &limit.limit).get()
+            })
         };
+        let charged = accounts(job.credentials());
+        let (own, elsewhere): (Vec<_>, Vec<_>) = charged
+            .iter()
+            .partition(|account| account.name == limit.account);
+        let own: u64 = own.into_iter().map(|account| by_account(account)).sum();
+        let elsewhere: u64 = elsewhere.into_iter().map(|one| by_account(one)).sum();
+        let fitting = self.fitting.as_ref();
+        let stops = fitting.is_some_and(|fitting| fitting.stopped(&job.name).next().is_some());
         Range {
             min: 0,
-            expected,
-            max: match is_first {
-                true => units.max,
-                false => None,
+            expected: match is_first && stops {
+                true => units.expected.saturating_sub(elsewhere).max(own),
+                false => own,
             },
+            max: units.max.map(|max| max.max(own)),
         }
-    }
-
-    /// Whether the jobs that a limit refuses have other credentials, with which they come to their end.
-    fn continues_elsewhere(&self, limit: &LimitReport, selection: &Selection) -> bool {
-        let Some(fitting) = &self.fitting else {
-            return false;
-        };
-        let jobs: Vec<&str> = of_several(selection, &limit.account)
-            .map(|job| job.name.as_str())
-            .collect();
-        let mut passes = fitting.report.passes.iter();
-        !jobs.is_empty()
-            && passes.all(|pass| {
-                pass.outcome != PassOutcome::Stopped || !jobs.contains(&pass.job.as_str())
-            })
     }
 
     /// Returns how much of the requests fits a limit. One that refuses nothing fits them all, unless another limit kept the run
     /// from making them.
-    fn fits(&self, limit: &LimitReport, selection: &Selection) -> Fits {
+    fn fits(&self, limit: &LimitReport, selection: &Selection, units: Range) -> Fits {
         let Some(fitting) = &self.fitting else {
             return Fits::Unknown;
         };
-        let requested = self
-            .requests()
-            .map(|simulated| simulated.charged(limit))
-            .unwrap_or_default();
         let charged = fitting.charged(limit);
-        match fitting.first_refused.get(&key(limit)) {
-            None if is_paced_by(selection, limit)
-                || limit
-                    .remaining
-                    .is_none_or(|remaining| requested <= remaining) =>
-            {
-                Fits::All
-            }
-            None => Fits::new(requested.get(), charged.get()),
-            Some(_) if charged == Units::ZERO => Fits::None,
+        if fitting.stop(limit, selection).is_some() {
             // A run that admits several groups can need more batches than one without limits, so equal costs do not mean that
             // all fits.
-            Some(_) => Fits::Part,
+            return match charged {
+                Units::ZERO => Fits::None,
+                _ => Fits::Part,
+            };
+        }
+        let mut jobs = selection.iter().map(|(job, _)| job);
+        let requested = match jobs.any(|job| is_shared(job) && draws_on(job, &limit.account)) {
+            true => Units::new(units.expected),
+            false => self
+                .requests()
+                .map(|simulated| simulated.charged(limit))
+                .unwrap_or_default(),
+        };
+        let remaining = limit.remaining;
+        match is_paced_by(selection, limit) || remaining.is_none_or(|left| requested <= left) {
+            true => Fits::All,
+            false => Fits::new(requested.get(), charged.get()),
         }
     }
 
@@ -271,11 +291,8 @@ impl Simulations {
         now: Timestamp,
     ) -> Option<FirstUnfit> {
         let fitting = self.fitting.as_ref()?;
-        if self.continues_elsewhere(limit, selection) {
-            return None;
-        }
-        let first = fitting.first_refused.get(&key(limit))?;
-        let retry_at = fitting.retry_at(ledger, accounts, first).await.max(now);
+        let first = fitting.stop(limit, selection)?;
+        let retry_at = fitting.retry_at(ledger, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
         Some(FirstUnfit {
@@ -292,13 +309,15 @@ impl Simulations {
     }
 }
 
-/// Returns the jobs with several credentials, one of which draws on an account.
-fn of_several<'s>(selection: &'s Selection, account: &str) -> impl Iterator<Item = &'s Arc<Job>> {
-    let draws_on = move |job: &&Arc<Job>| {
-        let mut credentials = job.credentials();
-        !job.fallbacks.is_empty() && credentials.any(|one| one.account.name == account)
-    };
-    selection.iter().map(|(job, _)| job).filter(draws_on)
+/// Whether a credential of a job draws on an account.
+fn draws_on(job: &Job, account: &str) -> bool {
+    job.credentials().any(|one| one.account.name == account)
+}
+
+/// Whether the requests of a job are charged to several accounts.
+fn is_shared(job: &Job) -> bool {
+    let mut others = job.fallbacks.iter();
+    others.any(|one| one.account.name != job.credential.account.name)
 }
 
 /// Whether a run always waits for a limit.

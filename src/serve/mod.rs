@@ -69,6 +69,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
     if let Some(listen) = args.listen {
         environment.config.serve.listen = listen;
     }
+    environment.expect_seen_files()?;
     let config = &environment.config.serve;
     let listeners = listen::listeners(config)?;
     let must_present_token = listeners.iter().any(listen::is_open_to_others);

@@ -76,7 +76,11 @@ impl App {
         let environment = Arc::clone(&self.environment);
         let reading = apart(move || async move {
             let _turn = turn;
-            timeout_at(until, read(environment)).await
+            let read = async {
+                environment.expect_seen_files()?;
+                read(Arc::clone(&environment)).await
+            };
+            timeout_at(until, read).await
         });
         // A read that does not end when it is cancelled is answered all the same, and keeps its turn until it ends.
         let rest = until.saturating_duration_since(Instant::now()) + TO_END;

@@ -53,9 +53,10 @@ async fn other_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
 }
 
-async fn health(State(app): State<Arc<App>>) -> Response {
+async fn health(State(app): State<Arc<App>>) -> Result<Response, Problem> {
+    app.environment.expect_seen_files()?;
     let limits = app.limiter.store(app.environment.clock.now()).await;
-    json_text(&json!({ "status": "ok", "limits": limits }))
+    Ok(json_text(&json!({ "status": "ok", "limits": limits })))
 }
 
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";

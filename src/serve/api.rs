@@ -213,6 +213,7 @@ pub async fn records_page(
     app.read(move |environment| async move {
         // A misspelt kind would look like an empty one.
         environment.expect_kind(&kind)?;
+        environment.expect_stored(&[], region.as_slice()).await?;
         let now = environment.clock.now();
         let query = RecordsQuery {
             kind,

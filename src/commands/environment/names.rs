@@ -35,6 +35,23 @@ impl Environment {
         Ok(account)
     }
 
+    /// Rejects an account, and a limit of it or of any, that the configuration lacks: nothing would ever be found.
+    #[cfg(feature = "serve")]
+    pub fn expect_limit(&self, account: Option<&str>, limit: Option<&str>) -> Result<(), Error> {
+        let mut accounts = self.accounts();
+        if let Some(name) = account {
+            accounts = vec![account_named(&accounts, name)?];
+        }
+        let known: BTreeSet<&str> = accounts
+            .iter()
+            .flat_map(|account| account.limits.keys().map(String::as_str))
+            .collect();
+        match limit.filter(|limit| !known.contains(limit)) {
+            None => Ok(()),
+            Some(limit) => Err(unknown("limit", limit, known.into_iter())),
+        }
+    }
+
     /// Returns the accounts of all credentials, each once.
     pub fn accounts(&self) -> Vec<Arc<Account>> {
         accounts(self.config.credentials.values())

@@ -93,6 +93,7 @@ async fn passes(app: &App, asked: HistoryFilter) -> Result<String, Problem> {
         environment
             .expect_stored(job.as_slice(), region.as_slice())
             .await?;
+        environment.expect_limit(asked.account.get(), asked.limit.get())?;
         let since = since.at(environment.clock.now());
         let mut history = history::report(&environment, since).await?;
         let mut doc = Doc::default();

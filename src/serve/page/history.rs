@@ -170,9 +170,8 @@ fn passes_shown(environment: &Environment, passes: &[PassRecord]) -> Section {
 fn records_of(environment: &Environment, pass: &PassRecord) -> Phrases {
     let job = environment.config.job(&pass.job);
     let own = Some(&*pass.region).filter(|region| *region != Region::SHARED);
-    let age = environment.clock.now().since(pass.started_at).as_secs();
-    // Rounded up: a record of the pass is not older than it.
-    let since = format!("{}m", age / 60 + 1);
+    // The instant itself: a span would be counted from the time at which somebody follows the link.
+    let since = pass.started_at.to_string();
     let mut kinds = BTreeMap::new();
     for step in job.into_iter().flat_map(|job| &job.steps) {
         if let Some(records) = &step.call.records {

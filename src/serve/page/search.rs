@@ -159,7 +159,12 @@ async fn records(app: &App, asked: &SearchFilter, kind: &str) -> Result<String, 
         cursor: asked.cursor.clone(),
         ..RecordsParameters::default()
     };
-    let page = api::records_page(app, kind, &asked_for).await?;
+    let page = api::records_page(app, kind, &asked_for).await;
+    let page = page.map_err(|problem| Problem {
+        // The field of the page, which the API has under another name.
+        detail: problem.detail.replacen("seen_since: ", "since: ", 1),
+        ..problem
+    })?;
     let linked = |record: &StoredRecord| {
         let body = serde_json::from_str(&record.body).unwrap_or_default();
         let (upstream, id) = (&record.upstream, &record.id);
@@ -171,9 +176,11 @@ async fn records(app: &App, asked: &SearchFilter, kind: &str) -> Result<String, 
         .column(Head::text("ID"), |record| &record.id)
         .column(Head::text("LAST SEEN"), |record| instant(record.last_seen));
     let number = counted(page.records.len() as u64, "record");
-    let mut part = Section::headed(match page.more {
-        true => format!("The first {number}"),
-        false => number,
+    let mut part = Section::headed(match (page.more, asked.cursor.get()) {
+        (true, None) => format!("The first {number}"),
+        (true, Some(_)) => format!("The next {number}"),
+        (false, None) => number,
+        (false, Some(_)) => format!("The last {number}"),
     })
     .with_piece(table);
     if let Some(last) = page.records.last().filter(|_| page.more) {

@@ -7,8 +7,8 @@ mod stores;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::{env, io};
 use std::sync::{Arc, OnceLock, Weak};
+use std::{env, io};
 
 use parking_lot::Mutex;
 

@@ -24,7 +24,7 @@ pub use fit::JobFit;
 pub use schedule::{Schedule, ScheduleError};
 pub use spend::DaySpend;
 
-/// The interval between two samples of the used units.
+/// The interval between two samples of the used units. What charges use between them counts too.
 const SAMPLE: Duration = Duration::from_secs(60 * 60);
 
 /// What a schedule leads to.
@@ -97,11 +97,11 @@ pub struct LimitForecast {
     pub enforced: Units,
     /// The units charged in all.
     pub units: Units,
-    /// The most used units at any hour.
+    /// The most used units at any time.
     pub most_used: Units,
     /// The first charge that it refuses.
     pub first_hit: Option<Hit>,
-    /// The used units, by the hour.
+    /// The most used units of each hour.
     pub used: Vec<Used>,
 }
 
@@ -120,10 +120,10 @@ pub struct Hit {
     pub retry_at: Timestamp,
 }
 
-/// The used units of a limit at an instant.
+/// The most used units of a limit in an hour.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Used {
-    /// When.
+    /// When the hour begins.
     pub at: Timestamp,
     /// The units.
     pub units: Units,
@@ -195,11 +195,16 @@ pub async fn forecast(
             let of_account = granted
                 .iter()
                 .filter(|granted| granted.account == account.name);
-            let used = simulated
+            let mut used = simulated
                 .used
                 .get(&(account.name.clone(), name.clone()))
                 .cloned()
                 .unwrap_or_default();
+            let of_limit = of_account.clone().filter_map(|granted| {
+                let used = granted.used.iter().find(|(limit, _)| limit == name)?;
+                Some((granted.at, used.1))
+            });
+            raise(&mut used, of_limit);
             LimitForecast {
                 account: account.name.clone(),
                 limit: name.clone(),
@@ -290,6 +295,17 @@ pub async fn what_fits(
 )]
 const fn is_not(is: &bool) -> bool {
     !*is
+}
+
+/// Raises the units of the hours to those that were used after each charge of them.
+fn raise(hours: &mut [Used], charged: impl Iterator<Item = (Timestamp, Units)>) {
+    for (at, units) in charged {
+        let behind = hours.partition_point(|hour| hour.at <= at);
+        let hour = behind.checked_sub(1).and_then(|place| hours.get_mut(place));
+        if let Some(hour) = hour {
+            hour.units = hour.units.max(units);
+        }
+    }
 }
 
 fn hit(refused: &Refused) -> Hit {

@@ -20,6 +20,8 @@ pub struct Granted {
     pub at: Timestamp,
     pub account: String,
     pub cost: Cost,
+    /// What was used of each limit that it charges, with it.
+    pub used: Vec<(LimitName, Units)>,
     pub purpose: Purpose,
     id: ChargeId,
 }
@@ -195,8 +197,13 @@ impl Decisions {
         self.granted.len() + self.refused.len() >= MOST
     }
 
-    fn grant(&mut self, charge: Charge<'_>, now: Timestamp) {
+    fn grant(&mut self, charge: Charge<'_>, grant: &Grant, now: Timestamp) {
+        let used = grant.remaining.iter().filter_map(|(name, remaining)| {
+            let limit = charge.account.limits.get(name)?;
+            Some((name.clone(), limit.enforced().saturating_sub(*remaining)))
+        });
         self.granted.push(Granted {
+            used: used.collect(),
             at: now,
             account: charge.account.name.clone(),
             cost: charge.cost.clone(),
@@ -251,7 +258,9 @@ impl Watch for SimulatedLedger {
 
     fn decided(&self, charge: Charge<'_>, decision: &Decision, now: Timestamp) {
         match decision {
-            Decision::Granted(grant) if !grant.repeated => self.decisions().grant(charge, now),
+            Decision::Granted(grant) if !grant.repeated => {
+                self.decisions().grant(charge, grant, now)
+            }
             Decision::Rejected(rejection) if !self.is_waited_for(charge.account, rejection) => {
                 self.decisions().refuse(charge, rejection, now);
                 if self.bounds == Bounds::Decisive {

@@ -236,14 +236,12 @@ fn whose(group: &Group<'_, HistoryRow>, day: &[HistoryRow]) -> Phrases {
     }
 }
 
-fn regions(group: &[&HistoryRow]) -> String {
-    let regions = group.iter().filter_map(|row| row.region.as_deref());
-    let regions = slices::named(regions.map(|region| (region, None)));
-    if regions.is_empty() {
-        "-".to_owned()
-    } else {
-        regions
+fn regions(group: &[&HistoryRow]) -> Phrases {
+    if group.iter().all(|row| row.region.is_none()) {
+        return "-".into();
     }
+    let regions = group.iter().filter_map(|row| row.region.as_deref());
+    slices::named_or_counted(regions.map(|region| (region, None)))
 }
 
 /// Of more regions in a day, those of a job are one row.

@@ -359,9 +359,7 @@ fn passes(passes: &[PassReport]) -> Section {
     });
     let regions = |group: &Group<'_, PassReport>| {
         let regions = group.all.iter();
-        let regions = slices::named(regions.map(|pass| (pass.region.as_str(), pass.slice)));
-        let counted = slices::counted_if_many(&regions);
-        Phrases::from(regions).or_short(counted)
+        slices::named_or_counted(regions.map(|pass| (pass.region.as_str(), pass.slice)))
     };
     let table = Grid::of(&groups)
         .column(Head::text("JOB"), |group| &group.first.job)

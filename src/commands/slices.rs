@@ -13,7 +13,11 @@ const MOST_REGIONS: usize = 6;
 
 /// Names regions and slices in their order: `US, GB`, and of many the first and the last: `131 regions: CQ, CT, …, JP`.
 pub fn named<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> String {
-    match &*names(all) {
+    named_in_full(&names(all))
+}
+
+fn named_in_full(names: &[String]) -> String {
+    match names {
         many @ [first, second, .., last] if many.len() > MOST_REGIONS => {
             let number = counted(many.len() as u64, "region");
             format!("{number}: {first}, {second}, …, {last}")
@@ -22,10 +26,14 @@ pub fn named<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> String 
     }
 }
 
-/// The number of many regions that [`named`] names, without their names.
-pub fn counted_if_many(named: &str) -> String {
-    let number = named.split_once(": ").map(|(number, _)| number);
-    number.unwrap_or(named).to_owned()
+/// The same for a cell of a table: of many regions, the number alone where a terminal has no room for names.
+pub fn named_or_counted<'a>(all: impl Iterator<Item = (&'a str, Option<Slice>)>) -> Phrases {
+    let names = names(all);
+    let named = Phrases::from(named_in_full(&names));
+    match names.len() {
+        many if many > MOST_REGIONS => named.or_short(counted(many as u64, "region")),
+        _ => named,
+    }
 }
 
 /// A text about a region of a job, with its slice if it has one.

@@ -54,7 +54,7 @@ pub enum Tone {
 #[derive(Debug, Clone, Default)]
 pub struct Phrases {
     pub phrases: Vec<Phrase>,
-    /// What a narrow terminal shows in its place.
+    /// What a terminal shows in its place that has no room for it.
     pub short: Option<String>,
 }
 

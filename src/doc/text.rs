@@ -114,7 +114,12 @@ struct Painted {
 
 impl Painted {
     fn new(words: &Phrases, screen: Screen) -> Self {
-        let short = words.short.as_ref().filter(|_| screen.is_narrow());
+        Self::of(words, screen, screen.is_narrow())
+    }
+
+    /// The words, or what is short in their place.
+    fn of(words: &Phrases, screen: Screen, short: bool) -> Self {
+        let short = words.short.as_ref().filter(|_| short);
         let short = short.map(|short| [Phrase::from(short)]);
         let phrases = short.as_ref().map_or(&*words.phrases, |short| &short[..]);
         let mut painted = Self {
@@ -211,17 +216,15 @@ impl Grid {
     fn text(&self, screen: Screen) -> String {
         let heads = self.columns.iter().map(|column| Phrases::from(column.head));
         let heads: Vec<Phrases> = heads.collect();
-        let rows = std::iter::once(&heads).chain(&self.rows);
-        let rows: Vec<Vec<Painted>> = rows
-            .map(|row| row.iter().map(|cell| Painted::new(cell, screen)).collect())
-            .collect();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|at| {
-                let cells = rows.iter().filter_map(|row| row.get(at));
-                cells.map(Painted::columns).max().unwrap_or_default()
-            })
-            .collect();
-        let shown = self.shown(&widths, screen);
+        let table: Vec<&Vec<Phrases>> = std::iter::once(&heads).chain(&self.rows).collect();
+        let mut rows = painted(&table, screen, screen.is_narrow());
+        let (always, all) = self.of_terminal();
+        // No line is too long, and no column left out, for cells that can be short.
+        if !is_wide_enough(screen, &always, &self.widths(&rows)) {
+            rows = painted(&table, screen, true);
+        }
+        let widths = self.widths(&rows);
+        let shown = self.shown(all, &widths, screen);
         let Some((&last, others)) = shown.split_last() else {
             return String::new();
         };
@@ -270,10 +273,29 @@ impl Grid {
         (!hidden.is_empty()).then(|| format!("(no room for {hidden}; --format json has all)"))
     }
 
-    /// The columns that the screen has room for.
-    fn shown(&self, widths: &[usize], screen: Screen) -> Vec<usize> {
-        let of_terminal = |at: &usize| self.columns.get(*at).is_some_and(|one| !one.is_of_page);
-        let mut shown: Vec<usize> = (0..self.columns.len()).filter(of_terminal).collect();
+    /// The columns that a terminal always has, and all that it can have.
+    fn of_terminal(&self) -> (Vec<usize>, Vec<usize>) {
+        let columns = self.columns.iter().enumerate();
+        let of_terminal = columns.filter(|(_, column)| !column.is_of_page);
+        let always = of_terminal.clone().filter(|(_, one)| one.spare.is_none());
+        let places = |(at, _)| at;
+        (
+            always.map(places).collect(),
+            of_terminal.map(places).collect(),
+        )
+    }
+
+    /// The columns of the screen that each column of the table takes.
+    fn widths(&self, rows: &[Vec<Painted>]) -> Vec<usize> {
+        let width = |at| {
+            let cells = rows.iter().filter_map(|row| row.get(at));
+            cells.map(Painted::columns).max().unwrap_or_default()
+        };
+        (0..self.columns.len()).map(width).collect()
+    }
+
+    /// Those of the columns that the screen has room for.
+    fn shown(&self, mut shown: Vec<usize>, widths: &[usize], screen: Screen) -> Vec<usize> {
         let mut spare: Vec<(u8, usize)> = self
             .columns
             .iter()
@@ -282,16 +304,30 @@ impl Grid {
             .collect();
         spare.sort_unstable();
         for (_, at) in spare {
-            let (last, others) = shown.split_last().unwrap_or((&0, &[]));
-            let width = |at: &usize| widths.get(*at).copied().unwrap_or_default();
-            let others: usize = others.iter().map(|at| width(at) + GAP).sum();
-            let needed = others + width(last).min(NARROWEST);
-            if screen.width.is_some_and(|columns| needed > columns) {
+            if !is_wide_enough(screen, &shown, widths) {
                 shown.retain(|one| *one != at);
             }
         }
         shown
     }
+}
+
+/// The cells of a table, short ones if wanted.
+fn painted(rows: &[&Vec<Phrases>], screen: Screen, short: bool) -> Vec<Vec<Painted>> {
+    let cells = |row: &&Vec<Phrases>| {
+        let cells = row.iter().map(|cell| Painted::of(cell, screen, short));
+        cells.collect()
+    };
+    rows.iter().map(cells).collect()
+}
+
+/// Whether a screen has room for these columns of a table, of which the last one is wrapped.
+fn is_wide_enough(screen: Screen, columns: &[usize], widths: &[usize]) -> bool {
+    let (last, others) = columns.split_last().unwrap_or((&0, &[]));
+    let width = |at: &usize| widths.get(*at).copied().unwrap_or_default();
+    let others: usize = others.iter().map(|at| width(at) + GAP).sum();
+    let needed = others + width(last).min(NARROWEST);
+    screen.width.is_none_or(|columns| needed <= columns)
 }
 
 /// Columns between a name, its bar and the figures, with the brackets.

@@ -1,5 +1,6 @@
 //! The parts of `status` in words, for the terminal and the page.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,15 +27,26 @@ pub fn stale(stale: &[Stale], within: Duration) -> String {
     if stale.is_empty() {
         return format!("Fresh: every region has a complete pass within {within}.");
     }
-    let named = stale.iter().map(|one| {
-        let age = one.age_seconds.map_or_else(
-            || "never".to_owned(),
-            |age| span(Duration::from_secs_f64(age.max(0.0))),
-        );
+    let mut worst_first: Vec<&Stale> = stale.iter().collect();
+    let age = |seconds: f64| Duration::from_secs_f64(seconds.max(0.0));
+    worst_first.sort_by_key(|one| {
+        let minutes = one.age_seconds.map(|seconds| age(seconds).as_secs() / 60);
+        minutes.map(Reverse)
+    });
+    let hidden = worst_first.len().saturating_sub(MOST_REGIONS);
+    worst_first.truncate(MOST_REGIONS);
+    let named = worst_first.into_iter().map(|one| {
+        let age = one
+            .age_seconds
+            .map_or_else(|| "never".to_owned(), |seconds| span(age(seconds)));
         shown(&format!("{} {} ({age})", one.job, one.region))
     });
     let named = named.collect::<Vec<_>>().join(", ");
-    format!("Stale, with no complete pass within {within}: {named}.")
+    let more = match hidden {
+        0 => String::new(),
+        _ => format!(", and {}", counted(hidden as u64, "more region")),
+    };
+    format!("Stale, with no complete pass within {within}: {named}{more}.")
 }
 
 /// `1 doubtful · 1 limit closed · 180 due · 314 fresh`
@@ -203,7 +215,8 @@ pub fn spend(spend: &[Spend], all: bool) -> Section {
     });
     let regions = |group: &Group<'_, Spend>| {
         let regions = group.all.iter();
-        slices::named(regions.map(|one| (one.region.as_deref().unwrap_or("-"), None)))
+        let regions = regions.map(|one| (one.region.as_deref().unwrap_or("-"), None));
+        slices::named_or_counted(regions)
     };
     let table = Grid::of(&groups)
         .column(Head::text("ACCOUNT").spare(0), |group| &group.first.account)
@@ -249,7 +262,10 @@ pub fn regions(status: &Status, most: usize, now: Timestamp) -> Section {
     let mut worst_first: Vec<(Standing, &RegionStatus)> = regions
         .map(|region| (Standing::of(status, region, now), region))
         .collect();
-    worst_first.sort_by_key(|(standing, _)| *standing);
+    // Regions of one run differ by seconds, and stay in their order.
+    let minutes = |began: Timestamp| now.since(began).as_secs() / 60;
+    worst_first
+        .sort_by_key(|(standing, one)| (*standing, one.last_complete.map(minutes).map(Reverse)));
     worst_first.truncate(most);
     let or = |text: Option<String>, none: &str| text.unwrap_or_else(|| none.to_owned());
     let table = Grid::of(&worst_first)

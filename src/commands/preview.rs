@@ -126,6 +126,7 @@ fn stops(preview: &Preview) -> Section {
     let unfit = limits.filter_map(|limit| Some((limit, limit.first_unfit.as_ref()?)));
     let mut part = Section::default();
     part.say_all(unfit.map(|(limit, first)| stop(limit, first)));
+    part.say_all(preview.limits.iter().filter_map(closed));
     if !part.blocks.is_empty() {
         let completed = completed(&preview.passes);
         part.say(format!("The run would complete: {completed}."));
@@ -134,8 +135,11 @@ fn stops(preview: &Preview) -> Section {
 }
 
 fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
+    let leave = first.leave.map_or_else(String::new, |leave| {
+        format!(", which leaves {} of it to other jobs", count(leave.get()))
+    });
     format!(
-        "{}/{} would reject {} of {} {}: the run would stop there; retry in {} ({}).",
+        "{}/{} would reject {} of {} {}{leave}: the run would stop there; retry in {} ({}).",
         limit.account,
         limit.limit,
         first.call,
@@ -144,6 +148,16 @@ fn stop(limit: &LimitPreview, first: &FirstUnfit) -> String {
         span(first.retry_after),
         instant(first.retry_at)
     )
+}
+
+/// Says of a limit that rejects everything until when it does, and how it is opened.
+fn closed(limit: &LimitPreview) -> Option<String> {
+    limit.first_unfit.as_ref()?;
+    let (account, name, until) = (&limit.account, &limit.limit, limit.closed_until?);
+    let until = instant(until);
+    Some(format!(
+        "{account}/{name} is closed until {until}; `ingest reopen {account} {name}` opens it earlier."
+    ))
 }
 
 /// `trending US, GB; discover US`

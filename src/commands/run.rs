@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::foresight;
 use crate::review::{self, ComparedRecords};
 use crate::run::{
-    self, Blocked, Context, Credentials, InFlight, KnownCalls, LearnedCosts, LimitReport,
+    self, Blocked, ClosedBy, Context, Credentials, InFlight, KnownCalls, LearnedCosts, LimitReport,
     PassOutcome, PassReport, RunOutcome, RunReport, Signal, Silent, Stop, StoppedBy, Upstreams,
     Waits,
 };
@@ -327,9 +327,15 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
     };
     if limits.iter().any(is_closed) {
         let remedy = format!("`ingest reopen {account} {limit}` opens it earlier");
+        let why = match stop.closed_by {
+            ClosedBy::Others => {
+                format!("reported {account}/{limit} exhausted, or `ingest close` closed it")
+            }
+            ClosedBy::Report => format!("reported {account}/{limit} exhausted"),
+            ClosedBy::Pause => format!("requests a pause of {account}/{limit}"),
+        };
         return format!(
-            "The upstream reported {account}/{limit} exhausted, or `ingest close` closed it: the limit is closed for \
-             {after}, until {at}; {remedy}."
+            "The upstream {why}: the limit is closed for {after}, until {at}; {remedy}."
         );
     }
     let (call, units, left) = (
@@ -337,15 +343,7 @@ fn stopped(stop: &StoppedBy, limits: &[LimitReport]) -> String {
         count(stop.units.get()),
         count(stop.remaining.get()),
     );
-    let leaves = format!(
-        ", {} of them reserved for other jobs",
-        count(stop.leave().get())
-    );
-    let leaves = if stop.leave() == Units::ZERO {
-        String::new()
-    } else {
-        leaves
-    };
+    let leaves = stop.reserved();
     format!(
         "{call} needs {units} {account}/{limit}; {left} remaining{leaves}; retry in {after} ({at})."
     )

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::credentials::Credentials;
-use super::outcome::{Claim, StoppedBy};
+use super::outcome::{Claim, ClosedBy, StoppedBy};
 use ingest_quota::{Account, Timestamp, Units};
 use parking_lot::Mutex;
 
@@ -112,6 +112,17 @@ impl Blocked {
             stopped_by,
             at,
         });
+    }
+
+    /// Returns who closed a limit.
+    #[must_use]
+    pub fn closed_by(&self, account: &Account, limit: &str) -> ClosedBy {
+        let state = self.state.lock();
+        let mut closed = state.stops.iter().map(|refused| &refused.stopped_by);
+        let closed = closed.find(|one| {
+            one.closed_by != ClosedBy::Others && one.account == account.name && one.limit == limit
+        });
+        closed.map_or(ClosedBy::Others, |one| one.closed_by)
     }
 
     /// Returns all refusals, with the time from `now` until each charge fits.

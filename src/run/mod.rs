@@ -47,7 +47,9 @@ pub use credentials::{Credentials, HeldBack, Rejections};
 pub use due::{Backfill, Candidate};
 pub use known_calls::KnownCalls;
 pub use learned_cost::{LearnedCosts, learned};
-pub use outcome::{LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy};
+pub use outcome::{
+    ClosedBy, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
+};
 pub use range::Range;
 pub use report::{CLOSING, FAILURE, accounts, limit_report, limit_reports};
 pub use retention::Deletion;

@@ -8,6 +8,7 @@ use strum::{IntoStaticStr, VariantArray};
 use super::retention::Deletion;
 use crate::when::seconds;
 
+use ingest_base::plain::count;
 use ingest_base::record::Doubted;
 use ingest_config::{Region, Slice};
 use ingest_quota::{Cost, LimitName, Timestamp, Units};
@@ -155,6 +156,18 @@ pub struct Claim {
     pub leave: Cost,
 }
 
+/// Who closed a limit, as far as a run knows: the ledger keeps no more than until when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClosedBy {
+    /// An earlier run or another machine, after a report of the upstream, or `ingest close`.
+    #[default]
+    Others,
+    /// This run: the upstream reported the limit exhausted.
+    Report,
+    /// This run: the upstream requested a pause.
+    Pause,
+}
+
 /// The refusal of a limit that stopped a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StoppedBy {
@@ -168,6 +181,9 @@ pub struct StoppedBy {
     /// Until when the limit is closed; `None` where it is open.
     #[serde(skip)]
     pub closed_until: Option<Timestamp>,
+    /// Who closed it.
+    #[serde(skip)]
+    pub closed_by: ClosedBy,
     /// What it needs of all limits.
     #[serde(skip)]
     pub claim: Claim,
@@ -183,6 +199,18 @@ impl StoppedBy {
     #[must_use]
     pub fn leave(&self) -> Units {
         self.claim.leave.of(&self.limit)
+    }
+
+    /// Returns how many of the remaining units the job leaves to others, as an addition to their number.
+    #[must_use]
+    pub fn reserved(&self) -> String {
+        match (self.leave(), self.remaining) {
+            (Units::ZERO, _) => String::new(),
+            (leave, remaining) if leave <= remaining || remaining == Units::ZERO => {
+                format!(", {} of them reserved for other jobs", count(leave.get()))
+            }
+            _ => ", all reserved for other jobs".to_owned(),
+        }
     }
 
     /// Changes when it fits. `at` is by the same clock as `retry_at`, which may be the ledger's.

@@ -8,7 +8,7 @@ use super::batches::Batches;
 use super::context::Context;
 use super::due::Candidate;
 use super::outcome::{
-    Claim, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
+    Claim, ClosedBy, LimitReport, PassOutcome, PassReport, RunOutcome, RunReport, StoppedBy,
 };
 use super::pass::Pass;
 use super::retention::Deletion;
@@ -333,6 +333,9 @@ impl Fits<'_> {
         };
         let Some((limit, at)) = last else { return };
         stop.units = stop.claim.cost.of(&limit);
+        if stop.limit != limit {
+            stop.closed_by = ClosedBy::Others;
+        }
         if let Some(report) = report_of(self.limits, &stop.account, &limit) {
             stop.remaining = report.remaining.unwrap_or(stop.remaining);
             stop.closed_until = report.closed_until;

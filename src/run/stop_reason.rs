@@ -2,11 +2,10 @@
 
 use thiserror::Error;
 
-use super::outcome::{PassOutcome, StoppedBy};
+use super::outcome::{ClosedBy, PassOutcome, StoppedBy};
 use ingest_base::plain::{count, instant};
 use ingest_catalog::{CatalogError, Holder};
 use ingest_ledger::ClientError;
-use ingest_quota::Units;
 
 /// Why a pass stops before its end. Its pages and its cursor stay in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -123,26 +122,22 @@ fn stopped(by: &StoppedBy, refused: &Refused) -> String {
 fn does_not_fit(by: &StoppedBy) -> String {
     let needs = format!("{} needs {} {}", by.call, count(by.units.get()), by.limit);
     let retry = format!("retry at {}", instant(by.retry_at));
+    let or_by_hand = match by.closed_by {
+        ClosedBy::Others => ", or by hand",
+        ClosedBy::Report | ClosedBy::Pause => "",
+    };
     match by.closed_until.map(instant) {
-        None => format!("{needs}; {}; {retry}", left(by)),
+        None => {
+            let (left, reserved) = (count(by.remaining.get()), by.reserved());
+            format!("{needs}; {left} remaining{reserved}; {retry}")
+        }
         Some(closed) if by.closed_until >= Some(by.retry_at) => {
-            format!("{needs}; closed by the upstream until {closed}, or by hand")
+            format!("{needs}; closed by the upstream until {closed}{or_by_hand}")
         }
         Some(closed) => {
-            format!("{needs}; closed by the upstream until {closed}, or by hand; {retry}")
+            format!("{needs}; closed by the upstream until {closed}{or_by_hand}; {retry}")
         }
     }
-}
-
-/// The units that are left of a limit that is open.
-fn left(by: &StoppedBy) -> String {
-    let (leave, remaining) = (by.leave(), by.remaining);
-    let of_which = if leave == Units::ZERO {
-        String::new()
-    } else {
-        format!(", {} of them reserved for other jobs", count(leave.get()))
-    };
-    format!("{} remaining{of_which}", count(remaining.get()))
 }
 
 fn forbidden(why: &str) -> String {

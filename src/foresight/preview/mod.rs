@@ -149,6 +149,9 @@ pub struct FirstUnfit {
     pub retry_after: Duration,
     /// When it fits.
     pub retry_at: Timestamp,
+    /// The job's `leave`, in units, where that alone keeps the charge from fitting.
+    #[serde(skip)]
+    pub leave: Option<Units>,
 }
 
 /// What a run would charge to one limit.
@@ -170,6 +173,9 @@ pub struct LimitPreview {
     pub fits: Fits,
     /// The charge at which the run would stop.
     pub first_unfit: Option<FirstUnfit>,
+    /// Until when the limit is closed; `None` where it is open.
+    #[serde(skip)]
+    pub closed_until: Option<Timestamp>,
 }
 
 /// How much of the expected requests fits the remaining units.
@@ -269,6 +275,7 @@ impl LimitPreview {
             spends: limit.remaining.map(|_| Units::ZERO),
             fits: Fits::All,
             first_unfit: None,
+            closed_until: limit.closed_until,
         }
     }
 }

@@ -114,12 +114,17 @@ impl Simulated {
         }
         // The refusal of an equal charge is known, and not decided again.
         let first = refused.first()?;
-        let is_equal = |job: &&Arc<Job>| {
+        let is_equal = |job: &Job| {
             let mut steps = job.steps.iter();
             draws_on(job, &limit.account) && steps.any(|step| step.call.name == first.purpose.call)
         };
-        let jobs = selection.iter().map(|(job, _)| job).filter(is_equal);
-        let mut stopped = jobs.flat_map(|job| self.stopped(&job.name));
+        let jobs = selection.iter().filter(|(job, _)| is_equal(job));
+        let jobs: Vec<&str> = jobs.map(|(job, _)| &*job.name).collect();
+        let mut stopped = self
+            .report
+            .passes
+            .iter()
+            .filter(|pass| pass.outcome == PassOutcome::Stopped && jobs.contains(&&*pass.job));
         stopped.next().map(|pass| {
             let mut stop = first.clone();
             stop.purpose.job = Some(pass.job.clone());
@@ -218,6 +223,7 @@ impl Simulations {
             spends: self.fitting.as_ref().map(|fitting| fitting.charged(limit)),
             fits: self.fits(limit, selection, units),
             first_unfit: None,
+            closed_until: limit.closed_until,
         }
     }
 
@@ -295,6 +301,8 @@ impl Simulations {
         let retry_at = fitting.retry_at(ledger, accounts, &first).await.max(now);
         let job = first.purpose.job.clone().unwrap_or_default();
         let region = first.purpose.region.clone().unwrap_or_default();
+        let left = limit.remaining.unwrap_or_default();
+        let left = left.saturating_sub(fitting.charged(limit));
         Some(FirstUnfit {
             region: if region == Region::SHARED {
                 waiting(&fitting.report, &job).unwrap_or(region)
@@ -305,6 +313,8 @@ impl Simulations {
             call: first.purpose.call.clone(),
             retry_after: retry_at.since(now),
             retry_at,
+            leave: Some(first.leave.of(&limit.limit))
+                .filter(|leave| *leave > Units::ZERO && first.cost.of(&limit.limit) <= left),
         })
     }
 }

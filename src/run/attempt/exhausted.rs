@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Attempt, LONGEST_PAUSE};
 use crate::run::blocked::Subject;
-use crate::run::outcome::StoppedBy;
+use crate::run::outcome::{ClosedBy, StoppedBy};
 use crate::run::report::CLOSING;
 use crate::run::stop_reason::{Refused, StopReason};
 use ingest_base::plain::instant;
@@ -42,7 +42,7 @@ impl Attempt<'_> {
             let wait = wait.or_else(|| its_reset().map(|reset| Wait::Until(reset.since(now))));
             let reset = limit.and_then(|limit| self.reopens(limit, wait));
             let closing = reset.map_or(Closing::Probing, Closing::Until);
-            let stop = match self.close(name, closing).await {
+            let stop = match self.close(name, closing, ClosedBy::Report).await {
                 Ok(stop) => stop,
                 Err(error) => return error.into(),
             };
@@ -68,7 +68,8 @@ impl Attempt<'_> {
             let limit = self.account().limits.get(&name);
             let window = limit.map_or(Duration::ZERO, |limit| limit.window().longest());
             let until = now + pause.closes(window);
-            let stop = match self.close(name, Closing::Until(until)).await {
+            let closing = Closing::Until(until);
+            let stop = match self.close(name, closing, ClosedBy::Pause).await {
                 Ok(stop) => stop,
                 Err(error) => return error.into(),
             };
@@ -90,7 +91,8 @@ impl Attempt<'_> {
     /// ledger fails.
     pub async fn close_until(&self, limit: &LimitName, until: Timestamp) {
         let account = &self.account().name;
-        match self.close(limit.clone(), Closing::Until(until)).await {
+        let closing = Closing::Until(until);
+        match self.close(limit.clone(), closing, ClosedBy::Pause).await {
             Ok(_) if until <= self.context.clock.now() + LONGEST_PAUSE => {
                 tracing::info!(account, limit, %until, "the upstream allows no more requests until then");
             }
@@ -157,12 +159,20 @@ impl Attempt<'_> {
     }
 
     /// Closes a limit in the ledger and for this run.
-    async fn close(&self, limit: LimitName, closing: Closing) -> Result<StoppedBy, ClientError> {
+    async fn close(
+        &self,
+        limit: LimitName,
+        closing: Closing,
+        closed_by: ClosedBy,
+    ) -> Result<StoppedBy, ClientError> {
         let now = self.context.clock.now();
         let account = self.account();
         self.context.ledger.close(account, &limit, closing).await?;
         let opens = self.opens(&limit, closing).await;
-        let stop = self.stopped_by(limit, opens, opens.since(now));
+        let stop = StoppedBy {
+            closed_by,
+            ..self.stopped_by(limit, opens, opens.since(now))
+        };
         self.context.blocked.refuse(None, stop.clone(), now);
         Ok(stop)
     }

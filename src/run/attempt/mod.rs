@@ -270,8 +270,10 @@ impl<'a> Attempt<'a> {
         retry_at: Timestamp,
         retry_after: Duration,
     ) -> StoppedBy {
+        let account = self.account();
         StoppedBy {
-            account: self.account().name.clone(),
+            account: account.name.clone(),
+            closed_by: self.context.blocked.closed_by(account, &limit),
             units: self.cost.of(&limit),
             limit,
             call: self.call.name.clone(),

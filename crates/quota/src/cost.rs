@@ -38,12 +38,6 @@ impl Cost {
         self.0.values().copied().max().unwrap_or(Units::ZERO)
     }
 
-    /// The sum of all components: a measure of size across limits.
-    #[must_use]
-    pub fn total(&self) -> Units {
-        self.0.values().copied().sum()
-    }
-
     /// Whether this takes nothing.
     #[must_use]
     pub fn is_none(&self) -> bool {

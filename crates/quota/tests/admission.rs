@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::iter;
 use std::time::Duration;
 
 use ingest_quota::admission::{
@@ -133,16 +134,16 @@ fn now() -> Timestamp {
 }
 
 /// Few instants and intervals, so that some are equal and some at the border of what a probe takes.
-fn closings() -> impl Strategy<Value = ClosingState> {
-    let minutes = prop::sample::select(vec![-60, 0, 1, 2, 59, 60, 120, 1440, 2880]);
-    (minutes, prop::option::of(intervals())).prop_map(|(minutes, interval)| ClosingState {
-        until: Timestamp::from_micros(now().micros() + minutes * 60_000_000),
-        interval,
-    })
-}
-
-fn intervals() -> impl Strategy<Value = Duration> {
-    prop::sample::select(vec![1, 59, 60, 61, 720, 1440, 2000]).prop_map(|minutes| MINUTE * minutes)
+fn closings() -> Vec<ClosingState> {
+    let minutes = [-60, 0, 1, 2, 59, 60, 120, 1440, 2880];
+    let untils = minutes.map(|minutes| now().micros() + minutes * 60_000_000);
+    let intervals = [1, 59, 60, 61, 720, 1440, 2000].map(|minutes| Some(MINUTE * minutes));
+    let of = |until| {
+        let until = Timestamp::from_micros(until);
+        let all = iter::once(None).chain(intervals);
+        all.map(move |interval| ClosingState { until, interval })
+    };
+    untils.into_iter().flat_map(of).collect()
 }
 
 fn books() -> impl Strategy<Value = Book> {
@@ -152,7 +153,7 @@ fn books() -> impl Strategy<Value = Book> {
         1_u64..200,
         prop::collection::vec((instants(), units(30)), 0..25),
         prop::collection::vec((instants(), units(150)), 0..3),
-        prop::option::of(closings()),
+        prop::option::of(prop::sample::select(closings())),
     )
         .prop_map(|(window, quota, mut charges, mut floors, closing)| {
             charges.sort();
@@ -304,31 +305,36 @@ proptest! {
             other => panic!("{other:?}"),
         }
     }
+}
 
-    #[test]
-    fn the_later_of_two_closings_holds(existing in prop::option::of(closings()), kind in 0..3, new in closings(), interval in intervals()) {
-        let until = new.until;
+#[test]
+fn the_later_of_two_closings_holds() {
+    let all = closings();
+    for existing in iter::once(None).chain(all.iter().copied().map(Some)) {
         let last = existing.and_then(|existing| existing.interval);
-        let closing = match kind {
-            0 => Closing::Until(until),
-            1 => Closing::Probing,
-            _ => Closing::Copied { until, interval },
+        let probed = existing.is_none_or(|existing| existing.until <= now() + MINUTE);
+        let next = match last {
+            None => HOUR,
+            Some(last) if probed => (last * 2).min(HOUR * 24),
+            Some(last) => last,
         };
-        let new = match closing {
-            Closing::Until(until) => ClosingState { until, interval: None },
-            Closing::Copied { .. } => ClosingState { until, interval: last.max(Some(interval)) },
-            Closing::Probing => {
-                let probed = existing.is_none_or(|existing| existing.until <= now() + MINUTE);
-                let next = match last {
-                    None => HOUR,
-                    Some(last) if probed => (last * 2).min(HOUR * 24),
-                    Some(last) => last,
-                };
-                ClosingState { until: now() + next, interval: Some(next) }
-            }
+        let probing = ClosingState {
+            until: now() + next,
+            interval: Some(next),
         };
-        let expected = existing.filter(|existing| existing.until >= new.until).unwrap_or(new);
-        prop_assert_eq!(closing.over(existing, now()), expected);
+        let copied = all.iter().map(|copied| {
+            let interval = copied.interval.and_then(|one| last.max(Some(one)));
+            let new = ClosingState {
+                interval,
+                ..*copied
+            };
+            (Closing::from(*copied), new)
+        });
+        for (closing, new) in copied.chain([(Closing::Probing, probing)]) {
+            let longer = existing.filter(|existing| existing.until >= new.until);
+            let found = closing.over(existing, now());
+            assert_eq!(found, longer.unwrap_or(new), "{closing:?} {existing:?}");
+        }
     }
 }
 
@@ -419,12 +425,7 @@ fn a_closing_is_stored_with_the_interval_of_its_probe() {
 
 #[test]
 fn a_granted_probe_closes_its_limit_for_a_minute() {
+    let (until, interval) = (now() + MINUTE, Some(HOUR));
     let probed = ClosingState::after_probe(HOUR, now());
-    assert_eq!(
-        probed,
-        ClosingState {
-            until: now() + MINUTE,
-            interval: Some(HOUR)
-        }
-    );
+    assert_eq!(probed, ClosingState { until, interval });
 }

@@ -12,8 +12,8 @@ use chrono::{DateTime, Datelike, Offset};
 use chrono_tz::Tz;
 use ingest_quota::admission::{Claim, LimitState};
 use ingest_quota::{
-    Account, Calendar, Cost, Counting, Decision, Limit, LimitError, Period, SHORTEST_MEMORY,
-    SlidingLog, Timestamp, Units, Window, WindowError,
+    Account, Calendar, ChargeId, Cost, Counting, Decision, Limit, LimitError, Origin, Period,
+    SHORTEST_MEMORY, SlidingLog, Timestamp, Units, Window, WindowError,
 };
 use proptest::prelude::*;
 use strum::VariantArray;
@@ -121,6 +121,23 @@ proptest! {
     }
 
     #[test]
+    fn what_returns_is_told_by_24ths_of_the_window_and_after_an_hour_six_and_a_day(window in windows(), now in instants()) {
+        let (slices, all_is_back) = (window.slices(now), window.expiry(now));
+        let period = window.resets().map(|calendar| calendar.usual_length());
+        let span = window.sliding().or(period).unwrap();
+        prop_assert_eq!(slices.last(), Some(&all_is_back));
+        let mut begins = now;
+        for ends in &slices {
+            prop_assert!(begins < *ends);
+            prop_assert!(begins >= now + span || ends.since(begins) <= span / 24 + MICROSECOND);
+            begins = *ends;
+        }
+        for later in [1, 6, 24].map(|hours| now + DAY / 24 * hours) {
+            prop_assert_eq!(slices.contains(&later), later <= all_is_back);
+        }
+    }
+
+    #[test]
     fn a_period_begins_at_or_before_now_and_ends_after_it(window in windows(), now in instants()) {
         let days = window.last_reset(now).zip(window.next_reset(now));
         prop_assert_eq!(days.is_some(), window.resets().is_some());
@@ -173,6 +190,11 @@ fn months_weeks_days_and_hours_are_as_long_as_the_calendar_says() {
         "America/Los_Angeles hour 2026-11-01T09:30:00Z 2026-11-01T09:00:00Z 1",
         "Asia/Kolkata hour 2026-11-01T09:15:00Z 2026-11-01T08:30:00Z 1",
         "Asia/Kathmandu hour 2026-11-01T09:20:00Z 2026-11-01T09:15:00Z 1",
+        // Clocks move by half an hour.
+        "Australia/Lord_Howe hour 2026-04-04T14:00:00Z 2026-04-04T14:00:00Z 1.5",
+        "Australia/Lord_Howe hour 2026-04-04T15:29:59Z 2026-04-04T14:00:00Z 1.5",
+        "Australia/Lord_Howe hour 2026-10-03T14:59:59Z 2026-10-03T14:30:00Z 1.5",
+        "Australia/Lord_Howe hour 2026-10-03T15:00:00Z 2026-10-03T14:30:00Z 1.5",
         "America/Los_Angeles day 2026-03-08T19:00:00Z 2026-03-08T08:00:00Z 23",
         "America/Los_Angeles day 2026-11-01T20:00:00Z 2026-11-01T07:00:00Z 25",
         "America/Los_Angeles day 2026-06-10T19:00:00Z 2026-06-10T07:00:00Z 24",
@@ -184,9 +206,14 @@ fn months_weeks_days_and_hours_are_as_long_as_the_calendar_says() {
         let mut periods = Period::VARIANTS.iter();
         let period = periods.find(|one| one.to_string() == period).unwrap();
         let begun = Calendar::new(zone.parse().unwrap(), *period);
-        assert_eq!(begun.last_reset(time(at)), time(begins), "{calendar}");
-        let ends = time(begins) + Duration::from_secs(hours.parse::<u64>().unwrap() * 3600);
-        assert_eq!(begun.next_reset(time(at)), ends, "{calendar}");
+        let begins = time(begins);
+        let ends = begins + Duration::from_secs_f64(hours.parse::<f64>().unwrap() * 3600.0);
+        for at in [begins, time(at), ends - MICROSECOND] {
+            let found = (begun.last_reset(at), begun.next_reset(at));
+            assert_eq!(found, (begins, ends), "{calendar}: {at}");
+        }
+        assert_eq!(begun.next_reset(begins - MICROSECOND), begins, "{calendar}");
+        assert_eq!(begun.last_reset(ends), ends, "{calendar}");
     }
 }
 
@@ -195,38 +222,6 @@ fn periods_have_words_and_none_lasts_longer_than_32_days() {
     let words: Vec<String> = Period::VARIANTS.iter().map(ToString::to_string).collect();
     assert_eq!(words, ["hour", "day", "week", "month"]);
     assert_eq!(Period::longest(), DAY * 32);
-}
-
-#[test]
-fn an_hour_in_which_clocks_move_by_half_an_hour_lasts_one_and_a_half() {
-    let hours = Calendar::new(chrono_tz::Australia::Lord_Howe, Period::Hour);
-    for (begins, ends) in [
-        ("2026-04-04T14:00:00Z", "2026-04-04T15:30:00Z"),
-        ("2026-10-03T14:30:00Z", "2026-10-03T16:00:00Z"),
-    ] {
-        let (begins, ends) = (time(begins), time(ends));
-        for at in (0..90).map(|minutes| begins + Duration::from_secs(60 * minutes)) {
-            let found = (hours.last_reset(at), hours.next_reset(at));
-            assert_eq!(found, (begins, ends), "{at}");
-        }
-        assert_eq!(hours.last_reset(ends), ends);
-        assert_eq!(hours.next_reset(begins - MICROSECOND), begins);
-    }
-}
-
-#[test]
-fn a_day_that_does_not_exist_begins_with_the_next_day_that_does() {
-    let days = window(None, Some(chrono_tz::Pacific::Apia));
-    // There was no 30 December 2011: the 29th was followed by the 31st.
-    let skipped = time("2011-12-30T10:00:00Z");
-    assert_eq!(days.next_reset(time("2011-12-29T12:00:00Z")), Some(skipped));
-    assert_eq!(days.next_reset(skipped - MICROSECOND), Some(skipped));
-    assert_eq!(days.last_reset(skipped), Some(skipped));
-    let following = skipped + DAY;
-    assert_eq!(days.next_reset(skipped), Some(following));
-    assert_eq!(days.last_reset(following), Some(following));
-    let late = time("2011-12-30T08:00:00Z");
-    assert_eq!(days.expiry(late), skipped + days.grace(), "not a day early");
 }
 
 /// The instants from 1970 to 2038 after which a zone's clocks differ from before, to the second.
@@ -291,27 +286,15 @@ fn around_every_move_of_every_zones_clocks_periods_begin_with_their_first_instan
 
 #[test]
 fn the_grace_is_a_thousandth_of_the_window_and_at_least_a_tenth_of_a_second() {
-    assert_eq!(
-        window(Some(DAY), None).grace(),
-        Duration::from_millis(86_400)
-    );
-    assert_eq!(
-        window(None, Some(chrono_tz::UTC)).grace(),
-        Duration::from_millis(86_400)
-    );
-    assert_eq!(
-        window(Some(Duration::from_secs(1)), None).grace(),
-        Duration::from_millis(100)
-    );
-    for (period, millis) in [
-        (Period::Hour, 3_600),
-        (Period::Week, 86_400),
-        (Period::Month, 86_400),
-    ] {
-        let calendar = Calendar::new(chrono_tz::UTC, period);
+    let slides = |span| window(Some(span), None).grace().as_millis();
+    assert_eq!(slides(DAY), 86_400);
+    assert_eq!(slides(Duration::from_secs(1)), 100);
+    let periods = Period::VARIANTS.iter().map(|period| {
+        let calendar = Calendar::new(chrono_tz::UTC, *period);
         let grace = Window::new(None, Some(calendar)).unwrap().grace();
-        assert_eq!(grace, Duration::from_millis(millis), "{period}");
-    }
+        grace.as_millis()
+    });
+    assert!(periods.eq([3_600, 86_400, 86_400, 86_400]));
 }
 
 #[test]
@@ -375,18 +358,30 @@ fn a_cost_names_no_limit_that_it_takes_nothing_of() {
     let mut sum = cost([("daily", 100), ("search", 0)]);
     assert_eq!(sum.limits().collect::<Vec<_>>(), ["daily"]);
     sum.add(&cost([("daily", 1), ("search", 1)]));
-    assert_eq!(
-        (
-            sum.of("daily").get(),
-            sum.of("search").get(),
-            sum.of("other").get()
-        ),
-        (101, 1, 0)
-    );
+    let units = ["daily", "search", "other"].map(|limit| sum.of(limit).get());
+    assert_eq!(units, [101, 1, 0]);
     assert_eq!(
         (sum.largest().get(), sum.is_none(), Cost::none().is_none()),
         (101, false, true)
     );
+    sum.take(&cost([("daily", 1), ("search", 5)]));
+    assert_eq!(sum, cost([("daily", 100)]));
+}
+
+#[test]
+fn an_origin_is_read_as_it_is_written() {
+    for origin in Origin::VARIANTS {
+        assert_eq!(Origin::read(origin.as_str()), Some(*origin));
+    }
+    assert_eq!(Origin::read("other"), None);
+}
+
+#[test]
+fn an_id_shows_that_it_was_charged_again() {
+    assert!(ChargeId::new("a").again(12).is_made_again());
+    for id in ["a", "a~", "a~1b", "1"] {
+        assert!(!ChargeId::new(id).is_made_again(), "{id}");
+    }
 }
 
 #[test]

@@ -195,6 +195,7 @@ fn most_that_fit(regions: usize, fit: impl Fn(usize) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::due::tests::regions;
     use super::*;
 
     #[test]
@@ -216,5 +217,21 @@ mod tests {
         };
         assert_eq!(most_that_fit(10_000, fit), 3);
         assert!(farthest.get() <= 6, "{}", farthest.get());
+    }
+    #[test]
+    fn slices_walk_one_by_one_until_one_says_how_large_they_are_and_behind_all_others() {
+        let queue = |last_pages: &[(usize, u64)]| {
+            let mut slices = regions(Default::default());
+            for slice in &mut slices {
+                slice.backfill = Some(Arc::default());
+                slice.state.last_pages = last_pages.to_vec();
+            }
+            slices
+        };
+        assert_eq!(walk_together(&queue(&[])), 1);
+        assert_eq!(walk_together(&queue(&[(0, 3)])), 4);
+        let mut others_first = regions(Default::default());
+        others_first.extend(queue(&[]));
+        assert_eq!(walk_together(&others_first), 4);
     }
 }

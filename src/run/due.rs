@@ -220,11 +220,11 @@ pub fn fairest_first(candidates: &mut [Candidate], now: Timestamp) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::Path;
 
     use super::*;
-    use ingest_config::Config;
+    use ingest_config::{Config, StopAtKnown};
 
     const TEXT: &str = r#"
 regions = ["AA", "BB", "CC", "DD"]
@@ -250,7 +250,7 @@ steps = [{ call = "list" }]
     }
 
     /// The regions of a job, each as its passes say.
-    fn regions(states: [RegionState; 4]) -> Vec<Candidate> {
+    pub fn regions(states: [RegionState; 4]) -> Vec<Candidate> {
         let config = Config::parse(TEXT, Path::new("quotas.toml"), &[]).unwrap();
         let job = Arc::new(config.jobs[0].clone());
         let regions = job.regions.clone().into_iter().zip(states);
@@ -320,7 +320,7 @@ steps = [{ call = "list" }]
     #[test]
     fn a_pass_that_is_too_old_to_resume_counts_as_a_turn() {
         let states = [
-            unfinished(180 * MINUTE),
+            unfinished(120 * MINUTE),
             complete(70 * MINUTE),
             RegionState::default(),
             complete(90 * MINUTE),
@@ -329,5 +329,34 @@ steps = [{ call = "list" }]
         fairest_first(&mut candidates, now());
         let order: Vec<&str> = candidates.iter().map(|one| &*one.region.code).collect();
         assert_eq!(order, ["CC", "DD", "BB", "AA"]);
+    }
+    /// A list that is read to its end once a day, of which passes know what began so long ago.
+    fn at_known(known: Option<Duration>) -> (AtKnown, bool) {
+        let mut one = regions(Default::default()).remove(0);
+        let job = Arc::make_mut(&mut one.job);
+        job.steps[0].stop_at_known = Some(StopAtKnown {
+            complete_every: Recurs::Every(24 * 60 * MINUTE),
+        });
+        let step = one.job.steps[0].clone();
+        let list = known.map(|ago| KnownList {
+            pass: PassId(1),
+            step: 0,
+            is_whole: true,
+            began: now() - ago,
+            pages: 1,
+            filled: 1,
+        });
+        let request = request_of(&one.job, &step, &one.region);
+        one.known = list.map(|list| (request, list)).into_iter().collect();
+        (one.at_known(&step, now()), one.stops(&step, now()))
+    }
+
+    #[test]
+    fn a_list_ends_at_what_is_known_until_it_is_nearly_due_to_be_read_to_its_end() {
+        assert_eq!(at_known(None), (AtKnown::Stop, false));
+        let due = (24 * 60 - 5) * MINUTE;
+        let just_before = due - Duration::from_micros(1);
+        assert_eq!(at_known(Some(just_before)), (AtKnown::Stop, true));
+        assert_eq!(at_known(Some(due)), (AtKnown::ReadOn, false));
     }
 }

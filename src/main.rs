@@ -15,10 +15,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// A page and a simulated run are many small allocations, at which musl, with which releases are linked, is slow.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The stack of the thread that works: the main thread's is as small as `ulimit -s` says.
 const STACK: usize = 8 << 20;
 

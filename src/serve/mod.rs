@@ -27,6 +27,7 @@ mod query;
 mod reads;
 mod rest;
 mod router;
+mod seen_files;
 mod turns;
 mod unread;
 
@@ -39,6 +40,7 @@ use self::auth::Clients;
 use self::charge::Charges;
 use self::limiter::Limiter;
 use self::reads::Reads;
+use self::seen_files::SeenFiles;
 use self::unread::UnreadAnswers;
 use serde_json::json;
 
@@ -51,6 +53,7 @@ use crate::exit::Exit;
 /// What all requests share.
 pub(crate) struct App {
     environment: Arc<Environment>,
+    seen: Arc<SeenFiles>,
     clients: Clients,
     limiter: Limiter,
     reads: Reads,
@@ -69,7 +72,8 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
     if let Some(listen) = args.listen {
         environment.config.serve.listen = listen;
     }
-    environment.expect_seen_files()?;
+    let seen = SeenFiles::default();
+    seen.expect(&environment)?;
     let config = &environment.config.serve;
     let listeners = listen::listeners(config)?;
     let must_present_token = listeners.iter().any(listen::is_open_to_others);
@@ -79,6 +83,7 @@ async fn serve_until_stopped(global: &Global, args: &ServeArgs) -> Result<Exit, 
         reads: Reads::new(config.query_timeout),
         unread: UnreadAnswers::default(),
         charges: Charges::default(),
+        seen: Arc::new(seen),
         environment: Arc::new(environment),
     });
     let stop = signals::listen("requests in progress get 5 s", crate::run::Waits::default())?;

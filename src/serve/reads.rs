@@ -73,11 +73,11 @@ impl App {
         });
         let turn = turn.await.map_err(|_| Problem::busy())??;
         let until = Instant::now() + self.reads.within;
-        let environment = Arc::clone(&self.environment);
+        let (environment, seen) = (Arc::clone(&self.environment), Arc::clone(&self.seen));
         let reading = apart(move || async move {
             let _turn = turn;
             let read = async {
-                environment.expect_seen_files()?;
+                seen.expect(&environment)?;
                 read(Arc::clone(&environment)).await
             };
             timeout_at(until, read).await

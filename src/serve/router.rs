@@ -54,7 +54,7 @@ async fn other_method() -> Problem {
 }
 
 async fn health(State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    app.environment.expect_seen_files()?;
+    app.seen.expect(&app.environment)?;
     let limits = app.limiter.store(app.environment.clock.now()).await;
     Ok(json_text(&json!({ "status": "ok", "limits": limits })))
 }

@@ -5,12 +5,9 @@ mod names;
 mod practice;
 mod stores;
 
-use std::collections::BTreeSet;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::{env, io};
-
-use parking_lot::Mutex;
 
 use super::Error;
 use super::owner;
@@ -33,8 +30,6 @@ pub struct Environment {
     corrected: Arc<CorrectedClock>,
     /// What this process has seen of the ledger's file.
     pub witness: Witness,
-    /// The files of the state that this process has seen.
-    seen: Mutex<BTreeSet<&'static str>>,
     /// The database of the catalog, once it is used.
     database: OnceLock<Postgres>,
     /// The catalog's file while it is open for landing, so that what only reads does not open it once more.
@@ -69,35 +64,10 @@ impl Environment {
             clock: Arc::<CorrectedClock>::clone(&corrected),
             corrected,
             witness: Witness::default(),
-            seen: Mutex::default(),
             database: OnceLock::new(),
             landing: OnceLock::new(),
             practising: false,
         })
-    }
-
-    /// Notes which files of the state are there.
-    ///
-    /// # Errors
-    /// When one is gone that this process has seen: what is read without it is wrong.
-    pub fn expect_seen_files(&self) -> Result<(), Error> {
-        let ledger = self.config.ledger.store.is_file().then_some(LEDGER_FILE);
-        let catalog = self.database().is_none().then_some(CATALOG_FILE);
-        let mut seen = self.seen.lock();
-        for name in ledger.into_iter().chain(catalog) {
-            let path = self.state_dir.join(name);
-            if !is_missing(&path) {
-                seen.insert(name);
-            } else if seen.contains(name) {
-                let what = format!(
-                    "{} was deleted, or moved away with its directory; put it back, or start this process again to go on \
-                     without it",
-                    path.display()
-                );
-                return Err(Error::io(what)(io::ErrorKind::NotFound.into()));
-            }
-        }
-        Ok(())
     }
 
     /// Says that the state directory does not exist; `None` if it does, or the catalog is no file.
@@ -181,7 +151,7 @@ pub const CATALOG_FILE: &str = "catalog.db";
 /// The directory of `--sandbox` in the state directory.
 pub const PRACTICE: &str = "sandbox";
 
-fn is_missing(path: &Path) -> bool {
+pub fn is_missing(path: &Path) -> bool {
     // A file that cannot be inspected may exist: opening it reports why it cannot be used.
     matches!(path.try_exists(), Ok(false))
 }

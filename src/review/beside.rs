@@ -15,6 +15,12 @@ impl Review<'_> {
     /// Adds the doubts about a page that is a part, or that has an error beside its records.
     pub fn check_beside(&mut self, page: &Page, said: &mut Said) {
         let name = &self.call.name;
+        if page.is_unbounded {
+            said.note(self.text(
+                "only the end of the connection ended a response (it has neither `Content-Length` nor chunks), so a part of it would \
+                look like the whole; this pass marks no record as gone",
+            ));
+        }
         if let Some(part) = &page.part {
             let text = format!("{name}: a response is a part of the list: {part}");
             said.add(self.find(Doubt::Partial, text));

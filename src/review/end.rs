@@ -14,7 +14,7 @@ const NEXT: [&str; 3] = ["next", "next_header", "link"];
 impl Review<'_> {
     /// Decides about a page behind which the response names no further one.
     pub fn end(&mut self, page: &Page, turn: Turn<'_>, said: &mut Said) -> Onward {
-        let mut is_open = false;
+        let mut is_open = page.is_unbounded;
         match &page.end {
             End::Assumed(further) => match self.beyond_assumed(page, turn) {
                 Some(Beyond::Page) => return Onward::Next(further.clone()),
@@ -29,13 +29,6 @@ impl Review<'_> {
                 return self.ask(Asked::Said, further);
             }
             End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => {}
-        }
-        if self.is_unbounded {
-            is_open = true;
-            said.note(self.text(
-                "only the end of the connection ended a response (it has neither `Content-Length` nor chunks), so a part of it would \
-                look like the whole; this pass marks no record as gone",
-            ));
         }
         let has_next = |place: &(&str, bool)| place.1 && NEXT.contains(&place.0);
         self.shown.names_end |= page.listed > 0 && page.places.iter().any(has_next);
@@ -259,7 +252,7 @@ impl Review<'_> {
         let lacking = lacking.map(|(key, _)| key.as_str());
         for key in lacking.chain(of_empty) {
             // Many upstreams leave it out on the last page, and a list that `max_pages` cut never shows one.
-            // Nor does one page alone need one that is shorter than those that led on.
+            // A list of one page that is shorter than those that led on can lack it too.
             let least = self.known.least.filter(|_| !self.shown.led_on);
             let is_short = least.is_some_and(|least| page.listed < least);
             let can_lack = NEXT.contains(&key) && (!self.known.names_end || is_short);

@@ -128,8 +128,6 @@ pub struct Review<'a> {
     has_error: bool,
     /// Whether records of a page that led on have the same value at `page.last`.
     has_ties: bool,
-    /// Whether a connection that broke would have looked like the end of a page.
-    is_unbounded: bool,
     /// Whether the upstream named the next page, or said that there is one.
     is_named: bool,
     /// The same of the page before.
@@ -265,7 +263,6 @@ impl<'a> Review<'a> {
             names_without_list: BTreeSet::new(),
             has_error: false,
             has_ties: false,
-            is_unbounded: false,
             is_named: false,
             was_named: false,
         }
@@ -367,14 +364,15 @@ impl<'a> Review<'a> {
 
     fn count(&mut self, page: &Page) {
         self.fetched += 1;
-        // What reports that there is no record has an empty list: at `page.total`, or elsewhere in two passes in a row.
-        let says_none = page.unread.beside.says_none && self.last_pages == 0;
+        // What reports that there is no record has an empty list: at `page.total`, or elsewhere in two passes in a row, of which the
+        // second one marks records as gone.
+        let can_mark = self.step.ids.is_none() && !self.names_since();
+        let says_none = page.unread.beside.says_none && self.last_pages == 0 && can_mark;
         let has_list = !page.lacks_list && !page.is_blank || page.total == Some(0) || says_none;
         self.without_list += u64::from(!has_list);
         self.listed = self.listed.saturating_add(page.listed);
         self.ends_empty = page.listed == 0 && page.pages.is_some();
         self.is_unchanged |= page.unchanged;
-        self.is_unbounded |= page.is_unbounded && page.listed > 0;
         if !page.unchanged {
             self.shown.see(page);
         }

@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(most_that_fit(10_000, fit), 3);
         assert!(farthest.get() <= 6, "{}", farthest.get());
     }
+
     #[test]
     fn slices_walk_one_by_one_until_one_says_how_large_they_are_and_behind_all_others() {
         let queue = |last_pages: &[(usize, u64)]| {

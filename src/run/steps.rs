@@ -246,6 +246,7 @@ mod tests {
         assert_eq!(request("one"), request("one"));
         assert_ne!(request("one"), request("other"));
     }
+
     #[test]
     fn a_position_keeps_its_step_though_another_one_requests_the_same() {
         let wanted = [0, 1].map(|index| (index, "list".to_owned()));

@@ -67,8 +67,8 @@ const FAILED: [&str; 12] = [
     "unavailable",
 ];
 
-/// Such words as a whole: for a failure, and for a part. An order can be `partially_paid`.
-const PARTIAL: [&str; 6] = [
+/// Such a word as a whole, of a failure or of a part. An order can be `partially_paid`.
+const UNSUCCESSFUL: [&str; 6] = [
     "ko",
     "nok",
     "partial",
@@ -206,7 +206,7 @@ fn is_error(name: &MemberName, value: &Value, (path, is_of_request): (&[String],
     let is_failure = |text: &str| {
         let text = text.to_ascii_lowercase();
         let is_failed = FAILED.iter().any(|word| text.contains(word));
-        !text.contains(' ') && (is_failed || PARTIAL.contains(&text.as_str()))
+        !text.contains(' ') && (is_failed || UNSUCCESSFUL.contains(&text.as_str()))
     };
     (name.says(Sign::NotWhole) && is_yes(value))
         || (name.says(Sign::Succeeded) && is_no(value))

@@ -84,15 +84,16 @@ impl List<'_> {
         let is_doubtful = self.said.is_doubtful() || !doubts.is_empty();
         let is_whole = completes && !is_cut && !is_doubtful;
         let since = self.end_of_batch(page.lasting.clone());
-        // The ids that a doubtful response lacks count as requested for this pass, and not as fresh for the next one; nor do those
+        // The ids that a response lacks which is doubtful, or perhaps cut, count as requested for this pass, and not as fresh for the next one; nor do those
         // behind the first ids of a batch, which an upstream may cap.
+        let is_unsure = is_doubtful || page.is_unbounded || self.review.lacks_ids();
         let fresh_for = self.step.ids.as_ref().and_then(|ids| ids.fresh_for);
         let stale_at = self.context.clock.now() - fresh_for.unwrap_or_default();
         self.advance(cursor, is_empty);
         let pass = self.pass.lock().await;
         let landing = Landing {
             since: since.filter(|_| is_whole),
-            absent_at: (is_doubtful || self.review.lacks_ids()).then_some(stale_at),
+            absent_at: is_unsure.then_some(stale_at),
             doubts,
             ..self.batch_landing(&mut page, &pass)
         };

@@ -238,7 +238,7 @@ impl<'a> List<'a> {
             self.end(is_proved, false, verdict.said.doubts).await?;
             return self.learn().await;
         }
-        let lacks_some = self.leave_out(&mut page) || page.skipped > 0;
+        let lacks_some = self.leave_out(&mut page) || page.skipped > 0 || page.is_unbounded;
         let dead_end = page.dead_end.take();
         let is_proof = matches!(verdict.onward, Onward::Proof(_));
         let has_proved = verdict.has_proved;

@@ -25,7 +25,7 @@ pub struct StepOfPass {
 }
 
 impl List<'_> {
-    /// Lands a page of a step. `lacks_some`: some of its records have no id, or are not stored.
+    /// Lands a page of a step. `lacks_some`: some of its records have no id, are not stored, or perhaps did not arrive.
     pub(super) async fn land_in_step(
         &mut self,
         of: StepOfPass,

@@ -86,3 +86,45 @@ fn a_table_that_only_the_end_of_its_connection_ends_marks_nothing_as_gone_and_sa
         assert_eq!(marked, gone, "{bound}");
     }
 }
+
+#[test]
+fn a_page_that_perhaps_was_cut_keeps_a_list_from_marking_records_when_another_run_ends_it() {
+    let page = |bound: bool, rows: &str| {
+        let body = format!("id\n{rows}");
+        let length = match bound {
+            true => format!("content-length: {}\r\n", body.len()),
+            false => String::new(),
+        };
+        let link = match rows.contains('9') {
+            true => "",
+            false => "link: </list?page=2>; rel=\"next\"\r\n",
+        };
+        let head = format!("HTTP/1.1 200 OK\r\n{length}{link}connection: close\r\n\r\n");
+        StubAnswer::raw(head + &body)
+    };
+    for (bound, gone) in [(true, 1), (false, 0)] {
+        let stub = StubUpstream::answering([
+            page(true, "1\n2\n"),
+            page(true, "9\n"),
+            page(bound, "1\n"),
+            StubAnswer::text(500, "{}"),
+            page(true, "9\n"),
+        ]);
+        let world = Api {
+            upstream: "attempts = 1",
+            call: "page = { kind = \"link\" }\nrecords = { format = \"csv\", kind = \"row\", id = \"/id\" }",
+            ..Api::default()
+        }
+        .world(&stub);
+        let outcomes = [(); 3].map(|()| run(&world)["passes"][0]["outcome"].clone());
+        assert_eq!(outcomes[0], "complete");
+        assert_ne!(outcomes[1], "complete");
+        assert_eq!(outcomes[2], "complete");
+        let marked = "select count(*) from record where gone_at is not null";
+        let marked: i64 = world
+            .catalog()
+            .query_row(marked, [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(marked, gone, "{bound}");
+    }
+}

@@ -210,7 +210,7 @@ impl Response {
             replaced: page.replaced.map(|name| self.shown(&name)),
             lacks_list: page.lacks_list || page.lacks_elements,
             is_blank,
-            is_unbounded: self.is_unbounded && self.can_end_anywhere(),
+            is_unbounded: self.is_unbounded && self.can_end_anywhere() && page.listed > 0,
             part,
             is_named: is_named && next.is_some(),
             next,

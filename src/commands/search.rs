@@ -78,9 +78,12 @@ pub fn hit(hit: &SearchHit) -> Section {
         Phrase::toned(text, tone)
     });
     let excerpt = excerpt.fold(Phrases::from("  "), Phrases::and);
-    Section::item()
-        .with(Phrase::linked(name, record))
-        .with(excerpt)
+    let mut name = Phrases::from(Phrase::linked(name, record));
+    if let Some(at) = hit.gone_at {
+        let gone = format!("  gone since {}", instant(at));
+        name = name.and(Phrase::toned(gone, Tone::Warn));
+    }
+    Section::item().with(name).with(excerpt)
 }
 
 /// Says what was searched and ranked; `None` if all records were searched and all matches ranked.

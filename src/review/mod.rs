@@ -509,7 +509,7 @@ impl<'a> Review<'a> {
             if self.previous.repeated() >= REPEATED {
                 let text = format!(
                     "{name} returned {REPEATED} pages in a row that it had returned before, each with a new cursor; the list ends there; if \
-                    it has more, the upstream may not know `page.param`"
+                    it has more, the upstream may not know `page.param`, or different records have one id (`records.id`)"
                 );
                 return stop(Doubt::CursorRepeats, text);
             }

@@ -13,6 +13,7 @@ use super::due::LONGEST_TOLERANCE;
 use super::estimate::pending_query;
 use super::fill::fill;
 use super::pager::{Batch, List, Of, Start, continues};
+use super::pass::abandoned;
 use super::stats::PassStats;
 use super::steps::{fit, ids_of, request_of};
 use super::stop_reason::StopReason;
@@ -183,6 +184,9 @@ impl<'a> SharedPass<'a> {
                 begun_relist = pass.relists;
                 begun = pass.batches;
             } else {
+                if !job.relists {
+                    batches.said.note(abandoned(&pass));
+                }
                 context
                     .catalog
                     .finish(&mut taken, PassEnd::Abandoned, now)

@@ -291,13 +291,25 @@ fn said(candidate: &Candidate, open: Option<&OpenPass>, relists: bool) -> Said {
     let of_lists = open.into_iter().flat_map(|open| &open.steps);
     let of_lists = of_lists.flat_map(|at| at.list.notes.clone());
     let edited = candidate.edited.notes.iter().cloned();
+    let left = candidate.state.unfinished.as_ref();
+    let abandoned = left.filter(|_| open.is_none() && !relists).map(abandoned);
     let mut said = Said {
         doubts: open.map_or_else(Vec::new, |open| open.doubts.clone()),
         notes: Vec::new(),
     };
     let notes = edited.filter(|_| open.is_some()).chain(of_lists);
-    notes.chain(again).for_each(|note| said.note(note));
+    let notes = notes.chain(again).chain(abandoned);
+    notes.for_each(|note| said.note(note));
     said
+}
+
+/// Says that a pass begins in place of one that is too old: a list that takes longer than that is paid for and never complete.
+pub fn abandoned(old: &OpenPass) -> String {
+    format!(
+        "the unfinished pass that began at {} is older than `resume_within`: its pages are kept, and the list begins anew; where each \
+        pass ends so, raise `resume_within`",
+        old.started_at
+    )
 }
 
 /// Returns the greatest value that an unfinished pass, or the last complete one, saw.

@@ -216,6 +216,9 @@ pub struct SearchHit {
     pub first_seen: Timestamp,
     /// When it was last seen.
     pub last_seen: Timestamp,
+    /// Since when it is gone; left out while a list has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gone_at: Option<Timestamp>,
     /// The whole record.
     pub body: serde_json::Value,
 }

@@ -96,7 +96,8 @@ fn from_environment(name: &str, environment: &Environment) -> Result<SecretStrin
 
 async fn from_file(path: &Path, patience: Duration) -> Result<SecretString, SecretProblem> {
     let unreadable = |error| SecretProblem::Unreadable {
-        path: path.to_owned(),
+        // A relative path is of the working directory, which cron and systemd choose.
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         error,
     };
     let file = open(path).map_err(unreadable)?;

@@ -71,6 +71,22 @@ fn every_request_of_a_pass_has_the_time_at_which_the_pass_began() {
 }
 
 #[test]
+fn a_pass_that_begins_in_place_of_one_too_old_to_resume_says_so() {
+    let stub = stub(Duration::ZERO);
+    let mut world = world(&stub, "{ call = \"list\" }", 1);
+    world.set("jobs.rows.resume_within=1d");
+    let notes = |report: &Value| report["passes"][0]["detail"].to_string();
+    let report = world.json(&["--region", "US"]);
+    assert!(!notes(&report).contains("resume_within"), "{report:#}");
+    let began = age_passes(&world);
+    world.set("credentials.rows.limits.daily.quota=100");
+    let report = world.json(&["--region", "US"]);
+    let said = format!("the unfinished pass that began at {began} is older than `resume_within`");
+    assert!(notes(&report).contains(&said), "{report:#}");
+    assert_eq!(report["outcome"], "complete");
+}
+
+#[test]
 fn a_pass_that_goes_on_on_another_day_asks_for_the_day_on_which_it_began() {
     let stub = stub(Duration::ZERO);
     let mut world = world(&stub, "{ call = \"list\" }", 1);

@@ -67,7 +67,9 @@ const WITH_WORDS: &str =
 const LAST: &str = "select number from record_text order by number desc limit ?1";
 const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
 const TEXTS: &str = "select number, upstream, kind, body from record where number = any(?1)";
-const HITS: &str = "select number, upstream, kind, id, body, first_seen, last_seen from record where number = any(?1)";
+const HITS: &str =
+    "select number, upstream, kind, id, body, first_seen, last_seen, gone_at from record
+    where number = any(?1)";
 
 /// A search, and what it reads from.
 struct Search<'a> {
@@ -347,5 +349,6 @@ fn hit(row: &Row) -> Result<SearchHit, StoreError> {
         body: row.json(4)?,
         first_seen: row.time(5)?,
         last_seen: row.time(6)?,
+        gone_at: row.optional_time(7)?,
     })
 }

@@ -39,7 +39,7 @@ macro_rules! passing {
     };
 }
 
-const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen");
+const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen, gone_at");
 const PASSES: &str = passing!("1");
 const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
 pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN];
@@ -423,12 +423,21 @@ fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
         body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
         first_seen: time(row, 4)?,
         last_seen: time(row, 5)?,
+        gone_at: optional_time(row, 6)?,
     };
     Ok((hit, length))
 }
 
 fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
-    let text: String = row.get(column)?;
-    Timestamp::parse(&text)
+    parsed(&row.get::<_, String>(column)?)
+}
+
+fn optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+    let text: Option<String> = row.get(column)?;
+    text.as_deref().map(parsed).transpose()
+}
+
+fn parsed(text: &str) -> rusqlite::Result<Timestamp> {
+    Timestamp::parse(text)
         .ok_or_else(|| StoreError::Unusable(format!("`{text}` is not RFC 3339")).into_sqlite())
 }

@@ -213,6 +213,7 @@ macro_rules! suite {
         }
         $crate::suite::behaviours! { $place, search:
             a_hit_is_the_whole_record_with_its_times_and_the_found_words_marked
+            a_hit_says_since_when_a_record_is_gone
             all_words_must_be_there_whatever_their_case_and_accents
             titles_in_any_script_are_found_by_a_word_of_theirs
             the_excerpt_of_an_unspaced_script_reads_as_the_title_does

@@ -1,4 +1,6 @@
-use ingest_catalog::{RANKED, SearchHit, SearchQuery};
+use std::sync::Arc;
+
+use ingest_catalog::{Landing, RANKED, SearchHit, SearchQuery};
 use serde_json::json;
 
 use super::super::fixture::{Page, at, record, records_of, video};
@@ -45,8 +47,23 @@ pub(crate) async fn a_hit_is_the_whole_record_with_its_times_and_the_found_words
         body,
         first_seen: at(0),
         last_seen: at(9),
+        gone_at: None,
     };
     assert_eq!(search(&f, words("deep")).await, [hit]);
+}
+
+pub(crate) async fn a_hit_says_since_when_a_record_is_gone(f: Catalog) {
+    let page = Page::of(vec![video("a", "Deep sea"), video("b", "Deep blue")]);
+    f.land(&page).await;
+    let removal = Landing {
+        removed: vec!["a".to_owned()],
+        ..Page::of(Vec::new()).now(at(9)).landing()
+    };
+    f.store.land(Arc::new(removal)).await.unwrap();
+    let hits = search(&f, words("deep")).await.into_iter();
+    let mut gone: Vec<_> = hits.map(|hit| (hit.id, hit.gone_at)).collect();
+    gone.sort();
+    assert_eq!(gone, [("a".into(), Some(at(9))), ("b".into(), None)]);
 }
 
 pub(crate) async fn all_words_must_be_there_whatever_their_case_and_accents(f: Catalog) {

@@ -308,7 +308,7 @@ pub fn abandoned(old: &OpenPass) -> String {
     format!(
         "the unfinished pass that began at {} is older than `resume_within`: its pages are kept, and the list begins anew; where each \
         pass ends so, raise `resume_within`",
-        old.started_at
+        old.started_at.to_utc().format("%FT%TZ")
     )
 }
 

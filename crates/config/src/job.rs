@@ -263,7 +263,7 @@ pub struct JobKeys {
     /// need. Example: `leave = { daily = 1_000 }`.
     #[serde(default, with = "As::<Option<ByLimit<AnyUnits>>>")]
     leave: Option<Cost>,
-    /// How long an unfinished pass can be resumed; then a new one starts. A run once a day that comes before its units return
+    /// How long an unfinished pass can be resumed, from its start; then a new one starts. A run once a day that comes before its units return
     /// resumes it two days later. Example: `resume_within = "7d"`.
     #[serde(
         default = "default::seconds::<{ 3 * 24 * 60 * 60 }>",

@@ -9,9 +9,12 @@ use tokio::sync::watch;
 use super::land::LandedPage;
 use super::memory::{self, Beginning, Contents, SimulatedRecords, Template};
 use super::postgres::{self, Merging, Postgres, Session};
-use super::sql::{ServerTx, StoreError, Tx, in_transaction};
+use super::sql::{self, ServerTx, StoreError, Tx, in_transaction};
 use super::sqlite as tables;
-use super::{CatalogError, index};
+use super::{
+    CatalogError, archive, gone, id_since, index, land, lasting, parents, passes, prune, recall,
+    records, tags, views, wanted,
+};
 use ingest_base::apart::{CutOff, apart, apart_alone};
 use ingest_sqlite as sqlite;
 use ingest_sqlite::{Database, Files, Interruptible, OpenError, Schema};
@@ -22,7 +25,7 @@ pub struct Catalog {
     reader: Arc<CatalogReader>,
 }
 
-/// A catalog that is read: through it, nothing is written.
+/// A catalog that is read: through it, nothing is written. Each method fails if the catalog cannot be read.
 pub struct CatalogReader {
     pub(super) store: Store,
     /// What a simulation knows of records; `None` in a catalog that has them.
@@ -117,7 +120,24 @@ impl Catalog {
     /// The statements whose cost must not grow with the catalog, as SQLite reads them, so that a test can check their query plans.
     #[must_use]
     pub fn statements() -> Vec<String> {
-        super::statements()
+        let of_all = [
+            archive::STATEMENTS,
+            gone::STATEMENTS,
+            id_since::STATEMENTS,
+            index::STATEMENTS,
+            land::STATEMENTS,
+            lasting::STATEMENTS,
+            &parents::statements(),
+            passes::STATEMENTS,
+            prune::STATEMENTS,
+            recall::STATEMENTS,
+            records::STATEMENTS,
+            tables::SEARCH_STATEMENTS,
+            tags::STATEMENTS,
+            views::STATEMENTS,
+            wanted::STATEMENTS,
+        ];
+        sql::as_sqlite(&of_all.concat())
     }
 
     /// Rebuilds the full-text index and the views from the records. Returns the number of indexed records.

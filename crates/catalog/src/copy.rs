@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::catalog::Store;
-use super::sql::{Query, Tx, Value, values};
+use super::sql::{Query, Row, Tx, Value, values};
 use super::tables::{COPIED, CopiedRow, Table, put};
 use super::{Catalog, CatalogError, postgres, sqlite};
 
@@ -23,11 +23,8 @@ impl Catalog {
     /// Returns the number of rows of a table.
     async fn count(&self, table: &'static Table) -> Result<u64, CatalogError> {
         let sql = format!("select count(*) from {}", table.name);
-        self.read(move |tx| {
-            let count = tx.first(&sql, values![])?;
-            count.map_or(Ok(0), |row| row.count(0))
-        })
-        .await
+        self.read(move |tx| tx.one(&sql, values![], Row::count))
+            .await
     }
 
     /// Returns at most `most` rows in the order of their keys, behind a key or from the first one.

@@ -161,15 +161,11 @@ pub fn keep(tx: &Tx<'_>, pass: PassId, lists: &KeptLists) -> Result<(), StoreErr
         tx.later(KEEP_OWN, values![pass.0, *step])?;
     }
     for step in &lists.moved {
-        let Some(row) = tx.first(BEFORE, values![pass.0, *step])? else {
-            continue;
-        };
-        if let (former, Some(step), Some(request)) = (
-            row.integer(0)?,
-            row.optional_integer(1)?,
-            row.optional_text(2)?,
-        ) {
-            tx.later(KEEP, values![former, step, request])?;
+        for row in tx.query(BEFORE, values![pass.0, *step])? {
+            let of_list = row.optional_integer(1)?.zip(row.optional_text(2)?);
+            if let Some((step, request)) = of_list {
+                tx.later(KEEP, values![row.integer(0)?, step, request])?;
+            }
         }
     }
     Ok(())

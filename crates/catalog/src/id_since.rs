@@ -1,7 +1,7 @@
 //! Where the lists of ids continue: the ends of their last complete lists.
 
 use super::sql::{StoreError, Tx, values};
-use super::{IdSince, PassId, rows};
+use super::{Catalog, CatalogError, CatalogReader, IdSince, PassId, rows};
 
 const SINCE: &str = "select id, began, greatest, request, cursor from id_since
     where job = ?1 and call = ?2 and id = {key}";
@@ -13,14 +13,36 @@ const FORGET: &str =
     "update id_since set request = null, cursor = null where job = ?1 and call = ?2 and id = ?3";
 pub const STATEMENTS: &[&str] = &[SINCE, FORGET];
 
-pub fn id_sinces(
-    tx: &Tx<'_>,
-    job: &str,
-    call: &str,
-    ids: &[String],
-) -> Result<Vec<IdSince>, StoreError> {
-    let rows = tx.each(SINCE, values![job, call], ids)?;
-    rows.iter().map(rows::id_since).collect()
+impl CatalogReader {
+    /// Returns where the lists of these ids continue, as steps of this call request them for this job. Omits ids without a
+    /// complete list.
+    pub async fn id_sinces(
+        &self,
+        job: &str,
+        call: &str,
+        ids: &[String],
+    ) -> Result<Vec<IdSince>, CatalogError> {
+        let (job, call, ids) = (job.to_owned(), call.to_owned(), ids.to_vec());
+        self.read(move |tx| {
+            let rows = tx.each(SINCE, values![&job, &call], &ids)?;
+            rows.iter().map(rows::id_since).collect()
+        })
+        .await
+    }
+}
+
+impl Catalog {
+    /// Deletes the cursor with which the next list of an id begins, as steps of this call request it for this job.
+    pub async fn forget_lasting_of_id(
+        &self,
+        job: &str,
+        call: &str,
+        id: &str,
+    ) -> Result<(), CatalogError> {
+        let [job, call, id] = [job, call, id].map(str::to_owned);
+        self.write(move |tx| tx.later(FORGET, values![&job, &call, &id]))
+            .await
+    }
 }
 
 /// Stores the end of a complete list of an id, for the job of the pass.
@@ -38,9 +60,4 @@ pub fn store(tx: &Tx<'_>, pass: PassId, call: &str, since: &IdSince) -> Result<(
             lasting.map(|lasting| &lasting.cursor),
         ],
     )
-}
-
-/// Forgets the cursor of an id.
-pub fn forget(tx: &Tx<'_>, job: &str, call: &str, id: &str) -> Result<(), StoreError> {
-    tx.later(FORGET, values![job, call, id])
 }

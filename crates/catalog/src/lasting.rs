@@ -3,8 +3,10 @@
 
 use super::page::LandingPage;
 use super::rows::known_list;
-use super::sql::{Query, StoreError, Tx, values};
-use super::{AtKnown, KnownList, LastingCursor, LastingCursors, PassId};
+use super::sql::{Query, Row, StoreError, Tx, values};
+use super::{
+    AtKnown, Catalog, CatalogError, CatalogReader, KnownList, LastingCursor, LastingCursors, PassId,
+};
 use ingest_quota::Timestamp;
 
 const OF_PASS: &str =
@@ -40,18 +42,69 @@ const FORGET: &str = "update lasting_cursor set cursor = null
     where request = ?3 and pass in (select id from pass where job = ?1 and region = ?2)";
 pub const STATEMENTS: &[&str] = &[OF_PASS, VERSION, MEETS, KNOWN];
 
-pub fn of_passes(tx: &Tx<'_>, passes: &[PassId]) -> Result<LastingCursors, StoreError> {
-    let mut known: LastingCursors = passes.iter().map(|pass| (*pass, Vec::new())).collect();
-    for row in tx.each(OF_PASS, values![], passes.iter().map(|pass| pass.0))? {
-        let of_pass = passes.get(row.place).and_then(|pass| known.get_mut(pass));
-        if let Some(cursors) = of_pass {
-            cursors.push(LastingCursor {
-                request: row.text(0)?,
-                cursor: row.text(1)?,
-            });
-        }
+impl CatalogReader {
+    /// Returns the cursors at the ends of the lists of these passes, with which the next ones begin.
+    pub async fn lasting_cursors(&self, passes: &[PassId]) -> Result<LastingCursors, CatalogError> {
+        let passes = passes.to_vec();
+        self.read_few(move |tx| {
+            let mut known: LastingCursors = passes.iter().map(|pass| (*pass, Vec::new())).collect();
+            for row in tx.each(OF_PASS, values![], passes.iter().map(|pass| pass.0))? {
+                let of_pass = passes.get(row.place).and_then(|pass| known.get_mut(pass));
+                if let Some(cursors) = of_pass {
+                    cursors.push(LastingCursor {
+                        request: row.text(0)?,
+                        cursor: row.text(1)?,
+                    });
+                }
+            }
+            Ok(known)
+        })
+        .await
     }
-    Ok(known)
+
+    /// Returns, for each of these lists of a job, a region and a request, how far it was read; `None` for one that no complete pass
+    /// read to its end. Ignores passes that started later than `now`.
+    pub async fn known_lists(
+        &self,
+        job: &str,
+        lists: &[(String, String)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<KnownList>>, CatalogError> {
+        let (job, lists) = (job.to_owned(), lists.to_vec());
+        self.read_few(move |tx| known(tx, &job, &lists, now)).await
+    }
+
+    /// Whether the list of a step of an unfinished pass has any record that an earlier pass returned which tells about the list, as
+    /// [`AtKnown`] says.
+    pub async fn meets_known(
+        &self,
+        pass: PassId,
+        step: usize,
+        request: &str,
+    ) -> Result<bool, CatalogError> {
+        // In a simulation nothing is new.
+        if self.simulated.is_some() {
+            return Ok(true);
+        }
+        let request = request.to_owned();
+        self.read_few(move |tx| tx.one(MEETS, values![pass.0, step, &request], Row::truth))
+            .await
+    }
+}
+
+impl Catalog {
+    /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
+    /// names the slice, have none.
+    pub async fn forget_lasting(
+        &self,
+        job: &str,
+        region: &str,
+        request: &str,
+    ) -> Result<(), CatalogError> {
+        let [job, region, request] = [job, region, request].map(str::to_owned);
+        self.write(move |tx| tx.later(FORGET, values![&job, &region, &request]))
+            .await
+    }
 }
 
 /// Stores the cursor of the last page of a list, or that a list stops at what is known. `is_known`: whether it stopped at this page.
@@ -87,17 +140,6 @@ pub fn versions(page: &LandingPage) -> Query<'_> {
     Query::each(VERSION, of, ids)
 }
 
-/// Whether the list of a step has a record that an earlier pass knew.
-pub fn meets_known(
-    tx: &Tx<'_>,
-    pass: PassId,
-    step: usize,
-    request: &str,
-) -> Result<bool, StoreError> {
-    let found = tx.first(MEETS, values![pass.0, step, request])?;
-    found.map_or(Ok(false), |row| row.truth(0))
-}
-
 /// How far lists of a job were read.
 pub fn known(
     tx: &Tx<'_>,
@@ -113,9 +155,4 @@ pub fn known(
         .iter()
         .map(|rows| rows.first().map(known_list).transpose());
     known.collect()
-}
-
-/// Forgets the cursors of all passes of a region.
-pub fn forget(tx: &Tx<'_>, job: &str, region: &str, request: &str) -> Result<(), StoreError> {
-    tx.later(FORGET, values![job, region, request])
 }

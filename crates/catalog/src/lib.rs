@@ -31,7 +31,6 @@ mod passes;
 pub mod postgres;
 mod prune;
 mod query;
-mod reader;
 mod recall;
 mod records;
 mod rows;
@@ -72,28 +71,6 @@ pub use query::{
 };
 pub use tables::{COPIED, Table};
 pub use text::MARKS;
-
-/// The statements whose cost must not grow with the catalog, as SQLite reads them.
-fn statements() -> Vec<String> {
-    let of_all = [
-        archive::STATEMENTS,
-        gone::STATEMENTS,
-        id_since::STATEMENTS,
-        index::STATEMENTS,
-        land::STATEMENTS,
-        lasting::STATEMENTS,
-        &parents::statements(),
-        passes::STATEMENTS,
-        prune::STATEMENTS,
-        recall::STATEMENTS,
-        records::STATEMENTS,
-        sqlite::SEARCH_STATEMENTS,
-        tags::STATEMENTS,
-        views::STATEMENTS,
-        wanted::STATEMENTS,
-    ];
-    sql::as_sqlite(&of_all.concat())
-}
 
 /// Records of an export, in pages that fit in memory.
 pub type RecordPages = BoxStream<'static, Result<Vec<StoredRecord>, CatalogError>>;

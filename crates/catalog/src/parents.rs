@@ -42,8 +42,7 @@ pub fn link(
         parents.extend(row.optional_text(3)?.map(Arc::from));
     }
     let parents = parents(tx, query)?;
-    let last = tx.first(LAST_POSITION, values![pass.0, step])?;
-    let mut last = last.map_or(Ok(0), |row| row.integer(0))?;
+    let mut last = tx.one(LAST_POSITION, values![pass.0, step], Row::integer)?;
     for row in &children {
         let (position, child) = (row.integer(0)?, child(row)?);
         // All parents of a child are written with its first row.

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 use uuid::Uuid;
 
 use super::tables::tables_of_steps;
@@ -329,7 +330,8 @@ pub fn lasting(request: Option<String>, cursor: Option<String>) -> Option<Lastin
 }
 
 /// How a pass ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum PassEnd {
     /// Everything is landed.
     Complete,
@@ -344,29 +346,9 @@ pub enum PassEnd {
 }
 
 impl PassEnd {
-    const ALL: [Self; 5] = [
-        Self::Complete,
-        Self::Doubtful,
-        Self::Refused,
-        Self::Abandoned,
-        Self::Failed,
-    ];
-
-    /// The word for it in the catalog.
+    /// The word for it in the catalog, of which it is also parsed.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Doubtful => "doubtful",
-            Self::Refused => "refused",
-            Self::Abandoned => "abandoned",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Returns the end that the catalog stores as this word; `None` for another word.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|end| end.as_str() == word)
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }

@@ -5,16 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use super::either::{ended_slice_where, open_pass_where};
 use super::sql::{Query, Row, StoreError, Tx, values};
 use super::{
-    DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass, PassEnd, PassId, PassRef,
-    Rearrangement, RegionState, SliceState, StepPosition, UncutPass, filled, pages, slice_states,
+    CatalogError, CatalogReader, DoubtfulPass, EndedSlice, Landing, LastPages, OpenBatch, OpenPass,
+    PassEnd, PassId, PassRef, RegionState, SliceState, StepPosition, UncutPass, filled, pages,
+    slice_states,
 };
 use super::{rows, wanted};
 use crate::values;
-use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_config::Slice;
 use ingest_quota::{Cost, Timestamp};
-use uuid::Uuid;
 
 // `outcome is null` too, here and below: in a file no index has open passes by region, and one has passes by region and outcome.
 const OPEN_OF_REGION: &str = open_pass_where!(
@@ -70,13 +69,13 @@ const BEGIN: &str =
 const HOLD: &str =
     "update pass set landed = landed + 1 where id = ?1 and token = ?2 and landed >= ?3
     returning id, landed, units";
-const TAKE_UP: &str =
+pub const TAKE_UP: &str =
     "update pass set token = ?3 where id = ?1 and landed = ?2 and finished_at is null returning id";
-const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
+pub const END_STEP: &str = "update checkpoint set cursor = null, cut = ?3, list = ?4
     where pass = ?1 and step = ?2
         and page = (select max(page) from checkpoint where pass = ?1 and step = ?2)";
 const END_BATCHES: &str = "delete from batch where pass = ?1";
-const RESTART: &str =
+pub const RESTART: &str =
     "insert into restart (pass, step, at) values (?1, ?2, ?3) on conflict do nothing";
 const UNLIST: &str = "delete from listing where pass = ?1 and step = ?2";
 const FORGET: &str = "delete from checkpoint where pass = ?1 and step = ?2";
@@ -96,12 +95,12 @@ const FINISH: &str =
     notes = case when ?2 <> 'complete' then notes end,
     cut = exists (select 1 from checkpoint where pass = ?1 and checkpoint.cut = true)
     where id = ?1 and finished_at is null";
-// What another process took up says how that one left it.
-const STORE_OUTCOME: &str =
+/// Stores how a run left a pass. What another process took up says how that one left it.
+pub const STORE_OUTCOME: &str =
     "update pass set left_at = ?2, failed = ?3, notes = ?4 where id = ?1 and token = ?5";
 // Both are lists in JSON.
 const STORE_DOUBTS: &str = "update pass set doubts = coalesce(substr(doubts, 1, length(doubts) - 1) || ',' || substr(?2, 2), ?2) where id = ?1";
-const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
+pub const STORE_REFUSAL: &str = "update pass set request = ?2 where id = ?1";
 /// The pass that landed no page and began at this time; for a failure (`?5`) also the last one that failed before any request.
 // The edge of a slice is null outside of slices, which no `=` finds.
 const FAILED: &str = "select id from pass
@@ -141,7 +140,7 @@ pub const STATEMENTS: &[&str] = &[
 ];
 
 /// What is known of each region at `now`.
-pub fn region_states(
+fn region_states(
     tx: &Tx<'_>,
     job: &str,
     regions: &[String],
@@ -292,30 +291,88 @@ fn by_pass<T>(
     Ok(all)
 }
 
-/// The slices of these regions that have passes.
-pub fn slices(
-    tx: &Tx<'_>,
-    job: &str,
-    regions: &[String],
-    now: Timestamp,
-) -> Result<Vec<SliceState>, StoreError> {
-    let ended = Query::each(ENDED_SLICES, values![job, now], regions);
-    let open = Query::each(OPEN_SLICES, values![job], regions);
-    of_slices(tx, regions, [ended, open])
-}
+impl CatalogReader {
+    /// Returns the state of each of these regions of a job, in the order given. Ignores passes that ended and that
+    /// started later than `now`: a clock that ran ahead dated them. Passes over slices do not count.
+    pub async fn region_states(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<RegionState>, CatalogError> {
+        let (job, regions) = (job.to_owned(), regions.to_vec());
+        self.read_few(move |tx| region_states(tx, &job, &regions, now))
+            .await
+    }
 
-/// One of these slices; `None` if it has no pass.
-pub fn slice(
-    tx: &Tx<'_>,
-    job: &str,
-    region: &String,
-    slice: Slice,
-    now: Timestamp,
-) -> Result<Option<SliceState>, StoreError> {
-    let ended = values![job, now, slice.from, slice.to];
-    let ended = Query::each(ENDED_SLICE, ended, [region]);
-    let open = Query::each(OPEN_SLICE, values![job, slice.from, slice.to], [region]);
-    Ok(of_slices(tx, std::slice::from_ref(region), [ended, open])?.pop())
+    /// Returns the slices of these regions of a job that have passes, as `slice_states` gathers them. Ignores passes that ended
+    /// and that started later than `now`.
+    pub async fn slices(
+        &self,
+        job: &str,
+        regions: &[String],
+        now: Timestamp,
+    ) -> Result<Vec<SliceState>, CatalogError> {
+        let (job, regions) = (job.to_owned(), regions.to_vec());
+        self.read(move |tx| {
+            let ended = Query::each(ENDED_SLICES, values![&job, now], &regions);
+            let open = Query::each(OPEN_SLICES, values![&job], &regions);
+            of_slices(tx, &regions, [ended, open])
+        })
+        .await
+    }
+
+    /// Returns one of these slices; `None` if it has no pass.
+    pub async fn slice(
+        &self,
+        job: &str,
+        region: &str,
+        slice: Slice,
+        now: Timestamp,
+    ) -> Result<Option<SliceState>, CatalogError> {
+        let (job, region) = (job.to_owned(), [region.to_owned()]);
+        self.read_few(move |tx| {
+            let ended = values![&job, now, slice.from, slice.to];
+            let ended = Query::each(ENDED_SLICE, ended, &region);
+            let open = Query::each(OPEN_SLICE, values![&job, slice.from, slice.to], &region);
+            Ok(of_slices(tx, &region, [ended, open])?.pop())
+        })
+        .await
+    }
+
+    /// Returns, for each of these regions of a job, the pages of each step, by the step's index, in each of its last `count`
+    /// complete passes, those over slices included, newest first.
+    pub async fn last_pages(
+        &self,
+        job: &str,
+        regions: &[String],
+        count: u32,
+    ) -> Result<Vec<LastPages>, CatalogError> {
+        let (job, regions) = (job.to_owned(), regions.to_vec());
+        self.read(move |tx| {
+            let passes = tx.each(LAST_COMPLETE, values![&job, i64::from(count)], &regions)?;
+            let details = details_of(tx, &passes)?;
+            let mut all = vec![LastPages::new(); regions.len()];
+            for row in passes {
+                if let Some(of_region) = all.get_mut(row.place) {
+                    of_region.push(pages(details.steps(PassId(row.integer(0)?))));
+                }
+            }
+            Ok(all)
+        })
+        .await
+    }
+
+    /// Returns the unfinished passes of a job, oldest first, including the one over `*`.
+    pub async fn open_passes(&self, job: &str) -> Result<Vec<OpenPass>, CatalogError> {
+        let job = job.to_owned();
+        self.read_few(move |tx| {
+            let open = tx.query(OPEN, values![&job])?;
+            let details = details_of(tx, &open)?;
+            open.iter().map(|row| details.open_pass(row)).collect()
+        })
+        .await
+    }
 }
 
 /// Gathers the passes that these statements find, which ended and which are open.
@@ -346,31 +403,6 @@ fn of_slices(
 fn details_of(tx: &Tx<'_>, passes: &[Row]) -> Result<Details, StoreError> {
     let ids = passes.iter().map(|row| row.integer(0));
     Details::read(tx, ids.collect::<Result<_, _>>()?)
-}
-
-/// Pages of each step of the last complete passes of each region, newest first.
-pub fn last_pages(
-    tx: &Tx<'_>,
-    job: &str,
-    regions: &[String],
-    count: u32,
-) -> Result<Vec<LastPages>, StoreError> {
-    let passes = tx.each(LAST_COMPLETE, values![job, i64::from(count)], regions)?;
-    let details = details_of(tx, &passes)?;
-    let mut all = vec![LastPages::new(); regions.len()];
-    for row in passes {
-        if let Some(of_region) = all.get_mut(row.place) {
-            of_region.push(pages(details.steps(PassId(row.integer(0)?))));
-        }
-    }
-    Ok(all)
-}
-
-/// The unfinished passes of a job, oldest first.
-pub fn open_passes(tx: &Tx<'_>, job: &str) -> Result<Vec<OpenPass>, StoreError> {
-    let open = tx.query(OPEN, values![job])?;
-    let details = details_of(tx, &open)?;
-    open.iter().map(|row| details.open_pass(row)).collect()
 }
 
 /// Adds doubts to a pass.
@@ -436,50 +468,12 @@ pub fn hold(
     Ok((held, found.collect()))
 }
 
-/// Gives an unfinished pass to this process if nothing was written to it since it was read. Its former holder can write nothing more.
-pub fn take_up(tx: &Tx<'_>, pass: PassId, landed: i64, token: Uuid) -> Result<bool, StoreError> {
-    let taken = tx.first(TAKE_UP, values![pass.0, landed, token.to_string()])?;
-    Ok(taken.is_some())
-}
-
-/// Ends a step at its last landed page.
-pub fn end_step(
-    tx: &Tx<'_>,
-    pass: PassId,
-    step: usize,
-    (cut, list): (bool, &ListSoFar),
-) -> Result<(), StoreError> {
-    tx.later(END_STEP, values![pass.0, step, cut, list.stored()])
-}
-
-/// Starts a step over, unless that was done before.
-pub fn restart_step(
-    tx: &Tx<'_>,
-    pass: PassId,
-    step: usize,
-    now: Timestamp,
-) -> Result<bool, StoreError> {
-    if tx.execute(RESTART, values![pass.0, step, now])? == 0 {
-        return Ok(false);
-    }
-    forget_step(tx, pass, step)?;
-    Ok(true)
-}
-
 /// Forgets where a step stood and what it listed.
-fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError> {
+pub fn forget_step(tx: &Tx<'_>, pass: PassId, step: usize) -> Result<(), StoreError> {
     let records = tx.execute(UNLIST, values![pass.0, step])?;
     let pages = tx.execute(FORGET, values![pass.0, step])?;
     wanted::forget_step(tx, pass, step)?;
     tx.later(UNCOUNT, values![pass.0, pages, records])
-}
-
-/// Adapts a pass to the steps that its job has now.
-pub fn rearrange(tx: &Tx<'_>, pass: PassId, change: &Rearrangement) -> Result<(), StoreError> {
-    for step in &change.dropped {
-        forget_step(tx, pass, *step)?;
-    }
-    tx.batch(&change.sql(pass))
 }
 
 /// Ends a pass. One that ended before stays as it is.
@@ -499,8 +493,8 @@ pub fn end_without_page(
     let (from, to) = edges(pass.slice);
     let of = values![&pass.job, &pass.region, pass.started_at];
     let ended = values![end.as_str(), now, from, to, pass.token.to_string()];
-    let row = tx.first(END_WITHOUT_PAGE, [of, ended].concat())?;
-    Ok(PassId(row.map_or(Ok(0), |row| row.integer(0))?))
+    let id = tx.one(END_WITHOUT_PAGE, [of, ended].concat(), Row::integer)?;
+    Ok(PassId(id))
 }
 
 /// The edges of a slice as columns.
@@ -568,34 +562,8 @@ pub fn count_unproductive(
     Ok(pass)
 }
 
-/// Stores whether the run of a pass failed, and its notes. A pass that another process took up stays as it is.
-pub fn store_outcome(
-    tx: &Tx<'_>,
-    pass: &PassRef,
-    failed: bool,
-    notes: Option<&str>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    let stored = match pass.id {
-        Some(pass) => Some(pass),
-        None => without_page(tx, pass, failed, now)?,
-    };
-    match stored {
-        Some(id) => {
-            let token = pass.token.to_string();
-            tx.later(STORE_OUTCOME, values![id.0, now, failed, notes, token])
-        }
-        None => Ok(()),
-    }
-}
-
-/// Stores what the job requested in a refused pass.
-pub fn store_refusal(tx: &Tx<'_>, pass: PassId, request: &str) -> Result<(), StoreError> {
-    tx.later(STORE_REFUSAL, values![pass.0, request])
-}
-
 /// Returns a pass without a page that is stored already because its requests were counted; stores another one if it failed.
-fn without_page(
+pub fn without_page(
     tx: &Tx<'_>,
     pass: &PassRef,
     failed: bool,

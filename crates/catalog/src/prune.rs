@@ -1,7 +1,7 @@
 //! Deletes records that an upstream has not returned for too long. Passes stay.
 
-use super::sql::{StoreError, Tx, values};
-use super::{index, tags};
+use super::sql::{Row, StoreError, Tx, values};
+use super::{Catalog, CatalogError, CatalogReader, index, tags};
 use ingest_quota::Timestamp;
 
 /// Rows deleted in one transaction, so that others can land pages in between.
@@ -32,21 +32,38 @@ pub const STATEMENTS: &[&str] = &[
     FORGET,
 ];
 
-/// Returns the number of records that are older than `since`.
-pub fn unseen(tx: &Tx<'_>, upstream: &str, since: Timestamp) -> Result<u64, StoreError> {
-    let count = tx.first(COUNT, values![upstream, since])?;
-    count.map_or(Ok(0), |row| row.count(0))
+impl CatalogReader {
+    /// Returns the number of an upstream's records that were last seen before `since`.
+    pub async fn unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let upstream = upstream.to_owned();
+        self.read(move |tx| tx.one(COUNT, values![&upstream, since], Row::count))
+            .await
+    }
 }
 
-/// Whether anything of an upstream is older than `since`.
-pub fn is_old(tx: &Tx<'_>, upstream: &str, since: Timestamp) -> Result<bool, StoreError> {
-    let found = tx.first(IS_OLD, values![upstream, since])?;
-    found.map_or(Ok(false), |row| row.truth(0))
+impl Catalog {
+    /// Deletes the records of an upstream that were last seen before `since`. Returns their number.
+    pub async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
+        let of = upstream.to_owned();
+        let is_old = self.read(move |tx| tx.one(IS_OLD, values![&of, since], Row::truth));
+        if !is_old.await? {
+            return Ok(0);
+        }
+        let mut dropped = 0;
+        loop {
+            let of = upstream.to_owned();
+            let (records, more) = self.write(move |tx| drop_some(tx, &of, since)).await?;
+            dropped += records;
+            if !more {
+                return Ok(dropped);
+            }
+        }
+    }
 }
 
 /// Deletes some of the records of an upstream that are older than `since`, and its absent ids, former bodies and tags. Returns the
 /// number of records, and whether there may be more of anything.
-pub fn drop_some(tx: &Tx<'_>, upstream: &str, since: Timestamp) -> Result<(u64, bool), StoreError> {
+fn drop_some(tx: &Tx<'_>, upstream: &str, since: Timestamp) -> Result<(u64, bool), StoreError> {
     let old = tx.query(OLD, values![upstream, since, AT_ONCE])?;
     let old: Vec<i64> = old
         .iter()

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::sql::{StoreError, Tx, values};
-use super::{PassId, PassListings, RecordIds, StepListing};
+use super::{CatalogError, CatalogReader, PassId, PassListings, RecordIds, StepListing};
 use ingest_quota::Timestamp;
 
 const LISTING: &str = "select step, call, kind, id, requested is not null from listing
@@ -16,27 +16,41 @@ const FETCHED: &str =
     (select at from absent where upstream = ?1 and kind = ?2 and id = {key})";
 pub const STATEMENTS: &[&str] = &[LISTING, FETCHED];
 
-pub fn listings(tx: &Tx<'_>, passes: &[PassId]) -> Result<PassListings, StoreError> {
-    let mut listed: HashMap<PassId, Listings> = HashMap::new();
-    for passes in passes.chunks(AT_ONCE) {
-        listed.extend(passes.iter().map(|pass| (*pass, Listings::default())));
-        for row in tx.each(LISTING, values![], passes.iter().map(|pass| pass.0))? {
-            let of_pass = passes.get(row.place).and_then(|pass| listed.get_mut(pass));
-            let (call, kind) = (row.text(1)?, row.text(2)?);
-            if let Some(listings) = of_pass {
-                listings.add(
-                    row.step(0)?,
-                    (&call, &kind),
-                    row.text(3)?.into(),
-                    row.truth(4)?,
-                );
+impl CatalogReader {
+    /// Returns what each of these passes listed, step by step, in order.
+    pub async fn listings(&self, passes: &[PassId]) -> Result<PassListings, CatalogError> {
+        let passes = passes.to_vec();
+        self.read(move |tx| {
+            let mut listed: HashMap<PassId, Listings> = HashMap::new();
+            for passes in passes.chunks(AT_ONCE) {
+                listed.extend(passes.iter().map(|pass| (*pass, Listings::default())));
+                for row in tx.each(LISTING, values![], passes.iter().map(|pass| pass.0))? {
+                    let of_pass = passes.get(row.place).and_then(|pass| listed.get_mut(pass));
+                    let (call, kind) = (row.text(1)?, row.text(2)?);
+                    if let Some(listings) = of_pass {
+                        let id = row.text(3)?.into();
+                        listings.add(row.step(0)?, (&call, &kind), id, row.truth(4)?);
+                    }
+                }
             }
-        }
+            let listed = listed.into_iter();
+            Ok(listed
+                .map(|(pass, listings)| (pass, listings.steps))
+                .collect())
+        })
+        .await
     }
-    let listed = listed.into_iter();
-    Ok(listed
-        .map(|(pass, listings)| (pass, listings.steps))
-        .collect())
+
+    /// Returns when these ids were last fetched, or requested and found absent. Omits ids that never were, and those of gone records.
+    pub async fn last_fetched(
+        &self,
+        records: RecordIds,
+    ) -> Result<Vec<(Arc<str>, Timestamp)>, CatalogError> {
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.last_fetched(records));
+        }
+        self.read(move |tx| last_fetched(tx, &records)).await
+    }
 }
 
 /// A pass's listing, which is read row by row in order.

@@ -101,12 +101,9 @@ pub fn settled(tx: &Tx<'_>) -> Result<i64, StoreError> {
         return Ok(i64::MAX);
     }
     // In this order: who begins to take numbers between the two takes later ones than the newest.
-    let newest = tx.first(NEWEST, values![])?;
-    let numbering = tx.first(NUMBERING, values![])?;
-    let of = |row: Option<Row>| row.map_or(Ok(None), |row| row.optional_integer(0));
-    Ok(of(newest)?
-        .unwrap_or(0)
-        .min(of(numbering)?.unwrap_or(i64::MAX)))
+    let newest = tx.one(NEWEST, values![], Row::optional_integer)?;
+    let numbering = tx.one(NUMBERING, values![], Row::optional_integer)?;
+    Ok(newest.unwrap_or(0).min(numbering.unwrap_or(i64::MAX)))
 }
 
 /// Returns at most `most` records behind a position, and none behind `settled`.

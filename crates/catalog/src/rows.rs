@@ -3,8 +3,8 @@
 use super::pass::lasting;
 use super::sql::{Row, StoreError};
 use super::{
-    CallFacts, EndedSlice, Estimate, IdSince, KnownList, OpenBatch, OpenPass, PassEnd, PassId,
-    PassRecord, StepPosition, StoredRecord,
+    CallFacts, EndedSlice, Estimate, IdSince, KnownList, OpenBatch, OpenPass, PassId, PassRecord,
+    StepPosition, StoredRecord,
 };
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Tag;
@@ -17,9 +17,7 @@ pub fn pass_record(row: &Row) -> Read<PassRecord> {
         region: row.text(1)?,
         started_at: row.time(2)?,
         // The table's constraint allows no other word.
-        outcome: row
-            .optional_text(3)?
-            .and_then(|outcome| PassEnd::parse(&outcome)),
+        outcome: row.optional_text(3)?.and_then(|end| end.parse().ok()),
         pages: row.count(4)?,
         records: row.count(5)?,
         requests: row.count(6)?,
@@ -65,7 +63,7 @@ pub fn known_list(row: &Row) -> Read<KnownList> {
 
 /// A pass over a slice that ended; `None` for any other pass.
 pub fn ended_slice(row: &Row) -> Read<Option<EndedSlice>> {
-    let Some((end, slice)) = PassEnd::parse(row.verbatim(1)?).zip(row.slice(4)?) else {
+    let (Ok(end), Some(slice)) = (row.verbatim(1)?.parse(), row.slice(4)?) else {
         return Ok(None);
     };
     Ok(Some(EndedSlice {

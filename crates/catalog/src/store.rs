@@ -9,12 +9,12 @@ use super::land::LandedPage;
 use super::page::{LandingPage, is_large};
 use super::passes::Held;
 use super::postgres;
-use super::sql::{Query, Row, StoreError, Tx};
+use super::sql::{Query, Row, StoreError, Tx, values};
 use super::{
     Catalog, CatalogError, KeptLists, Landed, Landing, OpenPass, PassEnd, PassId, PassRef,
     PendingQuery, Rearrangement,
 };
-use super::{gone, id_since, land, lasting, parents, passes, prune, tags};
+use super::{gone, land, parents, passes};
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
 use ingest_quota::{Cost, Timestamp};
@@ -83,9 +83,9 @@ impl Catalog {
             landed: open.landed,
             ..PassRef::new(job, &open.region, open.slice, open.started_at)
         };
-        let (id, landed, token) = (open.id, open.landed, pass.token);
-        let taken = self.write(move |tx| passes::take_up(tx, id, landed, token));
-        Ok(taken.await?.then_some(pass))
+        let (id, landed, token) = (open.id.0, open.landed, pass.token.to_string());
+        let taken = self.write(move |tx| tx.first(passes::TAKE_UP, values![id, landed, &token]));
+        Ok(taken.await?.map(|_| pass))
     }
 
     /// Writes to a pass, which fails unless this process holds it.
@@ -124,7 +124,13 @@ impl Catalog {
         step: usize,
         now: Timestamp,
     ) -> Result<bool, CatalogError> {
-        let restart = move |tx: &Tx<'_>, pass| passes::restart_step(tx, pass, step, now);
+        let restart = move |tx: &Tx<'_>, pass: PassId| {
+            if tx.execute(passes::RESTART, values![pass.0, step, now])? == 0 {
+                return Ok(false);
+            }
+            passes::forget_step(tx, pass, step)?;
+            Ok(true)
+        };
         self.write_to(pass, restart).await
     }
 
@@ -135,8 +141,13 @@ impl Catalog {
         change: &Rearrangement,
     ) -> Result<(), CatalogError> {
         let change = change.clone();
-        self.write_to(pass, move |tx, pass| passes::rearrange(tx, pass, &change))
-            .await
+        let rearrange = move |tx: &Tx<'_>, pass| {
+            for step in &change.dropped {
+                passes::forget_step(tx, pass, *step)?;
+            }
+            tx.batch(&change.sql(pass))
+        };
+        self.write_to(pass, rearrange).await
     }
 
     /// Stores which records named the ids that a step of a pass requested: the parents of what it returned. `query` is the
@@ -177,9 +188,9 @@ impl Catalog {
         doubts: &[Doubted],
     ) -> Result<(), CatalogError> {
         let (list, doubts) = (list.clone(), doubts.to_vec());
-        let end = move |tx: &Tx<'_>, pass| {
+        let end = move |tx: &Tx<'_>, pass: PassId| {
             passes::store_doubts(tx, pass, &doubts)?;
-            passes::end_step(tx, pass, step, (cut, &list))
+            tx.later(passes::END_STEP, values![pass.0, step, cut, list.stored()])
         };
         self.write_to(pass, end).await
     }
@@ -252,8 +263,17 @@ impl Catalog {
         now: Timestamp,
     ) -> Result<(), CatalogError> {
         let (pass, notes) = (pass.clone(), notes.map(str::to_owned));
-        self.write(move |tx| passes::store_outcome(tx, &pass, failed, notes.as_deref(), now))
-            .await
+        self.write(move |tx| {
+            let stored = match pass.id {
+                Some(pass) => Some(pass),
+                None => passes::without_page(tx, &pass, failed, now)?,
+            };
+            stored.map_or(Ok(()), |id| {
+                let of = values![id.0, now, failed, &notes, pass.token.to_string()];
+                tx.later(passes::STORE_OUTCOME, of)
+            })
+        })
+        .await
     }
 
     /// Stores what the job requested in a pass that was refused or is doubtful, so that the region is due again when that changes.
@@ -263,33 +283,10 @@ impl Catalog {
         request: &str,
     ) -> Result<(), CatalogError> {
         let request = request.to_owned();
-        let store = move |tx: &Tx<'_>, pass| passes::store_refusal(tx, pass, &request);
+        let store = move |tx: &Tx<'_>, pass: PassId| {
+            tx.later(passes::STORE_REFUSAL, values![pass.0, &request])
+        };
         self.write_to(pass, store).await
-    }
-
-    /// Deletes the cursors with which the next pass of a job over a region begins this request. Passes over slices, whose region
-    /// names the slice, have none.
-    pub async fn forget_lasting(
-        &self,
-        job: &str,
-        region: &str,
-        request: &str,
-    ) -> Result<(), CatalogError> {
-        let [job, region, request] = [job, region, request].map(str::to_owned);
-        self.write(move |tx| lasting::forget(tx, &job, &region, &request))
-            .await
-    }
-
-    /// Deletes the cursor with which the next list of an id begins, as steps of this call request it for this job.
-    pub async fn forget_lasting_of_id(
-        &self,
-        job: &str,
-        call: &str,
-        id: &str,
-    ) -> Result<(), CatalogError> {
-        let [job, call, id] = [job, call, id].map(str::to_owned);
-        self.write(move |tx| id_since::forget(tx, &job, &call, &id))
-            .await
     }
 
     /// Keeps what passes named in lists that have more than this pass lists.
@@ -300,31 +297,6 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         self.write_to(pass, move |tx, pass| gone::keep(tx, pass, &lists))
             .await
-    }
-
-    /// Deletes the tags of a call's pages, so that they are requested in full.
-    pub async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
-        let (upstream, call) = (upstream.to_owned(), call.to_owned());
-        self.write(move |tx| tags::forget(tx, &upstream, &call))
-            .await
-    }
-
-    /// Deletes the records of an upstream that were last seen before `since`. Returns their number.
-    pub async fn drop_unseen(&self, upstream: &str, since: Timestamp) -> Result<u64, CatalogError> {
-        let of = upstream.to_owned();
-        if !self.read(move |tx| prune::is_old(tx, &of, since)).await? {
-            return Ok(0);
-        }
-        let mut dropped = 0;
-        loop {
-            let of = upstream.to_owned();
-            let some = self.write(move |tx| prune::drop_some(tx, &of, since));
-            let (records, more) = some.await?;
-            dropped += records;
-            if !more {
-                return Ok(dropped);
-            }
-        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::page::LandingPage;
-use super::rows;
 use super::sql::{StoreError, Tx, values};
+use super::{Catalog, CatalogError, CatalogReader, rows};
 use ingest_base::record::{CachedPage, Record, Tag};
 use ingest_quota::{Period, Timestamp};
 
@@ -48,48 +48,59 @@ pub fn remember(tx: &Tx<'_>, page: &LandingPage) -> Result<(), StoreError> {
     forget_old(tx, &landing.upstream, landing.now - Period::longest())
 }
 
-/// The page that a request brought last; `None` if any of its records was deleted.
-pub fn cached_page(
-    tx: &Tx<'_>,
-    upstream: &str,
-    kind: &str,
-    request: &str,
-) -> Result<Option<CachedPage>, StoreError> {
-    let Some(row) = tx.first(CACHED, values![upstream, request, kind])? else {
-        return Ok(None);
-    };
-    let ids: Vec<String> = row.json(1)?;
-    let mut bodies: HashMap<usize, Value> = HashMap::new();
-    for row in tx.each(BODY, values![upstream, kind], &ids)? {
-        bodies.insert(row.place, row.json(1)?);
+impl CatalogReader {
+    /// Returns the page that a request brought last; `None` if it came without a tag or any of its records was deleted.
+    pub async fn cached_page(
+        &self,
+        upstream: &str,
+        kind: &str,
+        request: &str,
+    ) -> Result<Option<CachedPage>, CatalogError> {
+        let [upstream, kind, request] = [upstream, kind, request].map(str::to_owned);
+        self.read(move |tx| {
+            let Some(row) = tx.first(CACHED, values![&upstream, &request, &kind])? else {
+                return Ok(None);
+            };
+            let ids: Vec<String> = row.json(1)?;
+            let mut bodies: HashMap<usize, Value> = HashMap::new();
+            for row in tx.each(BODY, values![&upstream, &kind], &ids)? {
+                bodies.insert(row.place, row.json(1)?);
+            }
+            let records = ids.into_iter().enumerate().map(|(place, id)| {
+                let body = bodies.remove(&place)?;
+                Some(Record { id, body })
+            });
+            let Some(records) = records.collect() else {
+                return Ok(None);
+            };
+            let tag = Tag {
+                request: request.clone(),
+                name: row.text(0)?,
+                next: row.optional_text(2)?,
+            };
+            Ok(Some(CachedPage { tag, records }))
+        })
+        .await
     }
-    let records = ids.into_iter().enumerate().map(|(place, id)| {
-        let body = bodies.remove(&place)?;
-        Some(Record { id, body })
-    });
-    let Some(records) = records.collect() else {
-        return Ok(None);
-    };
-    let (name, next) = (row.text(0)?, row.optional_text(2)?);
-    let request = request.to_owned();
-    Ok(Some(CachedPage {
-        tag: Tag {
-            request,
-            name,
-            next,
-        },
-        records,
-    }))
+
+    /// Returns the tags of all stored pages of an upstream.
+    pub async fn tags(&self, upstream: &str) -> Result<Vec<Tag>, CatalogError> {
+        let upstream = upstream.to_owned();
+        self.read(move |tx| {
+            let rows = tx.query(ALL, values![&upstream])?;
+            rows.iter().map(rows::tag).collect()
+        })
+        .await
+    }
 }
 
-pub fn tags(tx: &Tx<'_>, upstream: &str) -> Result<Vec<Tag>, StoreError> {
-    let rows = tx.query(ALL, values![upstream])?;
-    rows.iter().map(rows::tag).collect()
-}
-
-/// Deletes the tags of a call's pages.
-pub fn forget(tx: &Tx<'_>, upstream: &str, call: &str) -> Result<(), StoreError> {
-    tx.later(FORGET, values![upstream, call])
+impl Catalog {
+    /// Deletes the tags of a call's pages, so that they are requested in full.
+    pub async fn forget_tags(&self, upstream: &str, call: &str) -> Result<(), CatalogError> {
+        let [upstream, call] = [upstream, call].map(str::to_owned);
+        self.write(move |tx| tx.later(FORGET, values![&upstream, &call]))
+            .await
+    }
 }
 
 /// Deletes the tags of pages that were last requested before `since`.

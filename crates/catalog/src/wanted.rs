@@ -10,7 +10,10 @@ use super::page::LandingPage;
 use super::recall::last_fetched;
 use super::sql::{Insert, Row, StoreError, Tx, Value, values};
 use super::values;
-use super::{NamedIds, PassEnd, PassId, PassScope, PendingId, PendingQuery, RecordIds};
+use super::{
+    CatalogError, CatalogReader, NamedIds, PassEnd, PassId, PassScope, PendingId, PendingQuery,
+    RecordIds,
+};
 use ingest_base::plain::plain;
 use ingest_config::IdPlace;
 use ingest_quota::Timestamp;
@@ -172,6 +175,32 @@ pub fn named(
     Ok(all)
 }
 
+impl CatalogReader {
+    /// Returns the ids to fetch, in the order of the passes and their listings.
+    pub async fn pending_ids(&self, query: PendingQuery) -> Result<Vec<PendingId>, CatalogError> {
+        match &self.simulated {
+            None => self.read(move |tx| pending_ids(tx, &query)).await,
+            Some(simulated) => {
+                let simulated = Arc::clone(simulated);
+                self.read(move |tx| simulated.pending(tx, &query)).await
+            }
+        }
+    }
+
+    /// Returns the ids that these records name at a place, record by record. Omits records that are not stored.
+    pub async fn named_ids(
+        &self,
+        records: RecordIds,
+        at: &IdPlace,
+    ) -> Result<Vec<NamedIds>, CatalogError> {
+        if let Some(simulated) = &self.simulated {
+            return Ok(simulated.named_ids(records, at.to_string()));
+        }
+        let at = at.clone();
+        self.read(move |tx| named_ids(tx, &records, &at)).await
+    }
+}
+
 /// Texts, each in memory once: several regions list mostly the same records, which name the same ids.
 #[derive(Default)]
 struct Texts(HashSet<Arc<str>>);
@@ -188,11 +217,7 @@ impl Texts {
 }
 
 /// The ids that the bodies of these records name at a place.
-pub fn named_ids(
-    tx: &Tx<'_>,
-    records: &RecordIds,
-    at: &IdPlace,
-) -> Result<Vec<NamedIds>, StoreError> {
+fn named_ids(tx: &Tx<'_>, records: &RecordIds, at: &IdPlace) -> Result<Vec<NamedIds>, StoreError> {
     let mut named = Vec::new();
     for ids in records.ids.chunks(AT_ONCE) {
         for row in tx.each(BODY, values![&records.upstream, &records.kind], ids)? {
@@ -208,7 +233,7 @@ pub fn named_ids(
 }
 
 /// Ids to fetch, in the order of the passes and their lists.
-pub fn pending_ids(tx: &Tx<'_>, query: &PendingQuery) -> Result<Vec<PendingId>, StoreError> {
+fn pending_ids(tx: &Tx<'_>, query: &PendingQuery) -> Result<Vec<PendingId>, StoreError> {
     let passes = Naming::of(tx, query)?;
     let named = named(tx, &passes, query)?;
     // Each is looked up once.

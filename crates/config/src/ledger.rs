@@ -15,66 +15,36 @@ use super::values::{
 };
 use ingest_quota::Units;
 
-#[derive(Deserialize, JsonSchema)]
+/// `[ledger]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LedgerKeys {
+pub struct LedgerConfig {
     /// A file in the state directory for one machine, or a Redis that several machines share:
     /// `redis://`, `rediss://` (TLS), `redis+sentinel://HOST,HOST/SERVICE`, `redis+cluster://HOST,HOST` or `unix://PATH`. Example: `url = "redis://ingest@host:6379/0"`.
-    #[serde(default)]
-    url: LedgerStore,
+    #[serde(rename = "url", default)]
+    pub store: LedgerStore,
     /// Where the password of Redis is read from. Example: `password = { file = "/etc/ingest/redis.key" }`.
-    password: Option<SecretSource>,
+    pub password: Option<SecretSource>,
     /// Where the password of the Sentinels is read from, if they require one. Example: `sentinel_password = { env = "SENTINEL_PASSWORD" }`.
-    sentinel_password: Option<SecretSource>,
+    pub sentinel_password: Option<SecretSource>,
     /// Certificate files (PEM) for a connection with TLS. Example: `tls = { ca = "ca.crt", cert = "client.crt", key = "client.key" }`.
     #[serde(default)]
-    tls: LedgerTls,
+    pub tls: LedgerTls,
     /// The timeout of one ledger operation, the connection included. A report may take it once more for each 250 limits. Example: `timeout = "1s"`.
     #[serde(default = "default::milliseconds::<250>", with = "As::<Span>")]
-    timeout: Duration,
+    pub timeout: Duration,
     /// The highest cost of a call, in units, that may go unmetered in an outage of the ledger. Example: `cheap_max = 0`.
     #[serde(default = "default::units::<5>", with = "As::<AnyUnits>")]
-    cheap_max: Units,
+    pub cheap_max: Units,
     /// The most units of an account that go unmetered on this machine within a window. Example: `unmetered_max = 0`.
     #[serde(default = "default::units::<50>", with = "As::<AnyUnits>")]
-    unmetered_max: Units,
+    pub unmetered_max: Units,
     /// A larger difference between the ledger's clock and this machine's is an outage. Example: `max_skew = "30s"`.
     #[serde(default = "default::seconds::<300>", with = "As::<SpanOrZero>")]
-    max_skew: Duration,
+    pub max_skew: Duration,
     /// What happens after the ledger lost its data. Example: `after_loss = "wait"`.
     #[serde(default)]
-    after_loss: AfterLoss,
-}
-
-/// `[ledger]`
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "LedgerKeys")]
-pub struct LedgerConfig {
-    /// Where charges are recorded.
-    pub store: LedgerStore,
-    /// What a connection to Redis needs.
-    pub access: RedisAccess,
-    /// The timeout of one operation.
-    pub timeout: Duration,
-    /// The highest cost of a call that may go unmetered during an outage.
-    pub cheap_max: Units,
-    /// The most units of an account that go unmetered on this machine within a window.
-    pub unmetered_max: Units,
-    /// A larger difference between the ledger's clock and this machine's is an outage.
-    pub max_skew: Duration,
-    /// What happens after the ledger lost its data.
     pub after_loss: AfterLoss,
-}
-
-/// What a connection to Redis needs beside its URL.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RedisAccess {
-    /// Where the password is.
-    pub password: Option<SecretSource>,
-    /// Where the password of the Sentinels is.
-    pub sentinel_password: Option<SecretSource>,
-    /// The certificates of a connection with TLS.
-    pub tls: LedgerTls,
 }
 
 /// The certificates of a connection with TLS.
@@ -232,48 +202,37 @@ impl Leaf for LedgerStore {
     }
 }
 
-described!(LedgerConfig: LedgerKeys);
-
-/// Whether the URL uses what is configured beside it. A ledger in a file ignores all of it, as `--sandbox` needs.
-impl TryFrom<LedgerKeys> for LedgerConfig {
-    type Error = Refusal;
-
-    fn try_from(keys: LedgerKeys) -> Result<Self, Refusal> {
-        let (password, sentinel_password) = (keys.password, keys.sentinel_password);
-        let store = match keys.url {
-            LedgerStore::Sqlite => LedgerStore::Sqlite,
-            LedgerStore::Redis(url) if url.has_password() && password.is_some() => {
-                let remedy = "remove the password from ledger.url: redis://USER@HOST";
-                let refusal = Refusal::new("ledger.url already contains a password", remedy);
-                return Err(refusal.below("password"));
-            }
-            LedgerStore::Redis(url) if !url.is_sentinel() && sentinel_password.is_some() => {
-                let remedy = "remove sentinel_password, or correct ledger.url";
-                let refusal = Refusal::new("only redis+sentinel:// connects to Sentinels", remedy);
-                return Err(refusal.below("sentinel_password"));
-            }
-            LedgerStore::Redis(url) if !url.is_tls() && keys.tls != LedgerTls::default() => {
-                let refusal = Refusal::new("the URL does not use TLS", url.with_tls_advice());
-                return Err(refusal.below("tls"));
-            }
-            // Its password is elsewhere, so what stands in place of a user is one and may be shown.
-            LedgerStore::Redis(url) if password.is_some() => {
-                LedgerStore::Redis(url.with_shown_user())
-            }
-            store => store,
+impl LedgerConfig {
+    /// Refuses what is configured beside a URL that does not use it. A ledger in a file ignores all of it, as `--sandbox` needs.
+    pub fn checked(&mut self) -> Result<(), Refusal> {
+        let LedgerStore::Redis(url) = &self.store else {
+            return Ok(());
         };
-        Ok(Self {
-            store,
-            access: RedisAccess {
-                password,
-                sentinel_password,
-                tls: keys.tls,
-            },
-            timeout: keys.timeout,
-            cheap_max: keys.cheap_max,
-            unmetered_max: keys.unmetered_max,
-            max_skew: keys.max_skew,
-            after_loss: keys.after_loss,
-        })
+        if url.has_password() && self.password.is_some() {
+            let remedy = "remove the password from ledger.url: redis://USER@HOST";
+            let refusal = Refusal::new("ledger.url already contains a password", remedy);
+            return Err(refusal.below("password"));
+        }
+        if !url.is_sentinel() && self.sentinel_password.is_some() {
+            let remedy = "remove sentinel_password, or correct ledger.url";
+            let refusal = Refusal::new("only redis+sentinel:// connects to Sentinels", remedy);
+            return Err(refusal.below("sentinel_password"));
+        }
+        if !url.is_tls() && self.tls != LedgerTls::default() {
+            let refusal = Refusal::new("the URL does not use TLS", url.with_tls_advice());
+            return Err(refusal.below("tls"));
+        }
+        // Its password is elsewhere, so what stands in place of a user is one and may be shown.
+        if self.password.is_some() {
+            self.store = LedgerStore::Redis(url.clone().with_shown_user());
+        }
+        Ok(())
+    }
+
+    /// Whether a connection needs a secret or a certificate.
+    #[must_use]
+    pub fn needs_access(&self) -> bool {
+        let passwords = [&self.password, &self.sentinel_password];
+        passwords.into_iter().any(Option::is_some) || self.tls != LedgerTls::default()
     }
 }

@@ -66,7 +66,7 @@ pub use format::{Format, Layout};
 pub use header_pattern::{HeaderPattern, Part, Parts};
 pub use id_place::{IdPlace, joined};
 pub use job::{Ids, Job, Leave, Step};
-pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls, RedisAccess};
+pub use ledger::{AfterLoss, ClientCertificate, LedgerConfig, LedgerStore, LedgerTls};
 pub use limit::{CredentialLimit, Limits, ReportedState};
 pub use load::{Sources, Surroundings};
 pub use moment::{Moment, TimeFormat};
@@ -136,8 +136,8 @@ impl Config {
         let credentials = self.credentials.values();
         let of_credentials =
             credentials.flat_map(|one| one.secret.iter().chain(one.secrets.values()));
-        let access = &self.ledger.access;
-        let of_ledger = access.password.iter().chain(&access.sentinel_password);
+        let ledger = &self.ledger;
+        let of_ledger = ledger.password.iter().chain(&ledger.sentinel_password);
         let of_clients = self.serve.clients.values().map(|client| &client.token);
         let of_catalog = self.catalog.password.iter();
         of_credentials

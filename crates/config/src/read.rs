@@ -10,7 +10,7 @@ use super::entries::Entries;
 use super::error::{Problem, Refusal};
 use super::names::advice;
 use super::region::{self, Regions};
-use super::{Call, CatalogConfig, Config, Upstream, check, credential, job};
+use super::{Call, CatalogConfig, Config, LedgerConfig, Upstream, check, credential, job};
 
 /// The sections of a file, in the order in which they are read.
 const SECTIONS: [&str; 7] = [
@@ -58,7 +58,10 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         .into_iter()
         .map(Arc::new)
         .collect();
-    let ledger = section(document, "ledger")?;
+    let mut ledger: LedgerConfig = section(document, "ledger")?;
+    if let Err(refusal) = ledger.checked() {
+        document.report(&["ledger"], &refusal);
+    }
     let catalog: CatalogConfig = section(document, "catalog")?;
     if let Err(refusal) = catalog.checked() {
         document.report(&["catalog"], &refusal);

@@ -21,31 +21,13 @@ pub fn apply<'t>(root: &mut DeValue<'t>, set: &'t str) -> Result<Vec<String>, Pr
     }
 }
 
-/// The path and the value.
+/// The path and the value: what is before the first `=` that follows a whole path, and so is in no quotes, and what is behind it.
 fn split(set: &str) -> Option<(Vec<String>, &str)> {
-    let at = equals_sign(set)?;
-    let path = segments(set.get(..at)?)?;
-    // As in a line of TOML, blanks around the value are ignored.
-    Some((path, set.get(at + 1..)?.trim()))
-}
-
-/// The position of the first `=` outside quotes.
-fn equals_sign(set: &str) -> Option<usize> {
-    let (mut quote, mut escaped) = (None, false);
-    for (at, letter) in set.char_indices() {
-        match (quote, letter) {
-            (Some('"'), '\\') if !escaped => {
-                escaped = true;
-                continue;
-            }
-            (Some(open), _) if open == letter && !escaped => quote = None,
-            (None, '"' | '\'') => quote = Some(letter),
-            (None, '=') => return Some(at),
-            _ => {}
-        }
-        escaped = false;
-    }
-    None
+    let mut signs = set.match_indices('=');
+    signs.find_map(|(at, _)| {
+        // As in a line of TOML, blanks around the value are ignored.
+        Some((segments(set.get(..at)?)?, set.get(at + 1..)?.trim()))
+    })
 }
 
 /// The segments of a dotted path: TOML's own reading of a dotted key.

@@ -29,7 +29,6 @@ pub struct Secret {
     owner: String,
     source: Source,
     form: Form,
-    environment: Box<Environment>,
     cached: Mutex<Cached>,
 }
 
@@ -96,24 +95,11 @@ impl Secret {
         }
     }
 
-    /// The same secret, which looks up environment variables with `lookup` instead of in the process's own environment.
-    #[must_use]
-    pub fn in_environment(
-        self,
-        lookup: impl Fn(&str) -> Option<OsString> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            environment: Box::new(lookup),
-            ..self
-        }
-    }
-
     fn with(owner: String, source: Source) -> Self {
         Self {
             owner,
             source,
             form: Form::Header,
-            environment: Box::new(|name: &str| std::env::var_os(name)),
             cached: Mutex::default(),
         }
     }
@@ -177,7 +163,8 @@ impl Secret {
     async fn read(&self) -> Result<SecretString, SecretError> {
         match &self.source {
             Source::From(source) => {
-                read_for(&self.owner, source, self.form, &*self.environment, PATIENCE).await
+                let environment = |name: &str| std::env::var_os(name);
+                read_for(&self.owner, source, self.form, &environment, PATIENCE).await
             }
             Source::Given(secret) => Ok(secret.clone()),
             Source::Nowhere => Ok(SecretString::default()),

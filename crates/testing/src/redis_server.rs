@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, RedisAccess, RedisUrl};
+use ingest_config::{AfterLoss, LedgerConfig, LedgerStore, LedgerTls, RedisUrl};
 use ingest_quota::Units;
 use redis::{Client, Cmd, Connection, FromRedisValue, RedisResult, cmd};
 use rustix::process::{Pid, Signal, kill_process};
@@ -293,7 +293,9 @@ pub fn url(text: &str) -> RedisUrl {
 pub fn ledger_config(timeout: Duration, max_skew: Duration) -> LedgerConfig {
     LedgerConfig {
         store: LedgerStore::Sqlite,
-        access: RedisAccess::default(),
+        password: None,
+        sentinel_password: None,
+        tls: LedgerTls::default(),
         timeout,
         cheap_max: Units::ZERO,
         unmetered_max: Units::ZERO,

@@ -20,7 +20,7 @@ use super::refill::{recorded_ledger, restored};
 use super::{Error, output};
 use crate::cli::{CheckArgs, Global};
 use crate::exit::Exit;
-use ingest_config::{Auth, Credential, RedisAccess};
+use ingest_config::{Auth, Credential};
 use ingest_ledger as ledger;
 use ingest_ledger::{LedgerClient, file_of};
 use ingest_sqlite as sqlite;
@@ -116,7 +116,7 @@ async fn secrets(environment: &Environment, connects: bool) -> Vec<CheckFinding>
 /// Whether passwords and certificates of a shared ledger can be read.
 async fn secrets_of_ledger(environment: &Environment) -> Option<CheckFinding> {
     let config = &environment.config.ledger;
-    if config.store.is_file() || config.access == RedisAccess::default() {
+    if config.store.is_file() || !config.needs_access() {
         return None;
     }
     let ready = ledger::redis::ready(config).await.map(|()| FOUND);

@@ -47,12 +47,6 @@ impl PostgresError {
         self.code().is_some_and(|code| conflicts.contains(code))
     }
 
-    /// Whether another transaction inserted the same row.
-    #[must_use]
-    pub fn is_duplicate(&self) -> bool {
-        self.code() == Some(&SqlState::UNIQUE_VIOLATION)
-    }
-
     /// Whether the role has no right to the operation.
     #[must_use]
     pub fn is_denied(&self) -> bool {

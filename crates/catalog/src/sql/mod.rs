@@ -138,6 +138,17 @@ impl Tx<'_> {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 
+    /// Reads the first column of the first row of a statement; the default without a row.
+    pub fn one<T: Default>(
+        &self,
+        sql: &str,
+        values: Vec<Value<'_>>,
+        read: impl Fn(&Row, usize) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let first = self.first(sql, values)?;
+        first.map_or(Ok(T::default()), |row| read(&row, 0))
+    }
+
     /// Asks a statement for each of these keys, which it names `{key}`. Each row has the place of its key.
     pub fn each<'q, K: Into<Value<'q>>>(
         &self,

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use secrecy::SecretString;
 
 use ingest_base::bounded;
-use ingest_config::{LedgerTls, RedisAccess};
+use ingest_config::{LedgerConfig, LedgerTls};
 use ingest_secret::Secret;
 
 /// Passwords and certificates, as the connections use them.
@@ -24,7 +24,7 @@ pub struct Keys {
 
 impl Keys {
     /// Reads secrets and certificates. The error names what is missing and the remedy.
-    pub async fn read(config: &RedisAccess) -> Result<Self, String> {
+    pub async fn read(config: &LedgerConfig) -> Result<Self, String> {
         let secret = async |name: &str, source: &Option<_>| {
             let secret = Secret::owned_by(format!("ledger.{name}"), source.clone());
             let revealed = secret.reveal().await;

@@ -34,7 +34,7 @@ pub struct Fitness {
 /// # Errors
 /// When one of them cannot be read; the error names the remedy.
 pub async fn ready(config: &LedgerConfig) -> Result<(), String> {
-    Keys::read(&config.access).await.map(drop)
+    Keys::read(config).await.map(drop)
 }
 
 /// Inspects a Redis: how it runs operations, what may happen to its keys, and whether this user may run every command that the

@@ -14,7 +14,7 @@ use super::errors::{self, Failure};
 use super::library::{LIBRARY, Operation};
 use super::route::Route;
 use crate::LedgerError;
-use ingest_config::{LedgerConfig, RedisAccess, RedisUrl};
+use ingest_config::{LedgerConfig, RedisUrl};
 
 /// The number of limits on which an operation must be over in the configured time. The time grows with more: a report of thousands
 /// takes Redis tens of milliseconds, and a busy server many times that.
@@ -23,14 +23,13 @@ const LIMITS_IN_TIME: usize = 250;
 /// The connection to one Redis, whatever its kind.
 pub struct Link {
     url: RedisUrl,
-    access: RedisAccess,
+    config: LedgerConfig,
     /// Made with the first operation, since it needs the secrets.
     route: OnceCell<Route>,
     /// Locked while connecting: tasks that find no connection wait for this one instead of opening their own.
     held: tokio::sync::Mutex<Option<Connection>>,
     /// Why the server runs operations as a script, in its own words; `None` where it runs them as functions.
     scripts: OnceCell<Option<String>>,
-    deadline: Duration,
 }
 
 /// The reply to a command.
@@ -44,11 +43,10 @@ impl Link {
     pub fn new(url: &RedisUrl, config: &LedgerConfig) -> Result<Self, LedgerError> {
         let link = Self {
             url: url.clone(),
-            access: config.access.clone(),
+            config: config.clone(),
             route: OnceCell::new(),
             held: tokio::sync::Mutex::default(),
             scripts: OnceCell::new(),
-            deadline: config.timeout,
         };
         // Without the secrets yet: a URL that cannot be used is refused at the start.
         link.route_with(Keys::default())?;
@@ -56,7 +54,7 @@ impl Link {
     }
 
     fn route_with(&self, keys: Keys) -> Result<Route, LedgerError> {
-        let route = Route::new(&self.url, keys, self.deadline);
+        let route = Route::new(&self.url, keys, self.config.timeout);
         route.map_err(|error| {
             LedgerError::Broken(format!("cannot connect to {}: {error}", self.url))
         })
@@ -65,7 +63,7 @@ impl Link {
     /// Runs an operation within the deadline (L48).
     pub async fn run(&self, call: &Call) -> Result<Sent, LedgerError> {
         let more = u32::try_from(call.limits / LIMITS_IN_TIME).unwrap_or(u32::MAX);
-        let deadline = self.deadline.saturating_mul(more.saturating_add(1));
+        let deadline = self.config.timeout.saturating_mul(more.saturating_add(1));
         let session = self.session().await?;
         self.within(deadline, session.run(call)).await
     }
@@ -79,7 +77,7 @@ impl Link {
                 reply => reply.map(Ok),
             }
         };
-        self.within(self.deadline, asked).await
+        self.within(self.config.timeout, asked).await
     }
 
     /// Why the server runs operations as a script; `None` where it runs them as functions, and before the first one.
@@ -91,7 +89,7 @@ impl Link {
     /// than an operation.
     async fn session(&self) -> Result<Session<'_>, LedgerError> {
         let route = self.route.get_or_try_init(|| async {
-            let keys = Keys::read(&self.access).await;
+            let keys = Keys::read(&self.config).await;
             self.route_with(
                 keys.map_err(|why| LedgerError::Unreachable(format!("{}: {why}", self.url)))?,
             )

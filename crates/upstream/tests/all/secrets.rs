@@ -221,14 +221,13 @@ async fn a_missing_secret_is_found_before_anything_is_sent() {
     let stub = answering(StubAnswer::json(&things(&["a"])));
     let mut asking = asking(&stub.url());
     asking.upstream.auth = Auth::Bearer;
-    let secret =
-        Secret::new("main", Some(SecretSource::Env("MY_KEY".to_owned()))).in_environment(|_| None);
+    let secret = Secret::new("main", Some(SecretSource::Env("NO_SUCH_KEY".to_owned())));
     let client = Client::new(Arc::new(asking.upstream.clone()), secret).unwrap();
     assert!(client.ready().await.is_err());
     let failure = asking.fetch_by(&client).await.unwrap_err();
     assert!(
         told(&failure)
-            .starts_with("not sent: credential `main`: the secret is not set: set MY_KEY"),
+            .starts_with("not sent: credential `main`: the secret is not set: set NO_SUCH_KEY"),
         "{failure}"
     );
     assert!(stub.requests().is_empty());

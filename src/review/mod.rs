@@ -343,12 +343,7 @@ impl<'a> Review<'a> {
                 onward = Onward::End { is_proved: false };
             }
         }
-        if page.skipped > 0 && (self.reads_what_is_new() || self.call.paging.lasting.is_some()) {
-            let text = self.text(
-                "records have no id at `records.id`, and the next list does not have them again",
-            );
-            said.add(self.find(Doubt::IdsMissing, text));
-        }
+        self.check_ids(page, &mut said);
         if matches!(onward, Onward::Next(_)) && self.is_last(turn) {
             onward = Onward::Cut;
             said.add(self.cut());
@@ -468,6 +463,21 @@ impl<'a> Review<'a> {
         let values: Vec<Option<String>> = values.collect();
         let mut pairs = values.windows(2);
         pairs.any(|pair| pair.first().is_some_and(Option::is_some) && pair.first() == pair.last())
+    }
+
+    /// Finds records that are not landed, and that no other list has.
+    fn check_ids(&self, page: &Page, said: &mut Said) {
+        let is_slice = self.region.slice.is_some();
+        let is_read_once =
+            self.reads_what_is_new() || self.call.paging.lasting.is_some() || is_slice;
+        let what = match (page.skipped, page.differing) {
+            (1.., _) if is_read_once => "have no id at `records.id`",
+            // Where lists overlap, the second one can be a newer state of the first.
+            (_, 1..) if is_slice => "have the id of another record of their page (`records.id`)",
+            _ => return,
+        };
+        let text = format!("records {what}, and the next list does not have them again");
+        said.add(self.find(Doubt::IdsMissing, self.text(&text)));
     }
 
     /// Returns the doubt after which no further page is worth its cost.

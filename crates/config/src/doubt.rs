@@ -34,7 +34,7 @@ pub enum Doubt {
     ErrorReported,
     /// A response has a status of a part (206, or any other 2xx than 200, 201, 203, 204, 205 and 207), and its `Content-Range` does not say that the list ends with it.
     Partial,
-    /// Records of a list that names `{since}`, goes on where the last one ended, or stops at what is known, have no id.
+    /// Records of a list that names `{since}`, goes on where the last one ended, stops at what is known, or is of a slice, have no id; in a slice, also other records of one id.
     IdsMissing,
     /// A response says that the list ends, and the further page has records.
     EndRefuted,

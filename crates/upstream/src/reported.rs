@@ -102,7 +102,7 @@ impl Answer<'_> {
                 return;
             }
         };
-        let reset = self.reset(state).unwrap_or_else(|source| {
+        let reset = self.reset(state, remaining).unwrap_or_else(|source| {
             let what = format!("the reset of the limit `{limit}`");
             found.missing.push(self.missing(&what, source, "reported"));
             None
@@ -150,7 +150,11 @@ impl Answer<'_> {
 
     /// The instant of the reset: now if it has just passed; `None` if it passed long ago, or none is expected. An error is the place
     /// that has none.
-    fn reset<'s>(&self, state: &'s ReportedState) -> Result<Option<Timestamp>, ReportedSource<'s>> {
+    fn reset<'s>(
+        &self,
+        state: &'s ReportedState,
+        remaining: Option<Units>,
+    ) -> Result<Option<Timestamp>, ReportedSource<'s>> {
         let Some(source) = ReportedSource::new(state, state.reset.as_ref(), Part::Reset) else {
             return Ok(None);
         };
@@ -158,6 +162,8 @@ impl Answer<'_> {
         let theirs = self.response.upstream_time(now);
         match self.value(source).map(|text| reset(&text, theirs)) {
             Some(Reset::In(wait)) => Ok(Some(now + wait)),
+            // The limit is closed for its whole window, and nobody would see why.
+            Some(Reset::Passed) if remaining == Some(Units::ZERO) => Err(source),
             Some(Reset::Passed) => Ok(None),
             // What only reports waits says nothing while there is none.
             None if !state.reports_units() && self.text(source).is_none() => Ok(None),

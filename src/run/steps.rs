@@ -33,6 +33,8 @@ pub fn request_of(job: &Job, step: &Step, region: &Region) -> String {
 /// Returns what a step requests in a pass that began at this time.
 #[must_use]
 pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> String {
+    // Another first value is meant to list what is before or behind it.
+    let since = job.since.first.as_ref().unwrap_or(&SINCE);
     let request = PageRequest {
         step,
         region,
@@ -41,7 +43,7 @@ pub fn request_at(job: &Job, step: &Step, region: &Region, began: Timestamp) -> 
         lasting: None,
         began,
         now: began,
-        since: Some(&SINCE),
+        since: Some(since),
         known: None,
     };
     request.identity(&job.credential.upstream)

@@ -223,7 +223,7 @@ struct SinceKeys {
     /// in a step of `ids`, that of the complete lists of the same id. A time is never after the start of that pass. Example: `at = "/updated_at"`.
     pub at: Pointer,
     /// The value before the first complete pass, and of a new id, sent as it is written here unless there is a `format`. If unset,
-    /// `1970-01-01T00:00:00Z`. Example: `first = "2024-01-01T00:00:00Z"`.
+    /// `1970-01-01T00:00:00Z`. With another value the lists begin anew. Example: `first = "2024-01-01T00:00:00Z"`.
     #[serde(default, with = "As::<Option<Scalar>>")]
     pub first: Option<String>,
     /// The format of strftime of the values, for a form that `usage.md` does not list. A time without an offset (`%z`) is in UTC; `%s`

@@ -439,6 +439,11 @@ fn lists_are_whole_or_in_doubt_as_the_cases_say() {
 }
 
 #[test]
+fn lists_end_at_what_is_known_as_the_cases_say() {
+    hold(&cases("known"));
+}
+
+#[test]
 fn requests_have_values_of_their_parents_as_the_cases_say() {
     hold(&cases("parents"));
 }

@@ -13,16 +13,12 @@
 mod cases;
 mod economy;
 mod identities;
-pub mod known;
 mod known_feeds;
-pub mod lasting;
 mod life;
-mod mistakes;
 mod moves;
 mod plan;
-mod refused;
 mod server;
-mod stops;
+mod stand_in;
 
 use crate::support::seeds::Variables;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::world::{FAKETIME, Ran, SECRET, World};
+use crate::support::world::{FAKETIME, Ran, World};
 use ingest_testing::not_run::not_run;
 use ingest_testing::stub_upstream::{StubAnswer, StubUpstream};
 
@@ -12,10 +12,6 @@ const RUN: [&str; 4] = ["--region", "all", "--concurrency", "1"];
 
 /// A list of ids in each of two regions, and the records of these ids.
 fn world(stub: &StubUpstream, batch: u64) -> World {
-    world_with(stub, batch, ", fresh_for = \"7d\"")
-}
-
-fn world_with(stub: &StubUpstream, batch: u64, fresh_for: &str) -> World {
     let text = format!(
         r#"
 regions = ["US", "GB"]
@@ -41,7 +37,7 @@ every = "1us"
 call = "list"
 [[jobs.things.steps]]
 call = "thing"
-ids = {{ from = "list", at = "/id", batch = {batch}{fresh_for} }}
+ids = {{ from = "list", at = "/id", batch = {batch} }}
 "#
     );
     World::upon(stub, &text)
@@ -77,49 +73,6 @@ fn requests_of(stub: &StubUpstream, path: &str) -> usize {
         .count()
 }
 
-#[test]
-fn one_id_that_is_forbidden_is_named_and_stops_neither_its_region_nor_the_other_ids() {
-    for status in [401, 403] {
-        let stub = rejecting(status, &["US2"]);
-        let world = world(&stub, 1);
-        let ran = world.ingest(&[&RUN[..], &["--format", "json"]].concat());
-        assert_eq!(ran.code, 1, "{ran:?}");
-        let report = ran.json();
-        let outcome = |region: &str| {
-            let passes = report["passes"].as_array().unwrap();
-            passes
-                .iter()
-                .find(|pass| pass["region"] == region)
-                .unwrap()
-                .clone()
-        };
-        assert_eq!(outcome("US")["outcome"], "complete", "{report}");
-        assert_eq!(outcome("GB")["outcome"], "complete", "{report}");
-        let detail = outcome("*")["detail"].as_str().unwrap().to_owned();
-        assert_eq!(outcome("*")["outcome"], "refused", "{report}");
-        for said in [
-            "GET /things/US2, id `US2`",
-            "accepted the credential before",
-            &format!("{{ status = {status}, class = \"skip\" }}"),
-            "or to the call's, which come first",
-        ] {
-            assert!(detail.contains(said), "{said}: {detail}");
-        }
-        assert!(!format!("{ran:?}").contains(SECRET));
-        assert_eq!(
-            world.count("select count(*) from record where kind = 'thing'"),
-            7
-        );
-        assert_eq!(requests_of(&stub, "/things/US2"), 1);
-        let again = world.ingest(&RUN);
-        assert_eq!(
-            (again.code, requests_of(&stub, "/things/US2")),
-            (0, 1),
-            "{again:?}"
-        );
-    }
-}
-
 /// Runs so much later.
 fn later(world: &World, by: &str) -> Ran {
     let mut command = world.command(&RUN);
@@ -135,7 +88,7 @@ fn an_id_that_is_forbidden_is_not_requested_again_for_a_day_where_no_id_stays_fr
     }
     for (status, batch) in [(401, 1), (403, 1), (403, 8)] {
         let stub = rejecting(status, &["US2"]);
-        let world = world_with(&stub, batch, "");
+        let world = world(&stub, batch);
         let asked = |path: &str| requests_of(&stub, path);
         let codes =
             |by: &[&str]| -> Vec<i32> { by.iter().map(|by| later(&world, by).code).collect() };
@@ -151,62 +104,4 @@ fn an_id_that_is_forbidden_is_not_requested_again_for_a_day_where_no_id_stays_fr
         assert_eq!(codes(&["+51h"]), [1]);
         assert_eq!(asked("/things/US2"), 3 * alone);
     }
-}
-
-#[test]
-fn a_forbidden_id_in_a_batch_is_found_and_the_others_are_served() {
-    let stub = rejecting(403, &["US2"]);
-    let world = world(&stub, 8);
-    let ran = world.ingest(&RUN);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert_eq!(
-        world.count("select count(*) from record where kind = 'thing'"),
-        7
-    );
-}
-
-#[test]
-fn a_region_that_is_forbidden_is_refused_and_the_others_go_on() {
-    let stub = StubUpstream::start(|request| match request.path.as_str() {
-        "/list/GB" => StubAnswer::error(403, &json!({ "message": "private" })),
-        _ => StubAnswer::json(&json!({ "items": [{ "id": "1" }] })),
-    });
-    let mut world = world(&stub, 1);
-    world.set("regions=[\"US\",\"GB\",\"DE\"]");
-    let report = world.json(&RUN);
-    let outcomes: Vec<_> = report["passes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|pass| {
-            (
-                pass["region"].as_str().unwrap(),
-                pass["outcome"].as_str().unwrap(),
-            )
-        })
-        .collect();
-    assert!(
-        outcomes.contains(&("US", "complete")) && outcomes.contains(&("DE", "complete")),
-        "{report}"
-    );
-}
-
-#[test]
-fn a_credential_that_is_withdrawn_during_a_run_is_not_taken_for_many_forbidden_ids() {
-    let stub = StubUpstream::start(|request| match request.number {
-        0..4 => match request.path.starts_with("/list") {
-            true => {
-                let items: Vec<Value> = (0..40)
-                    .map(|number| json!({ "id": format!("{number}") }))
-                    .collect();
-                StubAnswer::json(&json!({ "items": items }))
-            }
-            false => StubAnswer::json(&json!({ "items": [{ "id": request.path }] })),
-        },
-        _ => StubAnswer::error(401, &json!({ "message": "expired" })),
-    });
-    let ran = world(&stub, 1).ingest(&RUN);
-    assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.stdout.contains("rejected the credential"), "{ran:?}");
-    assert!(stub.requests().len() < 16, "{}", stub.requests().len());
 }

@@ -13,7 +13,6 @@ mod forbidden;
 mod kills;
 mod leases;
 mod limits;
-mod lists;
 mod memory;
 mod over_redis;
 mod pass_time;
@@ -30,7 +29,6 @@ mod troubled_redis;
 mod unavailable;
 mod unreachable;
 mod vanished;
-mod wrong_config;
 
 /// Only the listing of `trending` is walked, and every call is cheap enough for a small limit.
 pub const LISTING: [&str; 5] = [

@@ -1,7 +1,5 @@
 //! A pass renders every template with the time at which it began, also when it goes on on another day.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::support::world::World;
@@ -39,7 +37,7 @@ fn world(stub: &StubUpstream, steps: &str, quota: u64) -> World {
     World::upon(stub, &text)
 }
 
-fn stub(delay: Duration) -> StubUpstream {
+fn stub() -> StubUpstream {
     StubUpstream::start(move |request| {
         if request.path == "/get" {
             let ids = request.json()["ids"].as_str().unwrap().to_owned();
@@ -52,27 +50,13 @@ fn stub(delay: Duration) -> StubUpstream {
             .map_or(1, |page| page.parse().unwrap());
         let next = (page < 3).then(|| (page + 1).to_string());
         let rows = json!([{ "id": format!("{region}{page}") }]);
-        StubAnswer::json(&json!({ "data": rows, "next": next })).after(delay)
+        StubAnswer::json(&json!({ "data": rows, "next": next }))
     })
 }
 
 #[test]
-fn every_request_of_a_pass_has_the_time_at_which_the_pass_began() {
-    let stub = stub(Duration::from_millis(600));
-    let world = world(&stub, "{ call = \"list\" }", 100);
-    assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
-    let times: Vec<_> = stub
-        .requests()
-        .iter()
-        .map(|request| request.header("x-now").unwrap().to_owned())
-        .collect();
-    assert_eq!(times.len(), 3);
-    assert!(times.iter().all(|time| *time == times[0]), "{times:?}");
-}
-
-#[test]
 fn a_pass_that_begins_in_place_of_one_too_old_to_resume_says_so() {
-    let stub = stub(Duration::ZERO);
+    let stub = stub();
     let mut world = world(&stub, "{ call = \"list\" }", 1);
     world.set("jobs.rows.resume_within=1d");
     let notes = |report: &Value| report["passes"][0]["detail"].to_string();
@@ -88,7 +72,7 @@ fn a_pass_that_begins_in_place_of_one_too_old_to_resume_says_so() {
 
 #[test]
 fn a_pass_that_goes_on_on_another_day_asks_for_the_day_on_which_it_began() {
-    let stub = stub(Duration::ZERO);
+    let stub = stub();
     let mut world = world(&stub, "{ call = \"list\" }", 1);
     assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
     let began = age_passes(&world);
@@ -110,7 +94,7 @@ const IDS: &str = "{ call = \"list\" }, { call = \"get\", ids = { from = \"list\
 
 #[test]
 fn a_batch_asks_for_the_day_on_which_the_passes_began_that_name_its_ids() {
-    let stub = stub(Duration::ZERO);
+    let stub = stub();
     let mut world = world(&stub, IDS, 3);
     // The time of day alone differs from pass to pass, and must not keep ids of one day apart.
     world.set("upstreams.rows.headers={}");
@@ -144,7 +128,7 @@ fn a_batch_asks_for_the_day_on_which_the_passes_began_that_name_its_ids() {
 
 #[test]
 fn batches_of_passes_that_began_on_one_day_are_filled_together() {
-    let stub = stub(Duration::ZERO);
+    let stub = stub();
     let mut world = world(&stub, IDS, 100);
     world.set("upstreams.rows.headers={}");
     assert_eq!(world.json(&["--region", "all"])["outcome"], "complete");
@@ -154,47 +138,4 @@ fn batches_of_passes_that_began_on_one_day_are_filled_together() {
         .filter(|request| request.path == "/get")
         .count();
     assert_eq!(batches, 1);
-}
-
-#[test]
-fn the_analytics_preset_reports_one_day_when_a_pass_goes_on_on_another() {
-    let stub = StubUpstream::start(|request| {
-        let asked = request.json();
-        let day = asked["dateRanges"][0]["startDate"].as_str().unwrap();
-        let row = |number: u64| {
-            let of = [day, "US", &format!("/page/{number}"), "desktop"]
-                .map(|value| json!({ "value": value }));
-            json!({ "dimensionValues": of, "metricValues": [{ "value": "1" }] })
-        };
-        let offset = asked["offset"].as_u64().unwrap();
-        let rows: Vec<Value> = (offset..(offset + 2).min(6)).map(row).collect();
-        StubAnswer::json(&json!({ "rows": rows, "rowCount": 6 }))
-    });
-    let mut world = World::preset(
-        "google-analytics",
-        &["upstreams.google-analytics.calls.runReport.page.size=2"],
-    );
-    let quota = |units: u64| {
-        format!(
-            "credentials.google-analytics.limits={{ daily = {{ quota = {units}, window = \"24h\" }}, hourly = {{ quota = 9_000, window = \"1h\" }} }}"
-        )
-    };
-    world
-        .set(&format!(
-            "upstreams.google-analytics.base_url=\"{}\"",
-            stub.url()
-        ))
-        .set(&quota(20));
-    assert_eq!(world.json(&["--region", "US"])["outcome"], "stopped");
-    let began = age_passes(&world);
-    world.set(&quota(900));
-    assert_eq!(world.json(&["--region", "US"])["outcome"], "complete");
-    let day_before =
-        chrono::DateTime::parse_from_rfc3339(&began).unwrap() - chrono::Duration::days(1);
-    let day_before = day_before.format("%Y-%m-%d").to_string();
-    let days: Vec<Value> = stub.requests()[1..]
-        .iter()
-        .map(|request| request.json()["dateRanges"][0]["endDate"].clone())
-        .collect();
-    assert_eq!(days, [json!(day_before), json!(day_before)]);
 }

@@ -41,27 +41,3 @@ fn each_call_that_a_spent_limit_stops_is_told_by_its_own_cost_and_when_just_that
         }
     }
 }
-
-#[test]
-fn the_batches_of_a_job_are_one_row_however_many_waves_ask_for_them() {
-    let quota = "credentials.youtube.limits.daily={ quota = 20, window = \"24h\", wait = \"0s\" }";
-    let search = "upstreams.youtube.calls.\"search.list\".cost=1";
-    let world = World::configured(
-        &[
-            quota,
-            search,
-            "jobs.trending.leave={}",
-            "jobs.discover.leave={}",
-        ],
-        |_| {},
-    );
-    let report = world.json(&["--region", "all", "--job", "trending"]);
-    let passes = report["passes"].as_array().unwrap();
-    let shared: Vec<_> = passes.iter().filter(|pass| pass["region"] == "*").collect();
-    assert_eq!(shared.len(), 1, "{report}");
-    let requests: u64 = passes
-        .iter()
-        .map(|pass| pass["requests"].as_u64().unwrap())
-        .sum();
-    assert_eq!(report["requests"], requests);
-}

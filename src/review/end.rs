@@ -312,6 +312,17 @@ impl Review<'_> {
     fn check_total(&self, page: &Page, turn: Turn<'_>, said: &mut Said) {
         let is_whole = self.fetched == turn.before.saturating_add(1);
         let paging = &self.call.paging;
+        let is_of_page = page.total == Some(page.listed) && page.size == page.total;
+        // No request is worth this suspicion: a whole list can have exactly one page.
+        if let Some(at) = paging.total.as_ref().filter(|_| is_of_page && is_whole)
+            && turn.before == 0
+            && !self.known.led_on
+        {
+            said.note(self.text(&format!(
+                "the list ends with its first page, which is full, and `{at}` (`page.total`) reports as many records: if that is their \
+                number in the page, the rest of the list is lost"
+            )));
+        }
         let unread = page.unread.total.as_ref();
         let unread = unread.filter(|_| paging.counts_itself() && is_whole);
         let reached = match page.before {

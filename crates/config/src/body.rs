@@ -106,7 +106,7 @@ impl Body {
     #[must_use]
     pub fn templates(&self) -> Vec<&Template> {
         match self {
-            Self::Json(json) => json.templates().into_iter().map(|(_, one)| one).collect(),
+            Self::Json(json) => json.templates(),
             Self::Form(params) => params.values().flat_map(Param::templates).collect(),
         }
     }
@@ -182,47 +182,29 @@ impl JsonTemplate {
         }
     }
 
-    /// Its templates, each with the keys that lead to it.
+    /// Its templates, in order.
     #[must_use]
-    pub fn templates(&self) -> Vec<(Vec<String>, &Template)> {
-        fn below(key: String, json: &JsonTemplate) -> Vec<(Vec<String>, &Template)> {
-            let mut templates = json.templates();
-            for (keys, _) in &mut templates {
-                keys.insert(0, key.clone());
-            }
-            templates
-        }
-        match self {
-            Self::Fixed(_) => Vec::new(),
-            Self::Text(template) => vec![(Vec::new(), template)],
-            Self::Number(template) => vec![(vec![NUMBER.to_owned()], template)],
-            Self::List(elements) => {
-                let elements = elements.iter().enumerate();
-                elements
-                    .flat_map(|(at, one)| below(at.to_string(), one))
-                    .collect()
-            }
-            Self::Object(members) => {
-                let members = members.iter();
-                members
-                    .flat_map(|(name, one)| below(name.clone(), one))
-                    .collect()
-            }
-        }
+    pub fn templates(&self) -> Vec<&Template> {
+        self.templates_of(&|_| true)
     }
 
     /// Its templates that stand for all ids at once.
     fn of_all_ids(&self) -> Vec<&Template> {
+        self.templates_of(&|element| !element.repeats())
+    }
+
+    /// Its templates, without those of elements of lists that do not count.
+    fn templates_of(&self, counts: &dyn Fn(&Self) -> bool) -> Vec<&Template> {
         match self {
             Self::Fixed(_) => Vec::new(),
             Self::Text(template) | Self::Number(template) => vec![template],
             Self::List(elements) => {
-                let elements = elements.iter().filter(|one| !one.repeats());
-                elements.flat_map(Self::of_all_ids).collect()
+                let elements = elements.iter().filter(|element| counts(element));
+                elements.flat_map(|one| one.templates_of(counts)).collect()
             }
             Self::Object(members) => {
                 let members = members.iter().map(|(_, member)| member);
-                members.flat_map(Self::of_all_ids).collect()
+                members.flat_map(|one| one.templates_of(counts)).collect()
             }
         }
     }

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -289,10 +289,7 @@ fn loaded(credential: &str) -> String {
     format!("the file of `LoadCredential={credential}:` in the systemd unit")
 }
 
-#[cfg(unix)]
 fn warn_of_others(path: &Path, file: &File) {
-    use std::os::unix::fs::MetadataExt;
-
     const GROUP_READS: u32 = 0o040;
     const OTHERS_READ: u32 = 0o004;
     let Ok(about) = file.metadata() else { return };
@@ -308,6 +305,3 @@ fn warn_of_others(path: &Path, file: &File) {
         path.display()
     );
 }
-
-#[cfg(not(unix))]
-const fn warn_of_others(_: &Path, _: &File) {}

@@ -84,15 +84,12 @@ impl<'de> Visitor<'de> for DistinctVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
-        while let Some(name) = object.next_key()? {
-            let name = match name {
-                // It is checked again, since an upstream can send a member of this name.
-                Name::Number => {
-                    let digits: String = object.next_value()?;
-                    return digits.parse().map(Value::Number).map_err(A::Error::custom);
-                }
-                Name::Member(name) => name,
-            };
+        while let Some(name) = object.next_key::<String>()? {
+            // It is checked again, since an upstream can send a member of this name.
+            if name == NUMBER {
+                let digits: String = object.next_value()?;
+                return digits.parse().map(Value::Number).map_err(A::Error::custom);
+            }
             let Distinct(value) = object.next_value()?;
             match members.entry(name) {
                 Entry::Vacant(free) => drop(free.insert(value)),
@@ -107,35 +104,8 @@ fn twice<E: Error>(name: &str) -> E {
     E::custom(format_args!("an object has the name `{name}` twice"))
 }
 
-/// The name of a member.
-enum Name {
-    /// The name with which `serde_json` hands over a number that is no integer of 64 bits: the value is the text of its digits.
-    Number,
-    Member(String),
-}
-
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl Visitor<'_> for NameVisitor {
-    type Value = Name;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a member")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Name, E> {
-        Ok(match name {
-            "$serde_json::private::Number" => Name::Number,
-            name => Name::Member(name.to_owned()),
-        })
-    }
-}
+/// The name with which `serde_json` hands over a number that is no integer of 64 bits: the value is the text of its digits.
+const NUMBER: &str = "$serde_json::private::Number";
 
 /// The readable part of a JSON text that was cut off: everything before its last comma or bracket, with closing brackets.
 pub fn read_cut(text: &str) -> Option<Value> {

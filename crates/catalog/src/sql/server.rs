@@ -64,9 +64,7 @@ impl<'s> ServerTx<'s> {
         session: &'s mut Session,
         wanted: watch::Receiver<()>,
     ) -> Result<Self, StoreError> {
-        let runtime = Handle::current();
-        let transaction = runtime.block_on(session.begin())?;
-        Ok(Self::new(transaction, runtime, wanted))
+        Self::begin(session.begin(), wanted)
     }
 
     /// Begins a transaction that reads one state of the catalog.
@@ -74,18 +72,20 @@ impl<'s> ServerTx<'s> {
         session: &'s mut Session,
         wanted: watch::Receiver<()>,
     ) -> Result<Self, StoreError> {
-        let runtime = Handle::current();
-        let transaction = runtime.block_on(session.begin_reading())?;
-        Ok(Self::new(transaction, runtime, wanted))
+        Self::begin(session.begin_reading(), wanted)
     }
 
-    fn new(transaction: Transaction<'s>, runtime: Handle, wanted: watch::Receiver<()>) -> Self {
-        Self {
-            transaction,
+    fn begin(
+        begun: impl Future<Output = Result<Transaction<'s>, PostgresError>>,
+        wanted: watch::Receiver<()>,
+    ) -> Result<Self, StoreError> {
+        let runtime = Handle::current();
+        Ok(Self {
+            transaction: runtime.block_on(begun)?,
             runtime,
             wanted,
             waiting: RefCell::default(),
-        }
+        })
     }
 
     /// Waits for the server. The rest of a transaction that nobody wants any more is not waited for.

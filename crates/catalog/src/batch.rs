@@ -28,7 +28,6 @@ pub struct OpenBatch {
 
 impl OpenBatch {
     /// A batch that was not requested yet.
-    #[must_use]
     pub fn new(step: usize, ids: Vec<String>, began: Timestamp) -> Self {
         Self {
             step,
@@ -42,7 +41,6 @@ impl OpenBatch {
     }
 
     /// The cursor of its next page; `None` for the first page.
-    #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursors.last().map(String::as_str)
     }
@@ -71,7 +69,6 @@ impl OpenBatch {
     }
 
     /// Splits it into two batches of half the ids each.
-    #[must_use]
     pub fn halves(&self) -> [Self; 2] {
         let (first, second) = self.ids.split_at(self.ids.len() / 2);
         [first, second].map(|ids| Self::new(self.step, ids.to_vec(), self.began))

@@ -64,7 +64,6 @@ pub(crate) struct Server {
 
 impl Catalog {
     /// What its file holds. `crates/catalog/src/tables.rs` describes the tables.
-    #[must_use]
     pub fn schema() -> Schema {
         tables::schema()
     }
@@ -112,13 +111,11 @@ impl Catalog {
     }
 
     /// The same catalog, to read from.
-    #[must_use]
     pub const fn reader(&self) -> &Arc<CatalogReader> {
         &self.reader
     }
 
     /// The statements whose cost must not grow with the catalog, as SQLite reads them, so that a test can check their query plans.
-    #[must_use]
     pub fn statements() -> Vec<String> {
         let of_all = [
             archive::STATEMENTS,

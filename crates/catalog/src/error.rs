@@ -15,7 +15,6 @@ pub enum CatalogError {
 
 impl CatalogError {
     /// Whether the same operation can succeed later without anybody acting.
-    #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) => true,

@@ -149,7 +149,6 @@ pub struct KeptLists {
 
 impl KeptLists {
     /// Whether there is none.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.moved.is_empty() && self.new_only.is_empty()
     }

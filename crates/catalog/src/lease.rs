@@ -26,7 +26,6 @@ pub enum Resource {
 }
 
 impl Resource {
-    #[must_use]
     pub fn region(job: &str, region: &str) -> Self {
         Self::Region {
             job: job.to_owned(),
@@ -35,7 +34,6 @@ impl Resource {
     }
 
     /// The ids of a kind of an upstream's records.
-    #[must_use]
     pub fn ids(upstream: &str, kind: &str) -> Self {
         Self::Ids {
             upstream: upstream.to_owned(),
@@ -69,7 +67,6 @@ pub struct Holder {
 }
 
 impl Holder {
-    #[must_use]
     pub fn this_process() -> Self {
         Self {
             machine: uname().nodename().to_string_lossy().into_owned(),

@@ -63,7 +63,6 @@ impl LockFiles {
 
     /// Returns which resources the processes of this machine hold, by the locks of a state directory. Without the system's
     /// list of locks, and for names that are too long for a file, it is not known.
-    #[must_use]
     pub fn held(state_dir: &Path) -> Vec<HeldLease> {
         let locked = fs::read_to_string("/proc/locks").unwrap_or_default();
         // A line ends with `PROCESS MAJOR:MINOR:INODE START END`.

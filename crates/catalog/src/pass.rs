@@ -40,7 +40,6 @@ pub struct PassRef {
 
 impl PassRef {
     /// A pass that is not in the catalog yet.
-    #[must_use]
     pub fn new(job: &str, region: &str, slice: Option<Slice>, started_at: Timestamp) -> Self {
         Self {
             job: job.to_owned(),
@@ -110,7 +109,6 @@ pub struct Rearrangement {
 
 impl Rearrangement {
     /// Whether no step differs.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.moved.is_empty() && self.dropped.is_empty()
     }
@@ -175,7 +173,6 @@ impl RegionState {
     }
 
     /// Returns when its last pass began, if that is doubtful.
-    #[must_use]
     pub fn doubtful_since(&self) -> Option<Timestamp> {
         let doubtful = self.doubtful.as_ref()?;
         Some(doubtful.started_at).filter(|at| Some(*at) >= self.last_refused)
@@ -229,7 +226,6 @@ pub struct EndedSlice {
 }
 
 /// Gathers the passes over the slices of a region, both lists oldest first, into the state of each slice, by time.
-#[must_use]
 pub fn slice_states(region: &str, ended: &[EndedSlice], open: Vec<OpenPass>) -> Vec<SliceState> {
     let mut slices: BTreeMap<Slice, RegionState> = BTreeMap::new();
     for one in ended {
@@ -347,7 +343,6 @@ pub enum PassEnd {
 
 impl PassEnd {
     /// The word for it in the catalog, of which it is also parsed.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }

@@ -124,7 +124,6 @@ pub struct PassRecord {
 
 impl PassRecord {
     /// How it ended, in a word; `None` while it is open. One that landed no page failed only if its run did.
-    #[must_use]
     pub fn word(&self) -> Option<&'static str> {
         match (self.outcome?, self.failed) {
             (PassEnd::Failed, false) => Some("no page"),

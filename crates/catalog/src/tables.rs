@@ -41,13 +41,11 @@ impl Table {
         ))
     }
 
-    #[must_use]
     pub fn key_columns(&self) -> &[(&'static str, Holds)] {
         self.columns.get(..self.key).unwrap_or(&self.columns)
     }
 
     /// The names of columns, separated by commas, each behind `before`.
-    #[must_use]
     pub fn names(columns: &[(&str, Holds)], before: &str) -> String {
         let names = columns.iter().map(|(name, _)| format!("{before}{name}"));
         names.collect::<Vec<_>>().join(", ")

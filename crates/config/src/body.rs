@@ -64,7 +64,6 @@ pub struct NoNumber {
 
 impl Param {
     /// Its templates, in order.
-    #[must_use]
     pub fn templates(&self) -> &[Template] {
         match self {
             Self::Once(template) => slice::from_ref(template),
@@ -103,7 +102,6 @@ impl Param {
 }
 
 impl Body {
-    #[must_use]
     pub fn templates(&self) -> Vec<&Template> {
         match self {
             Self::Json(json) => json.templates(),
@@ -165,7 +163,6 @@ impl JsonTemplate {
     }
 
     /// Whether this could be what a received document was made of. Texts with variables fit any text.
-    #[must_use]
     pub fn fits(&self, received: &Value) -> bool {
         match self {
             Self::Fixed(value) => value == received,
@@ -183,7 +180,6 @@ impl JsonTemplate {
     }
 
     /// Its templates, in order.
-    #[must_use]
     pub fn templates(&self) -> Vec<&Template> {
         self.templates_of(&|_| true)
     }

@@ -251,13 +251,11 @@ impl Call {
     }
 
     /// The rules that only this call has.
-    #[must_use]
     pub fn own_errors(&self) -> &[Rule] {
         self.errors.get(..self.own_rules).unwrap_or_default()
     }
 
     /// Whether it goes ahead when the ledger cannot be reached, where calls of at most `cheap_max` units do.
-    #[must_use]
     pub fn outage_policy(&self, cheap_max: Units) -> Outage {
         self.outage
             .unwrap_or_else(|| outage_by_cost(&self.cost, cheap_max))
@@ -265,7 +263,6 @@ impl Call {
 }
 
 /// Whether a charge of this cost goes ahead when the ledger cannot be reached, where charges of at most `cheap_max` units do.
-#[must_use]
 pub fn outage_by_cost(cost: &Cost, cheap_max: Units) -> Outage {
     // By the largest: units of different limits do not add up.
     match cost.largest() <= cheap_max {
@@ -276,13 +273,11 @@ pub fn outage_by_cost(cost: &Cost, cheap_max: Units) -> Outage {
 
 impl Call {
     /// Whether its lists can leave out records that did not change, so that one that is absent is not gone.
-    #[must_use]
     pub fn names_changes(&self) -> bool {
         self.paging.lasting.is_some() || self.names_removed()
     }
 
     /// Whether its records can say that they were removed.
-    #[must_use]
     pub fn names_removed(&self) -> bool {
         let records = self.records.as_ref();
         records.is_some_and(|records| records.removed.is_some())
@@ -301,7 +296,6 @@ pub struct Removed {
 
 impl Removed {
     /// Whether a record says so.
-    #[must_use]
     pub fn is_said_by(&self, record: &Value) -> bool {
         match self.at.find(record) {
             None | Some(Value::Null | Value::Bool(false)) => false,

@@ -36,7 +36,6 @@ pub struct Credential {
 
 impl Credential {
     /// Whether the other credential charges each limit of this one too.
-    #[must_use]
     pub fn shares_limits(&self, other: &Self) -> bool {
         let mut own = self.limits.values().map(|limit| &limit.ledger_name);
         let has = |name: &LimitName| {
@@ -49,7 +48,6 @@ impl Credential {
     }
 
     /// Returns the longest time that a run sleeps for a limit, by its name in the ledger.
-    #[must_use]
     pub fn wait(&self, limit: &str) -> Duration {
         self.limits
             .get(self.configured_name(limit))
@@ -57,7 +55,6 @@ impl Credential {
     }
 
     /// Whether a limit, by its name in the ledger, only paces the requests: see [`CredentialLimit::paces`].
-    #[must_use]
     pub fn is_paced_by(&self, limit: &str) -> bool {
         self.limits
             .get(self.configured_name(limit))
@@ -81,7 +78,6 @@ impl Credential {
     }
 
     /// Whether the names of the limits of `cost` in the ledger depend on the region.
-    #[must_use]
     pub fn is_scoped(&self, cost: &Cost) -> bool {
         let mut limits = cost.limits().filter_map(|limit| self.limits.get(limit));
         limits.any(|limit| limit.scope.is_some())
@@ -105,7 +101,6 @@ impl Credential {
 
     /// Returns what a job leaves to others, by the names of its limits in the ledger, for a request for `region`. Without those
     /// limits for whose scope the region has no value: such a request does not charge them.
-    #[must_use]
     pub fn leave_in_ledger(&self, leave: &Leave, region: &Region) -> Cost {
         let named = |(limit, units)| Some((self.ledger_name(limit, region).ok()?, units));
         leave.of(self).iter().filter_map(named).collect()
@@ -113,7 +108,6 @@ impl Credential {
 
     /// Returns the call with the names of its limits in the ledger, for requests for `region`; as configured where the region
     /// lacks a value of a scope.
-    #[must_use]
     pub fn call_in_ledger(&self, call: &Arc<Call>, region: &Region) -> Arc<Call> {
         let Ok(cost) = self.in_ledger(&call.cost, region) else {
             return Arc::clone(call);
@@ -134,7 +128,6 @@ impl Credential {
 
     /// Returns the configured name of a limit that the ledger names. Where limits have scopes, no configured name
     /// contains the separator.
-    #[must_use]
     pub fn configured_name<'a>(&self, limit: &'a str) -> &'a str {
         match limit.split_once('/') {
             Some((configured, _)) if !self.limits.contains_key(limit) => configured,

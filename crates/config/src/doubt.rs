@@ -45,7 +45,6 @@ pub enum Doubt {
 
 impl Doubt {
     /// Returns its name in `trust` and in results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }

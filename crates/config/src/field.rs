@@ -24,7 +24,6 @@ pub enum Field {
 
 impl Field {
     /// The field as it is written in the configuration.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::At(pointer) => pointer.as_str(),
@@ -33,7 +32,6 @@ impl Field {
     }
 
     /// The pointer, if it is one.
-    #[must_use]
     pub const fn pointer(&self) -> Option<&Pointer> {
         match self {
             Self::At(pointer) => Some(pointer),
@@ -159,7 +157,6 @@ pub enum ColumnType {
 
 impl ColumnType {
     /// Its name in the configuration.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -194,7 +191,6 @@ impl ColumnType {
     }
 
     /// The type of this name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         name.parse().ok()
     }

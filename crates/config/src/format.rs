@@ -54,7 +54,6 @@ pub enum Format {
 
 impl Format {
     /// Its name in messages.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Json => "JSON",
@@ -65,13 +64,11 @@ impl Format {
     }
 
     /// Its word in a configuration.
-    #[must_use]
     pub fn word(self) -> &'static str {
         Words::word(self)
     }
 
     /// The value of the header `accept` that requests it.
-    #[must_use]
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",

@@ -48,7 +48,6 @@ const PARTS: [(&str, Part); 4] = [
 
 impl HeaderPattern {
     /// Whether it reads this part.
-    #[must_use]
     pub fn has(&self, part: Part) -> bool {
         self.count(part) > 0
     }
@@ -60,7 +59,6 @@ impl HeaderPattern {
 
     /// Reads the parts of a header's text; `None` if the text does not fit. Blanks do not matter. Text behind the pattern
     /// does not either.
-    #[must_use]
     pub fn read<'a>(&self, text: &'a str) -> Option<Parts<'a>> {
         let (first, others) = self.sections.split_first()?;
         let (mut parts, mut rest) = begins(first, text)?;

@@ -17,25 +17,21 @@ pub struct IdPlace {
 
 impl IdPlace {
     /// Ids at `at`, each with the values at the other places.
-    #[must_use]
     pub const fn new(at: Pointer, parent: Vec<Pointer>) -> Self {
         Self { at, parent }
     }
 
     /// Where a record has the ids: every value at this place is one.
-    #[must_use]
     pub const fn at(&self) -> &Pointer {
         &self.at
     }
 
     /// Where it has the values that are sent with an id, one at each place.
-    #[must_use]
     pub fn parent(&self) -> &[Pointer] {
         &self.parent
     }
 
     /// The ids that a record names. One without a value that is sent with the id names none.
-    #[must_use]
     pub fn ids_in(&self, record: &Value) -> Vec<String> {
         let is_filled = |text: &String| !text.is_empty();
         let ids = self.at.texts_in(record).into_iter().filter(is_filled);
@@ -66,14 +62,12 @@ impl fmt::Display for IdPlace {
 }
 
 /// An id and the values that are sent with it, as one text.
-#[must_use]
 pub fn joined(id: String, values: &[String]) -> String {
     let all: Vec<String> = std::iter::once(id).chain(values.iter().cloned()).collect();
     Value::from(all).to_string()
 }
 
 /// The id and the values of such a text; a text that is none is an id alone.
-#[must_use]
 pub fn parts(id: &str) -> Vec<String> {
     serde_json::from_str(id).unwrap_or_else(|_| vec![id.to_owned()])
 }

@@ -12,7 +12,6 @@ use super::{
 };
 
 /// Removes what is unset from the members of an object.
-#[must_use]
 pub fn set_ones(members: Value) -> Value {
     let is_set = |value: &Value| match value {
         Value::Null => false,
@@ -34,7 +33,6 @@ pub fn set_ones(members: Value) -> Value {
 impl Upstream {
     /// Where it is: its `base_url`. A sandbox serves it on this machine, below its own name, on another port for each run, so the port
     /// of such a URL is not part of the place.
-    #[must_use]
     pub fn place(&self) -> String {
         let mut url = self.base_url.clone();
         let mut path = url.path_segments().into_iter().flatten();
@@ -49,7 +47,6 @@ impl Upstream {
 
 impl Upstream {
     /// The bounds of a response, `max_body` and `max_values`; `None` where both are the usual ones.
-    #[must_use]
     pub fn bounds(&self) -> Option<[u64; 2]> {
         let bounds = [self.max_body, self.max_values];
         (bounds != [USUAL_BODY, USUAL_VALUES]).then_some(bounds)
@@ -68,7 +65,6 @@ fn encoded(name: &str) -> String {
 
 impl Paging {
     /// How pages follow each other.
-    #[must_use]
     pub fn written(&self) -> Value {
         let (kind, param, _) = self.identity();
         set_ones(json!({
@@ -99,7 +95,6 @@ fn value(of: &impl Serialize) -> Value {
 }
 
 /// Parameters as they are configured.
-#[must_use]
 pub fn written_params(params: &Params) -> Value {
     value(params)
 }
@@ -110,7 +105,6 @@ fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> Value {
 
 impl Body {
     /// The body as it is configured.
-    #[must_use]
     pub fn written(&self) -> Value {
         value(self)
     }
@@ -118,7 +112,6 @@ impl Body {
 
 impl Records {
     /// How records are read.
-    #[must_use]
     pub fn written(&self) -> Value {
         let Self {
             at,
@@ -153,7 +146,6 @@ impl Records {
 
 impl Records {
     /// Where a response has the list, and in which form.
-    #[must_use]
     pub fn written_list(&self) -> Value {
         set_ones(json!({
             "at": self.at.as_str(),
@@ -190,14 +182,12 @@ fn of_column(column: &Column) -> Value {
 
 impl Rule {
     /// What the rule matches and means.
-    #[must_use]
     pub fn written(&self) -> Value {
         set_ones(value(self))
     }
 }
 
 /// The names of doubts.
-#[must_use]
 pub fn doubt_names(doubts: &[Doubt]) -> Value {
     texts(doubts.iter().map(|doubt| doubt.name()))
 }

@@ -57,7 +57,6 @@ pub enum Leave {
 
 impl Leave {
     /// Returns the units that stay free of the limits of a credential, by their configured names.
-    #[must_use]
     pub fn of(&self, credential: &Credential) -> Cost {
         match self {
             Self::Units(units) => units.clone(),
@@ -92,7 +91,6 @@ impl Job {
     }
 
     /// Returns the job with only this credential.
-    #[must_use]
     pub fn with(&self, credential: &Arc<Credential>) -> Self {
         Self {
             credential: Arc::clone(credential),
@@ -107,7 +105,6 @@ impl Job {
     }
 
     /// Returns the region with the slice that a backfill fetches first at `now`; as it is in a job without slices.
-    #[must_use]
     pub fn first_slice_of(&self, region: &Arc<Region>, now: Timestamp) -> Arc<Region> {
         let Some(slices) = &self.slices else {
             return Arc::clone(region);
@@ -119,14 +116,12 @@ impl Job {
     }
 
     /// Whether a step's requests use a variable, the headers of its upstream included.
-    #[must_use]
     pub fn names(&self, step: &Step, variable: &Variable) -> bool {
         let mut headers = self.credential.upstream.headers.values();
         step.names(variable) || headers.any(|template| template.names(variable))
     }
 
     /// Where records of a call name ids that steps request.
-    #[must_use]
     pub fn named_by(&self, call: &str) -> Vec<IdPlace> {
         let ids = self.steps.iter().filter_map(|step| step.ids.as_ref());
         let ids = ids.filter(|ids| ids.from == call);
@@ -134,7 +129,6 @@ impl Job {
     }
 
     /// The first variable with which a step's list is another one in every pass; `None` where all passes request the same.
-    #[must_use]
     pub fn time_of(&self, step: &Step) -> Option<&'static str> {
         let times = [
             (Variable::Since, "{since}"),
@@ -157,7 +151,6 @@ impl Job {
     }
 
     /// The first `{since}` of a step that has an offset or a format, as it is written: its value must be a time.
-    #[must_use]
     pub fn timed_since(&self, step: &Step) -> Option<String> {
         let templates = self.templates_of_since(step);
         templates
@@ -168,13 +161,11 @@ impl Job {
 
 impl Step {
     /// Whether its path, parameters, body or own headers use a variable.
-    #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
         self.templates().any(|template| template.names(variable))
     }
 
     /// Whether its requests use `{since}` with an offset, so that they list records from before it too.
-    #[must_use]
     pub fn shifts_since(&self) -> bool {
         self.templates()
             .any(|template| template.as_str().contains("{since:-"))
@@ -236,7 +227,6 @@ pub struct Ids {
 
 impl Ids {
     /// Ids that were fetched at or after this time are not requested again at `now`.
-    #[must_use]
     pub fn fresh_since(&self, now: Timestamp) -> Timestamp {
         self.fresh_for.map_or(now, |span| now - span)
     }

@@ -114,7 +114,6 @@ pub enum LedgerStore {
 impl LedgerStore {
     /// Whether it is a file of this machine, which several processes open and a restore can replace.
     // Callers ask here and compare nothing, so that the compiler asks about another kind of ledger.
-    #[must_use]
     pub const fn is_file(&self) -> bool {
         match self {
             Self::Sqlite => true,
@@ -123,7 +122,6 @@ impl LedgerStore {
     }
 
     /// The URL of the Redis, where it is one.
-    #[must_use]
     pub const fn redis(&self) -> Option<&RedisUrl> {
         match self {
             Self::Sqlite => None,
@@ -230,7 +228,6 @@ impl LedgerConfig {
     }
 
     /// Whether a connection needs a secret or a certificate.
-    #[must_use]
     pub fn needs_access(&self) -> bool {
         let passwords = [&self.password, &self.sentinel_password];
         passwords.into_iter().any(Option::is_some) || self.tls != LedgerTls::default()

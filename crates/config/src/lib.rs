@@ -147,13 +147,11 @@ impl Config {
     }
 
     /// The job of a name.
-    #[must_use]
     pub fn job(&self, name: &str) -> Option<&Arc<Job>> {
         self.jobs.iter().find(|job| job.name == name)
     }
 
     /// The account of a job of this name: of the credential that it uses first.
-    #[must_use]
     pub fn account_of(&self, job: &str) -> Option<&str> {
         self.job(job).map(|job| &*job.credential.account.name)
     }
@@ -165,7 +163,6 @@ impl Config {
     }
 
     /// The kinds of records.
-    #[must_use]
     pub fn kinds(&self) -> BTreeSet<&str> {
         self.records().map(|records| &*records.kind).collect()
     }

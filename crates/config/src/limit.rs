@@ -47,14 +47,12 @@ pub type Limits = BTreeMap<LimitName, CredentialLimit>;
 
 impl CredentialLimit {
     /// Whether a run always waits until its units return: it paces the requests, and stops none while it is open.
-    #[must_use]
     pub fn paces(&self) -> bool {
         self.wait >= self.limit.span()
     }
 
     /// Returns the name in the ledger of the quota that a request for `region` uses. `None` where the region lacks a value of
     /// the scope.
-    #[must_use]
     pub fn name_for(&self, region: &Region) -> Option<LimitName> {
         let Some(scope) = &self.scope else {
             return Some(self.ledger_name.clone());
@@ -202,7 +200,6 @@ pub struct ReportedState {
 
 impl ReportedState {
     /// Whether responses report units, and not only waits.
-    #[must_use]
     pub fn reports_units(&self) -> bool {
         let reads =
             |pattern: &HeaderPattern| pattern.has(Part::Remaining) || pattern.has(Part::Used);

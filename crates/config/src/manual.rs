@@ -44,7 +44,6 @@ const TOP: &str = "top";
 const ALL_KEYS: &str = "## All keys\n\nA key that is not `required` may be left out. Each ends with an example; a word is one of those below it.\n";
 
 /// Returns the contents and the keys as Markdown: what `docs/configuration.md` has below its guide.
-#[must_use]
 pub fn markdown() -> String {
     let schema = schema();
     let mut manual = Manual::default();

@@ -53,7 +53,6 @@ const KNOWN: [&str; 15] = [
 impl Moment {
     /// Reads a date or a time of the calendar, or a number of seconds or parts of a second since 1970; `None` for another text, and
     /// for one that would be written otherwise than it was read.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let of_calendar = KNOWN
             .into_iter()
@@ -64,7 +63,6 @@ impl Moment {
     }
 
     /// Reads a number of seconds or parts of a second since 1970, which is no date even if it has eight digits.
-    #[must_use]
     pub fn of_number(text: &str) -> Option<Self> {
         let (at, number) = number::read(text, None)?;
         let form = Form::Number(number);
@@ -72,7 +70,6 @@ impl Moment {
     }
 
     /// Reads a text of this format; `None` if it is of another form.
-    #[must_use]
     pub fn by(format: &TimeFormat, text: &str) -> Option<Self> {
         if let Some(unit) = format.unit() {
             let (at, number) = number::read(text, Some(unit))?;
@@ -124,7 +121,6 @@ impl Moment {
     }
 
     /// The time that a program knows: in RFC 3339, to the second.
-    #[must_use]
     pub fn at(at: Timestamp) -> Self {
         let form = Form::Calendar {
             format: TimeFormat::known(RFC_3339),
@@ -136,13 +132,11 @@ impl Moment {
     }
 
     /// Compares the times, whatever their forms.
-    #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         self.at.cmp(&other.at)
     }
 
     /// Whether it is of the calendar, and no number.
-    #[must_use]
     pub const fn is_of_calendar(&self) -> bool {
         matches!(self.form, Form::Calendar { .. })
     }
@@ -167,7 +161,6 @@ impl Moment {
     }
 
     /// Whether it says in which zone it is.
-    #[must_use]
     pub const fn has_zone(&self) -> bool {
         match &self.form {
             Form::Number(_) => true,
@@ -176,13 +169,11 @@ impl Moment {
     }
 
     /// The microsecond in which it is.
-    #[must_use]
     pub fn time(&self) -> Timestamp {
         self.at.to_utc().into()
     }
 
     /// The text, in the form in which it was read.
-    #[must_use]
     pub fn text(&self) -> String {
         match &self.form {
             Form::Number(number) => number.write(&self.at),
@@ -191,13 +182,11 @@ impl Moment {
     }
 
     /// The text of another format, in UTC.
-    #[must_use]
     pub fn written(&self, format: &TimeFormat) -> String {
         format.write(&self.at.to_utc())
     }
 
     /// How it was read, in words.
-    #[must_use]
     pub const fn form(&self) -> &'static str {
         match &self.form {
             Form::Number(number) => number.words(),

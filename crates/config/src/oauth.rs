@@ -220,7 +220,6 @@ leaf!(
 );
 
 impl OAuth {
-    #[must_use]
     pub const fn service_account_key(&self) -> Option<&Template> {
         match &self.grant {
             Grant::ServiceAccount { key, .. } => Some(key),

@@ -283,7 +283,6 @@ pub enum Lasting {
 
 impl Lasting {
     /// As the configuration has it.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::At(at) => at.as_str(),
@@ -408,19 +407,16 @@ impl fmt::Display for CursorText<'_> {
 
 impl Paging {
     /// The number of records on a full page; 1 if the configuration has no size.
-    #[must_use]
     pub fn page_size(&self) -> u64 {
         self.size.unwrap_or(1)
     }
 
     /// Whether an empty page ends a list although it names a next one. Where the cursor is a count of ours, it names none.
-    #[must_use]
     pub fn empty_page_ends(&self) -> bool {
         self.empty_page_ends == Some(true)
     }
 
     /// Where paging parameters are sent: in the body if the parameter is a pointer.
-    #[must_use]
     pub fn place(&self) -> Place {
         match self.param.as_deref() {
             Some(param) if param.starts_with('/') => Place::Body,
@@ -429,7 +425,6 @@ impl Paging {
     }
 
     /// Where a response names the next page; `None`: the cursor is a count of ours, or there is one page.
-    #[must_use]
     pub fn lead(&self) -> Option<Lead<'_>> {
         match self.kind {
             PageKind::Link => Some(Lead::LinkHeader),
@@ -444,7 +439,6 @@ impl Paging {
     }
 
     /// Where the last page has the cursor of the next pass; `None` if each pass lists everything, or no response has it there.
-    #[must_use]
     pub fn lasting_at(&self) -> Option<&Pointer> {
         match self.lasting.as_ref()? {
             Lasting::At(at) => Some(at),
@@ -453,7 +447,6 @@ impl Paging {
     }
 
     /// The cursor of a page, in a pass that began at `lasting`; `None` is the first page of a list.
-    #[must_use]
     pub fn cursor_of<'c>(
         &self,
         cursor: Option<&'c str>,
@@ -467,7 +460,6 @@ impl Paging {
 
     /// A token as it is stored. In a body, a number or a list stays what it was in the response; in a query, an object
     /// stays one. `None` if a token of this type cannot be sent.
-    #[must_use]
     pub fn stored_token(&self, token: &Value) -> Option<String> {
         let place = self.place();
         match (token, place) {
@@ -495,7 +487,6 @@ impl Paging {
     }
 
     /// The cursor as templates contain it: what the parameter of the page carries. `None` if the first page has none.
-    #[must_use]
     pub fn cursor_text<'a>(&'a self, cursor: Option<&'a str>) -> Option<CursorText<'a>> {
         let text = match (self.kind, cursor) {
             (PageKind::Offset | PageKind::Number, _) => {
@@ -509,7 +500,6 @@ impl Paging {
     }
 
     /// Whether the cursor is a token of the response, and the first page has none.
-    #[must_use]
     pub fn has_no_first_token(&self) -> bool {
         self.kind == PageKind::Token && self.first.is_none()
     }
@@ -543,14 +533,12 @@ impl Paging {
     }
 
     /// Whether the cursor is a count of ours. It never repeats, so an upstream that ignores it would be requested without end.
-    #[must_use]
     pub const fn counts_itself(&self) -> bool {
         matches!(self.kind, PageKind::Offset | PageKind::Number)
     }
 
     /// Whether the upstream names a page that follows one with these reports, or says that there is one: `more` is its flag, and
     /// `reported` whether it reports a number of all records or pages. Otherwise the page is only counted.
-    #[must_use]
     pub fn names_next(&self, more: Option<bool>, reported: bool) -> bool {
         match self.lead() {
             Some(Lead::LastRecord(_)) => more == Some(true),
@@ -560,14 +548,12 @@ impl Paging {
     }
 
     /// Whether a full page is followed by a request that the upstream did not name, so that it can lead behind the end of the list.
-    #[must_use]
     pub fn can_lead_behind_the_end(&self) -> bool {
         let is_reported = self.total.is_some() || self.pages.is_some();
         self.last.is_some() || (self.counts_itself() && !is_reported)
     }
 
     /// The most pages of a list, of which at most `configured` are fetched; `None` if only the responses can tell.
-    #[must_use]
     pub const fn most_pages(&self, configured: Option<u64>) -> Option<u64> {
         match self.kind {
             PageKind::None => Some(1),
@@ -576,7 +562,6 @@ impl Paging {
     }
 
     /// What a stored cursor depends on: the kind, the parameter, and where the next cursor is read.
-    #[must_use]
     pub fn identity(&self) -> (&'static str, &str, &str) {
         let (kind, at) = match self.lead() {
             Some(Lead::Token(at)) => ("token", at.as_str()),
@@ -693,7 +678,6 @@ impl Paging {
     }
 
     /// Where a response names the next page, or says how many there are, in messages.
-    #[must_use]
     pub fn next_place(&self) -> String {
         match self.lead() {
             Some(Lead::LinkHeader) => "in the header `link`".to_owned(),
@@ -708,7 +692,6 @@ impl Paging {
     }
 
     /// The number of records before the page at `cursor`, if the cursor tells.
-    #[must_use]
     pub fn before(&self, cursor: Option<&str>) -> Option<u64> {
         match self.kind {
             PageKind::Offset => count(cursor, 0).ok(),
@@ -718,7 +701,6 @@ impl Paging {
     }
 
     /// Whether a list can seem to end with a page that is not full, where the upstream says nothing.
-    #[must_use]
     pub fn assumes_end(&self) -> bool {
         let says = self.more.is_some() || self.done.is_some();
         self.size.is_some() && !says && self.can_lead_behind_the_end()
@@ -726,7 +708,6 @@ impl Paging {
 
     /// Whether a list can continue behind its last page although the body of that page stays the same: the next page is named
     /// in a header.
-    #[must_use]
     pub fn may_grow_unseen(&self) -> bool {
         self.kind == PageKind::Link || self.next_header.is_some()
     }
@@ -881,7 +862,6 @@ impl fmt::Display for NumberedPage {
 }
 
 /// The place of a paging parameter in a JSON body: at the top, unless it is a pointer.
-#[must_use]
 pub fn place_in_json(param: &str) -> Option<Pointer> {
     match param.starts_with('/') {
         true => Pointer::parse(param).ok(),

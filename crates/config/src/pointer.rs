@@ -60,25 +60,21 @@ impl Pointer {
     }
 
     /// The pointer as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
     /// Its tokens, unescaped.
-    #[must_use]
     pub fn tokens(&self) -> &[String] {
         &self.tokens
     }
 
     /// The first value that it points at.
-    #[must_use]
     pub fn find<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         self.find_all(document).into_iter().next()
     }
 
     /// Every value that it points at.
-    #[must_use]
     pub fn find_all<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
         self.tokens.iter().fold(vec![document], |found, token| {
             found
@@ -89,20 +85,17 @@ impl Pointer {
     }
 
     /// The first value that it points at, as text, if it is a string, a number, a boolean, or an element of XML with a text.
-    #[must_use]
     pub fn text_in(&self, document: &Value) -> Option<String> {
         self.find(document).and_then(scalar)
     }
 
     /// Whether it points at such a value. Copies nothing: a text can be as large as a response.
-    #[must_use]
     pub fn has_text_in(&self, document: &Value) -> bool {
         let mut found = self.find_all(document).into_iter().map(text_of);
         found.any(|value| value.is_string() || value.is_number() || value.is_boolean())
     }
 
     /// The texts of all such values that it points at.
-    #[must_use]
     pub fn texts_in(&self, document: &Value) -> Vec<String> {
         self.find_all(document)
             .into_iter()
@@ -167,7 +160,6 @@ fn step<'a>(value: &'a Value, token: &str) -> Vec<&'a Value> {
 const TEXT: &str = "#text";
 
 /// Returns the text of an element of XML that has attributes, and any other value as it is.
-#[must_use]
 pub fn text_of(value: &Value) -> &Value {
     value.get(TEXT).unwrap_or(value)
 }

@@ -108,7 +108,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl PostgresUrl {
     /// Whether a text is such a URL by its scheme.
-    #[must_use]
     pub fn is_one(text: &str) -> bool {
         without_scheme(text).is_some()
     }
@@ -145,13 +144,11 @@ impl PostgresUrl {
     }
 
     /// The password that the URL contains; `None` where it contains none.
-    #[must_use]
     pub const fn password(&self) -> Option<&SecretString> {
         self.password.as_ref()
     }
 
     /// How a connection to one of its hosts is protected: by what the URL says, or else by TLS unless the host is this machine.
-    #[must_use]
     pub fn tls_of(&self, host: &PostgresHost) -> PostgresTls {
         match (&self.tls, host.is_local()) {
             // Before the setting: PostgreSQL speaks no TLS over a socket, and libpq ignores `sslmode` there.
@@ -168,7 +165,6 @@ impl PostgresUrl {
 
 impl PostgresHost {
     /// Whether it is this machine.
-    #[must_use]
     pub fn is_local(&self) -> bool {
         match &self.address {
             PostgresAddress::Socket(_) => true,

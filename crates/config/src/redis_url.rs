@@ -75,7 +75,6 @@ impl RedisUrl {
     }
 
     /// What the names of all keys begin with.
-    #[must_use]
     pub const fn prefix(&self) -> &'static str {
         if self.practises {
             "ingest:sandbox"
@@ -101,19 +100,16 @@ impl RedisUrl {
     }
 
     /// The URL with its first host alone, password included: for connecting only.
-    #[must_use]
     pub const fn expose(&self) -> &Url {
         &self.first
     }
 
     /// The password as the URL has it, with its characters escaped; `None` where it has none.
-    #[must_use]
     pub fn expose_password(&self) -> Option<&str> {
         self.first.password()
     }
 
     /// The hosts, as `host` or `host:port`.
-    #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let host = self.first.host_str().unwrap_or_default();
         let first = self
@@ -126,7 +122,6 @@ impl RedisUrl {
     }
 
     /// The parts of the path: of a Sentinel's the service and the database, of others the database.
-    #[must_use]
     pub fn path(&self) -> Vec<&str> {
         self.first
             .path()
@@ -136,7 +131,6 @@ impl RedisUrl {
     }
 
     /// Which Redis it names: scheme, hosts, path and database, without user and password.
-    #[must_use]
     pub fn identity(&self) -> String {
         let database = self.first.query_pairs().find(|(key, _)| key == "db");
         let database = database.map_or_else(String::new, |(_, number)| format!("?db={number}"));
@@ -145,7 +139,6 @@ impl RedisUrl {
     }
 
     /// Whether it asks for TLS.
-    #[must_use]
     pub fn is_tls(&self) -> bool {
         self.first.scheme() == "rediss"
             || self
@@ -155,20 +148,17 @@ impl RedisUrl {
     }
 
     /// Whether a password is part of it.
-    #[must_use]
     pub fn has_password(&self) -> bool {
         let in_query = self.first.query_pairs().any(|(key, _)| key == "pass");
         self.first.password().is_some() || (self.first.scheme() == "unix" && in_query)
     }
 
     /// Whether its hosts are Sentinels.
-    #[must_use]
     pub fn is_sentinel(&self) -> bool {
         self.first.scheme() == "redis+sentinel"
     }
 
     /// What to write so that it uses TLS.
-    #[must_use]
     pub fn with_tls_advice(&self) -> &'static str {
         match self.first.scheme() {
             "redis+sentinel" | "redis+cluster" => "append ?tls=true to ledger.url",

@@ -33,7 +33,6 @@ impl Region {
     pub const NONE: &'static str = "-";
 
     /// The only region of a configuration without `regions`.
-    #[must_use]
     pub fn none() -> Self {
         Self {
             code: Self::NONE.to_owned(),
@@ -42,13 +41,11 @@ impl Region {
     }
 
     /// Returns the name of what one pass walks: the code, and the slice if there is one.
-    #[must_use]
     pub fn key(&self) -> String {
         Self::key_of(&self.code, self.slice)
     }
 
     /// Returns the same for a code and a slice.
-    #[must_use]
     pub fn key_of(code: &str, slice: Option<Slice>) -> String {
         match slice {
             Some(slice) if code == Self::NONE => slice.to_string(),
@@ -58,7 +55,6 @@ impl Region {
     }
 
     /// The region of requests that serve several regions at once.
-    #[must_use]
     pub fn shared() -> Self {
         Self {
             code: Self::SHARED.to_owned(),

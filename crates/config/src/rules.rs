@@ -52,7 +52,6 @@ pub enum Free {
 
 impl Free {
     /// Returns the part of a cost that stays charged.
-    #[must_use]
     pub fn rest_of(&self, cost: &Cost) -> Cost {
         match self {
             Self::Nothing => cost.clone(),
@@ -67,7 +66,6 @@ impl Free {
     }
 
     /// The limits that it names; none if it is everything or nothing.
-    #[must_use]
     pub fn limits(&self) -> &[LimitName] {
         match self {
             Self::Nothing | Self::Everything => &[],
@@ -335,7 +333,6 @@ pub enum Class {
 
 impl Class {
     /// Its name in the configuration.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -360,7 +357,6 @@ pub enum Until {
 
 impl Rule {
     /// Whether a response matches this rule. `header` returns a header by its name in lower case.
-    #[must_use]
     pub fn matches<'h>(
         &self,
         status: u16,
@@ -375,7 +371,6 @@ impl Rule {
     }
 
     /// Whether it is about responses of this status.
-    #[must_use]
     pub fn matches_status(&self, status: u16) -> bool {
         match self.status.as_slice() {
             [] => !(200..300).contains(&status),
@@ -394,7 +389,6 @@ pub struct RuleBody<'a> {
 }
 
 /// The first rule that a response matches.
-#[must_use]
 pub fn classify<'r, 'h>(
     rules: &'r [Rule],
     status: u16,

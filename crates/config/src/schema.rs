@@ -7,7 +7,6 @@ use super::Config;
 use super::names::quoted;
 
 /// The JSON Schema (draft 2020-12) of `quotas.toml`, for editors and for the manual.
-#[must_use]
 pub fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|one| one.inline_subschemas = true);
     let root = settings.into_generator().into_root_schema_for::<Config>();

@@ -63,13 +63,11 @@ impl ServeConfig {
 
 impl ServeClient {
     /// Whether the client may do this.
-    #[must_use]
     pub fn may(&self, what: May) -> bool {
         self.may.contains(&what)
     }
 
     /// Whether the client may charge a credential.
-    #[must_use]
     pub fn may_charge(&self, credential: &str) -> bool {
         let named = |names: &Vec<String>| names.iter().any(|name| name == credential);
         self.may(May::Charge) && self.charge.as_ref().is_none_or(named)

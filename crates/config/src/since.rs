@@ -39,7 +39,6 @@ pub enum SinceValue {
 
 impl SinceValue {
     /// Returns the text of a value that is one.
-    #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Time(_) => None,
@@ -48,7 +47,6 @@ impl SinceValue {
     }
 
     /// Returns the value as a time with its form; `None` for a text that cannot be read as one.
-    #[must_use]
     pub fn moment(&self) -> Option<Moment> {
         match self {
             Self::Time(at) => Some(Moment::at(*at)),
@@ -58,14 +56,12 @@ impl SinceValue {
     }
 
     /// Returns the value as a time; `None` for a text that cannot be read as one.
-    #[must_use]
     pub fn time(&self) -> Option<Timestamp> {
         self.moment().map(|moment| moment.time())
     }
 
     /// Returns the greatest value in the form of this one that is not after `at`, to the second; `None` where this cannot be read as a
     /// time.
-    #[must_use]
     pub fn moved_to(&self, at: Timestamp) -> Option<Self> {
         let moment = self.moment()?;
         let moved = |at: Timestamp| {
@@ -84,7 +80,6 @@ impl SinceValue {
 
     /// Compares two values of records: as numbers, as times or as texts. A number is taken as a time where the other value is
     /// a time, and a time is greater than any other text.
-    #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         let texts = || self.text().cmp(&other.text());
         if let (Self::Text(one), Self::Text(other)) = (self, other)
@@ -103,7 +98,6 @@ impl SinceValue {
 
 impl Since {
     /// Returns a value of a record, or of the file.
-    #[must_use]
     pub fn value_of(&self, text: String) -> SinceValue {
         let text = without_exponent(&text).unwrap_or(text);
         match &self.format {
@@ -113,7 +107,6 @@ impl Since {
     }
 
     /// Returns the value that the next pass uses as a pass stores it: with its place, since values of another place do not compare.
-    #[must_use]
     pub fn stored(&self, value: &SinceValue) -> String {
         let at = self.at.as_ref().map(Pointer::as_str);
         match value {
@@ -125,7 +118,6 @@ impl Since {
     }
 
     /// Reads a stored value; `None` if it is of another place, or not of the format.
-    #[must_use]
     pub fn read(&self, stored: &str) -> Option<SinceValue> {
         let (at, value): (Option<String>, String) = serde_json::from_str(stored).ok()?;
         if at.as_deref() != self.at.as_ref().map(Pointer::as_str) {
@@ -141,7 +133,6 @@ impl Since {
 
     /// Returns the value of `{since}` in a list of a region or of an id. `began`: when the pass of its last complete list started;
     /// `greatest`: what this stored, if it did: the greatest value, or when it started by the upstream's clock.
-    #[must_use]
     pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
         let last = greatest.and_then(|stored| self.read(stored));
         let began = began.filter(|_| self.at.is_none()).map(SinceValue::Time);

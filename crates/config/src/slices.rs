@@ -76,7 +76,6 @@ const MOST_AHEAD: usize = 10_000;
 impl Slices {
     /// Returns the slices that are over at `now`, without the spans in `taken`. A slice of which a part is taken is the rest of
     /// it, so a span is not walked twice when `from` or `step` were edited.
-    #[must_use]
     pub fn left(&self, now: Timestamp, taken: &[Slice]) -> SlicesLeft {
         let taken = merged(taken);
         let mut taken = taken.as_slice();
@@ -102,13 +101,11 @@ impl Slices {
     }
 
     /// Whether all of a slice is between the configured start and end.
-    #[must_use]
     pub fn contain(&self, slice: Slice, now: Timestamp) -> bool {
         self.from <= slice.from && slice.to <= self.until(now)
     }
 
     /// Returns a number that is the smaller, the earlier a slice is walked.
-    #[must_use]
     pub fn rank(&self, slice: Slice) -> i64 {
         match self.order {
             SliceOrder::NewestFirst => slice.from.micros().saturating_neg(),

@@ -50,7 +50,6 @@ impl Leaf for Recurs {
 
 impl StopAtKnown {
     /// Returns from when on a pass reads the list to its end, if the last one that did began at `last`; `None`: never.
-    #[must_use]
     pub fn complete_at(&self, last: Timestamp) -> Option<Timestamp> {
         match self.complete_every {
             Recurs::Every(span) => Some(last + span),

@@ -199,7 +199,6 @@ impl Template {
     ];
 
     /// The names of these variables.
-    #[must_use]
     pub fn variable_names() -> [&'static str; 11] {
         Self::VARIABLES.map(|(name, ..)| name)
     }
@@ -224,7 +223,6 @@ impl Template {
     }
 
     /// `{secret}`
-    #[must_use]
     pub fn secret() -> Self {
         Self {
             text: "{secret}".to_owned(),
@@ -233,7 +231,6 @@ impl Template {
     }
 
     /// The template as it was written.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -254,7 +251,6 @@ impl Template {
     }
 
     /// Returns the text with its secrets. `None` if `secret_of` has no value for one of them.
-    #[must_use]
     pub fn reveal<'s>(
         &self,
         values: Option<&Values<'_>>,
@@ -274,14 +270,12 @@ impl Template {
     }
 
     /// Returns the text with every variable replaced by its value. Secrets stay variables.
-    #[must_use]
     pub fn render(&self, values: &Values<'_>) -> String {
         let parts = self.parts.iter();
         parts.map(|part| part.of(values, &str::to_owned)).collect()
     }
 
     /// The same as a path, in which a value is one segment. A time is written as its format says, whose slashes are meant.
-    #[must_use]
     pub fn path(&self, values: &Values<'_>) -> String {
         let parts = self.parts.iter();
         parts.map(|part| part.of(values, &in_segment)).collect()
@@ -296,26 +290,22 @@ impl Template {
     }
 
     /// The variables that it uses, in order.
-    #[must_use]
     pub fn variables(&self) -> Vec<Variable> {
         self.used().map(|(variable, _)| variable.clone()).collect()
     }
 
     /// Whether it uses this variable.
-    #[must_use]
     pub fn names(&self, variable: &Variable) -> bool {
         self.variables().contains(variable)
     }
 
     /// Whether it stands for one text for each id in a list: it names the ids and does not say how they are joined.
-    #[must_use]
     pub fn repeats(&self) -> bool {
         let mut used = self.used();
         used.any(|one| one == (&Variable::Ids, &Argument::Nothing))
     }
 
     /// Its first `{since}` with an offset or a format, as it is written: its value must be a time.
-    #[must_use]
     pub fn timed_since(&self) -> Option<String> {
         let mut used = self.used();
         used.find(|(one, argument)| **one == Variable::Since && **argument != Argument::Nothing)?;
@@ -325,7 +315,6 @@ impl Template {
     }
 
     /// Its first `{since}`, as it is written, and what it becomes with this value; `None` if it has none.
-    #[must_use]
     pub fn since_with(&self, since: &SinceValue) -> Option<(String, String)> {
         let (variable, argument) = self.used().find(|(one, _)| **one == Variable::Since)?;
         let name = match argument {
@@ -341,13 +330,11 @@ impl Template {
     }
 
     /// Its text with the values of a region alone. Other variables are empty, or of 1970.
-    #[must_use]
     pub fn of_region(&self, region: &Region) -> String {
         self.render(&Values::of_region(region))
     }
 
     /// What it joins the ids by; `None` if it names none, or as JSON.
-    #[must_use]
     pub fn joins_ids_by(&self) -> Option<&str> {
         self.used().find_map(|(one, argument)| match argument {
             Argument::Separator(separator) => Some(separator.as_str()),
@@ -357,7 +344,6 @@ impl Template {
     }
 
     /// Whether this name is in doubled braces in it, and so would be text.
-    #[must_use]
     pub fn doubles(&self, name: &str) -> bool {
         let mut openings = self.text.split("{{").skip(1);
         openings.any(|inner| {
@@ -367,7 +353,6 @@ impl Template {
     }
 
     /// Its text, if it uses no variable.
-    #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
@@ -421,7 +406,6 @@ impl<'a> Values<'a> {
 
 impl Values<'_> {
     /// The values with which an element of a list is rendered: with each id alone if it `repeats`.
-    #[must_use]
     pub fn for_each_id(&self, repeats: bool) -> Vec<Self> {
         if !repeats || self.ids.is_empty() {
             return vec![*self];
@@ -492,7 +476,6 @@ impl Values<'_> {
     }
 
     /// The first id that contains a text.
-    #[must_use]
     pub fn id_with(&self, text: &str) -> Option<String> {
         let mut ids = (0..self.ids.len()).filter_map(|at| self.part(at, 0));
         ids.find(|id| id.contains(text))

@@ -82,7 +82,6 @@ pub struct Upstream {
 
 impl Upstream {
     /// Whether the upstream is on this machine.
-    #[must_use]
     pub fn is_loopback(&self) -> bool {
         is_loopback(&self.base_url)
     }
@@ -109,7 +108,6 @@ pub enum Auth {
 
 impl Auth {
     /// Whether the credential's `secret` is sent, or exchanged for a token, although the file does not write `{secret}`.
-    #[must_use]
     pub fn sends_secret(&self) -> bool {
         match self {
             Self::Header(_) | Self::Query(_) | Self::Bearer => true,

@@ -689,7 +689,6 @@ pub fn name_of(name: &str) -> Result<(), Refusal> {
 }
 
 /// Whether a URL is on this machine.
-#[must_use]
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

@@ -133,19 +133,16 @@ impl Sandbox {
     }
 
     /// The address that it listens on.
-    #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// The URL that replaces an upstream's `base_url`.
-    #[must_use]
     pub fn base_url(&self, upstream: &str) -> Url {
         base_of(&self.root, upstream)
     }
 
     /// Every upstream's name with the URL that replaces its `base_url`.
-    #[must_use]
     pub fn base_urls(&self) -> Vec<(String, Url)> {
         self.upstreams
             .iter()
@@ -154,25 +151,21 @@ impl Sandbox {
     }
 
     /// Every limit of every account, by the sandbox's own count.
-    #[must_use]
     pub fn usage(&self) -> Vec<Counted> {
         self.service.usage()
     }
 
     /// Where the responses of each call come from, by upstream and call.
-    #[must_use]
     pub fn origins(&self) -> Vec<(String, String, AnswerOrigin)> {
         self.service.origins()
     }
 
     /// How many requests arrived.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.service.requests()
     }
 
     /// The secret of a credential in the sandbox, by the credential's name.
-    #[must_use]
     pub fn secret_of(credential: &str) -> String {
         credential::secret_of(credential)
     }

@@ -69,19 +69,16 @@ pub enum Remedy {
 
 impl Secret {
     /// The secret of `credential`; `None` if the upstream requires none. Nothing is read yet.
-    #[must_use]
     pub fn new(credential: &str, source: Option<SecretSource>) -> Self {
         Self::owned_by(read::of_credential(credential), source)
     }
 
     /// The secret of `owner`, which is its name in messages, such as `ledger.password`. Nothing is read yet.
-    #[must_use]
     pub fn owned_by(owner: String, source: Option<SecretSource>) -> Self {
         Self::with(owner, source.map_or(Source::Nowhere, Source::From))
     }
 
     /// A secret that the caller already has.
-    #[must_use]
     pub fn given(credential: &str, secret: SecretString) -> Self {
         Self::with(read::of_credential(credential), Source::Given(secret))
     }
@@ -105,7 +102,6 @@ impl Secret {
     }
 
     /// Whether the credential has a secret.
-    #[must_use]
     pub const fn is_some(&self) -> bool {
         !matches!(self.source, Source::Nowhere)
     }

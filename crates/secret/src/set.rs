@@ -21,7 +21,6 @@ pub struct SecretsInUse {
 
 impl Secrets {
     /// The secrets of `credential`. Nothing is read yet.
-    #[must_use]
     pub fn new(credential: &Credential) -> Self {
         let documents = documents(&credential.upstream.auth);
         let in_form = |secret: Secret, name: Option<&str>| {
@@ -52,13 +51,11 @@ impl Secrets {
     }
 
     /// Whether there is any secret.
-    #[must_use]
     pub fn is_some(&self) -> bool {
         self.own.is_some() || !self.named.is_empty()
     }
 
     /// Whether a command prints one of them.
-    #[must_use]
     pub fn run_commands(&self) -> bool {
         std::iter::once(&self.own)
             .chain(self.named.values())
@@ -135,13 +132,11 @@ fn documents(auth: &Auth) -> BTreeSet<Option<&str>> {
 
 impl SecretsInUse {
     /// The credential's `secret`; `None` if it has none.
-    #[must_use]
     pub const fn own(&self) -> Option<&SecretString> {
         self.own.secret.as_ref()
     }
 
     /// The text of `{secret:NAME}`, or of `{secret}` without a name. `None` if there is no such secret.
-    #[must_use]
     pub fn get(&self, name: Option<&str>) -> Option<&str> {
         let revealed = match name {
             None => &self.own,

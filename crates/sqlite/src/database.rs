@@ -102,7 +102,6 @@ impl Database {
     }
 
     /// The files, to find out later whether they are still in place; `None` where nothing is written.
-    #[must_use]
     pub fn files(&self) -> Option<&Files> {
         match &self.access {
             Access::Writing(files) => Some(files),
@@ -196,7 +195,6 @@ impl Database {
     }
 
     /// An error of this file, where it says that the file is damaged only if `pragma integrity_check` finds that too.
-    #[must_use]
     pub fn confirmed(&self, error: rusqlite::Error) -> rusqlite::Error {
         confirmed(&self.path, error)
     }

@@ -61,7 +61,6 @@ fn remake_indexes(connection: &Connection) -> rusqlite::Result<()> {
 const NOTHING_LEFT: u64 = 64 * 1024;
 
 /// An error of a file, which says that the disk is full where it is: SQLite says so of some operations alone.
-#[must_use]
 pub fn of_disk(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
     match error.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure) if is_on_full_disk(path) => {
@@ -73,7 +72,6 @@ pub fn of_disk(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
 }
 
 /// The same, where it says that the file is damaged only if `pragma integrity_check` finds that too.
-#[must_use]
 pub fn confirmed(path: &Path, error: rusqlite::Error) -> rusqlite::Error {
     if !says_damaged(&error) {
         return of_disk(path, error);

@@ -233,7 +233,6 @@ pub fn in_memory(schema: Schema) -> Result<Database, OpenError> {
 }
 
 /// What SQLite said, and what to do about it.
-#[must_use]
 pub fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
         _ if state::is_displaced(error) => {
@@ -317,7 +316,6 @@ fn explain_looking(path: &Path, error: &io::Error) -> String {
 }
 
 /// Why a file cannot be made, and what to do about it.
-#[must_use]
 pub fn explain_making(error: &io::Error) -> String {
     let advice = match error.kind() {
         _ if is_shortage(error) => return format!("{error}; {NO_FILES}"),
@@ -333,7 +331,6 @@ pub fn explain_making(error: &io::Error) -> String {
 }
 
 /// What is in the way of a path: something above its end that is no directory.
-#[must_use]
 pub fn file_above(path: &Path) -> Option<&Path> {
     path.ancestors()
         .skip(1)
@@ -356,7 +353,6 @@ fn refused(path: &Path, schema: Schema, source: rusqlite::Error) -> OpenError {
 }
 
 /// The path of a file's side file, such as its log: `-wal`.
-#[must_use]
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut side = path.as_os_str().to_owned();
     side.push(suffix);

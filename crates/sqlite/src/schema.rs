@@ -34,7 +34,6 @@ pub struct Identity {
 
 impl Identity {
     /// The identity of what these statements make.
-    #[must_use]
     pub fn new(version: i32, tables: &str) -> Self {
         let hash = digest(&SHA256, normalized(tables).as_bytes());
         let first = hash.as_ref().first_chunk().copied().unwrap_or_default();
@@ -84,7 +83,6 @@ pub enum FoundTables {
 
 impl Schema {
     /// By what a file of this release is known.
-    #[must_use]
     pub fn identity(&self) -> Identity {
         Identity::new(self.version, self.tables)
     }

@@ -49,7 +49,6 @@ impl FileState {
 
 impl Files {
     /// What is there now.
-    #[must_use]
     pub fn beside(path: &Path) -> Self {
         let paths = ["", "-wal", "-shm"].map(|suffix| beside(path, suffix));
         let found = paths.each_ref().map(|path| FileState::read(path));

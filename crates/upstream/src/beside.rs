@@ -160,7 +160,6 @@ fn is_refusal(code: &str) -> bool {
 
 /// Whether what a response says at a place never means a whole list, however often it is said: that it is a part, or a failure that
 /// passes.
-#[must_use]
 pub fn says_part(place: &str, said: &str) -> bool {
     let name = MemberName::of(place.rsplit('/').next().unwrap_or(place));
     name.says(Sign::NotWhole) || says_transient(said)
@@ -168,7 +167,6 @@ pub fn says_part(place: &str, said: &str) -> bool {
 
 /// Whether a value says that the request failed, or that its list is not whole, by what every earlier response had there. `list`: the
 /// place of the records.
-#[must_use]
 pub fn is_setback((place, list): (&str, &Pointer), was: &str, now: &str) -> bool {
     let path: Vec<String> = place.split('/').skip(1).map(str::to_owned).collect();
     let name = MemberName::of(path.last().map_or("", String::as_str));
@@ -275,7 +273,6 @@ fn said(value: &Value) -> String {
 }
 
 /// Whether a message says that a request failed, so that a list without records is no empty one.
-#[must_use]
 pub fn says_failure(message: &str) -> bool {
     const WORDS: [&str; 13] = [
         "blocked",
@@ -299,7 +296,6 @@ pub fn says_failure(message: &str) -> bool {
 }
 
 /// Whether a response without records has a code that no success has, beside a message that is not about finding nothing.
-#[must_use]
 pub fn says_refusal(values: &BTreeMap<String, String>, message: &str) -> bool {
     let is_code = |place: &String| {
         let name = place.rsplit('/').next().unwrap_or(place);
@@ -348,7 +344,6 @@ pub fn error_of(value: &Value) -> Option<String> {
 
 /// What an object says that is an error: as a member, or as the message or the code of a refusal. `None` without one. `key`: where a
 /// record has the name of the member that it was, whose plain value is its only other one.
-#[must_use]
 pub fn says_error(value: &Value, key: Option<&str>) -> Option<String> {
     let members = value.as_object()?;
     let name = key.and_then(|key| members.get(key)?.as_str());

@@ -221,7 +221,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// Records the requests of a client.
-    #[must_use]
     pub const fn new(client: Client) -> Self {
         Self {
             client,
@@ -230,7 +229,6 @@ impl Recorder {
     }
 
     /// Returns the result of the last request; `None`: none was sent.
-    #[must_use]
     pub fn last(&self) -> Option<Exchange> {
         let mut last = self.last.lock();
         last.take()

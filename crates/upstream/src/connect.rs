@@ -100,7 +100,6 @@ impl Connector {
     }
 
     /// The proxy that requests go through, in words without its credentials.
-    #[must_use]
     pub fn proxy(&self) -> Option<String> {
         self.proxy.as_ref().map(ToString::to_string)
     }

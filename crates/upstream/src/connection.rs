@@ -115,7 +115,6 @@ impl Connection {
     }
 
     /// Whether it can take a request, as far as is known.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.0.as_ref().is_some_and(|open| !open.sender.is_closed())
     }

@@ -222,7 +222,6 @@ pub struct Page {
 
 impl Page {
     /// Whether it has no record, and removes none.
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty() && self.removed.is_empty()
     }

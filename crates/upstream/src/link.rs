@@ -6,7 +6,6 @@ use url::Url;
 
 /// The values of the headers `Link`. Bytes that are not ASCII, which a URL does not contain, are percent-encoded, so that the URL of
 /// the next page has the bytes that came.
-#[must_use]
 pub fn link_values(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(LINK).iter();
     values
@@ -15,20 +14,17 @@ pub fn link_values(headers: &HeaderMap) -> Vec<String> {
 }
 
 /// The target of the link of relation `next` in the values of `Link` headers (RFC 8288).
-#[must_use]
 pub fn next_link<'a>(values: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     values.into_iter().find_map(next_in)
 }
 
 /// Whether a value that names a next page has no URL in angle brackets.
-#[must_use]
 pub fn is_no_link(value: &str) -> bool {
     links(value).next().is_none() && value.to_ascii_lowercase().contains("next")
 }
 
 /// Returns the relation of a link to another page of the same list, if it is no usual one: it can be the upstream's word for the
 /// next page. `requested` is the URL of this page.
-#[must_use]
 pub fn unusual_relation<'a>(
     values: impl IntoIterator<Item = &'a str>,
     requested: &Url,
@@ -41,7 +37,6 @@ pub fn unusual_relation<'a>(
 }
 
 /// Whether a URL is that of another page of the same list.
-#[must_use]
 pub fn is_other_page(url: &str, requested: &Url) -> bool {
     let parts = url.split_once('?');
     parts.is_some_and(|(before, query)| {
@@ -50,7 +45,6 @@ pub fn is_other_page(url: &str, requested: &Url) -> bool {
 }
 
 /// Whether a relation is one of a page to itself, or to another that has a name of its own.
-#[must_use]
 pub fn is_usual(relation: &str) -> bool {
     USUAL
         .iter()

@@ -33,7 +33,6 @@ pub enum MissingFrom {
 
 impl Missing {
     /// Something that a page does not contain.
-    #[must_use]
     pub fn new(from: MissingFrom, text: String) -> Self {
         Self {
             what: text.clone(),
@@ -43,7 +42,6 @@ impl Missing {
     }
 
     /// Records that repeat the id of another record of their page.
-    #[must_use]
     pub fn distinct_ids(records: u64) -> Self {
         let text = format!(
             "{records} records repeat the id of another record of the page (`records.id`) and are not landed: check that the id is \
@@ -53,7 +51,6 @@ impl Missing {
     }
 
     /// A report of the quota: `what` of it, where, what the response has there instead, and the key that reads it.
-    #[must_use]
     pub fn report(what: &str, at: &str, held: Option<&str>, key: &str) -> Self {
         let place = match at.starts_with('/') {
             true => format!("at `{at}`"),
@@ -91,7 +88,6 @@ pub enum SignKind {
 }
 
 /// What a page of this call does not contain.
-#[must_use]
 pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> Vec<Missing> {
     let signs = signs_of_end(&call.paging, page).into_iter();
     let signs = signs.map(|sign| Missing::new(MissingFrom::NoneOfAList, sign.text));
@@ -109,7 +105,6 @@ pub fn missing(call: &Call, page: &Page, reported: &ReportedCost) -> Vec<Missing
 }
 
 /// What shows that a list perhaps goes on behind a page that ends it.
-#[must_use]
 pub fn signs_of_end(paging: &Paging, page: &Page) -> Option<SignOfMore> {
     if page.listed == 0 && paging.empty_page_ends() {
         return None;

@@ -239,7 +239,6 @@ impl Rendered {
 
 impl<'a> PageRequest<'a> {
     /// The cursor of the page: its own, or that with which the pass began.
-    #[must_use]
     pub fn page_cursor(&self) -> Option<&'a str> {
         self.step.call.paging.cursor_of(self.cursor, self.lasting)
     }
@@ -258,7 +257,6 @@ impl<'a> PageRequest<'a> {
     }
 
     /// Whether it requests the first page of a list that names everything.
-    #[must_use]
     pub const fn is_first(&self) -> bool {
         self.cursor.is_none() && self.lasting.is_none()
     }

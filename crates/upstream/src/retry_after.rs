@@ -25,7 +25,6 @@ pub enum Wait {
 
 impl Wait {
     /// Returns how long it is.
-    #[must_use]
     pub const fn length(self) -> Duration {
         match self {
             Self::RetryAfter(wait) | Self::Pause(wait) | Self::Until(wait) => wait,
@@ -46,7 +45,6 @@ impl Wait {
 /// Reads a `Retry-After`: seconds from now, a time since 1970 in seconds or parts of them, an HTTP date or RFC 3339; a time is compared
 /// with `now`, the upstream's. Of several numbers, which an upstream and its proxies wrote, the latest holds. Zero if it has passed; at most
 /// [`Period::longest`]. `None` if it is nothing of these.
-#[must_use]
 pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let numbers = value.split(',').filter_map(|one| seconds(one.trim()));
     let latest = || numbers.map(|number| instant_of(number, now)).max();
@@ -57,7 +55,6 @@ pub fn retry_after(value: &str, now: Timestamp) -> Option<Duration> {
 /// Reads how long it is until a reset: from RFC 3339, also without seconds, an HTTP date, seconds since the Unix epoch
 /// (milliseconds, microseconds or nanoseconds if that would be after the year 5000), or, if that would be before 2001, seconds from
 /// now. `now`: by the upstream's clock.
-#[must_use]
 pub fn reset(value: &str, now: Timestamp) -> Reset {
     match instant(value, now) {
         None => Reset::Unreadable,
@@ -140,7 +137,6 @@ fn minutes(value: &str) -> Option<Timestamp> {
 }
 
 /// Reads a date as HTTP writes it, also in its obsolete forms.
-#[must_use]
 pub fn http_date(value: &str) -> Option<Timestamp> {
     let of_mail = || DateTime::parse_from_rfc2822(value).ok();
     let at = httpdate::parse_http_date(value).map(DateTime::<Utc>::from);

@@ -23,7 +23,6 @@ pub enum UpstreamClock {
 
 impl UpstreamClock {
     /// Compares the `Date` of a response with when its request was sent and when the response was read.
-    #[must_use]
     pub fn read(date: Option<Timestamp>, sent: Timestamp, received: Timestamp) -> Self {
         match date {
             Some(date) if date + PRECISION < sent => Self::Behind(received.since(date)),

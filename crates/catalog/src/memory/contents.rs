@@ -102,7 +102,6 @@ impl Contents {
     }
 
     /// How many records a page has.
-    #[must_use]
     pub fn record_count(&self, page: PageNumber) -> usize {
         match self.pages.get(page) {
             Some((_, PageRecords::Listed(ids))) => ids.len(),

@@ -60,7 +60,6 @@ struct Pool {
 impl Postgres {
     /// The database at a URL, the schema of the catalog in it, and how many connections to it this process makes at most.
     /// Connects to nothing yet.
-    #[must_use]
     pub fn new(
         url: &PostgresUrl,
         password: Option<SecretSource>,
@@ -77,7 +76,6 @@ impl Postgres {
     }
 
     /// The same database, by one connection of its own.
-    #[must_use]
     pub fn with_one_connection(&self) -> Self {
         Self::from_pool(Pool {
             shown: self.pool.shown.clone(),
@@ -95,13 +93,11 @@ impl Postgres {
     }
 
     /// The schema of the catalog. Its name needs no quotes.
-    #[must_use]
     pub fn schema(&self) -> &str {
         &self.pool.schema
     }
 
     /// The URL without its password, for messages.
-    #[must_use]
     pub fn shown(&self) -> &str {
         &self.pool.shown
     }
@@ -115,7 +111,6 @@ impl Postgres {
     }
 
     /// An error of this database as callers of the catalog see it.
-    #[must_use]
     pub fn error(&self, error: PostgresError) -> CatalogError {
         error.at(self.shown())
     }

@@ -38,7 +38,6 @@ pub enum PostgresError {
 
 impl PostgresError {
     /// Whether the server chose this transaction to end a deadlock or a conflict. The same transaction can succeed at once.
-    #[must_use]
     pub fn is_conflict(&self) -> bool {
         let conflicts = [
             SqlState::T_R_DEADLOCK_DETECTED,
@@ -48,26 +47,22 @@ impl PostgresError {
     }
 
     /// Whether the role has no right to the operation.
-    #[must_use]
     pub fn is_denied(&self) -> bool {
         self.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
     }
 
     /// Whether the server ended the statement because it took too long.
-    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.code() == Some(&SqlState::QUERY_CANCELED)
     }
 
     /// Whether a table, or the schema, does not exist.
-    #[must_use]
     pub fn is_missing_table(&self) -> bool {
         let missing = [SqlState::UNDEFINED_TABLE, SqlState::INVALID_SCHEMA_NAME];
         self.code().is_some_and(|code| missing.contains(code))
     }
 
     /// Whether the connection it happened on may be of no further use.
-    #[must_use]
     pub fn ends_connection(&self) -> bool {
         match self {
             Self::Statement(error) => {

@@ -87,7 +87,6 @@ enum Release {
 impl RowLeases {
     /// The leases of this process in a database, each for `length` after it was confirmed. Must be called within a runtime, for the
     /// task that renews them.
-    #[must_use]
     pub fn new(database: &Postgres, length: Duration) -> Self {
         let (releases, requests) = mpsc::unbounded_channel();
         let held = Held::default();

@@ -24,7 +24,6 @@ impl TimeFormat {
     }
 
     /// A format for writing; `None` if the text is not one.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let is_format =
             !text.is_empty() && StrftimeItems::new(text).all(|item| !matches!(item, Item::Error));
@@ -32,7 +31,6 @@ impl TimeFormat {
     }
 
     /// Whether texts in this format can be read: they have at least the year, and no zone by its name.
-    #[must_use]
     pub fn can_be_read(&self) -> bool {
         let text = Moment::at(SAMPLE).written(self);
         let read = Moment::by(self, &text).filter(|_| !self.0.contains("%Z"));

@@ -76,7 +76,6 @@ impl Response {
     }
 
     /// A response that arrived completely.
-    #[must_use]
     pub fn new(status: StatusCode, headers: HeaderMap, body: Vec<u8>) -> Self {
         Self {
             status,

@@ -33,7 +33,6 @@ const MESSAGES: [&str; 7] = [
 ///
 /// The status of a truncated response decides nothing, since the missing part may say more: it is requested again, unless its
 /// headers or the part that arrived match a rule.
-#[must_use]
 pub fn failure_of(answer: &Response, rules: &[Rule], now: Timestamp) -> Failure {
     failure_in(answer, &document(answer), rules, now)
 }

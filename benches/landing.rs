@@ -4,19 +4,21 @@
 //! `cargo bench --bench landing`
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod place;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use comfy_table::Table;
-use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
-use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef};
-use ingest_config::{Config, Records, Sources};
-use ingest_quota::{Timestamp, Units};
+use ingest_catalog::{Catalog, Landing, PassEnd, PassRef};
+use ingest_config::Job;
+use ingest_quota::Timestamp;
 use ingest_sqlite as sqlite;
 use rusqlite::{Connection, TransactionBehavior, params};
 use serde_json::{Value, json};
+
+use place::figures::{median, table};
 
 /// Pages of 50, as the upstream serves them.
 const PAGE: usize = 50;
@@ -41,19 +43,31 @@ fn measure(pages: usize) {
 async fn run(pages: usize) {
     let dir = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(&dir.path().join("catalog.db")).unwrap();
+    let job = place::trending(&place::shipped_with(&[]));
     let mut bare = Bare::open(&dir.path().join("bare.db"));
     let walked: Vec<Vec<Record>> = (0..pages).map(page).collect();
     println!(
         "{} bytes a record, {PAGE} records a page, {pages} pages",
         walked[0][0].body.to_string().len()
     );
-    let first = side_by_side(&catalog, &mut bare, &walked, 0).await;
-    let again = side_by_side(&catalog, &mut bare, &seen_again(&walked), 1).await;
-    println!(
-        "{}",
-        landing_table(&[("first seen", first), ("seen again", again)])
-    );
-    println!("{}", files_table(dir.path()));
+    let mut table = table(&[
+        "page of 50",
+        "catalog, median ms",
+        "bare, median ms",
+        "catalog, records/s",
+        "bare, records/s",
+        "rate",
+    ]);
+    for (walk, name) in ["first seen", "seen again"].into_iter().enumerate() {
+        let pages = if walk == 0 {
+            walked.clone()
+        } else {
+            seen_again(&walked)
+        };
+        let times = side_by_side(&catalog, &job, &mut bare, &pages, walk).await;
+        table.add_row(row(name, &times));
+    }
+    println!("{table}");
 }
 
 /// How long each page took, in the catalog and bare.
@@ -66,6 +80,7 @@ struct Times {
 /// Turn by turn, so that whatever else the machine does meets both.
 async fn side_by_side(
     catalog: &Catalog,
+    job: &Job,
     bare: &mut Bare,
     pages: &[Vec<Record>],
     walk: usize,
@@ -73,13 +88,13 @@ async fn side_by_side(
     let mut times = Times::default();
     let mut pass = None;
     for (number, records) in pages.iter().enumerate() {
-        let rows = rows(records);
+        let rows = rows(job, records);
         let begun = Instant::now();
         bare.write(&rows, walk, number);
         times.written.push(begun.elapsed());
         times
             .landed
-            .push(land(catalog, &mut pass, records, walk, number).await);
+            .push(land(catalog, job, &mut pass, (records, walk, number)).await);
     }
     times
 }
@@ -87,10 +102,9 @@ async fn side_by_side(
 /// Four pages make a pass, which `pass` remembers.
 async fn land(
     catalog: &Catalog,
+    job: &Job,
     pass: &mut Option<PassRef>,
-    records: &[Record],
-    walk: usize,
-    number: usize,
+    (records, walk, number): (&[Record], usize, usize),
 ) -> Duration {
     if number.is_multiple_of(4)
         && let Some(mut ended) = pass.take()
@@ -102,35 +116,8 @@ async fn land(
     let begun = || PassRef::new("trending", &region, None, at(walk));
     let mut of_page = pass.take().unwrap_or_else(begun);
     let landing = Landing {
-        id: uuid::Uuid::now_v7(),
-        pass: of_page.clone(),
-        step: 0,
-        upstream: "youtube".into(),
-        call: "videos.list".into(),
-        kind: kind(),
-        names: Vec::new(),
-        records: records.to_vec(),
-        request: "request".into(),
         next: Some(format!("cursor-{number}")),
-        list: ListSoFar::default(),
-        cut: false,
-        at_known: AtKnown::Ignore,
-        removed: Vec::new(),
-        lasting: None,
-        greatest: None,
-        empty_pages: 0,
-        requested: Vec::new(),
-        absent_at: None,
-        batch: None,
-        since: None,
-        doubts: Vec::new(),
-        if_repeats: None,
-        relists: false,
-        requests: 1,
-        units: [("daily".to_owned(), Units::new(1))].into_iter().collect(),
-        tag: None,
-        now: at(walk),
-        latest: at(walk),
+        ..place::page(job, &of_page, records.to_vec(), at(walk))
     };
     let landing = Arc::new(landing);
     let begun = Instant::now();
@@ -225,8 +212,8 @@ impl Bare {
     }
 }
 
-fn rows(records: &[Record]) -> Vec<Row> {
-    let kind = kind();
+fn rows(job: &Job, records: &[Record]) -> Vec<Row> {
+    let kind = job.steps[0].call.records.as_ref().unwrap();
     let text = |record: &Record| {
         kind.text
             .iter()
@@ -244,75 +231,19 @@ fn rows(records: &[Record]) -> Vec<Row> {
         .collect()
 }
 
-fn landing_table(figures: &[(&str, Times)]) -> Table {
-    let mut table = Table::new();
-    table.set_header([
-        "page of 50",
-        "catalog, median",
-        "bare, median",
-        "catalog, records/s",
-        "bare, records/s",
-        "rate",
-    ]);
-    for (name, Times { landed, written }) in figures {
-        let rate = |times: &[Duration]| {
-            (times.len() * PAGE) as f64 / times.iter().sum::<Duration>().as_secs_f64()
-        };
-        table.add_row([
-            (*name).to_owned(),
-            shown(median(landed)),
-            shown(median(written)),
-            format!("{:.0}", rate(landed)),
-            format!("{:.0}", rate(written)),
-            format!(
-                "{:.2}",
-                median(written).as_secs_f64() / median(landed).as_secs_f64()
-            ),
-        ]);
-    }
-    table
-}
-
-fn files_table(dir: &Path) -> Table {
-    let mut table = Table::new();
-    table.set_header(["what is in the file", "MiB"]);
-    let connection = Connection::open(dir.join("catalog.db")).unwrap();
-    let bytes = |sql: &str| -> i64 { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
-    let all = bytes("select page_count * page_size from pragma_page_count, pragma_page_size");
-    let bodies = bytes("select sum(length(cast(body as blob))) from record");
-    let words = bytes("select sum(length(cast(text as blob))) from record_words");
-    let index = bytes("select sum(length(block)) from record_text_data");
-    for (part, bytes) in [
-        ("bodies of records", bodies),
-        (
-            "rows, other indices, free space",
-            all - bodies - words - index,
-        ),
-        ("words of records", words),
-        ("full-text index", index),
-    ] {
-        table.add_row([
-            part.to_owned(),
-            format!("{:.1}", bytes as f64 / 1_048_576.0),
-        ]);
-    }
-    table
-}
-
-/// The records of the shipped `videos.list`.
-fn kind() -> Arc<Records> {
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
-    let config = Config::load(&Sources {
-        path: Some(shipped),
-        sets: Vec::new(),
-    })
-    .unwrap();
-    let job = config
-        .jobs
-        .iter()
-        .find(|job| job.name == "trending")
-        .unwrap();
-    Arc::clone(job.steps[0].call.records.as_ref().unwrap())
+fn row(name: &str, Times { landed, written }: &Times) -> [String; 6] {
+    let rate = |times: &[Duration]| {
+        (times.len() * PAGE) as f64 / times.iter().sum::<Duration>().as_secs_f64()
+    };
+    let [catalog, bare] = [landed, written].map(|times| median(times).as_secs_f64() * 1e3);
+    [
+        name.to_owned(),
+        format!("{catalog:.2}"),
+        format!("{bare:.2}"),
+        format!("{:.0}", rate(landed)),
+        format!("{:.0}", rate(written)),
+        format!("{:.2}", bare / catalog),
+    ]
 }
 
 /// Other counts under the same texts, which is what most of an hour's changes are.
@@ -374,14 +305,4 @@ impl Dice {
 
 fn at(hours: usize) -> Timestamp {
     Timestamp::from_micros(1_772_366_400_000_000) + Duration::from_secs(3_600 * hours as u64)
-}
-
-fn median(times: &[Duration]) -> Duration {
-    let mut sorted = times.to_vec();
-    sorted.sort();
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
-}
-
-fn shown(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1_000.0)
 }

@@ -12,52 +12,34 @@
 
 mod place;
 
-use std::time::Duration;
+use place::figures::{Measured, millis, table};
+use place::{Place, Size};
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
-use place::{Measured, Place, Size};
-
-/// A report, its arguments, and the milliseconds that it may take.
-type Report<'a> = (&'a str, &'a [&'a str], u64);
-
-const REPORTS: &[Report<'_>] = &[
-    ("status", &["status"], 50),
-    ("--dry-run, all due", &["--region", "all", "--dry-run"], 50),
-    ("search, one hit", &["search", "rare123"], 300),
-    ("search, a thousand hits", &["search", "word17"], 300),
-    ("search, every record", &["search", "common"], 300),
-    ("search, two words of all", &["search", "common about"], 300),
-    (
-        "search, words never together",
-        &["search", "word1 word2"],
-        300,
-    ),
-    ("search, a beginning of all", &["search", "r*"], 300),
-    ("search, three of them", &["search", "r* c* a*"], 300),
-    (
-        "search, in a region",
-        &["search", "common", "--region", "AB"],
-        300,
-    ),
-    (
-        "search, since",
-        &["search", "common", "--since", "92m"],
-        300,
-    ),
-    (
-        "search, a kind without records",
-        &["search", "common", "--kind", "channel"],
-        300,
-    ),
+/// The arguments of a report, and the milliseconds that it may take.
+const REPORTS: &[(&str, u64)] = &[
+    ("status", 50),
+    ("--region all --dry-run", 50),
+    // One hit, a thousand hits, every record, two words of all, words that are never together, beginnings of all.
+    ("search rare123", 300),
+    ("search word17", 300),
+    ("search common", 300),
+    ("search common about", 300),
+    ("search word1 word2", 300),
+    ("search r*", 300),
+    ("search r* c* a*", 300),
+    ("search common --region AB", 300),
+    ("search common --since 92m", 300),
+    ("search common --kind channel", 300),
 ];
 
+const FORECAST: &str = "forecast --region all --schedule hourly --set credentials.youtube.limits.daily.quota=10000 --days";
 /// The milliseconds that a forecast of a week of hourly runs may take, over so many regions.
-const FORECAST: (usize, u64) = (250, 8_000);
+const FORECAST_WANTED: (usize, u64) = (250, 8_000);
 
 fn main() {
     let given = std::env::args().skip(1).find_map(|word| word.parse().ok());
-    measure(given.unwrap_or(1_000_000), 10_000, (FORECAST.0, "7"), 21);
+    let forecast = (FORECAST_WANTED.0, "7");
+    measure(given.unwrap_or(1_000_000), 10_000, forecast, 21);
 }
 
 /// The same over little, once: whether it still works.
@@ -77,60 +59,32 @@ fn measure(records: usize, charges: i64, (regions, days): (usize, &str), times: 
             ..Size::default()
         }))
     };
-    let mut table = Table::new();
     let title = format!("{charges} charges, {records} records");
-    table.load_style(ASCII_MARKDOWN).set_header([
-        title.as_str(),
-        "wanted ms",
-        "median ms",
-        "worst ms",
-        "MB",
-    ]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut table = table(&[&title, "wanted ms", "median ms", "worst ms", "MB"]);
     let place = filled(8, records);
-    for report in REPORTS {
-        table.add_row(row(&place, report, times));
+    for (report, wanted) in REPORTS {
+        table.add_row(row(&place, report, *wanted, times));
     }
+    let place = filled(regions, regions);
+    let forecast = format!("{FORECAST} {days}");
+    let [_, cells @ ..] = row(&place, &forecast, FORECAST_WANTED.1, times.min(3));
     let name = format!("forecast of {days} days, {regions} regions");
-    let forecast: &[&str] = &[
-        "forecast",
-        "--region",
-        "all",
-        "--schedule",
-        "hourly",
-        "--days",
-        days,
-        "--set",
-        "credentials.youtube.limits.daily.quota=10000",
-    ];
-    let [_, cells @ ..] = row(
-        &filled(regions, regions),
-        &("", forecast, FORECAST.1),
-        times.min(3),
-    );
     table.add_row([name].into_iter().chain(cells));
     println!("{table}");
 }
 
-fn row(place: &Place, (name, arguments, wanted): &Report<'_>, times: usize) -> [String; 5] {
-    let mut runs: Vec<Measured> = (0..times).map(|_| place.measure(arguments)).collect();
+fn row(place: &Place, report: &str, wanted: u64, times: usize) -> [String; 5] {
+    let arguments: Vec<&str> = report.split(' ').collect();
+    let mut runs: Vec<Measured> = (0..times).map(|_| place.measure(&arguments)).collect();
     runs.sort_by_key(|run| run.took);
     let (median, worst) = (&runs[times / 2], &runs[times - 1]);
-    assert!(
-        runs.iter().all(|run| run.exit == "0"),
-        "{arguments:?}: {runs:?}"
-    );
+    let are_fine = runs.iter().all(|run| run.exit == "0");
+    assert!(are_fine, "{report}: {runs:?}");
     [
-        (*name).to_owned(),
+        report.to_owned(),
         wanted.to_string(),
         millis(median.took),
         millis(worst.took),
         format!("{:.0}", median.megabytes),
     ]
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1e3)
 }

@@ -5,24 +5,6 @@ use super::grown::{Grows, Growth, Rule, Taken};
 use super::place::server::Server;
 use super::place::{Place, Size};
 use super::servers::{FILES, Servers, Stores};
-use Thing::{Charges, Old, Open, Passes, Records, Regions};
-
-/// What there is more of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thing {
-    /// Regions with a pass of a few records each.
-    Regions,
-    /// Records, each fortieth of a thousand with a pass.
-    Records,
-    /// Charges in the window.
-    Charges,
-    /// Regions whose pass is open.
-    Open,
-    /// Passes of the last days.
-    Passes,
-    /// Passes of a time that nothing asks for.
-    Old,
-}
 
 const SIZE: Size = Size {
     regions: 8,
@@ -32,270 +14,113 @@ const SIZE: Size = Size {
     before: (0, 0),
 };
 
-/// A thing, its name, and the size at so many times of it.
-type More = (Thing, &'static str, fn(usize) -> Size);
+/// A thing, and the size at so many times of it.
+type More = (&'static str, fn(usize) -> Size);
 
+/// What there can be more of.
 const THINGS: &[More] = &[
-    (Regions, "regions", |times| Size {
+    // Each with a pass of a few records.
+    ("regions", |times| Size {
         regions: 30 * times,
         records: 150 * times,
         ..SIZE
     }),
-    (Records, "records", |times| Size {
+    // Each fortieth of a thousand with a pass.
+    ("records", |times| Size {
         records: 8_000 * times,
         ..SIZE
     }),
-    (Charges, "charges", |times| Size {
+    // In the window.
+    ("charges", |times| Size {
         charges: 5_000 * i64::try_from(times).unwrap(),
         ..SIZE
     }),
-    (Open, "open passes", |times| Size {
+    // Regions whose pass is open.
+    ("open", |times| Size {
         regions: 240,
         records: 240,
         open: 30 * times,
         ..SIZE
     }),
-    (Passes, "passes", |times| Size {
+    // Passes of the last days.
+    ("passes", |times| Size {
         before: (2_000 * i64::try_from(times).unwrap(), 1),
         ..SIZE
     }),
-    (Old, "older passes", |times| Size {
+    // Passes of a time that nothing asks for.
+    ("old", |times| Size {
         before: (2_000 * i64::try_from(times).unwrap(), 60),
         ..SIZE
     }),
 ];
 
-/// A command or a view, and with what it may grow.
+/// A command on each line, or the path of a view; behind it what its time may grow with; behind that what the statements may grow
+/// with that servers execute: for what is asked for all at once, or page by page.
+///
+/// In this order: those that write come last. NEW is a directory that does not exist yet, ACCOUNT the account of the credential.
+/// What no job spent is in the charges, so `history` may grow with them; so may a run with nothing due, which reports its limits.
+const COMMANDS: &str = "
+    status                                               | regions charges open passes
+    status --limits                                      | regions charges passes
+    history --since 30d                                  | regions records charges open passes
+    history --since 3h                                   | regions open
+    search common                                        | regions records open
+    search rare77                                        | regions
+    search nowhere                                       | regions
+    search common --region AB                            | regions records open
+    export --kind video                                  | regions records open | records open
+    export --kind video --since 1min                     | regions records open | open
+    --region all --dry-run                               | regions charges open passes
+    --region AA --dry-run                                | regions charges
+    forecast --region all --schedule hourly --days 2     | regions charges open
+    forecast --region all --schedule hourly --days 2 --set credentials.youtube.limits.daily.quota=3000 | regions charges open
+    check                                                | regions
+    backup NEW                                           | regions records charges open passes old
+    --region all --job trending --set jobs.trending.every=\"30d\" | regions charges open
+    charge youtube videos.list                           | regions
+    release nothing                                      | regions
+    reopen ACCOUNT daily                                 | regions charges
+    --region AA --job trending --set jobs.trending.every=\"1ms\" | regions charges
+    repair                                               | regions records charges open passes old | regions records open";
+
+/// Views of `ingest serve`.
+const VIEWS: &str = "
+    /                                                    | regions charges open passes
+    /history?account=ACCOUNT&limit=daily                 | regions records charges open passes
+    /search?q=common                                     | regions records open
+    /search?kind=video                                   | regions records open
+    /record?upstream=youtube&kind=video&id=v77           |
+    /history                                             | regions records charges open passes
+    /plan?schedule=hourly                                | regions charges open
+    /metrics                                             | regions charges open
+    /api/v1/status                                       | regions charges open
+    /api/v1/history?since=3h                             | regions open
+    /api/v1/search?q=rare77                              |
+    /api/v1/records/video?limit=5                        |
+    /api/v1/records/video/v77                            |";
+
+/// A command or a view, and whether its time and its statements may grow with a thing.
 struct Act {
-    name: &'static str,
-    arguments: &'static [&'static str],
-    time: &'static [Thing],
-    /// Servers are asked for all of something at once, or page by page.
-    statements: &'static [Thing],
+    what: &'static str,
+    time: Grows,
+    statements: Grows,
 }
 
-const fn act(
-    name: &'static str,
-    arguments: &'static [&'static str],
-    time: &'static [Thing],
-    statements: &'static [Thing],
-) -> Act {
-    Act {
-        name,
-        arguments,
-        time,
-        statements,
-    }
+fn acts(table: &'static str, thing: &str) -> impl Iterator<Item = Act> {
+    table.trim().lines().map(move |line| {
+        let mut columns = line.split('|');
+        let what = columns.next().unwrap().trim();
+        let [time, statements] = [(); 2].map(|()| {
+            let mut things = columns.next().unwrap_or_default().split_whitespace();
+            Grows::with(things.any(|one| one == thing))
+        });
+        Act {
+            what,
+            time,
+            statements,
+        }
+    })
 }
-
-const NEVER_DUE: &str = "jobs.trending.every=\"30d\"";
-const DUE: &str = "jobs.trending.every=\"1ms\"";
-/// A directory that does not exist yet.
-const NEW: &str = "NEW";
-
-/// In this order: those that write come last.
-const COMMANDS: &[Act] = &[
-    act(
-        "status",
-        &["status"],
-        &[Regions, Charges, Open, Passes],
-        &[],
-    ),
-    act(
-        "status --limits",
-        &["status", "--limits"],
-        &[Regions, Charges, Passes],
-        &[],
-    ),
-    act(
-        "history",
-        // What no job spent is in the charges.
-        &["history", "--since", "30d"],
-        &[Regions, Records, Charges, Open, Passes],
-        &[],
-    ),
-    act(
-        "history of 3 hours",
-        &["history", "--since", "3h"],
-        &[Regions, Open],
-        &[],
-    ),
-    act(
-        "search, every record",
-        &["search", "common"],
-        &[Regions, Records, Open],
-        &[],
-    ),
-    act("search, one record", &["search", "rare77"], &[Regions], &[]),
-    act("search, none", &["search", "nowhere"], &[Regions], &[]),
-    act(
-        "search in a region",
-        &["search", "common", "--region", "AB"],
-        &[Regions, Records, Open],
-        &[],
-    ),
-    act(
-        "export",
-        &["export", "--kind", "video"],
-        &[Regions, Records, Open],
-        &[Records, Open],
-    ),
-    act(
-        "export, changed",
-        &["export", "--kind", "video", "--since", "1min"],
-        &[Regions, Records, Open],
-        &[Open],
-    ),
-    act(
-        "preview",
-        &["--region", "all", "--dry-run"],
-        &[Regions, Charges, Open, Passes],
-        &[],
-    ),
-    act(
-        "preview of a region",
-        &["--region", "AA", "--dry-run"],
-        &[Regions, Charges],
-        &[],
-    ),
-    act("forecast", FORECAST, &[Regions, Charges, Open], &[]),
-    act(
-        "forecast at a limit",
-        FORECAST_AT_A_LIMIT,
-        &[Regions, Charges, Open],
-        &[],
-    ),
-    act("check", &["check"], &[Regions], &[]),
-    act(
-        "backup",
-        &["backup", NEW],
-        &[Regions, Records, Charges, Open, Passes, Old],
-        &[],
-    ),
-    act(
-        "nothing due",
-        // The limits that a run reports are read from the charges of a server.
-        &["--region", "all", "--job", "trending", "--set", NEVER_DUE],
-        &[Regions, Charges, Open],
-        &[],
-    ),
-    act(
-        "charge",
-        &["charge", "youtube", "videos.list"],
-        &[Regions],
-        &[],
-    ),
-    act("release", &["release", "nothing"], &[Regions], &[]),
-    act(
-        "reopen",
-        &["reopen", ACCOUNT, "daily"],
-        &[Regions, Charges],
-        &[],
-    ),
-    act(
-        "run of a region",
-        &["--region", "AA", "--job", "trending", "--set", DUE],
-        &[Regions, Charges],
-        &[],
-    ),
-    act(
-        "repair",
-        &["repair"],
-        &[Regions, Records, Charges, Open, Passes, Old],
-        &[Regions, Records, Open],
-    ),
-];
-/// The account of the credential.
-const ACCOUNT: &str = "ACCOUNT";
-
-const FORECAST: &[&str] = &[
-    "forecast",
-    "--region",
-    "all",
-    "--schedule",
-    "hourly",
-    "--days",
-    "2",
-];
-/// A tenth of the regions completes, and a limit stops the others.
-const FORECAST_AT_A_LIMIT: &[&str] = &[
-    "forecast",
-    "--region",
-    "all",
-    "--schedule",
-    "hourly",
-    "--days",
-    "2",
-    "--set",
-    "credentials.youtube.limits.daily.quota=3000",
-];
-
-/// Views of `ingest serve`; the argument is the path.
-const VIEWS: &[Act] = &[
-    act("/", &["/"], &[Regions, Charges, Open, Passes], &[]),
-    act(
-        "/history of a limit",
-        &["/history?account=ACCOUNT&limit=daily"],
-        &[Regions, Records, Charges, Open, Passes],
-        &[],
-    ),
-    act(
-        "/search",
-        &["/search?q=common"],
-        &[Regions, Records, Open],
-        &[],
-    ),
-    act(
-        "/search without words",
-        &["/search?kind=video"],
-        &[Regions, Records, Open],
-        &[],
-    ),
-    act(
-        "/record",
-        &["/record?upstream=youtube&kind=video&id=v77"],
-        &[],
-        &[],
-    ),
-    act(
-        "/history",
-        &["/history"],
-        &[Regions, Records, Charges, Open, Passes],
-        &[],
-    ),
-    act(
-        "/plan",
-        &["/plan?schedule=hourly"],
-        &[Regions, Charges, Open],
-        &[],
-    ),
-    act("/metrics", &["/metrics"], &[Regions, Charges, Open], &[]),
-    act(
-        "/api/v1/status",
-        &["/api/v1/status"],
-        &[Regions, Charges, Open],
-        &[],
-    ),
-    act(
-        "/api/v1/history",
-        &["/api/v1/history?since=3h"],
-        &[Regions, Open],
-        &[],
-    ),
-    act("/api/v1/search", &["/api/v1/search?q=rare77"], &[], &[]),
-    act(
-        "/api/v1/records",
-        &["/api/v1/records/video?limit=5"],
-        &[],
-        &[],
-    ),
-    act(
-        "/api/v1/records/ID",
-        &["/api/v1/records/video/v77"],
-        &[],
-        &[],
-    ),
-];
 
 /// Measures everything over files, and then the same over servers.
 pub fn measure(
@@ -305,7 +130,7 @@ pub fn measure(
     is_part: impl Fn(&str) -> bool,
 ) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for (thing, name, size) in THINGS {
+    for (name, size) in THINGS {
         if !is_part(name) {
             continue;
         }
@@ -313,7 +138,7 @@ pub fn measure(
             .iter()
             .map(|times| runtime.block_on(Place::filled(size(*times))));
         let mut places: Vec<Place> = filled.collect();
-        measure_over(growth, (*thing, name), &places, (FILES, 3));
+        measure_over(growth, name, &places, (FILES, 3));
         let stores = servers.both();
         let rule = Rule {
             name: "catalog copy",
@@ -326,7 +151,7 @@ pub fn measure(
             taken.push(stores.take(&runtime, place, size(*times).charges));
         }
         growth.add(&rule, &taken);
-        measure_over(growth, (*thing, name), &places, (stores, 3));
+        measure_over(growth, name, &places, (stores, 3));
         growth.print();
     }
 }
@@ -342,57 +167,56 @@ pub fn shortened(growth: &mut Growth) {
         before: (2, 1),
     };
     let places = [runtime.block_on(Place::filled(little))];
-    measure_over(growth, (Regions, "nothing"), &places, (FILES, 1));
+    measure_over(growth, "nothing", &places, (FILES, 1));
 }
 
 fn measure_over(
     growth: &mut Growth,
-    (thing, name): (Thing, &str),
+    thing: &str,
     places: &[Place],
     (stores, tries): (Stores<'_>, usize),
 ) {
-    let over = format!("{name}, {}", stores.name);
-    let rule = |act: &Act, time| Rule {
-        name: act.name,
-        over: &over,
-        time,
-        statements: Grows::with(act.statements.contains(&thing)),
+    let over = format!("{thing}, {}", stores.name);
+    let mut measure = |act: &Act, take: &dyn Fn(usize) -> Taken| {
+        let rule = Rule {
+            name: act.what,
+            over: &over,
+            time: act.time,
+            statements: act.statements,
+        };
+        growth.measure(&[rule], tries, |at| vec![take(at)]);
     };
-    for act in COMMANDS {
-        let time = Grows::with(act.time.contains(&thing));
-        growth.measure(&[rule(act, time)], tries, |at| {
-            vec![command(&places[at], act, stores)]
-        });
+    for act in acts(COMMANDS, thing) {
+        measure(&act, &|at| command(&places[at], act.what, stores));
     }
     let servers: Vec<Server> = places.iter().map(Server::start).collect();
-    for act in VIEWS {
-        let time = Grows::with(act.time.contains(&thing));
-        growth.measure(&[rule(act, time)], tries, |at| {
-            vec![view(&places[at], &servers[at], act, stores)]
+    for act in acts(VIEWS, thing) {
+        measure(&act, &|at| {
+            view(&places[at], &servers[at], act.what, stores)
         });
     }
 }
 
-fn command(place: &Place, act: &Act, stores: Stores<'_>) -> Taken {
+fn command(place: &Place, command: &str, stores: Stores<'_>) -> Taken {
     let new = tempfile::tempdir().unwrap();
     let account = account(place);
-    let arguments = act.arguments.iter().map(|argument| match *argument {
-        NEW => new.path().to_str().unwrap(),
-        ACCOUNT => &account,
+    let arguments = command.split_whitespace().map(|argument| match argument {
+        "NEW" => new.path().to_str().unwrap(),
+        "ACCOUNT" => &account,
         other => other,
     });
     let arguments: Vec<&str> = arguments.collect();
     stores.taken(|| {
         let measured = place.measure(&arguments);
         // Nothing has the id that is released: a file says so, and a server keeps it in case the charge comes late.
-        let is_fine = measured.exit == "0" || act.name == "release";
-        assert!(is_fine, "{arguments:?}: {measured:?}");
+        let is_fine = measured.exit == "0" || command.starts_with("release");
+        assert!(is_fine, "{command}: {measured:?}");
         measured
     })
 }
 
-fn view(place: &Place, server: &Server, act: &Act, stores: Stores<'_>) -> Taken {
-    let path = act.arguments[0].replace(ACCOUNT, &account(place));
+fn view(place: &Place, server: &Server, path: &str, stores: Stores<'_>) -> Taken {
+    let path = path.replace("ACCOUNT", &account(place));
     // What a server took once it keeps, so its memory says nothing of one view.
     Taken {
         megabytes: 0.0,

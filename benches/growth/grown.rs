@@ -2,6 +2,8 @@
 
 use comfy_table::Table;
 
+use super::place::figures::table;
+
 /// The largest exponent of what may grow with a size: the logarithm that a search in a tree adds is below it.
 const MOST: f64 = 1.15;
 /// The largest exponent, from the smallest size to the largest, of what must not depend on a size.
@@ -75,7 +77,7 @@ impl Growth {
         Self {
             times: times.to_vec(),
             nothing,
-            table: table(),
+            table: table(HEADS),
             too_fast: Vec::new(),
         }
     }
@@ -127,7 +129,7 @@ impl Growth {
 
     /// Prints what was measured since the last time.
     pub fn print(&mut self) {
-        println!("{}", std::mem::replace(&mut self.table, table()));
+        println!("{}", std::mem::replace(&mut self.table, table(HEADS)));
     }
 
     /// Fails if something grows too fast.
@@ -228,20 +230,13 @@ fn exponent(size: f64, grown: f64) -> f64 {
     if exponent.is_finite() { exponent } else { 0.0 }
 }
 
-fn table() -> Table {
-    let mut table = Table::new();
-    let heads = [
-        "what",
-        "over more",
-        "ms of processors",
-        "exponents",
-        "MB",
-        "exponents",
-        "statements",
-        "exponents",
-    ];
-    table
-        .load_style(comfy_table::presets::ASCII_MARKDOWN)
-        .set_header(heads);
-    table
-}
+const HEADS: &[&str] = &[
+    "what",
+    "over more",
+    "ms of processors",
+    "exponents",
+    "MB",
+    "exponents",
+    "statements",
+    "exponents",
+];

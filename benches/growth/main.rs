@@ -26,7 +26,7 @@ mod servers;
 use std::process::Command;
 
 use grown::Growth;
-use place::measured;
+use place::figures::measured;
 use servers::Servers;
 
 fn main() {

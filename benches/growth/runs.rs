@@ -10,7 +10,8 @@ use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
 use serde_json::json;
 
 use super::grown::{Grows, Growth, Rule, Taken};
-use super::place::{code, measured};
+use super::place::code;
+use super::place::figures::measured;
 use super::servers::{FILES, Servers, Stores};
 
 /// The records of a page.

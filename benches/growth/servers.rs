@@ -11,7 +11,8 @@ use ingest_testing::redis_server::{RedisServer, ledger_config};
 use tokio::runtime::Runtime;
 
 use super::grown::Taken;
-use super::place::{Measured, Place};
+use super::place::Place;
+use super::place::figures::Measured;
 
 pub struct Servers {
     postgres: PostgresServer,

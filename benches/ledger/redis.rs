@@ -1,25 +1,17 @@
 //! One charge in Redis, beside a sorted set with a member for each unit: the time in the server, and the bytes.
 
-use std::sync::Arc;
-
 use comfy_table::Table;
 use ingest_ledger::fresh_id;
+use ingest_testing::redis_server::RedisServer;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script, cmd};
 
-use super::books::{Books, DAY, Room};
-use super::machine::{Clock, Machine};
-use super::table::{Plan, table};
-use ingest_testing::redis_server::RedisServer;
-use uuid::Uuid;
+use super::Plan;
+use super::books::{Books, Clock, DAY, Room, Store};
+use super::figures::table;
 
-/// By the caller's clock; where it tells none, by Redis' own.
 const MEMBER_A_UNIT: &str = "
     local now, window, quota, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-    if not now then
-        local time = redis.call('TIME')
-        now = time[1] * 1000000 + time[2]
-    end
     redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - window)
     if redis.call('ZCARD', KEYS[1]) + cost > quota then return 0 end
     local members = {}
@@ -42,14 +34,11 @@ enum Held {
 
 enum Way {
     Ours(Box<Books>),
-    /// The key of a sorted set; when its next charge is made, in microseconds, or `None` by Redis' clock; how much later each is.
-    Set(&'static str, Option<u64>, u64),
-}
-
-struct Scenario {
-    way: Way,
-    /// Mean microseconds of a call in the server, by turn.
-    server: Vec<f64>,
+    /// When the next charge of the set is made, and how much later each is, in microseconds.
+    Set {
+        now: u64,
+        step: u64,
+    },
 }
 
 struct Bench {
@@ -60,8 +49,7 @@ struct Bench {
 }
 
 /// Times and bytes, each beside what the set takes in the same run.
-pub(crate) async fn charges(plan: &'static Plan) -> [Table; 2] {
-    let server = RedisServer::start();
+pub(crate) async fn beside_a_set(plan: &'static Plan, server: RedisServer) -> [Table; 2] {
     let client = Client::open(server.url().expose().clone()).unwrap();
     let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
     let connection = client.get_multiplexed_async_connection_with_config(&config);
@@ -76,102 +64,83 @@ pub(crate) async fn charges(plan: &'static Plan) -> [Table; 2] {
 
 impl Bench {
     async fn times(&mut self) -> Table {
-        let mut times = table([
+        let mut times = table(&[
             "One Redis charge of",
             "units in the window",
             "server µs",
             "times a set",
-            "times a set by Redis' clock",
             "a rejection, times a grant",
         ]);
         for cost in [1, 100] {
-            let held = self.plan.units.iter().copied().map(Held::Units);
+            let held = self.plan.held.iter().copied().map(Held::Units);
             let expiring = self.plan.expiring.iter().copied().map(Held::Expiring);
             for held in held.chain(expiring.filter(|_| cost == 1)) {
-                let [set, by_redis, granted, rejected] = self.side_by_side(cost, held).await;
-                let ratio = |is_measured: bool, time: f64, base: f64| match is_measured {
-                    true => format!("{:.2}", time / base),
-                    false => String::new(),
-                };
-                let (what, is_by_redis, is_rejected) = match held {
-                    Held::Units(units) => (units.to_string(), units > 0, true),
-                    Held::Expiring(charges) => (format!("{charges}, one expires"), false, false),
+                let [set, granted, rejected] = self.side_by_side(cost, held).await;
+                let (what, rejection) = match held {
+                    Held::Units(units) => (units.to_string(), format!("{:.2}", rejected / granted)),
+                    Held::Expiring(charges) => (format!("{charges}, one expires"), String::new()),
                 };
                 times.add_row([
                     cost.to_string(),
                     what,
                     format!("{granted:.1}"),
-                    ratio(true, granted, set),
-                    ratio(is_by_redis, granted, by_redis),
-                    ratio(is_rejected, rejected, granted),
+                    format!("{:.2}", granted / set),
+                    rejection,
                 ]);
             }
         }
         times
     }
 
-    /// Mean microseconds in the server: of a set by the caller's clock, of one by Redis', of a grant, of a rejection.
-    async fn side_by_side(&mut self, cost: u32, held: Held) -> [f64; 4] {
+    /// Mean microseconds in the server: of the set, of a grant, of a rejection.
+    async fn side_by_side(&mut self, cost: u32, held: Held) -> [f64; 3] {
         self.send(&mut cmd("FLUSHALL")).await;
-        let mut scenarios = [
-            self.set("set", false, cost, held).await,
-            self.set("by-redis", true, cost, held).await,
-            self.ours(cost, held, Room::Free).await,
-            self.ours(cost, held, Room::None).await,
+        let mut ways = [
+            (self.set(cost, held).await, Vec::new()),
+            (self.ours(cost, held, Room::Free).await, Vec::new()),
+            (self.ours(cost, held, Room::None).await, Vec::new()),
         ];
-        // They take turns, so that whatever else the machine does slows all of them alike.
-        for turn in 0..self.plan.redis_turns {
-            for scenario in &mut scenarios {
+        for turn in 0..self.plan.turns {
+            for (way, means) in &mut ways {
                 self.send(cmd("CONFIG").arg("RESETSTAT")).await;
-                self.charge(&mut scenario.way, cost, self.plan.redis_burst)
-                    .await;
-                // The first turn warms up.
+                self.charge(way, cost, self.plan.burst).await;
                 if turn > 0 {
-                    scenario.server.push(self.server_time());
+                    means.push(self.server_time());
                 }
             }
         }
-        scenarios.map(|mut scenario| {
-            scenario.server.sort_by(f64::total_cmp);
-            let middle = scenario.server.len() / 2;
-            scenario.server.get(middle).copied().unwrap_or_default()
+        ways.map(|(_, mut means)| {
+            means.sort_by(f64::total_cmp);
+            means.get(means.len() / 2).copied().unwrap_or_default()
         })
     }
 
-    async fn ours(&mut self, cost: u32, held: Held, room: Room) -> Scenario {
+    async fn ours(&mut self, cost: u32, held: Held, room: Room) -> Way {
         let units = u64::from(cost);
-        let books = match held {
-            Held::Units(0) if room == Room::Free => {
-                Books::filled(self.machine(Clock::Told), 0, units, room).await
-            }
+        match held {
+            Held::Units(0) if room == Room::Free => self.empty(units).await.into(),
             Held::Units(held) => {
-                let charges = (held / cost).max(1);
-                Books::filled(self.machine(Clock::Server), charges, units, room).await
+                let store = Store::redis(&self.server, Clock::Server);
+                let books = Books::filled(store, (held / cost).max(1), units, room).await;
+                books.into()
             }
             Held::Expiring(charges) => {
-                let books = Books::filled(self.machine(Clock::Told), 0, units, Room::Free).await;
-                books.every(DAY / charges)
+                let mut way = self.empty(units).await.every(DAY / charges).into();
+                // Until the first has left the window and its grace.
+                let charges = (charges + charges / 50) as usize;
+                self.charge(&mut way, cost, charges).await;
+                way
             }
-        };
-        let mut way = Way::Ours(books.into());
-        if let Held::Expiring(charges) = held {
-            // Until the first has left the window and its grace.
-            self.charge(&mut way, cost, (charges + charges / 50) as usize)
-                .await;
-        }
-        Scenario {
-            way,
-            server: Vec::new(),
         }
     }
 
-    async fn set(
-        &mut self,
-        key: &'static str,
-        is_by_redis: bool,
-        cost: u32,
-        held: Held,
-    ) -> Scenario {
+    /// An account of which nothing is charged, by the clock of the caller.
+    async fn empty(&self, units: u64) -> Books {
+        let store = Store::redis(&self.server, Clock::Told);
+        Books::filled(store, 0, units, Room::Free).await
+    }
+
+    async fn set(&mut self, cost: u32, held: Held) -> Way {
         let day = DAY.as_micros() as u64;
         let (charges, step) = match held {
             // A window that is to stay empty is left behind after each charge.
@@ -179,40 +148,25 @@ impl Bench {
             Held::Units(units) => (units / cost, 10),
             Held::Expiring(charges) => (charges, day / u64::from(charges)),
         };
-        let mut way = Way::Set(key, (!is_by_redis).then_some(2 * day), step);
+        let mut way = Way::Set { now: 2 * day, step };
         self.charge(&mut way, cost, charges as usize).await;
-        Scenario {
-            way,
-            server: Vec::new(),
-        }
-    }
-
-    fn machine(&self, clock: Clock) -> Arc<Machine> {
-        Arc::new(Machine::new(&self.server, clock))
+        way
     }
 
     async fn charge(&mut self, way: &mut Way, cost: u32, times: usize) {
         for _ in 0..times {
             match way {
                 Way::Ours(books) => drop(books.charge().await),
-                Way::Set(key, now, step) => {
-                    let at = now.map(|now| now.to_string()).unwrap_or_default();
-                    *now = now.map(|now| now + *step);
-                    self.charge_set(key, at, cost, fresh_id().to_string()).await;
+                Way::Set { now, step } => {
+                    let mut call = self.script.key("set");
+                    let call = call.arg(*now).arg(DAY.as_micros() as u64).arg(u32::MAX);
+                    let call = call.arg(cost).arg(fresh_id().as_str());
+                    let granted: i64 = call.invoke_async(&mut self.connection).await.unwrap();
+                    assert_eq!(granted, 1);
+                    *now += *step;
                 }
             }
         }
-    }
-
-    async fn charge_set(&mut self, key: &str, at: String, cost: u32, id: String) {
-        let mut call = self.script.key(key);
-        call.arg(at)
-            .arg(DAY.as_micros() as u64)
-            .arg(u32::MAX)
-            .arg(cost)
-            .arg(id);
-        let granted: i64 = call.invoke_async(&mut self.connection).await.unwrap();
-        assert_eq!(granted, 1);
     }
 
     async fn send(&mut self, command: &mut redis::Cmd) {
@@ -232,30 +186,19 @@ impl Bench {
     }
 
     async fn memory(&mut self) -> Table {
-        let mut memory = table([
-            "Charges of 1 in Redis",
-            "bytes of a set with the same ids",
-            "of one with UUIDs",
-            "of ours",
-        ]);
-        let new_ids: [fn() -> String; 2] =
-            [|| fresh_id().to_string(), || Uuid::now_v7().to_string()];
+        let mut memory = table(&["Charges of 1 in Redis", "bytes of a set", "of ours"]);
         for &charges in self.plan.weighed {
+            let set = Way::Set {
+                now: 2 * DAY.as_micros() as u64,
+                step: 1,
+            };
+            let ours = self.empty(1).await.every(DAY / charges / 2);
             let mut row = vec![charges.to_string()];
-            for new_id in new_ids {
+            for mut way in [set, ours.into()] {
                 self.send(&mut cmd("FLUSHALL")).await;
-                for at in 0..charges {
-                    let at = 2 * DAY.as_micros() + u128::from(at);
-                    self.charge_set("set", at.to_string(), 1, new_id()).await;
-                }
+                self.charge(&mut way, 1, charges as usize).await;
                 row.push(self.bytes().to_string());
             }
-            self.send(&mut cmd("FLUSHALL")).await;
-            let books = Books::filled(self.machine(Clock::Told), 0, 1, Room::Free).await;
-            let books = books.every(DAY / charges / 2);
-            self.charge(&mut Way::Ours(books.into()), 1, charges as usize)
-                .await;
-            row.push(self.bytes().to_string());
             memory.add_row(row);
         }
         memory
@@ -263,11 +206,16 @@ impl Bench {
 
     fn bytes(&self) -> u64 {
         let keys: Vec<String> = self.server.ask("KEYS *");
-        let keys = keys.iter();
-        keys.map(|key| {
+        let bytes = |key| {
             self.server
                 .ask::<u64>(&format!("MEMORY USAGE {key} SAMPLES 0"))
-        })
-        .sum()
+        };
+        keys.iter().map(bytes).sum()
+    }
+}
+
+impl From<Books> for Way {
+    fn from(books: Books) -> Self {
+        Self::Ours(books.into())
     }
 }

@@ -1,24 +1,26 @@
 //! A large installation, for benchmarks of the real program.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
+pub mod figures;
 pub mod server;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ingest_base::clock::SystemClock;
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Record;
 use ingest_catalog::{AtKnown, Catalog, Landing, PassEnd, PassRef};
-use ingest_config::{Config, Sources};
+use ingest_config::{Config, Job, Sources};
 use ingest_ledger::SqliteLedger;
 use ingest_quota::{Cost, Timestamp, Units};
 use ingest_sandbox::{Options, Sandbox};
 use rusqlite::Connection;
 use serde_json::json;
-use wait4::Wait4;
+
+use figures::{Measured, measured};
 
 const PAGE: usize = 50;
 /// The records of a pass, unless there are less.
@@ -41,38 +43,14 @@ pub struct Size {
 
 /// A state directory that is as full as that, and the stand-in that its upstreams are.
 pub struct Place {
-    directory: PathBuf,
-    /// Removes the directory at the end, unless it was given.
-    _temporary: Option<tempfile::TempDir>,
+    directory: tempfile::TempDir,
     sets: Vec<String>,
     _sandbox: Sandbox,
-}
-
-/// What one command took.
-#[derive(Debug)]
-pub struct Measured {
-    pub took: Duration,
-    /// The time of processors, which what else the machine does hardly changes.
-    pub computed: Duration,
-    pub megabytes: f64,
-    pub exit: String,
 }
 
 impl Place {
     /// A directory whose records were landed page by page, as runs do it.
     pub async fn filled(size: Size) -> Self {
-        let temporary = tempfile::tempdir().unwrap();
-        let (place, config) = Self::empty(temporary.path().to_owned(), Some(temporary), size).await;
-        fill_catalog(&place.directory, &config, size).await;
-        fill_ledger(&place.directory, size.charges);
-        place
-    }
-
-    async fn empty(
-        directory: PathBuf,
-        temporary: Option<tempfile::TempDir>,
-        size: Size,
-    ) -> (Self, Config) {
         let codes: Vec<String> = (0..size.regions)
             .map(|number| format!("{:?}", code(number)))
             .collect();
@@ -82,31 +60,24 @@ impl Place {
             format!("credentials.youtube.limits.daily={quota}"),
             "upstreams.youtube.calls.\"search.list\".cost=1".to_owned(),
         ];
-        let sources = Sources {
-            path: Some(shipped()),
-            sets: sets.clone(),
-        };
-        let config = Config::load(&sources).unwrap();
-        let listen = "127.0.0.1:0".parse().unwrap();
+        let config = shipped_with(&sets);
         let options = Options {
-            listen,
+            listen: "127.0.0.1:0".parse().unwrap(),
             seed: 1,
             ..Options::default()
         };
-        let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock))
-            .await
-            .unwrap();
-        sets.push(format!(
-            "upstreams.youtube.base_url=\"{}\"",
-            sandbox.base_url("youtube")
-        ));
-        let place = Self {
+        let sandbox = Sandbox::start(&config, options, Arc::new(SystemClock));
+        let sandbox = sandbox.await.unwrap();
+        let base_url = sandbox.base_url("youtube");
+        sets.push(format!("upstreams.youtube.base_url=\"{base_url}\""));
+        let directory = tempfile::tempdir().unwrap();
+        fill_catalog(directory.path(), &trending(&config), size).await;
+        fill_ledger(directory.path(), size.charges);
+        Self {
             directory,
-            _temporary: temporary,
             sets,
             _sandbox: sandbox,
-        };
-        (place, config)
+        }
     }
 
     /// The program, over this directory.
@@ -116,7 +87,7 @@ impl Place {
             .arg("--config")
             .arg(shipped())
             .arg("--state-dir")
-            .arg(&self.directory);
+            .arg(self.directory.path());
         for set in &self.sets {
             command.args(["--set", set]);
         }
@@ -124,17 +95,9 @@ impl Place {
         command
     }
 
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// The configuration of the program over this directory.
     pub fn config(&self) -> Config {
-        let sources = Sources {
-            path: Some(shipped()),
-            sets: self.sets.clone(),
-        };
-        Config::load(&sources).unwrap()
+        shipped_with(&self.sets)
     }
 
     /// Configures something else for the commands that follow.
@@ -149,36 +112,8 @@ impl Place {
     }
 }
 
-/// Runs a command to its end.
-pub fn measured(command: &mut Command) -> Measured {
-    let began = Instant::now();
-    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-    let mut most = 0.0;
-    // What has ended, and waits to be asked for its end, has no memory any more.
-    while let Some(megabytes) = megabytes(child.id()) {
-        most = megabytes;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let ended = child.wait4().unwrap();
-    Measured {
-        took: began.elapsed(),
-        computed: ended.rusage.utime + ended.rusage.stime,
-        megabytes: most,
-        exit: ended.status.code().unwrap_or(-1).to_string(),
-    }
-}
-
-/// The most memory that a process had so far; `None` if it has ended.
-fn megabytes(process: u32) -> Option<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-    Some(kilobytes / 1024.0)
-}
-
 /// Passes of the job over all regions, again and again, an hour apart, the last one an hour and more ago; and then open ones.
-async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
+async fn fill_catalog(directory: &Path, job: &Job, size: Size) {
     let path = directory.join("catalog.db");
     let catalog = Catalog::open(&path).unwrap();
     let now = Timestamp::from(chrono::Utc::now());
@@ -189,13 +124,13 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
             Duration::from_secs(3600 * (1 + (passes - 1 - number) / size.regions) as u64 + 1800);
         let records = number * a_pass..(number + 1) * a_pass;
         let region = code(number % size.regions);
-        let mut pass = land(&catalog, config, (region, now - ago), records, false).await;
+        let mut pass = land(&catalog, job, (region, now - ago), records, false).await;
         let end = catalog.finish(&mut pass, PassEnd::Complete, now - ago);
         end.await.unwrap();
     }
     for number in 0..size.open {
         let at = now - Duration::from_secs(600);
-        land(&catalog, config, (code(number), at), 0..1, true).await;
+        land(&catalog, job, (code(number), at), 0..1, true).await;
     }
     let (before, days) = size.before;
     let at =
@@ -218,50 +153,57 @@ async fn fill_catalog(directory: &Path, config: &Config, size: Size) {
 /// Lands records page by page, and returns their pass. An open one has a cursor to more.
 async fn land(
     catalog: &Catalog,
-    config: &Config,
+    job: &Job,
     (region, at): (String, Timestamp),
     records: std::ops::Range<usize>,
     is_open: bool,
 ) -> PassRef {
-    let jobs = &mut config.jobs.iter();
-    let job = jobs.find(|job| job.name == "trending").unwrap();
     let mut pass = PassRef::new(&job.name, &region, None, at);
     for first in records.clone().step_by(PAGE) {
         let end = records.end.min(first + PAGE);
         let landing = Landing {
-            id: uuid::Uuid::now_v7(),
-            pass: pass.clone(),
-            step: 0,
-            upstream: "youtube".into(),
-            call: "videos.list".into(),
-            kind: Arc::clone(job.steps[0].call.records.as_ref().unwrap()),
-            names: Vec::new(),
-            records: (first..end).map(record).collect(),
-            request: "request".into(),
             next: (is_open || end < records.end).then(|| end.to_string()),
-            list: ListSoFar::default(),
-            at_known: AtKnown::Ignore,
-            cut: false,
-            removed: Vec::new(),
-            lasting: None,
-            greatest: None,
-            empty_pages: 0,
-            requested: Vec::new(),
-            absent_at: None,
-            batch: None,
-            since: None,
-            doubts: Vec::new(),
-            if_repeats: None,
-            relists: false,
-            requests: 1,
-            units: Cost::from_iter([("daily".to_owned(), Units::new(1))]),
-            tag: None,
-            now: at,
-            latest: at,
+            ..page(job, &pass, (first..end).map(record).collect(), at)
         };
         pass.confirm(&catalog.land(Arc::new(landing)).await.unwrap());
     }
     pass
+}
+
+/// A page of the first step of a job.
+pub fn page(job: &Job, pass: &PassRef, records: Vec<Record>, at: Timestamp) -> Landing {
+    let call = &job.steps[0].call;
+    Landing {
+        id: uuid::Uuid::now_v7(),
+        pass: pass.clone(),
+        step: 0,
+        upstream: "youtube".into(),
+        call: "videos.list".into(),
+        kind: Arc::clone(call.records.as_ref().unwrap()),
+        names: Vec::new(),
+        records,
+        request: "request".into(),
+        next: None,
+        list: ListSoFar::default(),
+        at_known: AtKnown::Ignore,
+        cut: false,
+        removed: Vec::new(),
+        lasting: None,
+        greatest: None,
+        empty_pages: 0,
+        requested: Vec::new(),
+        absent_at: None,
+        batch: None,
+        since: None,
+        doubts: Vec::new(),
+        if_repeats: None,
+        relists: false,
+        requests: 1,
+        units: Cost::from_iter([("daily".to_owned(), Units::new(1))]),
+        tag: None,
+        now: at,
+        latest: at,
+    }
 }
 
 /// A region's code, as upstreams know them.
@@ -300,6 +242,22 @@ fn fill_ledger(directory: &Path, charges: i64) {
     connection.execute_batch(&fill).unwrap();
 }
 
+/// The configuration that is shipped.
 pub fn shipped() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml")
+}
+
+/// The shipped configuration with some keys of its own.
+pub fn shipped_with(sets: &[String]) -> Config {
+    let sources = Sources {
+        path: Some(shipped()),
+        sets: sets.to_vec(),
+    };
+    Config::load(&sources).unwrap()
+}
+
+/// The shipped job that lists videos.
+pub fn trending(config: &Config) -> Arc<Job> {
+    let mut jobs = config.jobs.iter();
+    jobs.find(|job| job.name == "trending").unwrap().clone()
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Measured, Place, megabytes};
+use super::Place;
+use super::figures::{Measured, megabytes};
 
 /// `ingest serve` over a place.
 pub struct Server {

@@ -11,11 +11,11 @@ mod growth;
 mod landing;
 #[path = "../../benches/ledger/main.rs"]
 mod ledger;
-#[path = "../../benches/machines/main.rs"]
+#[path = "../../benches/machines.rs"]
 mod machines;
 #[path = "../../benches/reports.rs"]
 mod reports;
-#[path = "../../benches/run/main.rs"]
+#[path = "../../benches/run.rs"]
 mod run;
 
 #[test]

@@ -6,25 +6,25 @@
 //! of one region, which waits for the same chain, stands beside it. And a run with nothing due.
 #![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod recorded;
+#[path = "place/figures.rs"]
+#[allow(dead_code, reason = "each benchmark uses a part of it")]
+mod figures;
 
 use std::fs;
-use std::io::{Write, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
-use ingest_base::clock::SystemClock;
-use ingest_config::{Config, Sources};
-use ingest_sandbox::{Options, Sandbox};
+use comfy_table::Table;
+use ingest_testing::stub_upstream::{StubAnswer, StubRequest, StubUpstream};
+use serde_json::json;
+
+use figures::{measured, median, millis, ratio, table};
 
 /// After them comes a batch, unless its ids are fresh.
-const PAGES: u32 = 4;
-/// What a pipe holds on Linux.
-const PIPE_BYTES: usize = 64 * 1024;
+const PAGES: usize = 4;
+/// The records of a page.
+const PAGE: usize = 50;
 
 /// How long an answer takes, and how often what is measured.
 #[derive(Clone, Copy)]
@@ -67,18 +67,13 @@ struct Program {
 impl Program {
     fn this() -> Self {
         let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self {
-            name: "",
-            binary: env!("CARGO_BIN_EXE_ingest").into(),
-            config: checkout.join("quotas.toml"),
-            state: tempfile::tempdir().unwrap(),
-        }
+        Self::of("", env!("CARGO_BIN_EXE_ingest").into(), checkout)
     }
 
-    fn of(checkout: &Path) -> Self {
+    fn of(name: &'static str, binary: PathBuf, checkout: &Path) -> Self {
         Self {
-            name: ", the other",
-            binary: checkout.join("target/release/ingest"),
+            name,
+            binary,
             config: checkout.join("quotas.toml"),
             state: tempfile::tempdir().unwrap(),
         }
@@ -101,33 +96,53 @@ impl Program {
 }
 
 fn measure(plan: Plan, other: Option<PathBuf>) {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("quotas.toml");
-    let config = Config::load(&Sources {
-        path: Some(shipped),
-        sets: Vec::new(),
+    let upstream = upstream(plan.answer);
+    let other = other.map(|checkout| {
+        let binary = checkout.join("target/release/ingest");
+        Program::of(", the other", binary, &checkout)
+    });
+    let programs: Vec<Program> = [Program::this()].into_iter().chain(other).collect();
+    println!("{}", walks(&upstream.url(), &programs, plan));
+    println!("{}", idle(&upstream.url(), &programs, plan));
+}
+
+/// An upstream that costs next to nothing, so that what is timed is the program: it has all answers in memory.
+fn upstream(answer: Duration) -> StubUpstream {
+    let body = |kind: &str, id: &str, channel: &str| {
+        json!({
+            "kind": kind, "etag": format!("etag-{id}"), "id": id,
+            "snippet": {
+                "publishedAt": "2026-03-01T08:00:00Z", "channelId": channel, "title": format!("The title of {id}"),
+                "description": "word ".repeat(200), "channelTitle": channel, "tags": ["one", "two", "three"],
+            },
+            "contentDetails": { "duration": "PT4M13S", "dimension": "2d", "definition": "hd", "caption": "false" },
+            "statistics": { "viewCount": "7654321", "likeCount": "4821", "commentCount": "77" },
+        })
+    };
+    let records = move |page: usize| {
+        let records = page * PAGE..(page + 1) * PAGE;
+        let record =
+            |nth: usize| body("video", &format!("REGION{nth}"), &format!("UC{}", nth % 40));
+        let next = (page + 1 < PAGES).then(|| (page + 1).to_string());
+        let items: Vec<_> = records.map(record).collect();
+        json!({ "items": items, "nextPageToken": next }).to_string()
+    };
+    let pages: Vec<String> = (0..PAGES).map(records).collect();
+    let channel = body("channel", "CHANNEL", "CHANNEL").to_string();
+    StubUpstream::start(move |request: &StubRequest| {
+        let text = if let Some(ids) = request.param("id") {
+            let channels = ids.split(',').map(|id| channel.replace("CHANNEL", id));
+            let items = channels.collect::<Vec<_>>().join(",");
+            format!("{{\"items\":[{items}]}}")
+        } else {
+            let token = request.param("pageToken");
+            let page: usize = token.map_or(0, |token| token.parse().unwrap());
+            pages[page].replace("REGION", request.param("regionCode").unwrap())
+        };
+        StubAnswer::text(200, &text)
+            .header("content-type", "application/json")
+            .after(answer)
     })
-    .unwrap();
-    let sandbox = runtime
-        .block_on(Sandbox::start(
-            &config,
-            Options::default(),
-            Arc::new(SystemClock),
-        ))
-        .unwrap();
-    let programs: Vec<Program> = [Program::this()]
-        .into_iter()
-        .chain(other.map(|checkout| Program::of(&checkout)))
-        .collect();
-    for program in &programs {
-        timed(program.run(sandbox.base_url("youtube").as_str(), "all", "8"));
-    }
-    let catalog = programs[0].state.path().join("catalog.db");
-    let recorded = runtime.block_on(recorded::serve(&catalog, plan.answer));
-    let upstream = format!("http://{recorded}");
-    println!("{}", walks(&upstream, &programs, plan));
-    println!("{}", idle(&upstream, &programs, plan));
 }
 
 /// Runs each program so often, in turns, so that whatever else the machine does meets all of them. Returns the median of each.
@@ -139,7 +154,7 @@ fn in_turns(
     let turns: Vec<Vec<Duration>> = (0..times)
         .map(|_| programs.iter().map(&run).collect())
         .collect();
-    let of = |at: usize| median(turns.iter().map(|turn| turn[at]).collect());
+    let of = |at: usize| median(&turns.iter().map(|turn| turn[at]).collect::<Vec<_>>());
     (0..programs.len()).map(of).collect()
 }
 
@@ -152,9 +167,16 @@ fn timed(mut command: Command) -> Duration {
 /// First runs of the job, each with a catalog of its own; and runs in which the same records come again, as most do.
 fn walks(upstream: &str, programs: &[Program], plan: Plan) -> Table {
     let mut table = table(&["4 pages a region", "chain ms", "median ms", "ratio"]);
-    let mut add = |name: &str, chain: Duration, medians: Vec<Duration>| {
+    let mut add = |name: &str, requests: usize, medians: Vec<Duration>| {
+        // The longest chain of requests that wait for one another.
+        let chain = plan.answer * requests as u32;
         for (program, median) in programs.iter().zip(medians) {
-            table.add_row(row(format!("{name}{}", program.name), chain, median));
+            table.add_row([
+                format!("{name}{}", program.name),
+                millis(chain),
+                millis(median),
+                ratio(median, chain),
+            ]);
         }
     };
     for (regions, concurrency) in [("US", "8"), ("all", "8"), ("all", "4")] {
@@ -163,32 +185,22 @@ fn walks(upstream: &str, programs: &[Program], plan: Plan) -> Table {
             timed(program.run(upstream, regions, concurrency))
         });
         let name = format!("first, --region {regions} --concurrency {concurrency}");
-        add(&name, plan.answer * (PAGES + 1), medians);
+        add(&name, PAGES + 1, medians);
     }
     let medians = in_turns(programs, plan.walks, |program| {
         let mut command = program.run(upstream, "all", "8");
         command.args(["--set", "jobs.trending.every=1us"]);
         timed(command)
     });
-    add(
-        "again, --region all --concurrency 8",
-        plan.answer * PAGES,
-        medians,
-    );
+    add("again, --region all --concurrency 8", PAGES, medians);
     table
-}
-
-/// Against the longest chain of requests that wait for one another.
-fn row(name: String, chain: Duration, median: Duration) -> [String; 4] {
-    let ratio = median.as_secs_f64() / chain.as_secs_f64();
-    [name, millis(chain), millis(median), format!("{ratio:.2}")]
 }
 
 fn idle(upstream: &str, programs: &[Program], plan: Plan) -> Table {
     let mut table = table(&[
         "nothing due",
         "median ms",
-        "peak MiB",
+        "peak MB",
         "--version, median ms",
     ]);
     let runs = in_turns(programs, plan.idle_runs, |program| {
@@ -200,46 +212,9 @@ fn idle(upstream: &str, programs: &[Program], plan: Plan) -> Table {
         timed(command)
     });
     for (program, (run, version)) in programs.iter().zip(runs.into_iter().zip(versions)) {
-        let peak = idle_peak(program.run(upstream, "all", "4"))
-            .map_or_else(|| "-".to_owned(), |peak| format!("{:.1}", peak / 1024.0));
+        let peak = measured(&mut program.run(upstream, "all", "4")).megabytes;
         let name = format!("a run{}", program.name);
-        table.add_row([name, millis(run), peak, millis(version)]);
+        table.add_row([name, millis(run), format!("{peak:.1}"), millis(version)]);
     }
-    table
-}
-
-/// The most memory that a run with nothing due held, in KiB: read while it waits to print its summary into a full pipe.
-fn idle_peak(mut command: Command) -> Option<f64> {
-    let (reading, mut writing) = pipe().unwrap();
-    writing.write_all(&[0; PIPE_BYTES]).unwrap();
-    let mut run = command.stdout(writing).spawn().unwrap();
-    drop(command);
-    std::thread::sleep(Duration::from_millis(500));
-    let status = fs::read_to_string(format!("/proc/{}/status", run.id()));
-    drop(reading);
-    run.wait().unwrap();
-    let status = status.ok()?;
-    let peak = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    peak.trim().strip_suffix("kB")?.trim().parse().ok()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times.get(times.len() / 2).copied().unwrap_or_default()
-}
-
-fn millis(time: Duration) -> String {
-    format!("{:.1}", time.as_secs_f64() * 1e3)
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN).set_header(header);
-    table
-        .column_iter_mut()
-        .skip(1)
-        .for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table
 }

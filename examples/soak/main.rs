@@ -25,6 +25,7 @@ mod sizes;
 mod tally;
 mod trouble;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -54,11 +55,20 @@ fn main() {
             scope.spawn(|| {
                 while Instant::now() < end {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    tell(seed, number, &tally, &wrong, &|| match machines {
+                    let told = catch_unwind(AssertUnwindSafe(|| match machines {
                         true => machines::Chapter::new(seed, number, &program, Sizes::Any)
                             .tell(ROUNDS, end, &tally),
                         false => Chapter::new(seed, number, &program).tell(end, &tally),
-                    });
+                    }));
+                    // The others go on.
+                    if told.is_err() {
+                        let mode = if machines { "--machines " } else { "" };
+                        eprintln!(
+                            "chapter {number} of seed {seed} went wrong; again: bash tests/soak.sh {mode}1 {seed} {number}"
+                        );
+                        wrong.fetch_add(1, Ordering::Relaxed);
+                    }
+                    eprintln!("{tally}");
                 }
             });
         }
@@ -67,18 +77,6 @@ fn main() {
     let wrong = wrong.load(Ordering::Relaxed);
     assert_eq!(wrong, 0, "chapters of seed {seed} that went wrong");
     println!("nothing was over, nothing lost, nothing disagreed; seed {seed}");
-}
-
-/// One chapter. One that goes wrong says how to have it again; the others go on.
-fn tell(seed: u64, number: u64, tally: &Tally, wrong: &AtomicU64, chapter: &dyn Fn()) {
-    let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(chapter));
-    if told.is_err() {
-        eprintln!(
-            "chapter {number} of seed {seed} went wrong; again: bash tests/soak.sh 1 {seed} {number}"
-        );
-        wrong.fetch_add(1, Ordering::Relaxed);
-    }
-    eprintln!("{tally}");
 }
 
 fn arguments() -> [String; 5] {

@@ -97,12 +97,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(program: &str, books: Books, chance: &mut Chance) -> Self {
-        let redis = if books == Books::File {
-            None
-        } else {
-            Redis::start()
-        };
-        let books = if redis.is_some() { books } else { Books::File };
+        let redis = (books != Books::File).then(Redis::start);
         let (window, cost) = (2 + chance.below(2) as u64, chance.one_of(&[1, 1, 2]));
         // A ledger in a file goes by the clock of its machine: only a shared one can tell that this is off.
         let jumps = redis.is_some() && chance.once_in(3);

@@ -1,6 +1,5 @@
 //! How much there is to walk, with how many hands, and how long that may take.
 
-use std::process::Command;
 use std::time::Duration;
 
 use super::chance::Chance;
@@ -30,12 +29,4 @@ pub(crate) fn patience(requests: usize, concurrency: usize, delay: Duration) -> 
     let one_after_another = requests.div_ceil(concurrency);
     let should = A_RUN + A_REQUEST * requests as u32 + delay * one_after_another as u32;
     (should * TIMES).clamp(LEAST, MOST)
-}
-
-/// Whether a program can be told how many connections to PostgreSQL to make: an old one cannot.
-pub(crate) fn has_connections(program: &str) -> bool {
-    let schema = Command::new(program).arg("schema").output().unwrap();
-    let schema: serde_json::Value = serde_json::from_slice(&schema.stdout).unwrap();
-    let catalog = &schema["properties"]["catalog"];
-    catalog.to_string().contains("\"connections\"")
 }

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 pub(crate) struct Tally {
     began: Instant,
-    counts: Mutex<BTreeMap<&'static str, u64>>,
-    most: Mutex<BTreeMap<&'static str, u64>>,
+    counts: Mutex<BTreeMap<String, u64>>,
+    most: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Default for Tally {
@@ -22,14 +22,15 @@ impl Default for Tally {
 }
 
 impl Tally {
-    pub(crate) fn count(&self, what: &'static str) {
-        *self.counts.lock().unwrap().entry(what).or_default() += 1;
+    pub(crate) fn count(&self, what: &str) {
+        let mut counts = self.counts.lock().unwrap();
+        *counts.entry(what.to_owned()).or_default() += 1;
     }
 
     /// Units in one window, by whose rule they are bounded.
-    pub(crate) fn most(&self, of: &'static str, units: u64) {
+    pub(crate) fn most(&self, of: &str, units: u64) {
         let mut most = self.most.lock().unwrap();
-        let most = most.entry(of).or_default();
+        let most = most.entry(of.to_owned()).or_default();
         *most = units.max(*most);
     }
 }

@@ -31,7 +31,12 @@ impl RedisServer {
         Self::with(&["--save", "", "--appendonly", "no"])
     }
 
-    /// The same without functions, as Redis before 7.
+    /// A server that keeps everything, and is reached by its socket only: another process could take a port while it is down.
+    pub fn local() -> Self {
+        Self::with(&["--port", "0", "--save", "", "--appendonly", "yes"])
+    }
+
+    /// One that keeps nothing and is without functions, as Redis before 7.
     pub fn without_functions() -> Self {
         Self::with(&[
             "--save",
@@ -169,6 +174,11 @@ impl RedisServer {
         self.directory.path().join("socket")
     }
 
+    /// The URL of its socket.
+    pub fn socket_url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
     pub fn url(&self) -> RedisUrl {
         url(&format!("redis://127.0.0.1:{}", self.port))
     }
@@ -178,7 +188,7 @@ impl RedisServer {
     }
 
     pub fn try_connect(&self) -> RedisResult<Connection> {
-        Client::open(format!("redis://127.0.0.1:{}", self.port))?.get_connection()
+        Client::open(self.socket_url())?.get_connection()
     }
 
     /// What the server answers to a command, told as in a shell.

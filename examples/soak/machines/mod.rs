@@ -116,7 +116,7 @@ impl Chapter {
         let checked = calmed.and_then(|()| catch_unwind(AssertUnwindSafe(|| round.check(tally))));
         if let Err(wrong) = checked {
             eprintln!(
-                "{:?}, {} machines, {} regions, connections {:?}, lease {:?}, clock {:?}: {:#?}\n{}",
+                "{:?}, {} machines, {} regions, connections {}, lease {:?}, clock {:?}: {:#?}\n{}",
                 place.way,
                 place.machines,
                 place.regions,

@@ -79,7 +79,7 @@ pub(super) struct Place {
     /// The number of regions of this round.
     pub(super) regions: usize,
     /// How many connections each process makes in this round; `None` where the program cannot be told.
-    pub(super) connections: Option<usize>,
+    pub(super) connections: usize,
     /// How long the upstream takes for an answer.
     delay: Duration,
     /// The machine whose clock is off, and by what.
@@ -114,7 +114,7 @@ impl Place {
         let asked = Arc::default();
         let delay = Duration::from_millis(30 + chance.below(90) as u64);
         let upstream = upstream(Arc::clone(&asked), delay);
-        let redis = Redis::start().expect("redis-server is installed");
+        let redis = Redis::start();
         let servers = vec![PostgresServer::local(&[
             "wal_retrieve_retry_interval=200ms",
         ])];
@@ -133,8 +133,7 @@ impl Place {
             for target in links {
                 made.push(Link::to(target).await);
             }
-            let redis = redis.url().trim_start_matches("unix://").into();
-            (made, Link::to(redis).await)
+            (made, Link::to(redis.socket()).await)
         });
         let machines = match sizes {
             Sizes::Few => 4,
@@ -149,7 +148,7 @@ impl Place {
             sizes,
             machines,
             regions: 0,
-            connections: sizes::has_connections(program).then_some(4),
+            connections: 4,
             delay,
             clock,
             servers,
@@ -189,8 +188,8 @@ impl Place {
             Sizes::Few => 6,
             Sizes::Any => sizes::regions(chance),
         };
-        if let (Sizes::Any, Some(connections)) = (self.sizes, &mut self.connections) {
-            *connections = 1 + chance.below(4);
+        if self.sizes == Sizes::Any {
+            self.connections = 1 + chance.below(4);
         }
     }
 
@@ -238,15 +237,16 @@ impl Place {
             .arg(self.directory.path().join("quotas.toml"))
             .env("INGEST_STATE_DIR", self.state(machine))
             .args(["--set", &format!("regions={:?}", self.names(round))])
+            .args([
+                "--set",
+                &format!("catalog.connections={}", self.connections),
+            ])
             .args(arguments)
             .args(["-v", "--format", "json"])
             .env("TOKEN", format!("process-{number}"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if let Some(connections) = self.connections {
-            command.args(["--set", &format!("catalog.connections={connections}")]);
-        }
         if let Some((_, by)) = self.clock.filter(|(off, _)| *off == machine) {
             command
                 .env("LD_PRELOAD", FAKETIME)
@@ -254,7 +254,7 @@ impl Place {
                 .env("FAKETIME", by);
         }
         let what = format!(
-            "machine {machine} of {}, {} regions, connections {:?}: {}",
+            "machine {machine} of {}, {} regions, connections {}: {}",
             self.machines,
             self.regions,
             self.connections,

@@ -141,47 +141,44 @@ impl Round<'_> {
                     .all(|(_, outcome)| outcome.as_deref() == Some("complete")),
             "each region is walked once: {outcomes:?}"
         );
-        let open = self.number(UNFINISHED);
-        assert_eq!(open, 0, "passes are open");
-        let listed = self.number(
-            "select count(*) from shared.listing join shared.pass on pass.id = listing.pass
-            where region ~ '{regions}' and outcome = 'complete' and step = 0",
-        );
-        let distinct = self.number("select count(distinct listing.id) from shared.listing join shared.pass on pass.id = listing.pass
-            where region ~ '{regions}' and outcome = 'complete' and step = 0");
-        assert_eq!(
-            (listed, distinct),
-            (rows as i64, rows as i64),
-            "rows are listed once"
-        );
-        let pages = self.number(
-            "select count(*) from shared.checkpoint join shared.pass on pass.id = checkpoint.pass
-            where region ~ '{regions}' and step = 0",
-        );
-        let last = self.number(
-            "select count(*) from shared.checkpoint join shared.pass on pass.id = checkpoint.pass
-            where region ~ '{regions}' and step = 0 and page = 3 and cursor is null",
-        );
-        assert_eq!(
-            (pages, last),
-            ((regions * PAGES) as i64, regions as i64),
-            "pages are landed once"
-        );
-        let stored = |kind: &str| {
-            self.number(&format!(
-                "select count(*) from shared.record where kind = '{kind}' and id like 'r{}%-%'
-                and id ~ '^r{}(x[0-9]+)?-'",
-                self.name, self.name
-            ))
+        let of = |table: &str| {
+            format!(
+                "from shared.{table} join shared.pass on pass.id = {table}.pass where region ~ '{{regions}}' and step = 0"
+            )
         };
-        assert_eq!(
-            (stored("row"), stored("thing")),
-            (rows as i64, rows.min(OWNERS) as i64),
-            "records are stored"
-        );
-        let held =
-            self.number("select count(*) from shared.lease where expires_at > clock_timestamp()");
-        assert_eq!(held, 0, "leases are free");
+        let stored = |kind: &str| {
+            let (round, records) = (self.name, "from shared.record where kind =");
+            format!(
+                "count(*) {records} '{kind}' and id like 'r{round}%-%' and id ~ '^r{round}(x[0-9]+)?-'"
+            )
+        };
+        let (listing, checkpoint) = (of("listing"), of("checkpoint"));
+        let counts = [
+            (format!("count(*) {listing} and outcome = 'complete'"), rows),
+            (
+                format!("count(distinct listing.id) {listing} and outcome = 'complete'"),
+                rows,
+            ),
+            (format!("count(*) {checkpoint}"), regions * PAGES),
+            (
+                format!("count(*) {checkpoint} and page = 3 and cursor is null"),
+                regions,
+            ),
+            (stored("row"), rows),
+            (stored("thing"), rows.min(OWNERS)),
+            (
+                "count(*) from shared.lease where expires_at > clock_timestamp()".to_owned(),
+                0,
+            ),
+        ];
+        assert_eq!(self.number(UNFINISHED), 0, "passes are open");
+        for (what, expected) in counts {
+            assert_eq!(
+                self.number(&format!("select {what}")),
+                expected as i64,
+                "{what}"
+            );
+        }
     }
 
     /// The terms of the round's leases, by the server's clock.
@@ -230,7 +227,10 @@ impl Round<'_> {
         for (what, all) in by_what {
             for pair in all.windows(2) {
                 match self.why_again(pair[0], pair[1], terms) {
-                    Some(why) => tally.count(why),
+                    Some(why) => {
+                        let what = pair[0].region.as_ref().map_or("ids", |_| "pages");
+                        tally.count(&format!("{what} again: {why}"));
+                    }
                     None => panic!(
                         "{what} is requested twice, by {} and by {}\nterms {:#?}\nrequests {all:#?}\nreports {:#?}",
                         self.who(pair[0]),
@@ -264,19 +264,15 @@ impl Round<'_> {
     /// Why a request that another one follows brought no page to the catalog; `None` where it should have.
     fn why_again(&self, first: &Asked, second: &Asked, terms: &[Term]) -> Option<&'static str> {
         let ended = &self.ended[&first.process];
-        let list = first.region.is_some();
         if self.lagged {
-            return Some(if list {
-                "pages again after a failover (M16)"
-            } else {
-                "ids again after a failover (M16)"
-            });
+            return Some("after a failover (M16)");
         }
         if first.process == second.process {
             return None;
         }
         let went_on = self.asked.iter().any(|later| {
-            list && later.process == first.process
+            first.region.is_some()
+                && later.process == first.process
                 && later.region == first.region
                 && later.arrived > first.arrived
         });
@@ -284,11 +280,7 @@ impl Round<'_> {
             return None;
         }
         if ended.killed.is_some_and(|at| at >= first.arrived) {
-            return Some(if list {
-                "pages again: their run was killed"
-            } else {
-                "ids again: their run was killed"
-            });
+            return Some("their run was killed");
         }
         let arrived = seconds(first.arrived);
         let of_first = self.terms_of(first, terms).into_iter().rev();
@@ -296,11 +288,7 @@ impl Round<'_> {
             .into_iter()
             .find(|term| term.pid == ended.pid && term.from <= arrived);
         if term.is_some_and(|term| !term.released) {
-            return Some(if list {
-                "pages again: their lease was lost (M12)"
-            } else {
-                "ids again: their lease was lost (M12)"
-            });
+            return Some("their lease was lost (M12)");
         }
         let report = ended
             .said
@@ -308,11 +296,7 @@ impl Round<'_> {
             .map(|(_, said)| said.to_string())
             .unwrap_or_default();
         let kept = report.contains("the page is kept in");
-        kept.then_some(if list {
-            "pages again: kept on their machine (M33)"
-        } else {
-            "ids again: kept on their machine (M33)"
-        })
+        kept.then_some("kept on their machine (M33)")
     }
 
     /// One process at a time walks a region, or fetches batches.

@@ -55,16 +55,7 @@ impl Fixture {
 
     /// What a person sees who asks the file, a line a row.
     pub(crate) fn rows(&self, sql: &str) -> Vec<String> {
-        let mut statement = self.person.prepare_cached(sql).unwrap();
-        let width = statement.column_count();
-        let rows = statement.query_map([], |row| {
-            (0..width)
-                .map(|column| Ok(shown(row.get(column)?)))
-                .collect()
-        });
-        rows.unwrap()
-            .map(|row: rusqlite::Result<Vec<String>>| row.unwrap().join(" "))
-            .collect()
+        text_rows(&self.person, sql)
     }
 
     pub(crate) fn count(&self, table: &str) -> usize {
@@ -97,6 +88,17 @@ pub(crate) fn pending_query(at: &str, fresh_since: Timestamp) -> PendingQuery {
         kind: "channel".into(),
         fresh_since,
     }
+}
+
+/// The rows of a query, with a space between two columns.
+pub(crate) fn text_rows(file: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = file.prepare_cached(sql).unwrap();
+    let width = statement.column_count();
+    let rows = statement.query_map([], |row| {
+        let columns = (0..width).map(|column| Ok(shown(row.get(column)?)));
+        columns.collect::<rusqlite::Result<Vec<_>>>()
+    });
+    rows.unwrap().map(|row| row.unwrap().join(" ")).collect()
 }
 
 fn shown(value: rusqlite::types::Value) -> String {

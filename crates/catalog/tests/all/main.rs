@@ -24,7 +24,6 @@ mod shared_views;
 mod statistics;
 mod suite;
 mod together;
-mod views;
 
 mod a_sqlite_file {
     super::suite::suite!(super::places::sqlite_file);

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use ingest_catalog::{Catalog, CatalogReader, LockFiles, Postgres, RowLeases};
 use ingest_config::PostgresUrl;
+use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::runtime;
 use tokio::task::block_in_place;
 
+use super::fixture::text_rows;
 use super::suite::{Handle, Place};
 use ingest_testing::postgres::{PostgresServer, Schema, connections};
 
@@ -27,6 +29,17 @@ impl Place for SqliteFile {
             leases: Arc::new(LockFiles::open(self.0.path()).unwrap()),
             archive: Arc::new(CatalogReader::open(&path).unwrap()),
         }
+    }
+
+    fn rows(&self, sql: &str) -> Vec<String> {
+        text_rows(
+            &Connection::open(self.0.path().join("catalog.db")).unwrap(),
+            sql,
+        )
+    }
+
+    fn views(&self) -> &'static str {
+        "select name from sqlite_master where type = 'view'"
     }
 }
 
@@ -59,5 +72,17 @@ impl Place for PostgresSchema {
             leases: Arc::new(RowLeases::new(&database, Duration::from_secs(60))),
             archive: Arc::clone(catalog.reader()),
         }
+    }
+
+    fn rows(&self, sql: &str) -> Vec<String> {
+        let sql = format!(
+            "select array_to_string(array(select value from json_each_text(row_to_json(found))), ' ', '-') from ({sql}) found"
+        );
+        let rows = block_in_place(|| self.0.rows(&sql));
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    fn views(&self) -> &'static str {
+        "select relname from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace"
     }
 }

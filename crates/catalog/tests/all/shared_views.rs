@@ -1,4 +1,4 @@
-//! What people see who query the catalog in PostgreSQL: the views, with typed columns.
+//! What people see who query the catalog in PostgreSQL: typed columns; and which schemas are taken for catalogs.
 
 use ingest_catalog::{Catalog, CatalogReader};
 use ingest_config::ColumnType;
@@ -128,102 +128,6 @@ async fn columns_have_their_types_and_odd_values_are_null() {
         }
         let found = f.rows("select distinct pg_typeof(v)::text as type from youtube_k");
         assert_eq!(found, [json!({ "type": name }).to_string()]);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn places_in_arrays_are_columns_and_a_view_follows_the_configuration() {
-    let f = shared().await;
-    let body = json!({"list": [{"v": [1, 2]}, "odd", {"v": [3]}, {}], "o": {"a": 1}, "q\"\\'": "quoted", "nul": "\0\\u0000"});
-    let columns = [
-        ("first", "/list/0/v/1"),
-        ("each", "/list/*/v"),
-        ("all", "/list/*/v/*"),
-        ("members", "/o/*"),
-        ("quoted", "/q\"\\'"),
-        ("nowhere", "/o/a/b/*/c"),
-        ("nul", "/nul"),
-        ("ID", "/o/a"),
-    ];
-    let land = |columns: &[(&str, &str)]| {
-        f.land(Page {
-            kind: records_of("k", &[], columns),
-            ..Page::of(vec![record("a", body.clone())])
-        })
-    };
-    land(&columns).await;
-    let row: Value = serde_json::from_str(&f.rows("select * from youtube_k")[0]).unwrap();
-    let expected = [
-        ("first", json!("2")),
-        ("each", json!("[[1,2],[3]]")),
-        ("all", json!("[1,2,3]")),
-        ("members", json!("[1]")),
-        ("quoted", json!("quoted")),
-        ("nowhere", json!("[]")),
-        ("nul", json!("\u{FFFD}\\u0000")),
-        ("ID", json!("1")),
-        ("parent", Value::Null),
-        ("gone_at", Value::Null),
-    ];
-    for (column, value) in expected {
-        assert_eq!(row[column], value, "{column}");
-    }
-    land(&[("n", "/o/a")]).await;
-    assert_eq!(f.rows("select n from youtube_k"), [r#"{"n":"1"}"#]);
-    land(&[]).await;
-    let views = "select relname from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace";
-    assert_eq!(f.rows(views), [""; 0]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_of_any_kind_are_taken_or_do_without_a_view() {
-    let f = shared().await;
-    let long = "ä".repeat(60);
-    let names = [
-        "a\"b",
-        "a'b; drop table record",
-        "größe",
-        "a b",
-        "",
-        "\0x",
-        "select",
-        "日本",
-        &long,
-    ];
-    for name in names {
-        for kind in names {
-            let columns = [(name, "/v"), ("Title", "/v"), ("title", "/v"), ("ID", "/v")];
-            f.land(Page {
-                upstream: name.into(),
-                kind: records_of(kind, &["/v"], &columns),
-                ..Page::of(vec![record("i", json!({"v": name, name: {"x": [name]}}))])
-            })
-            .await;
-        }
-    }
-    // The names of two tables.
-    f.land(Page {
-        upstream: "record".into(),
-        kind: records_of("text", &["/v"], &[("v", "/v")]),
-        ..Page::of(vec![record("i", json!({"v": 1}))])
-    })
-    .await;
-    let count = (names.len() * names.len() + 1).to_string();
-    assert_eq!(
-        f.rows("select count(*)::text as n from record"),
-        [format!(r#"{{"n":"{count}"}}"#)]
-    );
-    let row = f.rows(r#"select "a""b" as v from "a""b_a'b; drop table record""#);
-    assert_eq!(row, [json!({"v": "a\"b"}).to_string()]);
-    let views = "select relname from pg_class where relkind = 'v' and relnamespace = current_schema()::regnamespace";
-    for view in f.rows(views) {
-        let view: Value = serde_json::from_str(&view).unwrap();
-        let name = view["relname"].as_str().unwrap().replace('"', "\"\"");
-        assert_eq!(
-            f.rows(&format!("select * from \"{name}\"")).len(),
-            1,
-            "{name}"
-        );
     }
 }
 

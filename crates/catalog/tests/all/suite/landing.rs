@@ -148,17 +148,6 @@ pub(crate) async fn a_page_that_was_paid_for_lands_even_after_its_pass_ended(f: 
     assert_eq!((pass.outcome, pass.records), (Some(PassEnd::Abandoned), 1));
 }
 
-pub(crate) async fn an_id_that_did_not_come_counts_as_fetched(f: Catalog) {
-    let pass = f.land(&Page::channels(&["a", "b"], &["a"])).await.pass;
-    assert_eq!(f.last_fetched(&["a", "b", "c"]).await, ["a 0", "b 0"]);
-    f.land(&Page::channels(&["b"], &[]).in_pass(pass).now(at(5)))
-        .await;
-    assert_eq!(f.last_fetched(&["a", "b"]).await, ["a 0", "b 5"]);
-    f.land(&Page::channels(&["b"], &["b"]).in_pass(pass).now(at(7)))
-        .await;
-    assert_eq!(f.last_fetched(&["b"]).await, ["b 7"]);
-}
-
 pub(crate) async fn old_records_and_absent_ids_are_dropped_and_the_listing_stays(f: Catalog) {
     let old = [
         video("old", "ancient words"),
@@ -186,15 +175,6 @@ pub(crate) async fn old_records_and_absent_ids_are_dropped_and_the_listing_stays
     assert_eq!(f.last_fetched(&["gone"]).await, [""; 0]);
     assert_eq!(f.listed(pass).await, ["0 old", "0 kept"]);
     assert_eq!(f.store.drop_unseen("youtube", at(10)).await.unwrap(), 0);
-}
-
-pub(crate) async fn a_record_that_comes_back_after_it_was_dropped_is_found_again(f: Catalog) {
-    let page = Page::of(vec![video("a", "phoenix")]);
-    f.land(&page).await;
-    f.store.drop_unseen("youtube", at(1)).await.unwrap();
-    f.land(&page.now(at(2))).await;
-    assert_eq!(f.records("video").await[0].first_seen, at(2));
-    assert_eq!(f.found("phoenix").await, ["a"]);
 }
 
 pub(crate) async fn pages_landed_at_once_through_several_handles_all_land(f: Catalog) {

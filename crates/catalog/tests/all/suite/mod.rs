@@ -7,6 +7,7 @@ pub(crate) mod passes;
 pub(crate) mod pending;
 pub(crate) mod search;
 pub(crate) mod tags;
+pub(crate) mod views;
 
 use std::sync::Arc;
 
@@ -23,6 +24,12 @@ use super::fixture::{Page, at, pending_query};
 pub(crate) trait Place: Send + Sync {
     /// Opens one more handle.
     fn open(&self) -> Handle;
+
+    /// The rows of a query in text, with a space between two columns, and `-` where there is no value.
+    fn rows(&self, sql: &str) -> Vec<String>;
+
+    /// The query for the names of the views.
+    fn views(&self) -> &'static str;
 }
 
 /// One process's handle on a catalog.
@@ -63,6 +70,15 @@ impl Catalog {
     /// Continues with a new handle, as the next run does.
     pub(crate) fn reopen(&mut self) {
         *self = self.another();
+    }
+
+    /// What somebody reads who asks by SQL.
+    pub(crate) fn rows(&self, sql: &str) -> Vec<String> {
+        self.place.rows(sql)
+    }
+
+    pub(crate) fn views(&self) -> Vec<String> {
+        self.rows(self.place.views())
     }
 
     pub(crate) fn archive(&self) -> &CatalogReader {
@@ -175,7 +191,6 @@ macro_rules! suite {
             first_pages_that_waited_for_each_other_are_of_one_pass
         }
         $crate::suite::behaviours! { $place, landing:
-            an_id_that_did_not_come_counts_as_fetched
             a_body_is_kept_as_it_came
             records_of_one_id_are_apart_by_kind_and_by_upstream
             units_add_up_by_limit
@@ -183,7 +198,6 @@ macro_rules! suite {
             a_landing_that_is_repeated_is_stored_once
             a_page_that_was_paid_for_lands_even_after_its_pass_ended
             old_records_and_absent_ids_are_dropped_and_the_listing_stays
-            a_record_that_comes_back_after_it_was_dropped_is_found_again
             pages_landed_at_once_through_several_handles_all_land
             a_complete_list_of_an_id_says_where_the_next_one_continues
             a_pass_begins_with_the_cursor_of_the_last_complete_one
@@ -204,7 +218,6 @@ macro_rules! suite {
             regions_jobs_and_ids_are_taken_apart
         }
         $crate::suite::behaviours! { $place, pending:
-            ids_come_in_the_order_of_the_passes_and_their_listings_once_a_pass
             a_record_that_its_list_lost_is_asked_for_again_however_fresh_unless_it_is_absent
             only_open_passes_of_the_job_and_listings_of_the_call_and_kind_are_asked
             a_pointer_may_name_several_ids_numbers_and_places_in_arrays
@@ -232,6 +245,12 @@ macro_rules! suite {
         }
         $crate::suite::behaviours! { $place, passes:
             a_refusal_keeps_what_was_requested
+        }
+        $crate::suite::behaviours! { $place, views:
+            a_view_follows_the_configured_columns
+            calls_that_land_one_kind_share_its_view
+            places_in_arrays_and_arrays_of_arrays_are_columns
+            names_of_any_kind_are_taken_or_do_without_a_view
         }
         $crate::suite::behaviours! { $place, tags:
             a_page_that_came_under_a_tag_is_known_as_it_was_last_seen

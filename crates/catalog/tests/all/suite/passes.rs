@@ -390,12 +390,13 @@ pub(crate) async fn a_pass_without_a_page_that_a_limit_stopped_is_no_failure(f: 
 
 pub(crate) async fn a_step_ends_at_its_last_landed_page(f: Catalog) {
     let pass = f.land(&Page::of(vec![]).next("2")).await.pass;
+    f.land(&Page::of(vec![]).in_pass(pass).next("3")).await;
     f.store
         .end_step(&mut held(pass), (0, false), &ListSoFar::default(), &[])
         .await
         .unwrap();
     let open = f.store.open_passes(JOB).await.unwrap().remove(0);
-    assert_eq!((open.steps[0].pages, &open.steps[0].cursor), (1, &None));
+    assert_eq!((open.steps[0].pages, &open.steps[0].cursor), (2, &None));
 }
 
 pub(crate) async fn a_cut_pass_is_complete_and_no_start_for_the_next_one(f: Catalog) {

@@ -106,6 +106,13 @@ fn next_url() -> Paging {
     }
 }
 
+fn link() -> Paging {
+    Paging {
+        kind: PageKind::Link,
+        ..Paging::default()
+    }
+}
+
 /// An upstream whose first page leads on to `next`, in a header and in the body, and whose second is the last.
 fn leading_to(next: impl Fn(&StubRequest) -> String + Send + Sync + 'static) -> StubUpstream {
     StubUpstream::start(move |request| match request.param("page") {
@@ -123,13 +130,7 @@ fn leading_to(next: impl Fn(&StubRequest) -> String + Send + Sync + 'static) -> 
 
 #[tokio::test]
 async fn a_url_of_the_next_page_is_followed_as_it_is() {
-    for paging in [
-        next_url(),
-        Paging {
-            kind: PageKind::Link,
-            ..Paging::default()
-        },
-    ] {
+    for paging in [next_url(), link()] {
         let here = leading_to(|request| {
             format!(
                 "http://{}/v1/things?page=2&after=a%2Fb",
@@ -166,13 +167,7 @@ async fn an_empty_page_that_leads_on_is_not_the_last() {
     let leads_on = [
         (token_paging(), Some("/things?page=2")),
         (next_url(), Some("/things?page=2")),
-        (
-            Paging {
-                kind: PageKind::Link,
-                ..Paging::default()
-            },
-            Some("/things?page=2"),
-        ),
+        (link(), Some("/things?page=2")),
         (offset(None, Place::Query), None),
         (offset(Some("/total"), Place::Query), None),
         (number(1), None),
@@ -241,10 +236,7 @@ async fn what_is_no_url_of_a_next_page_is_shown() {
             "wrong shape: the value at `/links/next` is not a URL: \"http://[::\"",
         ),
         (
-            Paging {
-                kind: PageKind::Link,
-                ..Paging::default()
-            },
+            link(),
             "http://[::",
             "wrong shape: the value in the header `link` is not a URL: \"http://[::\"",
         ),
@@ -277,15 +269,9 @@ async fn the_next_page_is_never_on_another_host() {
             "the next page's URL has no host: \"file:///etc/passwd\"",
         ),
     ];
-    for (paging, (url, told)) in [
-        next_url(),
-        Paging {
-            kind: PageKind::Link,
-            ..Paging::default()
-        },
-    ]
-    .iter()
-    .flat_map(|paging| elsewhere.map(|one| (paging, one)))
+    for (paging, (url, told)) in [next_url(), link()]
+        .iter()
+        .flat_map(|paging| elsewhere.map(|one| (paging, one)))
     {
         let stub = leading_to(move |_| url.to_owned());
         let page = asking(&stub.url())
@@ -321,13 +307,7 @@ async fn a_cursor_that_was_tampered_with_leads_to_no_other_host() {
 
 #[tokio::test]
 async fn the_secret_is_left_out_of_a_cursor_and_added_again() {
-    for paging in [
-        next_url(),
-        Paging {
-            kind: PageKind::Link,
-            ..Paging::default()
-        },
-    ] {
+    for paging in [next_url(), link()] {
         let stub = leading_to(|request| {
             format!("/things?page=2&key={}&x=1", request.param("key").unwrap())
         });
@@ -356,13 +336,7 @@ async fn a_secret_of_a_header_that_the_next_url_repeats_is_left_out_of_the_curso
             "t=EAAB-longer-than-16-bytes",
         ),
     ] {
-        for paging in [
-            next_url(),
-            Paging {
-                kind: PageKind::Link,
-                ..Paging::default()
-            },
-        ] {
+        for paging in [next_url(), link()] {
             let stub = leading_to(move |_| format!("/things?{parameter}&page=2"));
             let mut asking = asking(&stub.url()).paging(paging).auth(auth.clone());
             asking.secret = Some(secret);

@@ -50,26 +50,6 @@ fn command(words: &[&str]) -> SecretSource {
 }
 
 #[tokio::test]
-async fn a_secret_is_read_where_the_configuration_says() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = file(directory.path(), format!("{SECRET}\n").as_bytes(), 0o600);
-    let systemd = (
-        "CREDENTIALS_DIRECTORY",
-        directory.path().as_os_str().as_encoded_bytes(),
-    );
-    let sources = [
-        SecretSource::Env("KEY".to_owned()),
-        SecretSource::File(path),
-        SecretSource::Credential("key".to_owned()),
-        command(&["printf", "%s\n\n", SECRET]),
-    ];
-    for source in sources {
-        let secret = read_from(source.clone(), &[("KEY", SECRET.as_bytes()), systemd]).await;
-        assert_eq!(secret.unwrap(), SECRET, "{source:?}");
-    }
-}
-
-#[tokio::test]
 async fn a_variable_may_name_a_file_instead() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(directory.path(), format!("{SECRET}\n").as_bytes(), 0o600);
@@ -395,33 +375,6 @@ impl Traced {
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-#[tokio::test]
-async fn a_file_that_others_can_read_is_warned_of() {
-    let directory = tempfile::tempdir().unwrap();
-    for (mode, who) in [
-        (0o600, None),
-        (0o400, None),
-        (0o640, Some("every member of its group")),
-        (0o644, Some("every user of this machine")),
-        (0o604, Some("every user of this machine")),
-    ] {
-        let traced = Traced::default();
-        let guard = traced.start();
-        let path = file(directory.path(), b"0123456789", mode);
-        read_from(SecretSource::File(path), &[]).await.unwrap();
-        drop(guard);
-        let warned = ["every member of its group", "every user of this machine"]
-            .into_iter()
-            .find(|who| {
-                traced
-                    .text()
-                    .contains(&format!("{who} can read the secret in /"))
-            });
-        assert_eq!(warned, who, "{mode:o}");
-        assert!(!traced.text().contains("0123456789"));
     }
 }
 

@@ -209,28 +209,6 @@ async fn a_rejected_token_is_renewed_once_and_a_second_rejection_is_a_refusal() 
 }
 
 #[tokio::test]
-async fn a_rotated_refresh_token_is_stored_for_its_owner_alone_and_used_by_the_next_process() {
-    let state = tempfile::tempdir().unwrap();
-    let endpoint = issuing(1, true);
-    let upstream = accepting(&["access-token-1", "access-token-2", "access-token-3"]);
-    let asking = by_oauth(&upstream, oauth(refresh_grant(), &endpoint.url()));
-    for _ in 0..3 {
-        asking
-            .fetch_by(&client(&asking, state.path()))
-            .await
-            .unwrap();
-        tokio::time::sleep(std::time::Duration::from_millis(900)).await;
-    }
-    let used = |request: &StubRequest| form(request)["refresh_token"].clone();
-    let used: Vec<String> = endpoint.requests().iter().map(used).collect();
-    assert_eq!(used, [REFRESH, "rotated-1", "rotated-2"]);
-    for entry in std::fs::read_dir(state.path().join("tokens")).unwrap() {
-        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-    }
-}
-
-#[tokio::test]
 async fn no_token_is_requested_where_a_replaced_refresh_token_could_not_be_stored() {
     let state = tempfile::tempdir().unwrap();
     let endpoint = issuing(3600, true);

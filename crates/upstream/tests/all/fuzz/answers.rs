@@ -81,6 +81,8 @@ fn a_changed_answer_is_a_page_or_a_failure() {
                 let distinct: HashSet<_> = page.records.iter().map(|record| &record.id).collect();
                 prop_assert_eq!(distinct.len(), page.records.len());
                 prop_assert!(page.records.iter().all(|record| !record.id.contains('\0')));
+                prop_assert!(page.skipped == 0 || !page.records.is_empty());
+                prop_assert!(page.next.is_none_or(|next| !next.is_empty()));
             }
             Err(failure) => prop_assert!(plain(&failure), "{:?}", failure),
         }

@@ -16,10 +16,10 @@ properties() {
     case $1 in
     config) echo "ingest fuzz::config operate::hostile::any_bytes operate::hostile::bytes_in"; echo "ingest-config shipped" ;;
     templates) echo "ingest fuzz::templates"; echo "ingest-config template" ;;
-    headers) echo "ingest-upstream fuzz::headers properties::any_link properties::any_retry properties::any_refusal" ;;
-    answers) echo "ingest-upstream fuzz::answers properties::any_success" ;;
-    tokens) echo "ingest-upstream fuzz::tokens properties::any_page_token" ;;
-    replies) echo "ingest-ledger fuzz::replies redis::replies" ;;
+    headers) echo "ingest-upstream fuzz::headers properties::any_refusal" ;;
+    answers) echo "ingest-upstream fuzz::answers" ;;
+    tokens) echo "ingest-upstream fuzz::tokens" ;;
+    replies) echo "ingest-ledger fuzz::replies" ;;
     search) echo "ingest fuzz::search" ;;
     files) echo "ingest fuzz::files" ;;
     *) echo "there is no target $1" >&2 && exit 2 ;;

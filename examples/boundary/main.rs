@@ -35,18 +35,9 @@ pub struct LetThrough {
 
 /// A counter that begins anew with each minute.
 pub fn fixed_window() -> LetThrough {
-    let mut counts = std::collections::HashMap::<i64, u64>::new();
-    let [before, after] = bursts().map(|at| {
-        let count = counts.entry(at.micros() / 60_000_000).or_default();
-        (0..LIMIT)
-            .filter(|_| {
-                *count < LIMIT && {
-                    *count += 1;
-                    true
-                }
-            })
-            .count() as u64
-    });
+    let mut counting = FixedWindow::default();
+    let [before, after] =
+        [59, 60].map(|second| (0..LIMIT).filter(|_| counting.take(second)).count() as u64);
     LetThrough { before, after }
 }
 
@@ -306,10 +297,9 @@ pub fn picture() -> String {
     svg + "</svg>\n"
 }
 
-fn table_of<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+fn table_of(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    table.set_header(header);
+    table.load_style(ASCII_MARKDOWN).set_header(header);
     table
 }
 
@@ -323,7 +313,7 @@ async fn main() {
 
 async fn print_live(url: &str) {
     const WINDOW: Duration = Duration::from_secs(10);
-    let mut table = table_of([
+    let mut table = table_of(&[
         &format!("{LIMIT} units in {} s", WINDOW.as_secs()),
         "let through",
         "most within any window",
@@ -338,7 +328,7 @@ async fn print_live(url: &str) {
 async fn print_simulated() {
     let directory = tempfile::tempdir().unwrap();
     let ledger = SqliteLedger::open(&directory.path().join("ledger.db")).unwrap();
-    let mut table = table_of([
+    let mut table = table_of(&[
         &format!("{LIMIT} units a minute"),
         "at 11:59:59",
         "at 12:00:00",
@@ -357,7 +347,7 @@ async fn print_simulated() {
         ]);
     }
     println!("{table}\n");
-    let mut table = table_of(["counting", "the worst minute gets", "of its limit"]);
+    let mut table = table_of(&["counting", "the worst minute gets", "of its limit"]);
     for (name, counting) in countings() {
         let (_, units, _) = worst(counting);
         table.add_row([

@@ -31,15 +31,22 @@ struct Interposed {
 }
 
 impl Interposed {
-    fn process(machine: &Machine, happening: Happening) -> Process {
-        let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
+    fn over(machine: &Machine) -> Self {
+        let config = ledger_config(TIMEOUT, MAX_SKEW);
         Self {
-            inner,
-            happening: Mutex::new(Some(happening)),
+            inner: RedisLedger::new(&machine.url, &config).unwrap(),
+            happening: Mutex::new(None),
             forgets: None,
             late: Duration::ZERO,
         }
-        .on(machine)
+    }
+
+    fn process(machine: &Machine, happening: Happening) -> Process {
+        let happening = Mutex::new(Some(happening));
+        machine.process_over(Arc::new(Self {
+            happening,
+            ..Self::over(machine)
+        }))
     }
 
     fn forgetful(
@@ -48,19 +55,11 @@ impl Interposed {
         recoveries: &Arc<AtomicU32>,
         times: u32,
     ) -> Process {
-        let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
         let forgets = Some((Arc::clone(server), Arc::clone(recoveries), times));
-        Self {
-            inner,
-            happening: Mutex::new(None),
+        machine.process_over(Arc::new(Self {
             forgets,
-            late: Duration::ZERO,
-        }
-        .on(machine)
-    }
-
-    fn on(self, machine: &Machine) -> Process {
-        machine.process_over(Arc::new(self))
+            ..Self::over(machine)
+        }))
     }
 }
 
@@ -124,14 +123,10 @@ impl SharedLedger for Interposed {
 
 /// A process whose ledger answers this late.
 pub(super) fn late(machine: &Machine, late: Duration) -> Process {
-    let inner = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
-    Interposed {
-        inner,
-        happening: Mutex::new(None),
-        forgets: None,
+    machine.process_over(Arc::new(Interposed {
         late,
-    }
-    .on(machine)
+        ..Interposed::over(machine)
+    }))
 }
 
 /// Everything is flushed, and another process of the machine finds that out.

@@ -54,17 +54,6 @@ async fn a_charge_whose_reply_was_cut_off_is_counted_once() {
 }
 
 #[tokio::test]
-async fn a_charge_whose_replies_are_all_cut_off_is_settled_to_nothing_when_it_was_refused() {
-    let (server, proxy, machine, account) = behind_a_proxy().await;
-    let process = machine.process();
-    process.take(&account, 1).await;
-    proxy.cut(2);
-    refusal(process.ask(&account, 9).await);
-    assert_eq!(entries(&server, &account), 2, "the script ran");
-    assert_eq!(machine.process().drain(&account).await, 9);
-}
-
-#[tokio::test]
 async fn a_release_whose_reply_was_cut_off_is_told_again() {
     let (_server, proxy, machine, account) = behind_a_proxy().await;
     let process = machine.process();
@@ -302,4 +291,18 @@ async fn a_connection_that_died_in_a_pause_is_replaced_without_a_word() {
             == 1
     });
     assert_eq!(process.used(&account).await, 3);
+}
+
+#[tokio::test]
+async fn a_permission_that_lacks_in_the_script_is_an_outage_in_every_servers_words() {
+    let parrot = Parrot::start();
+    let url = format!("redis://127.0.0.1:{}", parrot.port);
+    for words in [
+        "ERR The user executing the script can't run this command or subcommand script: on @user_function:67.",
+        "ERR ACL failure in script: User teller has no permissions to run the 'hset' command script: on @user_function:67.",
+    ] {
+        parrot.say(format!("-{words}\r\n").into_bytes());
+        let why = refusal(at(&url).process().ask(&account(10), 1).await);
+        assert!(why.contains("permit it (deploy/redis/users.acl)"), "{why}");
+    }
 }

@@ -13,7 +13,7 @@ use super::machine::{Machine, WINDOW, account};
 use super::stored::{stored, whole};
 use super::{MAX_SKEW, Standalone, TIMEOUT};
 use crate::Store;
-use crate::books::{self, Books, GRACE, MICROSECOND, at, cost, floor, limit, secs};
+use crate::books::{self, Books, at, cost, floor, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::{RedisServer, ledger_config, url};
 
@@ -98,38 +98,6 @@ async fn a_redis_that_cannot_be_reached_is_no_finding() {
     );
 }
 
-fn keys(server: &RedisServer) -> Vec<String> {
-    server.ask("KEYS *")
-}
-
-#[tokio::test]
-async fn every_key_expires_after_the_longest_window() {
-    let server = RedisServer::start();
-    let day = 24 * 3600;
-    let account = crate::books::account([
-        ("daily", limit(1000, Some(secs(7 * day)), None)),
-        ("minute", limit(1000, Some(secs(60)), None)),
-    ]);
-    let machine = Machine::new(server.url());
-    let process = machine.process();
-    for _ in 0..130 {
-        process.take(&account, 1).await;
-    }
-    let keys = keys(&server);
-    assert_eq!(keys.len(), 3, "{keys:?}");
-    for key in keys {
-        assert!(
-            key.starts_with(&format!("ingest:{{{}}}:", account.name)),
-            "{key}"
-        );
-        let life: u64 = server.ask(&format!("TTL {key}"));
-        assert!(
-            (7 * day..9 * day).contains(&life),
-            "{key} lives for {life} s"
-        );
-    }
-}
-
 #[tokio::test]
 async fn a_rejected_charge_writes_nothing() {
     let server = RedisServer::start();
@@ -152,32 +120,6 @@ fn changes(server: &RedisServer) -> i64 {
         .unwrap()
         .parse()
         .unwrap()
-}
-
-#[tokio::test]
-async fn times_and_units_keep_all_their_digits() {
-    let server = RedisServer::start();
-    let machine = Machine::new(server.url());
-    let ledger = RedisLedger::new(&machine.url, &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
-    let ledger = std::sync::Arc::new(SharedAsLedger(ledger));
-    let quota = 9_007_199_254_740;
-    let begun = SystemClock.now();
-    let books = Books::new(
-        ledger,
-        crate::books::account([("daily", limit(quota, Some(secs(60)), None))]),
-    );
-    books
-        .take(&cost([("daily", quota - 1)]), SystemClock.now())
-        .await;
-    let rejection = books.reject(&cost([("daily", 2)]), SystemClock.now()).await;
-    assert_eq!(
-        (rejection.used.get(), rejection.remaining.get()),
-        (quota - 1, 1)
-    );
-    let after = rejection.retry_at.since(begun);
-    let allowed = Duration::from_micros(60_100_000)..Duration::from_micros(80_100_000);
-    assert!(allowed.contains(&after), "{after:?}");
-    assert!(rejection.retry_after <= Duration::from_micros(60_100_000));
 }
 
 #[tokio::test]
@@ -213,19 +155,6 @@ async fn however_charges_come_the_log_falls_into_short_chunks() {
     whole(&server, &account);
     assert!(stored(&server, &account).chunks >= 3300 / 33);
     assert_eq!(books.used("daily", now).await, 3300);
-}
-
-#[tokio::test]
-async fn a_correction_of_the_oldest_charge_that_counts_is_counted() {
-    let store = Standalone::open().await;
-    let limits = [("daily", limit(10, Some(secs(60)), None))];
-    let books = Books::new(store.ledger(), books::account(limits));
-    let (first, daily) = (ChargeId::new("a"), |units| cost([("daily", units)]));
-    books.take_as(&first, &daily(1), at(0.0)).await;
-    let last = at(60.0) + GRACE - MICROSECOND;
-    books.take(&daily(1), last).await;
-    books.settle(&first, &daily(5), last).await;
-    assert_eq!(books.used("daily", last).await, 6);
 }
 
 #[tokio::test]

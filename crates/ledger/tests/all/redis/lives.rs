@@ -71,7 +71,9 @@ impl Lives {
     /// Sees that every key lives for this long, less the moment since, and a little more for the grace of the window.
     fn expect(&self, life: Duration) {
         let allowed = life - secs(60)..=life + life / 400;
+        let account = format!("ingest:{{{}}}:", self.account.name);
         for (key, left) in self.lives() {
+            assert!(key.starts_with(&account), "{key}");
             assert!(
                 allowed.contains(&left),
                 "{key} lives for {left:?}, not {life:?}"
@@ -87,27 +89,21 @@ impl Lives {
 }
 
 #[tokio::test]
-async fn keys_of_a_short_window_live_for_26_hours() {
-    let lives = Lives::of(limit(10, Some(secs(60)), None));
-    lives.charge(0.0).await;
-    lives.expect(26 * HOUR);
-}
-
-#[tokio::test]
-async fn keys_of_a_long_window_live_for_nine_eighths_of_it() {
-    let window = 30 * DAY;
-    let lives = Lives::of(limit(10, Some(window), None));
-    lives.charge(0.0).await;
-    lives.expect(window * 9 / 8);
-}
-
-#[tokio::test]
-async fn keys_outlive_a_closing_by_26_hours() {
-    let lives = Lives::of(limit(10, Some(secs(60)), None));
-    lives.charge(0.0).await;
-    let until = Closing::Until(at(0.0) + 10 * DAY);
-    lives.books.close("daily", until, at(0.0)).await;
-    lives.expect(10 * DAY + 26 * HOUR);
+async fn keys_live_for_nine_eighths_of_the_longest_window_and_26_hours_and_outlive_a_closing() {
+    let (minute, month) = (secs(60), 30 * DAY);
+    for (window, closed, life) in [
+        (minute, None, 26 * HOUR),
+        (month, None, month * 9 / 8),
+        (minute, Some(10 * DAY), 10 * DAY + 26 * HOUR),
+    ] {
+        let lives = Lives::of(limit(10, Some(window), None));
+        lives.charge(0.0).await;
+        if let Some(closed) = closed {
+            let until = Closing::Until(at(0.0) + closed);
+            lives.books.close("daily", until, at(0.0)).await;
+        }
+        lives.expect(life);
+    }
 }
 
 #[tokio::test]

@@ -15,27 +15,6 @@ use crate::books::{Books, cost, entry, floor, fresh_id, limit, secs};
 use crate::shared_as_ledger::SharedAsLedger;
 use ingest_testing::redis_server::{RedisServer, ledger_config};
 
-#[tokio::test]
-async fn every_machine_comes_by_after_a_loss_whoever_finds_it() {
-    let server = RedisServer::start();
-    let machines = [(); 3].map(|()| Machine::new(server.url()));
-    let account = account(30);
-    let processes = machines.each_ref().map(Machine::process);
-    for process in &processes {
-        process.take(&account, 5).await;
-    }
-    server.tell("FLUSHALL");
-    let another = Machine::new(server.url());
-    let newcomer = another.process();
-    newcomer.take(&account, 1).await;
-    for process in &processes {
-        process.take(&account, 1).await;
-    }
-    // The floors say more: what the last machine had heard, and what was charged since.
-    let used = newcomer.used(&account).await;
-    assert!((19..=30).contains(&used), "{used}");
-}
-
 /// One charge in about sixteen reads the log.
 #[tokio::test]
 async fn a_part_that_is_missing_is_found_by_charges_alone() {
@@ -53,22 +32,6 @@ async fn a_part_that_is_missing_is_found_by_charges_alone() {
         whole(&server, &account);
         assert_eq!(process.used(&account).await, 70, "without {part}");
     }
-}
-
-#[tokio::test]
-async fn a_report_of_a_ledger_whose_log_is_gone_holds_what_its_totals_say() {
-    let server = RedisServer::start();
-    let (machine, account) = (Machine::new(server.url()), account(200));
-    let process = machine.process();
-    for _ in 0..40 {
-        process.take(&account, 1).await;
-    }
-    server.tell(&format!("DEL {}", key(&account, "log")));
-    let ledger = RedisLedger::new(&server.url(), &ledger_config(TIMEOUT, MAX_SKEW)).unwrap();
-    let usage = ledger.usage(&account, None, &[], SystemClock.now());
-    let usage = usage.await.unwrap();
-    assert!(usage.lost);
-    assert_eq!(usage.limits[0].used.get(), 40);
 }
 
 #[tokio::test]

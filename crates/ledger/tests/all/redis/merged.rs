@@ -9,7 +9,7 @@ use super::Standalone;
 use super::machine::{Machine, Process, WINDOW};
 use super::stored::{key, stored, whole};
 use crate::Store;
-use crate::books::{Books, account, at, cost, entry, floor, fresh_id, id, secs, sliding};
+use crate::books::{Books, account, at, cost, entry, floor, fresh_id, secs, sliding};
 use ingest_testing::redis_server::RedisServer;
 
 /// Longer than ids are remembered.
@@ -192,69 +192,6 @@ async fn a_floor_of_one_of_many_limits_keeps_its_charges_apart_though_others_end
     let raised = floor("value/5", at(5.0), 20);
     books.absorb(&[], &[raised], at(1_600.0)).await;
     assert_eq!(books.used("value/5", at(1_600.0)).await, 20 + 6);
-}
-
-#[tokio::test]
-async fn a_forgotten_id_costs_again_and_what_it_took_before_leaves_in_its_own_time() {
-    let store = Standalone::open().await;
-    let books = Books::new(store.ledger(), counted_in_parts(1_000));
-    let again = id("again");
-    for (seconds, units) in [(1.0, 5), (1_500.0, 7)] {
-        books
-            .take_as(&again, &cost([("daily", units)]), at(seconds))
-            .await;
-    }
-    assert_eq!(books.used("daily", at(1_501.0)).await, 12);
-    // A window after the first one, and a part of the window.
-    let first_left = at(100.0) + WINDOW;
-    books.take(&cost([("daily", 1)]), first_left).await;
-    assert_eq!(books.used("daily", first_left).await, 1 + 7);
-}
-
-#[tokio::test]
-async fn an_id_that_was_settled_is_forgotten_like_others() {
-    let store = Standalone::open().await;
-    let books = Books::new(store.ledger(), counted_in_parts(1_000));
-    let again = id("again");
-    books.take_as(&again, &cost([("daily", 5)]), at(1.0)).await;
-    books.settle(&again, &cost([("daily", 4)]), at(2.0)).await;
-    let grant = books
-        .take_as(&again, &cost([("daily", 5)]), at(1_500.0))
-        .await;
-    assert!(!grant.repeated);
-    assert_eq!(books.used("daily", at(1_501.0)).await, 4 + 5);
-}
-
-#[tokio::test]
-async fn an_id_that_was_settled_before_its_charge_arrived_is_never_forgotten() {
-    let store = Standalone::open().await;
-    let books = Books::new(store.ledger(), counted_in_parts(1_000));
-    let late = id("late");
-    books.settle(&late, &cost([("daily", 5)]), at(1.0)).await;
-    let grant = books
-        .take_as(&late, &cost([("daily", 5)]), at(1_500.0))
-        .await;
-    assert!(grant.repeated);
-    assert_eq!(books.used("daily", at(1_501.0)).await, 5);
-}
-
-#[tokio::test]
-async fn what_a_block_got_later_leaves_the_window_with_it() {
-    let store = Standalone::open().await;
-    let books = Books::new(store.ledger(), account([("daily", sliding(1_000, WINDOW))]));
-    for nth in 0..400 {
-        let now = at(1.0 + f64::from(nth) / 1_000.0);
-        books
-            .take_as(&id(&format!("id{nth}")), &cost([("daily", 1)]), now)
-            .await;
-    }
-    books
-        .settle(&id("id200"), &cost([("daily", 100)]), at(2.0))
-        .await;
-    let told = entry(&fresh_id(), at(1.1005), cost([("daily", 50)]));
-    books.absorb(&[told], &[], at(2.0)).await;
-    assert_eq!(books.used("daily", at(3.0)).await, 549);
-    assert_eq!(books.used("daily", at(5.0) + WINDOW).await, 0);
 }
 
 /// What comes first after the state of a ledger is gone.

@@ -13,7 +13,6 @@ mod many;
 mod merged;
 mod outage;
 mod protocol;
-pub(crate) mod replies;
 pub(crate) mod stored;
 mod told;
 

@@ -1,16 +1,11 @@
 //! An account with a limit for each of many values: what concerns one value leaves the others alone.
 
-use std::time::Duration;
-
 use ingest_quota::{
-    Account, Calendar, Closing, Cost, Counting, Decision, Limit, LimitUsage, Period, Timestamp,
-    Units, Window,
+    Account, Calendar, Cost, Counting, Limit, LimitUsage, Period, Timestamp, Units, Window,
 };
 
 use crate::Store;
-use crate::books::{
-    Books, LOS_ANGELES, account, at, cost, entry, floor, fresh_id, id, secs, sliding, time,
-};
+use crate::books::{Books, LOS_ANGELES, account, at, cost, entry, fresh_id, secs, sliding, time};
 
 const VALUES: usize = 200;
 /// The charges over which the values are spread.
@@ -59,31 +54,6 @@ async fn values_used(books: &Books, units: u64, now: Timestamp) -> usize {
     values.filter(|usage| usage.used.get() == units).count()
 }
 
-pub(crate) async fn each_of_many_limits_is_counted_and_returns_by_itself(store: &impl Store) {
-    let books = charged(store).await;
-    assert_eq!(values_used(&books, 1, at(20.0)).await, VALUES);
-    assert_eq!(books.used("daily", at(20.0)).await, 4);
-    books.take(&of([7], 1), at(20.0)).await;
-    let rejection = books.reject(&of([7], 1), at(21.0)).await;
-    assert_eq!(
-        (&rejection.limit, rejection.used.get()),
-        (&value(7), 2),
-        "{rejection:?}"
-    );
-    books.take(&of([8], 1), at(22.0)).await;
-    assert_eq!(values_used(&books, 2, at(22.0)).await, 2);
-    let full = books.standing(&value(7), at(22.0)).await;
-    assert_eq!(full.since_reset, Some(Units::new(2)));
-    let back: Vec<_> = full
-        .returns
-        .iter()
-        .map(|back| (back.at, back.units))
-        .collect();
-    assert_eq!(back, [(rejection.retry_at, Units::new(2))]);
-    assert_eq!(values_used(&books, 0, rejection.retry_at).await, VALUES);
-    books.take(&of([7], 2), rejection.retry_at).await;
-}
-
 /// More than a store reads at a time.
 pub(crate) async fn many_charges_of_one_instant_count_each_once(store: &impl Store) {
     let books = Books::new(store.ledger(), many());
@@ -97,76 +67,6 @@ pub(crate) async fn many_charges_of_one_instant_count_each_once(store: &impl Sto
         .await;
     assert_eq!(values_used(&books, 1113, at(1.0)).await, 20);
     assert_eq!(values_used(&books, 0, at(1.0)).await, VALUES - 20);
-}
-
-pub(crate) async fn a_release_frees_every_limit_of_its_charge(store: &impl Store) {
-    let books = charged(store).await;
-    books
-        .take_as(&id("a"), &of([1, 70, 199], 1), at(20.0))
-        .await;
-    assert_eq!(values_used(&books, 2, at(20.0)).await, 3);
-    books.settle(&id("a"), &Cost::none(), at(21.0)).await;
-    assert_eq!(values_used(&books, 1, at(21.0)).await, VALUES);
-    let again = books
-        .decide(&id("a"), &of([1], 1), &Cost::none(), at(21.0))
-        .await;
-    assert_eq!(again, Decision::TakenBack);
-}
-
-pub(crate) async fn a_settlement_moves_units_from_one_of_many_limits_to_another(
-    store: &impl Store,
-) {
-    let books = charged(store).await;
-    books.take_as(&id("a"), &of([1], 1), at(20.0)).await;
-    books.settle(&id("a"), &of([2], 3), at(21.0)).await;
-    assert_eq!(books.used(&value(1), at(21.0)).await, 1);
-    assert_eq!(books.used(&value(2), at(21.0)).await, 4);
-    assert_eq!(books.used("daily", at(21.0)).await, 7);
-}
-
-pub(crate) async fn an_id_that_was_charged_of_another_of_many_limits_holds_that(
-    store: &impl Store,
-) {
-    let books = charged(store).await;
-    books.take_as(&id("a"), &of([1], 1), at(20.0)).await;
-    let repeated = books.take_as(&id("a"), &of([2], 1), at(21.0)).await;
-    assert!(repeated.repeated);
-    assert_eq!(repeated.held, Some(of([1], 1)));
-    assert_eq!(books.used(&value(2), at(21.0)).await, 1);
-}
-
-pub(crate) async fn a_closing_of_one_of_many_limits_stops_its_value_alone(store: &impl Store) {
-    let books = charged(store).await;
-    let until = at(0.0) + Duration::from_secs(48 * 3600);
-    books
-        .close(&value(3), Closing::Until(until), at(20.0))
-        .await;
-    let rejection = books.reject(&of([3], 1), at(21.0)).await;
-    assert_eq!((&rejection.limit, rejection.retry_at), (&value(3), until));
-    books.take(&of([4], 1), at(21.0)).await;
-    let closed = |usage: &LimitUsage| usage.closed_until.is_some();
-    let usage = books.usage(at(21.0)).await;
-    assert_eq!(usage.iter().filter(|usage| closed(usage)).count(), 1);
-    books.reopen(&value(3), at(22.0)).await;
-    books.take(&of([3], 1), at(22.0)).await;
-}
-
-pub(crate) async fn charges_and_floors_of_many_limits_come_from_elsewhere(store: &impl Store) {
-    let books = Books::new(store.ledger(), many());
-    let floors: Vec<_> = (0..40)
-        .map(|number| floor(&value(number), at(5.0), 1 + number as u64 % 2))
-        .collect();
-    let absorbed: Vec<_> = (0..CHARGES)
-        .map(|charge| entry(&fresh_id(), at(charge as f64), of(values_of(charge), 1)))
-        .collect();
-    books.absorb(&absorbed, &floors, at(10.0)).await;
-    assert_eq!(books.used("daily", at(10.0)).await, 4);
-    assert_eq!(values_used(&books, 2, at(10.0)).await, 20);
-    assert_eq!(values_used(&books, 1, at(10.0)).await, VALUES - 20);
-    // The floor of 1 contains the charge before it; the floor of 2 leaves nothing.
-    books.take(&of([10], 1), at(11.0)).await;
-    assert_eq!(books.reject(&of([11], 1), at(11.0)).await.limit, value(11));
-    assert_eq!(books.used(&value(10), at(11.0)).await, 2);
 }
 
 pub(crate) async fn what_many_limits_counted_leaves_the_log(store: &impl Store) {

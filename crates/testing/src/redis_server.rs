@@ -17,6 +17,9 @@ use tempfile::TempDir;
 /// Longer than any healthy server needs to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const KEEPS_NOTHING: [&str; 4] = ["--save", "", "--appendonly", "no"];
+const NO_FUNCTIONS: [&str; 3] = ["--rename-command", "FCALL", ""];
+
 /// One `redis-server`, or the program that `INGEST_TEST_REDIS` names.
 pub struct RedisServer {
     child: Child,
@@ -28,7 +31,7 @@ pub struct RedisServer {
 impl RedisServer {
     /// A server that keeps nothing.
     pub fn start() -> Self {
-        Self::with(&["--save", "", "--appendonly", "no"])
+        Self::with(&KEEPS_NOTHING)
     }
 
     /// A server that keeps everything, and is reached by its socket only: another process could take a port while it is down.
@@ -38,15 +41,7 @@ impl RedisServer {
 
     /// One that keeps nothing and is without functions, as Redis before 7.
     pub fn without_functions() -> Self {
-        Self::with(&[
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--rename-command",
-            "FCALL",
-            "",
-        ])
+        Self::with(&[&KEEPS_NOTHING[..], &NO_FUNCTIONS].concat())
     }
 
     /// A server with these arguments. Where `INGEST_TEST_SCRIPTS` is set, every server is without functions.
@@ -56,7 +51,7 @@ impl RedisServer {
         if std::env::var_os("INGEST_TEST_SCRIPTS").is_some()
             && !arguments.contains(&"FCALL".to_owned())
         {
-            arguments.extend(["--rename-command", "FCALL", ""].map(str::to_owned));
+            arguments.extend(NO_FUNCTIONS.map(str::to_owned));
         }
         for _ in 0..20 {
             let port = free_port();
@@ -75,14 +70,8 @@ impl RedisServer {
 
     /// Three servers that share the slots of a cluster.
     pub fn cluster() -> [Self; 3] {
-        let arguments = [
-            "--cluster-enabled",
-            "yes",
-            "--save",
-            "",
-            "--cluster-node-timeout",
-            "2000",
-        ];
+        let cluster = "--cluster-enabled yes --cluster-node-timeout 2000";
+        let arguments: Vec<&str> = cluster.split(' ').chain(KEEPS_NOTHING).collect();
         let nodes = [(); 3].map(|()| Self::with(&arguments));
         for (node, slots) in nodes.iter().zip(["0 5460", "5461 10922", "10923 16383"]) {
             node.tell(&format!("CLUSTER ADDSLOTSRANGE {slots}"));
@@ -263,13 +252,8 @@ impl RedisServer {
     pub fn restart_slowly(&mut self) {
         self.kill();
         let _ = fs::remove_file(self.socket());
-        let slowly = [
-            "--key-load-delay",
-            "50000",
-            "--loading-process-events-interval-bytes",
-            "1024",
-        ];
-        self.arguments.extend(slowly.map(str::to_owned));
+        let slowly = "--key-load-delay 50000 --loading-process-events-interval-bytes 1024";
+        self.arguments.extend(slowly.split(' ').map(str::to_owned));
         self.child = spawn(self.port, &self.directory, &self.arguments);
         let socket = self.socket();
         wait_until("it listens", || UnixStream::connect(&socket).is_ok());

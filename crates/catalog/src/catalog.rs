@@ -13,7 +13,7 @@ use super::sql::{self, ServerTx, StoreError, Tx, in_transaction};
 use super::sqlite as tables;
 use super::{
     CatalogError, archive, gone, id_since, index, land, lasting, parents, passes, prune, recall,
-    records, tags, views, wanted,
+    records, search, tags, views, wanted,
 };
 use ingest_base::apart::{CutOff, apart, apart_alone};
 use ingest_sqlite as sqlite;
@@ -129,6 +129,7 @@ impl Catalog {
             prune::STATEMENTS,
             recall::STATEMENTS,
             records::STATEMENTS,
+            search::STATEMENTS,
             tables::SEARCH_STATEMENTS,
             tags::STATEMENTS,
             views::STATEMENTS,

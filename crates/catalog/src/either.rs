@@ -61,8 +61,14 @@ pub fn view_of(upstream: &str, kind: &str, own: &[(String, String)]) -> String {
 }
 
 /// The first of these values that is not null.
-pub fn first_of(expressions: &[String]) -> String {
-    match expressions {
+pub fn first_of(all: impl Iterator<Item = String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for expression in all {
+        if !distinct.contains(&expression) {
+            distinct.push(expression);
+        }
+    }
+    match distinct.as_slice() {
         [one] => one.clone(),
         several => format!("coalesce({})", several.join(", ")),
     }

@@ -35,6 +35,7 @@ mod recall;
 mod records;
 mod rows;
 mod scratch;
+mod search;
 mod sql;
 mod sqlite;
 mod store;

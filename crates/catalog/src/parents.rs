@@ -14,10 +14,7 @@ const FIRST: &str =
     "update listing set parent = ?4 where pass = ?1 and step = ?2 and position = ?3";
 const LAST_POSITION: &str =
     "select coalesce(max(position), 0) from listing where pass = ?1 and step = ?2";
-static FURTHER: LazyLock<String> = LazyLock::new(|| {
-    let row = "from listing where pass = ?1 and step = ?2 and position = ?3";
-    format!("{} {row}", listing_again("?4", "?5"))
-});
+static FURTHER: LazyLock<String> = LazyLock::new(listing_again);
 
 pub fn statements() -> [&'static str; 4] {
     [CHILDREN, FIRST, LAST_POSITION, &FURTHER]

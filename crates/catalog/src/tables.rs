@@ -10,10 +10,8 @@ use super::sql::{Dialect, Insert, Row, StoreError, Tx, Value, values};
 pub enum Holds {
     /// A number.
     Integer,
-    /// Text of any characters.
+    /// Text of any characters, JSON too.
     Text,
-    /// JSON as text.
-    Json,
     Time,
     /// Yes or no.
     Truth,
@@ -66,7 +64,7 @@ impl Table {
         let value = |(place, (_, holds)): (usize, &(&str, Holds))| {
             Ok(match holds {
                 Holds::Integer => Value::Integer(row.optional_integer(place)?),
-                Holds::Text | Holds::Json => Value::Text(row.optional_text(place)?.map(Cow::Owned)),
+                Holds::Text => Value::Text(row.optional_text(place)?.map(Cow::Owned)),
                 Holds::Time => Value::Time(row.optional_time(place)?),
                 Holds::Truth => Value::Truth(row.optional_truth(place)?),
             })
@@ -342,8 +340,7 @@ fn table(statement: &'static str) -> Option<Table> {
 fn holds(kind: &str) -> Option<Holds> {
     match kind {
         "id" | "integer" => Some(Holds::Integer),
-        "text" => Some(Holds::Text),
-        "json" => Some(Holds::Json),
+        "text" | "json" => Some(Holds::Text),
         "time" => Some(Holds::Time),
         "truth" => Some(Holds::Truth),
         _ => None,
@@ -379,24 +376,21 @@ pub fn put(tx: &Tx<'_>, table: &Table, rows: Vec<CopiedRow>) -> Result<(), Store
     tx.insert_later(&insert, rows)
 }
 
-/// Returns the beginning of a statement that adds a row of `listing` for each row found, with all of its columns but another
-/// position and parent.
-pub fn listing_again(position: &str, parent: &str) -> String {
-    let listing = COPIED.iter().find(|table| table.name == "listing");
-    let names = || {
-        listing
-            .into_iter()
-            .flat_map(|table| &table.columns)
-            .map(|(name, _)| *name)
-    };
-    let values = names().map(|name| match name {
-        "position" => position.to_owned(),
-        "parent" => parent.to_owned(),
-        other => format!("listing.{other}"),
+/// The statement that adds a row of `listing` at the position `?4` and with the parent `?5`, with all other columns of the row of the
+/// pass `?1` and the step `?2` at the position `?3`.
+pub fn listing_again() -> String {
+    let columns = COPIED
+        .iter()
+        .filter(|table| table.name == "listing")
+        .flat_map(|table| &table.columns);
+    let columns = columns.map(|(name, _)| match *name {
+        "position" => ("position", "?4"),
+        "parent" => ("parent", "?5"),
+        other => (other, other),
     });
-    let (names, values) = (names().collect::<Vec<_>>(), values.collect::<Vec<_>>());
+    let (names, values): (Vec<&str>, Vec<&str>) = columns.unzip();
     format!(
-        "insert into listing ({}) select {}",
+        "insert into listing ({}) select {} from listing where pass = ?1 and step = ?2 and position = ?3",
         names.join(", "),
         values.join(", ")
     )

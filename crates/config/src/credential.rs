@@ -235,7 +235,7 @@ pub fn all(
     regions: &[Arc<Region>],
 ) -> Entries<Credential> {
     // What a credential says itself; what another one says of the same account is added below.
-    let own = Entries::read(document, "credentials", |path| {
+    let own = Entries::read(document, &["credentials"], |path| {
         let keys: CredentialKeys = document.table(path, &[])?;
         let place = [path, &["upstream"]].concat();
         let upstream = upstreams.named(&keys.upstream, "upstream", document, &place)?;

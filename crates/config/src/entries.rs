@@ -16,17 +16,12 @@ pub struct Entries<T> {
 }
 
 impl<T> Entries<T> {
-    /// Reads each value of a section by itself.
+    /// Reads each value of a table by itself.
     pub fn read(
         document: &Document<'_>,
-        section: &str,
+        path: &[&str],
         read: impl Fn(&[&str]) -> Option<T>,
     ) -> Self {
-        Self::at(document, &[section], read)
-    }
-
-    /// Reads each value of a table by itself.
-    pub fn at(document: &Document<'_>, path: &[&str], read: impl Fn(&[&str]) -> Option<T>) -> Self {
         if document.find(path).is_some_and(|value| !value.is_table()) {
             document.report(path, &Refusal::no_table());
         }

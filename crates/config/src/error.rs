@@ -13,7 +13,7 @@ pub enum ConfigError {
     #[error(
         "no quotas.toml found; searched: {}\n  write one with `ingest init`, or name a file with \
         --config FILE or $INGEST_CONFIG",
-        listed(.looked)
+        joined(.looked.iter().map(|path| path.display().to_string()), ", ")
     )]
     NotFound {
         /// The places, in order.
@@ -30,7 +30,7 @@ pub enum ConfigError {
         named_by: NamedBy,
     },
     /// The file, or a `--set`, is invalid: every problem that was found.
-    #[error("{}", joined(.0))]
+    #[error("{}", joined(.0.iter().map(ToString::to_string), "\n"))]
     Wrong(Vec<Problem>),
 }
 
@@ -229,18 +229,6 @@ impl fmt::Display for Problem {
     }
 }
 
-fn listed(paths: &[PathBuf]) -> String {
-    paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-fn joined(problems: &[Problem]) -> String {
-    problems
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join("\n")
+fn joined(all: impl Iterator<Item = String>, by: &str) -> String {
+    all.collect::<Vec<_>>().join(by)
 }

@@ -67,7 +67,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         document.report(&["catalog"], &refusal);
     }
     let serve = section(document, "serve")?;
-    let upstreams = Entries::read(document, "upstreams", |path| upstream(document, path));
+    let upstreams = Entries::read(document, &["upstreams"], |path| upstream(document, path));
     if upstreams.written().is_empty() && document.is_right_below(&["upstreams"]) {
         let remedy = "add [upstreams.NAME] with base_url and calls";
         document.refuse(&["upstreams"], "expected at least one", remedy);
@@ -77,7 +77,7 @@ fn sections(document: &Document<'_>) -> Option<Config> {
         regions: &regions,
         credentials: &credentials,
     };
-    let jobs = Entries::read(document, "jobs", |path| job::job(document, path, &known));
+    let jobs = Entries::read(document, &["jobs"], |path| job::job(document, path, &known));
     let in_order = jobs
         .written()
         .iter()
@@ -102,7 +102,7 @@ fn section<T: DeserializeOwned>(document: &Document<'_>, name: &str) -> Option<T
 fn upstream(document: &Document<'_>, path: &[&str]) -> Option<Upstream> {
     let upstream = document.table::<Upstream>(path, &["calls"]);
     let path = [path, &["calls"]].concat();
-    let calls = Entries::at(document, &path, |path| {
+    let calls = Entries::read(document, &path, |path| {
         let call = document.table::<Call>(path, &[])?;
         let name = path.last().copied().unwrap_or_default();
         Some(call.within(name, upstream.as_ref()?))

@@ -54,33 +54,29 @@ impl Database {
         if !files.is_same_file(before) {
             before.in_place()?;
         }
-        let access = Access::Writing(Box::new(files));
-        Ok(Self::over(path, connection, access, Some(written)))
+        Ok(Self {
+            access: Access::Writing(Box::new(files)),
+            _written: Some(written),
+            ..Self::of_its_own(path, connection)
+        })
     }
 
     /// Opens a file that is there, for reading.
     pub fn to_read(path: &Path) -> rusqlite::Result<Self> {
         let (connection, protection) = with_patience(|| reading::open(path))?;
-        let access = Access::Reading(protection);
-        Ok(Self::over(path, connection, access, None))
+        Ok(Self {
+            access: Access::Reading(protection),
+            ..Self::of_its_own(path, connection)
+        })
     }
 
     /// A file that no other process has.
     pub fn of_its_own(path: &Path, connection: Connection) -> Self {
-        Self::over(path, connection, Access::Reading(Protection::Locks), None)
-    }
-
-    fn over(
-        path: &Path,
-        connection: Connection,
-        access: Access,
-        written: Option<WrittenHere>,
-    ) -> Self {
         Self {
             path: path.to_owned(),
             connection,
-            access,
-            _written: written,
+            access: Access::Reading(Protection::Locks),
+            _written: None,
         }
     }
 

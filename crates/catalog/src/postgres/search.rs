@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use super::words::{Matching, matching};
 use crate::layout::Layouts;
 use crate::scratch::Scratch;
+use crate::search::{by_filter, first_seen, hit, numbers};
 use crate::sql::{Row, StoreError, Tx, Value, values};
 use crate::text::text_of;
 use crate::words::Word;
 use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
-use ingest_quota::Timestamp;
 
 /// The matches that are examined at most to find [`RANKED`] that pass the filters.
 const EXAMINED: i64 = 50_000;
@@ -54,22 +54,11 @@ const AMONG: &str = passing!(
     where record.number = any(?2) and ts_match_vq(record_text.words, ?1::text::tsquery)",
     "order by record.number desc limit ?3"
 );
-const OF_KIND: &str = "select number from record
-    where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
-const SEEN_SINCE: &str = "select number from record
-    where upstream in (select upstream from kind) and last_seen >= ?1 limit ?2";
-const OF_REGION: &str = "select distinct record.number
-    from pass join listing on listing.pass = pass.id
-    join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-    where pass.region = ?1 limit ?2";
 const WITH_WORDS: &str =
     "select number from record_text where words @@ ?1::text::tsquery order by number desc limit ?2";
 const LAST: &str = "select number from record_text order by number desc limit ?1";
-const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
 const TEXTS: &str = "select number, upstream, kind, body from record where number = any(?1)";
-const HITS: &str =
-    "select number, upstream, kind, id, body, first_seen, last_seen, gone_at from record
-    where number = any(?1)";
+const HITS: &str = "select upstream, kind, id, body, first_seen, last_seen, gone_at, number from record where number = any(?1)";
 
 /// A search, and what it reads from.
 struct Search<'a> {
@@ -208,22 +197,7 @@ impl Search<'_> {
 
     /// Returns the records that pass one of the filters, if they are few.
     fn few(&self) -> Result<Option<Vec<i64>>, StoreError> {
-        let SearchQuery {
-            kind,
-            region,
-            since,
-            ..
-        } = self.query;
-        let filters = [
-            (SEEN_SINCE, since.map(|since| values![since, FEW])),
-            (
-                OF_REGION,
-                region.as_ref().map(|region| values![region, FEW]),
-            ),
-            (OF_KIND, kind.as_ref().map(|kind| values![kind, FEW])),
-        ];
-        for (sql, of) in filters {
-            let Some(of) = of else { continue };
+        for (sql, of) in by_filter(self.query, FEW) {
             let found = within(self.tx, || numbers(self.tx, sql, of.clone()))?;
             if let Some(few) = found.filter(|numbers| (numbers.len() as i64) < FEW) {
                 return Ok(Some(few));
@@ -266,16 +240,6 @@ fn within<T>(
     // This undoes the timeout too.
     tx.batch("rollback to savepoint part")?;
     Ok(done)
-}
-
-fn numbers(tx: &Tx<'_>, sql: &str, of: Vec<Value<'_>>) -> Result<Vec<i64>, StoreError> {
-    let rows = tx.query(sql, of)?;
-    rows.iter().map(|row| row.integer(0)).collect()
-}
-
-fn first_seen(tx: &Tx<'_>, number: i64) -> Result<Option<Timestamp>, StoreError> {
-    let row = tx.first(FIRST_SEEN, values![number])?;
-    row.map(|row| row.time(0)).transpose()
 }
 
 /// The texts of records, in their order.
@@ -330,7 +294,7 @@ fn hits(tx: &Tx<'_>, found: Vec<(i64, String)>) -> Result<Vec<SearchHit>, StoreE
     let numbers: Vec<i64> = found.iter().map(|(number, _)| *number).collect();
     let mut hits: HashMap<i64, SearchHit> = HashMap::new();
     for row in tx.query(HITS, values![numbers])? {
-        hits.insert(row.integer(0)?, hit(&row)?);
+        hits.insert(row.integer(7)?, hit(&row)?);
     }
     let found = found.into_iter();
     let with_excerpts = found.filter_map(|(number, excerpt)| {
@@ -338,17 +302,4 @@ fn hits(tx: &Tx<'_>, found: Vec<(i64, String)>) -> Result<Vec<SearchHit>, StoreE
         Some(SearchHit { excerpt, ..hit })
     });
     Ok(with_excerpts.collect())
-}
-
-fn hit(row: &Row) -> Result<SearchHit, StoreError> {
-    Ok(SearchHit {
-        upstream: row.text(1)?,
-        kind: row.text(2)?,
-        id: row.text(3)?,
-        excerpt: String::new(),
-        body: row.json(4)?,
-        first_seen: row.time(5)?,
-        last_seen: row.time(6)?,
-        gone_at: row.optional_time(7)?,
-    })
 }

@@ -47,17 +47,10 @@ fn fitted(name: &str) -> String {
 fn value_of(places: &[Column]) -> String {
     let kinds: Vec<Option<ColumnType>> = places.iter().map(|column| column.kind).collect();
     let is_one_type = kinds.windows(2).all(|pair| pair.first() == pair.last());
-    let mut expressions: Vec<String> = Vec::new();
-    for column in places {
-        let expression = match is_one_type {
-            true => typed(column),
-            false => format!("({})::text", typed(column)),
-        };
-        if !expressions.contains(&expression) {
-            expressions.push(expression);
-        }
-    }
-    first_of(&expressions)
+    first_of(places.iter().map(|column| match is_one_type {
+        true => typed(column),
+        false => format!("({})::text", typed(column)),
+    }))
 }
 
 fn typed(column: &Column) -> String {

@@ -7,18 +7,16 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row};
-use serde_json::Value;
+use rusqlite::{Connection, OptionalExtension};
 
 use crate::layout::Layouts;
 use crate::scratch::Scratch;
-use crate::sql::{StoreError, Tx};
+use crate::sql::{Row, StoreError, Tx, values};
 use crate::text::text_of;
 use crate::values::clamped;
 use crate::words::Word;
-use crate::{RANKED, SearchHit, SearchQuery, SearchResults, words};
+use crate::{RANKED, SearchHit, SearchQuery, SearchResults, search, words};
 use ingest_base::clock::computed;
-use ingest_quota::Timestamp;
 use ingest_sqlite::{Advance, Interruptible};
 
 /// A query for a record that passes the filters.
@@ -41,8 +39,7 @@ macro_rules! passing {
 
 const RECORD: &str = passing!("upstream, kind, id, body, first_seen, last_seen, gone_at");
 const PASSES: &str = passing!("1");
-const FIRST_SEEN: &str = "select first_seen from record where number >= ?1 order by number limit 1";
-pub const STATEMENTS: &[&str] = &[RECORD, PASSES, FIRST_SEEN];
+pub const STATEMENTS: &[&str] = &[RECORD, PASSES];
 
 const MATCHES: &str =
     "select rowid from record_text where record_text match ?1 order by rowid desc";
@@ -51,15 +48,6 @@ const BEST: &str = "select rowid from record_text where record_text match ?1 ord
 const LENGTH: &str = "select sz from record_text_docsize where id = ?1";
 
 const RECORDS: &str = "select number from record where ?1 is null order by number desc";
-/// The records that pass one of the filters.
-const OF_KIND: &str = "select number from record
-    where (upstream, kind) in (select upstream, kind from kind where kind = ?1) limit ?2";
-const SEEN_SINCE: &str = "select number from record
-    where upstream in (select upstream from kind) and last_seen >= ?1 limit ?2";
-const OF_REGION: &str = "select distinct record.number from pass
-    cross join listing on listing.pass = pass.id
-    cross join record on record.upstream = listing.upstream and record.kind = listing.kind and record.id = listing.id
-    where pass.region = ?1 limit ?2";
 
 /// The shortest of the newest matches whose texts are compared, where the index cannot rank in time.
 const COMPARED: usize = 200;
@@ -280,18 +268,10 @@ impl Search<'_> {
 
     /// Returns the records that pass the filters, if they are few.
     fn few(&self) -> rusqlite::Result<Option<Matches>> {
-        let (query, catalog) = (self.query, self.catalog);
-        let filters = [
-            (SEEN_SINCE, &self.since),
-            (OF_REGION, &query.region),
-            (OF_KIND, &query.kind),
-        ];
-        for (statement, filter) in filters {
-            let Some(filter) = filter else { continue };
-            let numbers = self.interruptible.within(TO_FILTER, catalog, |_| {
-                let mut statement = catalog.prepare_cached(statement)?;
-                let numbers = statement.query_map((filter, READ as i64), |row| row.get(0))?;
-                numbers.collect::<rusqlite::Result<Vec<i64>>>()
+        for (sql, of) in search::by_filter(self.query, READ as i64) {
+            let numbers = self.interruptible.within(TO_FILTER, self.catalog, |_| {
+                let found = search::numbers(&Tx::File(self.catalog), sql, of.clone());
+                found.map_err(StoreError::into_sqlite)
             })?;
             if let Some(mut numbers) = numbers.filter(|numbers| numbers.len() < READ) {
                 numbers.sort_unstable_by(|one, other| other.cmp(one));
@@ -323,10 +303,12 @@ impl Search<'_> {
             (None, SearchEnd::Enough(_), Order::Ranked | Order::Newest) => (Some(RANKED), None),
             (None, SearchEnd::All, _) => (None, None),
         };
+        let first_seen = |number| search::first_seen(&Tx::File(self.catalog), number);
+        let searched_since = oldest.map_or(Ok(None), first_seen);
         Ok(SearchResults {
             hits,
             only_newest,
-            searched_since: oldest.map(|number| self.first_seen(number)).transpose()?,
+            searched_since: searched_since.map_err(StoreError::into_sqlite)?,
         })
     }
 
@@ -362,14 +344,16 @@ impl Search<'_> {
 
     /// Returns the record of a number if it passes the filters, and the length of its body.
     fn hit(&self, number: i64) -> rusqlite::Result<Option<(SearchHit, usize)>> {
-        let filters = (number, &self.query.kind, &self.since, &self.query.region);
-        let mut statement = self.catalog.prepare_cached(RECORD)?;
-        statement.query_row(filters, hit).optional()
-    }
-
-    fn first_seen(&self, number: i64) -> rusqlite::Result<Timestamp> {
-        self.catalog
-            .query_row(FIRST_SEEN, [number], |row| time(row, 0))
+        let filters = values![
+            number,
+            &self.query.kind,
+            self.query.since,
+            &self.query.region
+        ];
+        let row = Tx::File(self.catalog).first(RECORD, filters);
+        let hit = |row: Row| Ok((search::hit(&row)?, row.verbatim(3)?.len()));
+        row.and_then(|row| row.map(hit).transpose())
+            .map_err(StoreError::into_sqlite)
     }
 
     /// An index of the texts of these records.
@@ -410,34 +394,4 @@ fn varint(bytes: &[u8]) -> u64 {
     let last = bytes.iter().position(|byte| byte & 0x80 == 0);
     let bytes = bytes.iter().take(last.map_or(bytes.len(), |last| last + 1));
     bytes.fold(0, |number, byte| (number << 7) | u64::from(byte & 0x7f))
-}
-
-fn hit(row: &Row<'_>) -> rusqlite::Result<(SearchHit, usize)> {
-    let body: String = row.get(3)?;
-    let length = body.len();
-    let hit = SearchHit {
-        upstream: row.get(0)?,
-        kind: row.get(1)?,
-        id: row.get(2)?,
-        excerpt: String::new(),
-        body: serde_json::from_str(&body).unwrap_or(Value::String(body)),
-        first_seen: time(row, 4)?,
-        last_seen: time(row, 5)?,
-        gone_at: optional_time(row, 6)?,
-    };
-    Ok((hit, length))
-}
-
-fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
-    parsed(&row.get::<_, String>(column)?)
-}
-
-fn optional_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
-    let text: Option<String> = row.get(column)?;
-    text.as_deref().map(parsed).transpose()
-}
-
-fn parsed(text: &str) -> rusqlite::Result<Timestamp> {
-    Timestamp::parse(text)
-        .ok_or_else(|| StoreError::Unusable(format!("`{text}` is not RFC 3339")).into_sqlite())
 }

@@ -1,13 +1,12 @@
 //! The view of each kind of record.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::typed;
 use crate::either::{first_of, name, view_of};
 use crate::layout::{self, KindLayout, Layouts};
 use crate::sql::{StoreError, Tx};
+use ingest_config::Column;
 
 const VIEW: &str = "select sql from sqlite_schema where type = 'view' and name = ?1";
 
@@ -20,9 +19,10 @@ pub fn refresh_views(connection: &mut Connection) -> rusqlite::Result<()> {
             .prepare_cached(VIEW)?
             .query_row([format!("{upstream}_{kind}")], |row| row.get(0))
             .optional()?;
-        let selects = selects(upstream, kind, &columns(of_kind));
+        let selects = selects(upstream, kind, of_kind);
         // SQLite keeps the statement as it was written, name and all.
-        if found.is_some_and(|found| !found.ends_with(&selects)) {
+        let is_current = |found: String| selects.is_some_and(|selects| found.ends_with(&selects));
+        if found.is_some_and(|found| !is_current(found)) {
             outdated.push((upstream, kind, of_kind));
         }
     }
@@ -63,19 +63,12 @@ fn replace(
     layouts: &[KindLayout],
 ) -> rusqlite::Result<()> {
     let view = format!("{upstream}_{kind}");
-    let columns = columns(layouts);
-    let drop_it = format!("drop view if exists main.{}", name(&view));
-    let created = tx
-        .execute_batch(&drop_it)
-        .and_then(|()| match columns.is_empty() {
-            true => Ok(()),
-            false => tx.execute_batch(&format!(
-                "create view main.{} as {}",
-                name(&view),
-                selects(upstream, kind, &columns)
-            )),
-        });
-    match created {
+    let name = name(&view);
+    let mut sql = format!("drop view if exists main.{name};");
+    if let Some(selects) = selects(upstream, kind, layouts) {
+        sql += &format!("create view main.{name} as {selects}");
+    }
+    match tx.execute_batch(&sql) {
         // The error ended the transaction, so the page is not stored either.
         Err(error) if tx.is_autocommit() => Err(error),
         Err(error) => {
@@ -86,27 +79,13 @@ fn replace(
     }
 }
 
-/// The select statement of a kind's view.
-fn selects(upstream: &str, kind: &str, columns: &BTreeMap<String, Vec<String>>) -> String {
+/// The select statement of a kind's view; `None` for a kind without columns.
+fn selects(upstream: &str, kind: &str, layouts: &[KindLayout]) -> Option<String> {
+    let columns = layout::columns(layouts);
+    let typed = |column: &Column| typed::typed(column.kind, "record.body", column.at.tokens());
     let own = columns.iter();
     let own: Vec<_> = own
-        .map(|(name, found)| (name.clone(), first_of(found)))
+        .map(|(name, places)| (name.clone(), first_of(places.iter().map(typed))))
         .collect();
-    view_of(upstream, kind, &own)
-}
-
-/// Expressions by column.
-fn columns(layouts: &[KindLayout]) -> BTreeMap<String, Vec<String>> {
-    let columns = layout::columns(layouts).into_iter();
-    let with_expressions = columns.map(|(name, places)| {
-        let mut found: Vec<String> = Vec::new();
-        for column in places {
-            let expression = typed::typed(column.kind, "record.body", column.at.tokens());
-            if !found.contains(&expression) {
-                found.push(expression);
-            }
-        }
-        (name, found)
-    });
-    with_expressions.collect()
+    (!own.is_empty()).then(|| view_of(upstream, kind, &own))
 }

@@ -1,8 +1,8 @@
 //! The manual of the configuration.
 
-use std::path::PathBuf;
+mod markdown;
 
-use ingest_config::manual;
+use std::path::PathBuf;
 
 /// To write the file again: `INGEST_WRITE_DOCS=1 cargo test --test all manual`.
 #[test]
@@ -10,7 +10,7 @@ fn the_committed_manual_of_the_configuration_is_the_generated_one() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
     let committed = std::fs::read_to_string(&path).unwrap();
     let (guide, _) = committed.split_once("## All keys\n").unwrap();
-    let written = format!("{guide}{}", manual::markdown());
+    let written = format!("{guide}{}", markdown::markdown());
     if std::env::var_os("INGEST_WRITE_DOCS").is_some() {
         return std::fs::write(&path, written).unwrap();
     }
@@ -22,7 +22,7 @@ fn the_committed_manual_of_the_configuration_is_the_generated_one() {
 
 #[test]
 fn every_key_has_an_anchor_of_its_own_and_a_place_in_the_contents_and_secrets_are_described_once() {
-    let text = manual::markdown();
+    let text = markdown::markdown();
     let anchors: Vec<&str> = text.split("<a id=\"").skip(1).collect();
     let anchors: Vec<&str> = anchors
         .iter()

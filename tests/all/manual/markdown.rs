@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::Template;
-use super::check::SAYS;
-use super::schema::{example_of, inline, schema, words};
+use ingest_config::schema::{example_of, inline, words};
+use ingest_config::{SAYS, Template, schema};
 
 const TEMPLATES: &str = "A template is a string in which `{variables}` are replaced for each request. A literal brace is \
     written twice: `{{` and `}}`. A variable in doubled braces is rejected as a mistake. A name that is not in this list is \

@@ -9,6 +9,7 @@ use chrono::format::{Parsed, StrftimeItems, parse};
 use chrono::{DateTime, FixedOffset, NaiveDateTime, TimeDelta, Utc};
 
 use self::number::Number;
+pub use self::number::parts;
 pub use self::time_format::TimeFormat;
 use ingest_quota::Timestamp;
 

@@ -34,10 +34,7 @@ impl Region {
 
     /// The only region of a configuration without `regions`.
     pub fn none() -> Self {
-        Self {
-            code: Self::NONE.to_owned(),
-            ..Self::default()
-        }
+        Self::of(Self::NONE)
     }
 
     /// Returns the name of what one pass walks: the code, and the slice if there is one.
@@ -56,8 +53,12 @@ impl Region {
 
     /// The region of requests that serve several regions at once.
     pub fn shared() -> Self {
+        Self::of(Self::SHARED)
+    }
+
+    fn of(code: &str) -> Self {
         Self {
-            code: Self::SHARED.to_owned(),
+            code: code.to_owned(),
             ..Self::default()
         }
     }

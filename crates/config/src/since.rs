@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Pointer;
 use super::error::Refusal;
-use super::moment::{Moment, TimeFormat};
+use super::moment::{Moment, TimeFormat, parts};
 use super::values::{As, Either, Scalar, Text, described, leaf};
 use ingest_quota::Timestamp;
 
@@ -151,12 +151,8 @@ fn without_exponent(text: &str) -> Option<String> {
         None => (false, exponent.strip_prefix('+')?),
     };
     let exponent: usize = exponent.parse().ok().filter(|places| *places <= MOST)?;
-    decimal(mantissa)?;
-    let (sign, positive) = match mantissa.strip_prefix('-') {
-        Some(positive) => ("-", positive),
-        None => ("", mantissa),
-    };
-    let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
+    let (is_negative, whole, fraction) = parts(mantissa)?;
+    let sign = if is_negative { "-" } else { "" };
     let zeros = "0".repeat(exponent);
     let (digits, point) = match is_small {
         true => (format!("{zeros}{whole}{fraction}"), whole.len()),
@@ -178,15 +174,10 @@ fn without_exponent(text: &str) -> Option<String> {
 /// A decimal number as something that compares exactly, however long it is: its digits in the order of their weight. `None` for
 /// another text.
 fn decimal(text: &str) -> Option<Decimal<'_>> {
-    let positive = text.strip_prefix('-').unwrap_or(text);
-    let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
-    let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
+    let (is_negative, whole, fraction) = parts(text)?;
     let whole = whole.trim_start_matches('0');
     let size = (whole.len(), whole, fraction.trim_end_matches('0'));
-    Some(match positive.len() < text.len() {
+    Some(match is_negative {
         true => Decimal::Negative(Reverse(size)),
         false => Decimal::Positive(size),
     })

@@ -213,14 +213,14 @@ impl Count {
 
     /// The units in the sliding window that ends now.
     fn slid(&self, now: Timestamp) -> u64 {
-        let Some(span) = self.window.sliding() else {
-            return 0;
-        };
-        sum(self
-            .entries
-            .iter()
-            .rev()
-            .take_while(|entry| entry.at + span > now))
+        let span = self.window.sliding();
+        sum(span.into_iter().flat_map(|span| self.sliding(now, span)))
+    }
+
+    /// What counts in a sliding window of this length that ends now, the newest first.
+    fn sliding(&self, now: Timestamp, span: Duration) -> impl Iterator<Item = &CountedUnits> {
+        let newest = self.entries.iter().rev();
+        newest.take_while(move |entry| entry.at + span > now)
     }
 
     /// The units in the upstream's calendar period.
@@ -286,12 +286,8 @@ impl Count {
 
     fn left(&self, limit: LimitName, now: Timestamp) -> Left {
         let oldest = self.window.sliding().and_then(|span| {
-            let counted = self
-                .entries
-                .iter()
-                .rev()
-                .take_while(|entry| entry.at + span > now);
-            counted.last().map(|entry| entry.at + span)
+            let oldest = self.sliding(now, span).last()?;
+            Some(oldest.at + span)
         });
         let resets_at = self.window.next_reset(now).or(oldest).unwrap_or(now);
         Left {

@@ -49,40 +49,28 @@ const WORDS: [&str; 28] = [
 /// The record of this id, in the world of a seed.
 pub fn record(seed: u64, route: &AnsweredCall, records: &Records, id: &str) -> Value {
     let seed = drawn(seed, id);
-    let mut record = Value::Null;
     let ids = records.id.iter().filter_map(Field::pointer);
-    for (number, at) in ids.enumerate() {
-        let part = match number {
-            0 => id.to_owned(),
-            _ => format!("{:012x}", drawn(seed, at.as_str()) >> 16),
-        };
-        set(&mut record, at.tokens(), part.into());
-    }
-    for (at, read) in &route.read_by_jobs {
-        set(
-            &mut record,
-            at.tokens(),
-            read_by_job(seed, at.as_str(), read),
-        );
-    }
+    let ids = ids.enumerate().map(|(number, at)| match number {
+        0 => (at, id.into()),
+        _ => (
+            at,
+            format!("{:012x}", drawn(seed, at.as_str()) >> 16).into(),
+        ),
+    });
+    let read = route.read_by_jobs.iter();
+    let read = read.map(|(at, read)| (at, read_by_job(seed, at.as_str(), read)));
     // A record of a list is there: nothing says that it was removed.
     let removed = records.removed.as_ref().map(|removed| &removed.at);
     let columns = records.columns.iter();
     let columns =
         columns.filter(|(_, column)| column.template.is_none() && Some(&column.at) != removed);
-    for (name, Column { at, kind, .. }) in columns {
-        set(
-            &mut record,
-            at.tokens(),
-            value(seed, at.as_str(), name, *kind),
-        );
-    }
-    for at in &records.text {
-        set(
-            &mut record,
-            at.tokens(),
-            title(drawn(seed, at.as_str())).into(),
-        );
+    let columns =
+        columns.map(|(name, Column { at, kind, .. })| (at, value(seed, at.as_str(), name, *kind)));
+    let texts = records.text.iter();
+    let texts = texts.map(|at| (at, title(drawn(seed, at.as_str())).into()));
+    let mut record = Value::Null;
+    for (at, value) in ids.chain(read).chain(columns).chain(texts) {
+        set(&mut record, at.tokens(), value);
     }
     record
 }

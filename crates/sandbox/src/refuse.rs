@@ -31,40 +31,37 @@ pub enum Reason {
 /// Refuses in the way that the upstream's rules expect; where no rule is about it, in the way that most upstreams do.
 pub fn refuse(request: &CallRequest<'_>, reason: &Reason) -> Reply {
     let rules = &*request.route.call.errors;
-    match reason {
-        Reason::Denied => declined(rules, Class::Denied, 401, "The secret is invalid."),
-        Reason::BadCursor => declined(
-            rules,
+    let (class, status, message) = match reason {
+        Reason::Denied => (Class::Denied, 401, "The secret is invalid."),
+        Reason::BadCursor => (
             Class::BadCursor,
             400,
             "The cursor is invalid for this list.",
         ),
-        Reason::OldCursor => declined(
-            rules,
+        Reason::OldCursor => (
             Class::OldCursor,
             410,
             "The cursor is too old; list everything again.",
         ),
-        Reason::NoRegion => declined(rules, Class::Skip, 404, "The region does not exist."),
-        Reason::Backend(status) => Reply::json(*status, json!({ "message": "Internal error." })),
-        Reason::Exhausted(exhausted, name) => match exhausted.pace {
-            Pace::Budget => exhausted_as(rules, Class::Spent, exhausted, name.as_deref()),
-            Pace::Rate => {
-                let seconds = exhausted.fits_in.as_millis().div_ceil(1_000);
-                let reply = exhausted_as(rules, Class::SlowDown, exhausted, name.as_deref());
-                match seconds {
-                    0 => reply,
-                    _ => reply.with_header("retry-after", seconds.to_string()),
-                }
-            }
-        },
-    }
-}
-
-fn declined(rules: &[Rule], class: Class, status: u16, message: &str) -> Reply {
+        Reason::NoRegion => (Class::Skip, 404, "The region does not exist."),
+        Reason::Backend(status) => {
+            return Reply::json(*status, json!({ "message": "Internal error." }));
+        }
+        Reason::Exhausted(exhausted, name) => return spent(rules, exhausted, name.as_deref()),
+    };
     known_as(rules, class, (None, None), |rule| {
         answer(rule, status, None, message)
     })
+}
+
+fn spent(rules: &[Rule], exhausted: &Exhausted, name: Option<&str>) -> Reply {
+    let seconds = exhausted.fits_in.as_millis().div_ceil(1_000);
+    match (exhausted.pace, seconds) {
+        (Pace::Budget, _) => exhausted_as(rules, Class::Spent, exhausted, name),
+        (Pace::Rate, 0) => exhausted_as(rules, Class::SlowDown, exhausted, name),
+        (Pace::Rate, _) => exhausted_as(rules, Class::SlowDown, exhausted, name)
+            .with_header("retry-after", seconds.to_string()),
+    }
 }
 
 fn exhausted_as(rules: &[Rule], class: Class, exhausted: &Exhausted, name: Option<&str>) -> Reply {

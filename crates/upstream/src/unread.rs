@@ -111,7 +111,9 @@ pub fn read(
     search.see_parts(document);
     let mut found = search.found;
     let has_one_page = paging.kind == PageKind::None;
-    let has_pages = search.has_pages.or_else(|| pages_header(response));
+    let are_several = |pages: &str| pages.parse().is_ok_and(|pages: u64| pages > 1);
+    let has_pages = || header_of(response, &PAGES_HEADERS, are_several);
+    let has_pages = search.has_pages.or_else(has_pages);
     let says_more = search.says_more.or(has_pages.filter(|_| has_one_page));
     let says_more = says_more.or_else(|| says_pagination(response).filter(|_| has_one_page));
     if paging.total.is_none() {
@@ -183,13 +185,10 @@ fn total_header(response: &Response) -> Option<(String, u64)> {
     })
 }
 
-/// A header that says that there are several pages, in words.
-fn pages_header(response: &Response) -> Option<String> {
-    let is_several = |name: &&&str| {
-        let pages = response.header(name);
-        pages.is_some_and(|pages| pages.trim().parse().is_ok_and(|pages: u64| pages > 1))
-    };
-    let name = PAGES_HEADERS.iter().find(is_several)?;
+/// The first of these headers of which something holds, in words.
+fn header_of(response: &Response, names: &[&str], holds: impl Fn(&str) -> bool) -> Option<String> {
+    let says = |name: &&&str| response.header(name).is_some_and(|text| holds(text.trim()));
+    let name = names.iter().find(says)?;
     Some(format!("the header `{name}`"))
 }
 
@@ -211,22 +210,15 @@ fn linked(paging: &Paging, response: &Response, requested: &Url) -> Option<Strin
     if next_link(links()).is_some_and(|url| !url.is_empty()) {
         return Some(LINK.to_owned());
     }
-    let leads = |name: &str| {
-        response
-            .header(name)
-            .is_some_and(|next| !next.trim().is_empty())
+    let is_token = paging.next_header.is_none();
+    let token = || header_of(response, &NEXT_HEADERS, |next| !next.is_empty());
+    let flag = || {
+        header_of(response, &MORE_HEADERS, |says| {
+            says.eq_ignore_ascii_case("true")
+        })
     };
-    if paging.next_header.is_none()
-        && let Some(name) = NEXT_HEADERS.iter().find(|name| leads(name))
-    {
-        return Some(format!("the header `{name}`"));
-    }
-    let says_more = |name: &&&str| {
-        let stated = response.header(name);
-        stated.is_some_and(|stated| stated.trim().eq_ignore_ascii_case("true"))
-    };
-    if let Some(name) = MORE_HEADERS.iter().find(says_more) {
-        return Some(format!("the header `{name}`"));
+    if let Some(header) = is_token.then(token).flatten().or_else(flag) {
+        return Some(header);
     }
     let is_read = paging.kind == PageKind::Link;
     if is_read && links().any(is_no_link) {

@@ -43,6 +43,11 @@ const ATTEMPTS: u32 = 10;
 /// A parameter of a statement, with its type.
 pub type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
+/// A parameter that is a text.
+pub fn text<'a>(value: &'a (dyn ToSql + Sync)) -> Parameter<'a> {
+    (value, Type::TEXT)
+}
+
 /// A PostgreSQL database. It connects when it is first used, and again after a loss. Clones share the connections.
 #[derive(Clone)]
 pub struct Postgres {

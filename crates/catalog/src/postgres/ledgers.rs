@@ -2,9 +2,8 @@
 //! once each.
 
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
-use super::connection::{Parameter, Postgres};
+use super::connection::{Postgres, text};
 use super::error::PostgresError;
 use crate::Holder;
 
@@ -41,8 +40,7 @@ pub async fn recorded(
     postgres: &Postgres,
     account: &str,
 ) -> Result<Option<RecordedLedger>, PostgresError> {
-    let parameters: [Parameter<'_>; 1] = [(&account, Type::TEXT)];
-    found(postgres.query(RECORDED, &parameters).await?)
+    found(postgres.query(RECORDED, &[text(&account)]).await?)
 }
 
 fn found(rows: Vec<Row>) -> Result<Option<RecordedLedger>, PostgresError> {
@@ -71,14 +69,9 @@ pub async fn record(
     let machine = Holder::this_process().machine;
     let mut session = postgres.session().await?;
     let transaction = session.begin().await?;
-    let row: [Parameter<'_>; 3] = [
-        (&account, Type::TEXT),
-        (&ledger, Type::TEXT),
-        (&machine, Type::TEXT),
-    ];
+    let row = [text(&account), text(&ledger), text(&machine)];
     transaction.execute(RECORD, &row).await?;
-    let parameters: [Parameter<'_>; 1] = [(&account, Type::TEXT)];
-    let recorded = found(transaction.query(RECORDED, &parameters).await?)?;
+    let recorded = found(transaction.query(RECORDED, &[text(&account)]).await?)?;
     transaction.commit().await?;
     recorded.ok_or_else(|| PostgresError::Unusable("an account's ledger vanished".to_owned()))
 }
@@ -96,12 +89,7 @@ pub async fn replace(
     let machine = Holder::this_process().machine;
     let mut session = postgres.session().await?;
     let transaction = session.begin().await?;
-    let row: [Parameter<'_>; 4] = [
-        (&account, Type::TEXT),
-        (&ledger, Type::TEXT),
-        (&machine, Type::TEXT),
-        (&former, Type::TEXT),
-    ];
+    let row = [text(&account), text(&ledger), text(&machine), text(&former)];
     transaction.execute(REPLACE, &row).await?;
     transaction.commit().await
 }

@@ -15,14 +15,18 @@ pub struct Number {
 const MOST: usize = 9;
 const SECOND: i128 = 1_000_000_000;
 
-/// Reads a decimal number, exact to the nanosecond; without a unit its size tells that: seconds until the year 5138.
-pub fn read(text: &str, unit: Option<usize>) -> Option<(DateTime<FixedOffset>, Number)> {
+/// Whether a decimal number is negative, and its digits before and behind the point; `None` for another text.
+pub fn parts(text: &str) -> Option<(bool, &str, &str)> {
     let positive = text.strip_prefix('-').unwrap_or(text);
     let (whole, fraction) = positive.split_once('.').unwrap_or((positive, ""));
     let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-    if whole.is_empty() || !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
+    let is_decimal = !whole.is_empty() && is_number(whole) && is_number(fraction);
+    is_decimal.then_some((positive.len() < text.len(), whole, fraction))
+}
+
+/// Reads a decimal number, exact to the nanosecond; without a unit its size tells that: seconds until the year 5138.
+pub fn read(text: &str, unit: Option<usize>) -> Option<(DateTime<FixedOffset>, Number)> {
+    let (is_negative, whole, fraction) = parts(text)?;
     let unit = match (unit, whole.parse::<u128>().ok()?) {
         (Some(unit), _) => unit,
         (None, ..100_000_000_000) => 0,
@@ -32,7 +36,7 @@ pub fn read(text: &str, unit: Option<usize>) -> Option<(DateTime<FixedOffset>, N
     };
     let most = MOST.checked_sub(unit)?;
     let nanos: i128 = format!("{whole}{fraction:0<most$.most$}").parse().ok()?;
-    let nanos = match positive.len() < text.len() {
+    let nanos = match is_negative {
         true => -nanos,
         false => nanos,
     };

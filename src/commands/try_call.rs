@@ -215,6 +215,7 @@ impl Tried {
             let sinces = catalog.id_sinces(&job.name, &step.call.name, ids).await?;
             let last = sinces.first();
             let greatest = last.and_then(|last| last.greatest.as_deref());
+            let greatest = run::since_of_id(job, greatest);
             return Ok(job.since.value(last.map(|last| last.began), greatest));
         }
         let codes = [self.region.code.clone()];

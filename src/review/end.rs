@@ -25,7 +25,7 @@ impl Review<'_> {
                 Some(Beyond::Nothing) => is_open = true,
                 None => {}
             },
-            End::Said(further) if self.is_told_first(page, turn) => {
+            End::Said(further) if self.is_told_first(page, turn) || self.is_full_by_cap(page) => {
                 return self.ask(Asked::Said, further);
             }
             End::Said(_) | End::Proved | End::NotNamed | End::Unnamed(_) => {}
@@ -91,7 +91,11 @@ impl Review<'_> {
         let proved = self.shown.proved.max(self.known.proved);
         let is_proved = proved.is_some_and(|proved| listed <= proved);
         match full {
-            Some(_) if self.shown.full.is_some() => true,
+            // An upstream that leaves a few records out of a full page has more behind it.
+            Some(full) if self.shown.full.is_some() => {
+                let is_nearly = |listed| is_nearly(listed, full);
+                is_proved || !is_nearly(listed) || proved.is_some_and(is_nearly)
+            }
             // Where the upstream halves its pages, a list that was never longer would end there, whatever was proved of a longer page
             // before that.
             Some(full) => {
@@ -113,6 +117,16 @@ impl Review<'_> {
             page.unread.next.is_some() || total.is_some_and(|total| total > page.listed);
         let is_single = turn.before == 0 && !self.is_last(turn) && turn.ids.is_empty();
         is_denied && is_single && page.listed > 0 && !self.known.led_on && !self.known.told
+    }
+
+    /// Whether a page that says it is the last one is as long as the others, which are shorter than requested: an upstream that counts
+    /// pages by the requested size ends too early. Never confirmed for the call.
+    fn is_full_by_cap(&self, page: &Page) -> bool {
+        let is_capped = page.size.is_some_and(|size| page.listed < size) && self.led > 1;
+        let is_alike = self.sizes.len() == 1 && self.sizes.contains(&page.listed);
+        let paging = &self.call.paging;
+        let is_requested = paging.size_param.is_some() && paging.total.is_none();
+        is_capped && is_alike && is_requested && !self.known.told
     }
 
     /// Returns what speaks against a list that `max_pages` ends although it goes on, where that loses records: if it names
@@ -406,6 +420,11 @@ fn all_came(page: &Page, ids: &[String]) -> bool {
         [id] => page.records.iter().any(|record| record.id == *id),
         ids => page.listed > 0 && page.listed == ids.len() as u64,
     }
+}
+
+/// Whether a page lacks only a few records of a full one.
+const fn is_nearly(listed: u64, full: u64) -> bool {
+    listed < full && listed.saturating_mul(10) >= full.saturating_mul(9)
 }
 
 /// The fewest records that a page which an upstream caps has, in practice.

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ingest_base::list_so_far::ListSoFar;
 use ingest_base::record::Doubted;
-use ingest_config::{Call, Doubt, Job, Region, Step, Variable};
+use ingest_config::{Call, Doubt, Job, MOST_EMPTY_PAGES, Region, Step, Variable};
 use ingest_upstream::{End, Page};
 
 use findings::missing_of;
@@ -109,6 +109,8 @@ pub struct Review<'a> {
     listed: u64,
     /// Whether exactly the first ids of the batch came.
     lacks_ids: bool,
+    /// Whether the last page has no record, and was not requested to prove the end.
+    is_last_empty: bool,
     /// Whether the last page has no record, and the number of all pages.
     ends_empty: bool,
     previous: Previous,
@@ -163,6 +165,8 @@ pub struct Turn<'a> {
     pub begins_at_cursor: bool,
     /// Whether the upstream named it, or said that there is one, on a page of an earlier run.
     pub is_named: bool,
+    /// How many pages in a row before it brought no new record.
+    pub barren: u64,
     /// The ids of a batch; empty in a step that lists.
     pub ids: &'a [String],
 }
@@ -253,6 +257,7 @@ impl<'a> Review<'a> {
             listed: 0,
             lacks_ids: false,
             ends_empty: false,
+            is_last_empty: false,
             previous: Previous::default(),
             reordered: 0,
             lacking: BTreeMap::new(),
@@ -366,6 +371,7 @@ impl<'a> Review<'a> {
         let has_list = !page.lacks_list && !page.is_blank || page.total == Some(0) || says_none;
         self.without_list += u64::from(!has_list);
         self.listed = self.listed.saturating_add(page.listed);
+        self.is_last_empty = page.listed == 0 && !matches!(self.reading, Reading::Asked(_));
         self.ends_empty = page.listed == 0 && page.pages.is_some();
         self.is_unchanged |= page.unchanged;
         if !page.unchanged {
@@ -421,7 +427,8 @@ impl<'a> Review<'a> {
         self.was_named = self.is_named;
         let leads = self.call.paging.names_next(None, false);
         self.is_named = page.is_named || (page.unchanged && leads);
-        if let Some(stop) = self.stops(page, asked, repeats) {
+        let stop = self.leads_nowhere(page, turn);
+        if let Some(stop) = stop.or_else(|| self.stops(page, asked, repeats)) {
             let is_end = stop.is_end || !self.call.trust.contains(&stop.doubt);
             said.add(self.find(stop.doubt, stop.text));
             if is_end {
@@ -478,6 +485,19 @@ impl<'a> Review<'a> {
         };
         let text = format!("records {what}, and the next list does not have them again");
         said.add(self.find(Doubt::IdsMissing, self.text(&text)));
+    }
+
+    /// Returns the doubt about a list that goes on and on without a new record, whatever the order of those that come again.
+    fn leads_nowhere(&self, page: &Page, turn: Turn<'_>) -> Option<Stop> {
+        let is_barren = turn.barren >= MOST_EMPTY_PAGES && page.next.is_some() && page.listed > 0;
+        (is_barren && !self.call.names_changes()).then(|| Stop {
+            doubt: Doubt::RecordsRepeat,
+            text: self.text(&format!(
+                "{} pages in a row brought no record that the pages before them had not; the upstream may not know `page.param`",
+                turn.barren
+            )),
+            is_end: false,
+        })
     }
 
     /// Returns the doubt after which no further page is worth its cost.

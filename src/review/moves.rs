@@ -267,15 +267,16 @@ impl Review<'_> {
         )));
     }
 
-    /// Whether it has less than half of the pages of the last one: an upstream that answers with an empty page or without a next one
-    /// while it fails shows no more than that, unless it reports how many there are. A next list that is as short is the second one
+    /// Whether it has less than half of the pages of the last one, or fewer and ends with an empty page: an upstream that answers with an
+    /// empty page or without a next one while it fails shows no more than that, unless it reports how many there are. A next list that is as short is the second one
     /// that says so.
     fn judge_length(&self, list: &ListSoFar, marks_gone: bool, judged: &mut Judged) {
         let read = self.landed_before.saturating_add(self.with_records);
         let last = self.last_pages;
         let is_known = last < u64::MAX && marks_gone && !self.names_since();
         let is_half = read.saturating_mul(2) < last && read.saturating_add(2) <= last;
-        if !is_known || !is_half || list.total.is_some() || judged.is_partial {
+        let is_short = is_half || (self.is_last_empty && 0 < read && read < last);
+        if !is_known || !is_short || list.total.is_some() || judged.is_partial {
             return;
         }
         judged.is_partial = true;

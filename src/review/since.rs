@@ -1,5 +1,6 @@
 //! The value of the next `{since}`: the greatest that a list has at its job's `since.at`, as far as the pass can vouch for it; and notes where the list and `{since}` do not fit each other.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ingest_base::clock::{Clock, SystemClock};
@@ -9,43 +10,53 @@ use ingest_config::{Field, Job, Moment, Pointer, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::Page;
 
-/// The value of the next `{since}`: the greatest that a list, or one before it, had at `since.at`. A time among them is never after the
-/// start of the pass: what changes later is perhaps on a page that was read before. Without `since.at`, that start.
+/// The value of the next `{since}` of each list of a pass: the greatest that it, or the same list before it, had at `since.at`. A time
+/// among them is never after the start of the pass: what changes later is perhaps on a page that was read before. Without `since.at`,
+/// that start.
 #[derive(Debug, Clone)]
 pub struct Greatest {
-    value: Option<SinceValue>,
+    /// By what the list requests.
+    values: BTreeMap<String, SinceValue>,
     /// The start of the pass by the upstream's clock, as far as its responses show that.
     start: Timestamp,
     has_unread: bool,
 }
 
 impl Greatest {
-    /// Reads the first of these stored values that belongs to the job's `since.at`. `start`: of the pass, by this machine's clock.
+    /// Reads the first of these stored values of each list that belongs to the job's `since.at`. `start`: of the pass, by this machine's
+    /// clock.
     pub fn read<'s>(
         job: &Job,
         start: Timestamp,
         stored: impl IntoIterator<Item = Option<&'s str>>,
     ) -> Self {
-        let mut stored = stored.into_iter().flatten();
+        let mut values = BTreeMap::new();
+        for (list, value) in stored
+            .into_iter()
+            .flatten()
+            .flat_map(|one| job.since.read(one))
+        {
+            values.entry(list).or_insert(value);
+        }
         Self {
-            value: stored.find_map(|stored| job.since.read(stored)),
+            values,
             start,
             has_unread: false,
         }
     }
 
-    /// Returns the value as the catalog stores it; `None` where there was none.
+    /// Returns the values as the catalog stores them; `None` where there was none.
     #[must_use]
     pub fn stored(&self, job: &Job) -> Option<String> {
-        Some(job.since.stored(self.value.as_ref()?))
+        (!self.values.is_empty()).then(|| job.since.stored(&self.values))
     }
 
-    /// Adds the values of a page. Returns notes: if its records have none, or are older than `since`, with which they were
+    /// Adds the values of a page of a list. Returns notes: if its records have none, or are older than `since`, with which they were
     /// requested, and on what is no time where one is needed, or is one that has not come yet.
     pub fn see(
         &mut self,
         job: &Job,
-        step: &Step,
+        (step, list): (&Step, &str),
         since: Option<&SinceValue>,
         page: &Page,
     ) -> Vec<String> {
@@ -58,7 +69,8 @@ impl Greatest {
         let Some(at) = &job.since.at else {
             // Otherwise it is when the pass started, which the catalog knows.
             if is_behind {
-                self.value = Some(SinceValue::Time(self.start));
+                let start = SinceValue::Time(self.start);
+                self.values.insert(list.to_owned(), start);
             }
             return Vec::new();
         };
@@ -82,7 +94,7 @@ impl Greatest {
                 step.call.name
             ));
         }
-        notes.extend(self.advance(job, step, values.read, page));
+        notes.extend(self.advance(job, (step, list), values.read, page));
         notes
     }
 
@@ -91,21 +103,23 @@ impl Greatest {
     fn advance(
         &mut self,
         job: &Job,
-        step: &Step,
+        (step, list): (&Step, &str),
         values: Vec<SinceValue>,
         page: &Page,
     ) -> Option<String> {
-        let all = self.value.take().into_iter().chain(values);
+        let all = self.values.remove(list).into_iter().chain(values);
         let all: Vec<SinceValue> = all.collect();
         let all_are_times = all_are_times(job, step, &all, self.start);
         let greatest = all.into_iter().max_by(SinceValue::compare)?;
         let is_time = |moment: &Moment| all_are_times || moment.is_of_calendar();
         let moment = greatest.moment().filter(is_time);
         let Some(moment) = moment.filter(|moment| moment.time() > self.start) else {
-            self.value = Some(greatest);
+            self.values.insert(list.to_owned(), greatest);
             return None;
         };
-        self.value = greatest.moved_to(self.start);
+        let at_start = greatest.moved_to(self.start);
+        self.values
+            .extend(at_start.map(|value| (list.to_owned(), value)));
         let ahead = match moment.has_zone() {
             true => SOON,
             false => SOON + ANY_ZONE,

@@ -55,6 +55,7 @@ impl Tried<'_> {
             before: 0,
             begins_at_cursor: self.begins_at_cursor,
             is_named: false,
+            barren: 0,
             ids: self.ids,
         };
         let verdict = review.see(page, turn);

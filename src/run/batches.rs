@@ -15,7 +15,7 @@ use super::fill::fill;
 use super::pager::{Batch, List, Of, Start, continues};
 use super::pass::abandoned;
 use super::stats::PassStats;
-use super::steps::{fit, ids_of, request_of};
+use super::steps::{fit, ids_of, request_of, since_of_id};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said, nothing_since_first};
 use ingest_catalog::{
@@ -377,7 +377,10 @@ impl<'a> SharedPass<'a> {
         let start = Start {
             ids: batch.ids.clone(),
             began: batch.began,
-            since: since.value(last.map(|last| last.began), last_greatest),
+            since: since.value(
+                last.map(|last| last.began),
+                since_of_id(self.job, last_greatest),
+            ),
             greatest: Greatest::read(self.job, batch.began, stored),
             lasting: lasting.filter(is_same).map(|one| one.cursor.clone()),
             relists: self.relists,

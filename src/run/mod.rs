@@ -54,7 +54,7 @@ pub use range::Range;
 pub use report::{CLOSING, FAILURE, accounts, limit_report, limit_reports};
 pub use retention::Deletion;
 pub use stats::InFlight;
-pub use steps::{request_of, since_of};
+pub use steps::{request_of, since_of, since_of_id};
 pub use stop::{Signal, Stop, StopSender, channel};
 pub use stop_reason::StopReason;
 pub use unlanded::Unlanded;

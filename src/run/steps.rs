@@ -104,8 +104,21 @@ pub fn since_of(
     last: Option<&UncutPass>,
 ) -> Option<SinceValue> {
     let last = last.filter(|last| !is_edited(job, (region, step), last));
-    let greatest = last.and_then(|last| last.greatest.as_deref());
-    job.since.value(last.map(|last| last.began), greatest)
+    let stored = last.and_then(|last| last.greatest.as_deref());
+    let of_list = stored.and_then(|stored| {
+        let mut values = job.since.read(stored);
+        values.remove(&request_of(job, step, region))
+    });
+    job.since.value(last.map(|last| last.began), of_list)
+}
+
+/// The key of the values that are stored with the list of an id, which is the only one there.
+pub const LIST_OF_ID: &str = "";
+
+/// Returns the greatest value that is stored with the last list of an id.
+#[must_use]
+pub fn since_of_id(job: &Job, greatest: Option<&str>) -> Option<SinceValue> {
+    job.since.read(greatest?).remove(LIST_OF_ID)
 }
 
 /// Whether the step's call or parameters were edited since a pass. One that landed no page does not tell.

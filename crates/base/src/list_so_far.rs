@@ -41,6 +41,9 @@ pub struct ListSoFar {
     /// The different records of its pages, as the catalog lists them.
     #[serde(skip_serializing_if = "is_default")]
     pub listed: u64,
+    /// Its last pages in a row that brought no record which none before them had.
+    #[serde(skip_serializing_if = "is_default")]
+    pub barren: u64,
     /// The numbers of all records, or of all pages, that its pages report; `None` if none does.
     #[serde(skip_serializing_if = "is_default")]
     pub total: Option<Totals>,

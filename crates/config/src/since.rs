@@ -1,6 +1,7 @@
 //! `since` of a job: the value of `{since}` in its first lists, and the place in its records of the value for the next ones.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::NaiveDate;
@@ -106,35 +107,41 @@ impl Since {
         }
     }
 
-    /// Returns the value that the next pass uses as a pass stores it: with its place, since values of another place do not compare.
-    pub fn stored(&self, value: &SinceValue) -> String {
+    /// Returns the values that the next pass uses, by list, as a pass stores them: with their place, since values of another place do
+    /// not compare.
+    pub fn stored(&self, values: &BTreeMap<String, SinceValue>) -> String {
         let at = self.at.as_ref().map(Pointer::as_str);
-        match value {
-            SinceValue::Time(time) => json!([at, time]).to_string(),
-            SinceValue::Text(text) | SinceValue::Formatted(text, _) => {
-                json!([at, text]).to_string()
-            }
-        }
+        let text = |value: &SinceValue| match value {
+            SinceValue::Time(time) => time.to_string(),
+            SinceValue::Text(text) | SinceValue::Formatted(text, _) => text.clone(),
+        };
+        let texts = values.iter().map(|(list, value)| (list, text(value)));
+        json!([at, texts.collect::<BTreeMap<_, _>>()]).to_string()
     }
 
-    /// Reads a stored value; `None` if it is of another place, or not of the format.
-    pub fn read(&self, stored: &str) -> Option<SinceValue> {
-        let (at, value): (Option<String>, String) = serde_json::from_str(stored).ok()?;
-        if at.as_deref() != self.at.as_ref().map(Pointer::as_str) {
-            return None;
-        }
+    /// Reads stored values, by list; without those of another place, or not of the format.
+    pub fn read(&self, stored: &str) -> BTreeMap<String, SinceValue> {
+        let stored: Result<(Option<String>, BTreeMap<String, String>), _> =
+            serde_json::from_str(stored);
+        let at = self.at.as_ref().map(Pointer::as_str);
+        let of_place = stored.ok().filter(|(place, _)| place.as_deref() == at);
+        let values = of_place.into_iter().flat_map(|(_, values)| values);
+        let value = |(list, text): (String, String)| Some((list, self.read_one(text)?));
+        values.filter_map(value).collect()
+    }
+
+    fn read_one(&self, text: String) -> Option<SinceValue> {
         if self.at.is_none() {
-            return Timestamp::parse(&value).map(SinceValue::Time);
+            return Timestamp::parse(&text).map(SinceValue::Time);
         }
-        let value = Some(self.value_of(value));
+        let value = Some(self.value_of(text));
         // A value of a former `format` starts the lists over, from the first value.
         value.filter(|value| self.format.is_none() || value.moment().is_some())
     }
 
     /// Returns the value of `{since}` in a list of a region or of an id. `began`: when the pass of its last complete list started;
-    /// `greatest`: what this stored, if it did: the greatest value, or when it started by the upstream's clock.
-    pub fn value(&self, began: Option<Timestamp>, greatest: Option<&str>) -> Option<SinceValue> {
-        let last = greatest.and_then(|stored| self.read(stored));
+    /// `last`: what this stored of the list, if it did: the greatest value, or when it started by the upstream's clock.
+    pub fn value(&self, began: Option<Timestamp>, last: Option<SinceValue>) -> Option<SinceValue> {
         let began = began.filter(|_| self.at.is_none()).map(SinceValue::Time);
         last.or(began).or_else(|| self.first.clone())
     }
@@ -201,7 +208,7 @@ pub fn moment(text: &str) -> Option<Timestamp> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct SinceKeys {
-    /// Where a record has the value. `{since}` is the greatest that the last complete pass over the region saw, as the record has it;
+    /// Where a record has the value. `{since}` is the greatest that the list had in the last complete pass over the region, as the record has it;
     /// in a step of `ids`, that of the complete lists of the same id. A time is never after the start of that pass. Example: `at = "/updated_at"`.
     pub at: Pointer,
     /// The value before the first complete pass, and of a new id, sent as it is written here unless there is a `format`. If unset,

@@ -65,6 +65,7 @@ fn read(config: &Config, known: Known, last_pages: u64, pages: Vec<Page>) -> Vec
             before: before as u64,
             begins_at_cursor: false,
             is_named: false,
+            barren: 0,
             ids: &[],
         };
         let verdict = review.see(page, turn);
@@ -224,6 +225,7 @@ fn a_further_page_that_is_empty_tells_how_lists_of_the_call_end() {
         before,
         begins_at_cursor: false,
         is_named: false,
+        barren: 0,
         ids: &[],
     };
     review.see(&short(&[1, 2]), turn(0));

@@ -10,7 +10,7 @@ use super::attempt::fetch_page;
 use super::context::Context;
 use super::due::LONGEST_TOLERANCE;
 use super::stats::PassStats;
-use super::steps::request_of;
+use super::steps::{LIST_OF_ID, request_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Onward, Review, Said, Turn, Verdict};
 use ingest_base::clock::Monotonic;
@@ -243,7 +243,12 @@ impl<'a> List<'a> {
         let is_proof = matches!(verdict.onward, Onward::Proof(_));
         let has_proved = verdict.has_proved;
         let since = self.start.since.as_ref();
-        let notes = self.start.greatest.see(self.job, self.step, since, &page);
+        let list = match self.of {
+            Of::Step(_) => self.request().to_owned(),
+            Of::Batch(_) => LIST_OF_ID.to_owned(),
+        };
+        let of_list = (self.step, &*list);
+        let notes = self.start.greatest.see(self.job, of_list, since, &page);
         notes.into_iter().for_each(|note| self.said.note(note));
         match self.of {
             Of::Step(of) => self.land_in_step(of, page, verdict, lacks_some).await?,
@@ -269,6 +274,7 @@ impl<'a> List<'a> {
         let turn = Turn {
             before: self.at.pages,
             begins_at_cursor: self.start.lasting.is_some(),
+            barren: self.at.list.barren,
             is_named: match &self.of {
                 Of::Step(_) => self.at.list.is_named,
                 // Of a batch that an earlier run began, its cursor shows it.

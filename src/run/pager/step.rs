@@ -61,6 +61,9 @@ impl List<'_> {
         list.is_ended = is_proved;
         self.review.add_to(&mut list, &page);
         self.said.notes.iter().for_each(|note| list.note(note));
+        // Records of which the catalog lists each that is new.
+        let has_all = page.removed.is_empty() && page.skipped == 0 && !page.unchanged;
+        let is_listed = self.step.call.records.is_some() && has_all;
         let lasting = self.begins_next(&mut page, is_cut);
         let next = onward.into_cursor();
         let pass = self.pass.lock().await;
@@ -82,6 +85,11 @@ impl List<'_> {
         if landed.cursor_repeats && !is_empty {
             self.said.add(verdict.if_repeats);
         }
+        let is_old = is_listed && landed.listed == list.listed;
+        list.barren = match is_old && list.unlisted == self.at.list.unlisted {
+            true => list.barren.saturating_add(1),
+            false => 0,
+        };
         list.listed = landed.listed;
         list.is_known = landed.is_known;
         list.is_partial |= landed.is_known;

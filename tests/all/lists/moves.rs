@@ -192,3 +192,31 @@ fn a_list_that_moves_while_it_is_read_marks_nothing_as_gone_and_the_next_whole_o
         }
     }
 }
+
+/// Its cursor leads on and on, to the same records in another order.
+#[test]
+fn a_list_that_goes_on_without_a_new_record_is_doubtful_and_ends() {
+    let pages = Mutex::new(0_u64);
+    let stub = StubUpstream::start(move |_| {
+        let mut pages = pages.lock().unwrap();
+        *pages += 1;
+        let rows: Vec<Value> = (0..3)
+            .map(|n| json!({ "id": (*pages * 7 + n * 3) % 5 }))
+            .collect();
+        let rows = if pages.is_multiple_of(4) {
+            Vec::new()
+        } else {
+            rows
+        };
+        StubAnswer::json(&json!({ "data": rows, "next": format!("c{pages}") }))
+    });
+    let text = "regions = [\"-\"]\n[upstreams.api]\nbase_url = \"https://api.example.com\"\n\
+        [upstreams.api.calls.list]\npath = \"list\"\ncost = 1\nrecords = { at = \"/data\", kind = \"row\", id = \"/id\" }\n\
+        page = { kind = \"token\", param = \"after\", next = \"/next\" }\n\
+        [credentials.api]\nupstream = \"api\"\nlimits = { daily = { quota = 100, window = \"24h\" } }\n\
+        [jobs.all]\ncredential = \"api\"\nsteps = [{ call = \"list\" }]\n";
+    let report = World::upon(&stub, text).json(&[]);
+    let doubt = &report["passes"][0]["doubts"][0]["doubt"];
+    assert_eq!(doubt, "records-repeat", "{report:#}");
+    assert!(stub.requests().len() < 30, "{}", stub.requests().len());
+}

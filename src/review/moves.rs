@@ -121,6 +121,7 @@ impl Review<'_> {
         self.judge_order(list, marks_gone, &mut judged);
         self.judge_ties(list, &mut judged);
         self.judge_length(list, marks_gone, &mut judged);
+        self.judge_stop(list, marks_gone, &mut judged);
         judged
     }
 
@@ -285,6 +286,21 @@ impl Review<'_> {
             its list is as short",
             if read == 1 { "page" } else { "pages" }
         )));
+    }
+
+    /// Whether a run stopped in the middle of pages that are counted: what went meanwhile moved others to pages that were read already, and
+    /// only a number of all records would show it.
+    fn judge_stop(&self, list: &ListSoFar, marks_gone: bool, judged: &mut Judged) {
+        let is_counted = self.call.paging.counts_itself() || list.is_counted;
+        let is_seen = list.total.is_some() || judged.is_partial;
+        if self.landed_before == 0 || !is_counted || !marks_gone || is_seen {
+            return;
+        }
+        judged.is_partial = true;
+        judged.said.note(self.text(
+            "a run stopped between its pages, which are counted, and no response reports the number of all records (`page.total`), so \
+            records that moved meanwhile are perhaps not listed; this pass marks no record as gone",
+        ));
     }
 
     /// Whether no later pass lists what this one passed over.

@@ -15,7 +15,7 @@ use super::fill::fill;
 use super::pager::{Batch, List, Of, Start, continues};
 use super::pass::abandoned;
 use super::stats::PassStats;
-use super::steps::{fit, ids_of, request_of, since_of_id};
+use super::steps::{fit, ids_of, lists_what_is_new, request_of, since_of_id};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said, nothing_since_first};
 use ingest_catalog::{
@@ -333,7 +333,13 @@ impl<'a> SharedPass<'a> {
     ) {
         let why = refusal(&reason);
         let id = batch.ids.first();
-        let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}"));
+        let again = match lists_what_is_new(self.job) {
+            true => {
+                "; its list reads what is new, so it is requested again when that names it, or with --relist"
+            }
+            false => "",
+        };
+        let note = id.map(|id| format!("id `{id}` was refused and skipped: {why}{again}"));
         batches.said.notes.extend(note);
         let mut withheld_until = None;
         if is_forbidden(&reason) {

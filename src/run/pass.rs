@@ -6,7 +6,7 @@ use super::context::Context;
 use super::due::Candidate;
 use super::pager::{List, Of, Start, StepOfPass, marks_gone};
 use super::stats::PassStats;
-use super::steps::{is_edited, listing_steps, readable, since_of};
+use super::steps::{is_edited, listing_steps, lists_what_is_new, readable, since_of};
 use super::stop_reason::StopReason;
 use crate::review::{Greatest, Said};
 use ingest_catalog::{
@@ -232,11 +232,7 @@ impl Pass {
     /// Whether the next pass of the region perhaps lists nothing of what this one lists.
     #[must_use]
     pub fn is_listed_once(&self) -> bool {
-        let reads_on = |(_, step): (usize, &Step)| {
-            let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting.is_some();
-            is_feed || self.job.names(step, &Variable::Since)
-        };
-        self.region.slice.is_some() || listing_steps(&self.job).any(reads_on)
+        self.region.slice.is_some() || lists_what_is_new(&self.job)
     }
 
     /// Returns the steps that requested what is newer than the last pass.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use ingest_base::fnv::fnv;
 use ingest_catalog::{OpenPass, Rearrangement, Resource, StepPosition, UncutPass};
 use ingest_config::identity::{doubt_names, set_ones};
-use ingest_config::{Job, Region, Rule, SinceValue, Step};
+use ingest_config::{Job, Region, Rule, SinceValue, Step, Variable};
 use ingest_quota::Timestamp;
 use ingest_upstream::PageRequest;
 use serde_json::{Value, json};
@@ -110,6 +110,15 @@ pub fn since_of(
         values.remove(&request_of(job, step, region))
     });
     job.since.value(last.map(|last| last.began), of_list)
+}
+
+/// Whether a list of the job reads only what is new since the last pass.
+#[must_use]
+pub fn lists_what_is_new(job: &Job) -> bool {
+    listing_steps(job).any(|(_, step)| {
+        let is_feed = step.stop_at_known.is_some() || step.call.paging.lasting.is_some();
+        is_feed || job.names(step, &Variable::Since)
+    })
 }
 
 /// The key of the values that are stored with the list of an id, which is the only one there.
